@@ -1,0 +1,38 @@
+# make demo   sets up and runs the main job (ARGS=--once ends when it has settled)
+# make test   sets up and passes the tests
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint types real bench clean
+
+demo: $(VENV)/.installed
+	$(BIN)/dray demo $(ARGS)
+
+test: $(VENV)/.dev
+	$(BIN)/pytest -m "not real and not slow" -n auto $(ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+real: $(VENV)/.dev
+	$(BIN)/pytest -m "real or slow" --timeout 900 $(ARGS)
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks $(ARGS)
+
+$(VENV)/.installed: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,400 @@
+"""Pods, nodes and the other core kinds, as far as scheduling depends on them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import field
+
+from dray.api.meta import Condition, Object, ObjectMeta, Struct
+
+QuantityValue = str | int | float
+ResourceList = dict[str, QuantityValue]
+
+
+# --------------------------------------------------------------------------------------------------------- selectors
+
+
+class LabelSelectorRequirement(Struct):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Struct):
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
+class NodeSelectorRequirement(Struct):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Struct):
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(Struct):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+# -------------------------------------------------------------------------------------------------------------- Node
+
+
+class Taint(Struct):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
+
+
+class NodeSpec(Struct):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    provider_id: str = field(default="", name="providerID")
+    pod_cidr: str = field(default="", name="podCIDR")
+
+
+class ContainerImage(Struct):
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
+class NodeStatus(Struct):
+    capacity: ResourceList = {}
+    allocatable: ResourceList = {}
+    conditions: tuple[Condition, ...] = ()
+    images: tuple[ContainerImage, ...] = ()
+    declared_features: tuple[str, ...] = ()
+
+
+class Node(Object):
+    spec: NodeSpec = field(default_factory=NodeSpec)
+    status: NodeStatus = field(default_factory=NodeStatus)
+
+
+# --------------------------------------------------------------------------------------------------------------- Pod
+
+
+class ResourceClaimReference(Struct):
+    """``containers[].resources.claims[]``."""
+
+    name: str = ""
+    request: str = ""
+
+
+class ResourceRequirements(Struct):
+    requests: ResourceList = {}
+    limits: ResourceList = {}
+    claims: tuple[ResourceClaimReference, ...] = ()
+
+
+class ContainerPort(Struct):
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = field(default="", name="hostIP")
+    protocol: str = "TCP"
+    name: str = ""
+
+
+class Container(Struct):
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements = field(default_factory=ResourceRequirements)
+    ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str = ""
+
+
+class Toleration(Struct):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class PreferredSchedulingTerm(Struct):
+    weight: int = 0
+    preference: NodeSelectorTerm = field(default_factory=NodeSelectorTerm)
+
+
+class NodeAffinity(Struct):
+    required: NodeSelector | None = field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: tuple[PreferredSchedulingTerm, ...] = field(default=(), name="preferredDuringSchedulingIgnoredDuringExecution")
+
+
+class PodAffinityTerm(Struct):
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    topology_key: str = ""
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(Struct):
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = field(default_factory=PodAffinityTerm)
+
+
+class PodAffinity(Struct):
+    required: tuple[PodAffinityTerm, ...] = field(default=(), name="requiredDuringSchedulingIgnoredDuringExecution")
+    preferred: tuple[WeightedPodAffinityTerm, ...] = field(default=(), name="preferredDuringSchedulingIgnoredDuringExecution")
+
+
+class Affinity(Struct):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(Struct):
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] = ()
+
+
+class PersistentVolumeClaimVolumeSource(Struct):
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class Volume(Struct):
+    name: str = ""
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    ephemeral: dict[str, Any] | None = None
+    csi: dict[str, Any] | None = None
+    gce_persistent_disk: dict[str, Any] | None = None
+    aws_elastic_block_store: dict[str, Any] | None = None
+    iscsi: dict[str, Any] | None = None
+    rbd: dict[str, Any] | None = None
+
+
+class PodResourceClaim(Struct):
+    """``pod.spec.resourceClaims[]``."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodSchedulingGate(Struct):
+    name: str = ""
+
+
+class PodSpec(Struct):
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    ephemeral_containers: tuple[Container, ...] = ()
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    overhead: ResourceList = {}
+    resources: ResourceRequirements | None = None
+    restart_policy: str = "Always"
+    termination_grace_period_seconds: int | None = None
+    host_network: bool = False
+    service_account_name: str = ""
+
+
+class PodResourceClaimStatus(Struct):
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class ContainerExtendedResourceRequest(Struct):
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class PodExtendedResourceClaimStatus(Struct):
+    resource_claim_name: str = ""
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+
+
+class PodStatus(Struct):
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+    nominated_node_name: str = ""
+    reason: str = ""
+    message: str = ""
+    pod_ip: str = field(default="", name="podIP")
+    host_ip: str = field(default="", name="hostIP")
+    start_time: str | None = None
+    qos_class: str = ""
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
+
+
+class Pod(Object):
+    spec: PodSpec = field(default_factory=PodSpec)
+    status: PodStatus = field(default_factory=PodStatus)
+
+    @property
+    def terminal(self) -> bool:
+        """Succeeded or Failed: it will never use its devices again."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+
+class PodTemplateSpec(Struct):
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: dict[str, Any] = {}
+
+
+# ------------------------------------------------------------------------------------------------------ other kinds
+
+
+class NamespaceStatus(Struct):
+    phase: str = "Active"
+
+
+class Namespace(Object):
+    spec: dict[str, Any] = {}
+    status: NamespaceStatus = field(default_factory=NamespaceStatus)
+
+
+class PersistentVolumeClaimSpec(Struct):
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    access_modes: tuple[str, ...] = ()
+    resources: ResourceRequirements = field(default_factory=ResourceRequirements)
+    volume_mode: str | None = None
+    selector: LabelSelector | None = None
+
+
+class PersistentVolumeClaimStatus(Struct):
+    phase: str = ""
+
+
+class PersistentVolumeClaim(Object):
+    spec: PersistentVolumeClaimSpec = field(default_factory=PersistentVolumeClaimSpec)
+    status: PersistentVolumeClaimStatus = field(default_factory=PersistentVolumeClaimStatus)
+
+
+class VolumeNodeAffinity(Struct):
+    required: NodeSelector | None = None
+
+
+class ObjectReference(Struct):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class PersistentVolumeSpec(Struct):
+    capacity: ResourceList = {}
+    access_modes: tuple[str, ...] = ()
+    claim_ref: ObjectReference | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+    storage_class_name: str = ""
+    volume_mode: str | None = None
+    csi: dict[str, Any] | None = None
+
+
+class PersistentVolumeStatus(Struct):
+    phase: str = ""
+
+
+class PersistentVolume(Object):
+    spec: PersistentVolumeSpec = field(default_factory=PersistentVolumeSpec)
+    status: PersistentVolumeStatus = field(default_factory=PersistentVolumeStatus)
+
+
+class TopologySelectorLabelRequirement(Struct):
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologySelectorTerm(Struct):
+    match_label_expressions: tuple[TopologySelectorLabelRequirement, ...] = ()
+
+
+class StorageClass(Object):
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
+
+
+class PriorityClass(Object):
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str = "PreemptLowerPriority"
+
+
+class PodDisruptionBudgetSpec(Struct):
+    selector: LabelSelector | None = None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+
+
+class PodDisruptionBudgetStatus(Struct):
+    disruptions_allowed: int = 0
+
+
+class PodDisruptionBudget(Object):
+    spec: PodDisruptionBudgetSpec = field(default_factory=PodDisruptionBudgetSpec)
+    status: PodDisruptionBudgetStatus = field(default_factory=PodDisruptionBudgetStatus)
+
+
+class LeaseSpec(Struct):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(Object):
+    spec: LeaseSpec = field(default_factory=LeaseSpec)
+
+
+class ReplicaSetSpec(Struct):
+    replicas: int | None = None
+    selector: LabelSelector | None = None
+    min_ready_seconds: int = 0
+    template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
+
+
+class ReplicaSetStatus(Struct):
+    replicas: int = 0
+    fully_labeled_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    observed_generation: int = 0
+
+
+class ReplicaSet(Object):
+    spec: ReplicaSetSpec = field(default_factory=ReplicaSetSpec)
+    status: ReplicaSetStatus = field(default_factory=ReplicaSetStatus)
+
+
+class Service(Object):
+    spec: dict[str, Any] = {}
+
+
+class StatefulSetSpec(Struct):
+    replicas: int | None = None
+    selector: LabelSelector | None = None
+
+
+class StatefulSet(Object):
+    spec: StatefulSetSpec = field(default_factory=StatefulSetSpec)

@@ -1,0 +1,70 @@
+"""The kinds that Dray talks about, and where they live in the API. Names only: no behaviour."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from dray.api import core, resource
+from dray.api.meta import Object
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """One served kind. ``type`` is what objects of it are decoded to."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    type: type[Object] = Object
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """``pods``, ``resourceclaims.resource.k8s.io``: how messages and RBAC name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The URL path of a collection, an object or a subresource."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        if self.namespaced and namespace:
+            root += f"/namespaces/{namespace}"
+        return "/".join(filter(None, (root, self.plural, name, subresource)))
+
+
+PODS: Final = Kind("", "v1", "pods", "Pod", True, core.Pod)
+NODES: Final = Kind("", "v1", "nodes", "Node", False, core.Node)
+NAMESPACES: Final = Kind("", "v1", "namespaces", "Namespace", False, core.Namespace)
+SERVICES: Final = Kind("", "v1", "services", "Service", True, core.Service)
+REPLICATION_CONTROLLERS: Final = Kind("", "v1", "replicationcontrollers", "ReplicationController", True)
+PERSISTENT_VOLUMES: Final = Kind("", "v1", "persistentvolumes", "PersistentVolume", False, core.PersistentVolume)
+PERSISTENT_VOLUME_CLAIMS: Final = Kind(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, core.PersistentVolumeClaim
+)
+REPLICA_SETS: Final = Kind("apps", "v1", "replicasets", "ReplicaSet", True, core.ReplicaSet)
+STATEFUL_SETS: Final = Kind("apps", "v1", "statefulsets", "StatefulSet", True, core.StatefulSet)
+DEPLOYMENTS: Final = Kind("apps", "v1", "deployments", "Deployment", True)
+JOBS: Final = Kind("batch", "v1", "jobs", "Job", True)
+EVENTS: Final = Kind("events.k8s.io", "v1", "events", "Event", True)
+LEASES: Final = Kind("coordination.k8s.io", "v1", "leases", "Lease", True, core.Lease)
+PRIORITY_CLASSES: Final = Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, core.PriorityClass)
+POD_DISRUPTION_BUDGETS: Final = Kind(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, core.PodDisruptionBudget
+)
+STORAGE_CLASSES: Final = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, core.StorageClass)
+CSI_NODES: Final = Kind("storage.k8s.io", "v1", "csinodes", "CSINode", False)
+RESOURCE_SLICES: Final = Kind(resource.GROUP, "v1", "resourceslices", "ResourceSlice", False, resource.ResourceSlice)
+RESOURCE_CLAIMS: Final = Kind(resource.GROUP, "v1", "resourceclaims", "ResourceClaim", True, resource.ResourceClaim)
+RESOURCE_CLAIM_TEMPLATES: Final = Kind(
+    resource.GROUP, "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True, resource.ResourceClaimTemplate
+)
+DEVICE_CLASSES: Final = Kind(resource.GROUP, "v1", "deviceclasses", "DeviceClass", False, resource.DeviceClass)
+DEVICE_TAINT_RULES: Final = Kind(resource.GROUP, "v1", "devicetaintrules", "DeviceTaintRule", False, resource.DeviceTaintRule)
+NODE_RESOURCE_TOPOLOGIES: Final = Kind(
+    "topology.node.k8s.io", "v1alpha2", "noderesourcetopologies", "NodeResourceTopology", False
+)

@@ -1,0 +1,190 @@
+"""Label selectors, node selectors and field selectors: parsing and matching, as apimachinery does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from dray.api.core import LabelSelector, Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+
+Matcher = Callable[[Mapping[str, str]], bool]
+
+
+class SelectorError(ValueError):
+    """The selector cannot be parsed. Whoever sent it must correct it."""
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """One condition on labels. ``operator`` is In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return value is None or value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case "Gt" | "Lt":
+                return value is not None and _compares(self.operator, value, self.values)
+            case _:
+                raise SelectorError(f"{self.operator!r} is not a valid selector operator")
+
+
+def _compares(operator: str, value: str, values: tuple[str, ...]) -> bool:
+    try:
+        left, right = int(value), int(values[0])
+    except (ValueError, IndexError):
+        return False
+    return left > right if operator == "Gt" else left < right
+
+
+# ----------------------------------------------------------------------------------------------- labelSelector strings
+
+_TOKEN: Final = re.compile(r"\s*(notin\b|in\b|==|!=|=|!|,|\(|\)|[A-Za-z0-9][-A-Za-z0-9_./]*)", re.ASCII)
+
+
+@lru_cache(maxsize=4096)
+def parse_label_selector(text: str) -> tuple[Requirement, ...]:
+    """``a=b,c!=d,e in (f,g),h,!i`` as requirements, all of which must hold."""
+    tokens = _tokens(text)
+    requirements: list[Requirement] = []
+    position = 0
+
+    def take(expected: str = "") -> str:
+        nonlocal position
+        token = tokens[position] if position < len(tokens) else ""
+        if expected and token != expected:
+            raise SelectorError(f"unable to parse requirement: found {token!r}, expected: {expected!r}")
+        position += 1
+        return token
+
+    while position < len(tokens):
+        if requirements:
+            take(",")
+        if tokens[position : position + 1] == ["!"]:
+            take()
+            requirements.append(Requirement(_key(take()), "DoesNotExist"))
+            continue
+        key = _key(take())
+        following = tokens[position] if position < len(tokens) else ","
+        if following == ",":
+            requirements.append(Requirement(key, "Exists"))
+        elif following in ("=", "==", "!="):
+            take()
+            value = take() if position < len(tokens) and tokens[position] != "," else ""
+            requirements.append(Requirement(key, "NotIn" if following == "!=" else "In", (value,)))
+        elif following in ("in", "notin"):
+            take()
+            take("(")
+            values = []
+            while (token := take()) != ")":
+                if token == "":
+                    raise SelectorError("unable to parse requirement: found '', expected: ',' or ')'")
+                if token != ",":
+                    values.append(token)
+            requirements.append(Requirement(key, "In" if following == "in" else "NotIn", tuple(values)))
+        else:
+            raise SelectorError(f"unable to parse requirement: found {following!r}, expected: in, notin, =, ==, !=")
+    return tuple(requirements)
+
+
+def _tokens(text: str) -> list[str]:
+    tokens, position = [], 0
+    stripped = text.rstrip()
+    while position < len(stripped):
+        found = _TOKEN.match(stripped, position)
+        if found is None:
+            raise SelectorError(f"unable to parse requirement: found {stripped[position:][:40]!r}, expected: identifier")
+        tokens.append(found[1])
+        position = found.end()
+    return tokens
+
+
+def _key(token: str) -> str:
+    if not token or not token[0].isalnum():
+        raise SelectorError(f"unable to parse requirement: found {token!r}, expected: identifier")
+    return token
+
+
+def matches_all(requirements: tuple[Requirement, ...], labels: Mapping[str, str]) -> bool:
+    return all(requirement.matches(labels) for requirement in requirements)
+
+
+# --------------------------------------------------------------------------------------------- LabelSelector objects
+
+
+def label_requirements(selector: LabelSelector | None) -> tuple[Requirement, ...] | None:
+    """A LabelSelector as requirements. None selects nothing; an empty one selects everything."""
+    if selector is None:
+        return None
+    exact = [Requirement(key, "In", (value,)) for key, value in sorted(selector.match_labels.items())]
+    return (*exact, *(Requirement(e.key, e.operator, e.values) for e in selector.match_expressions))
+
+
+def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    requirements = label_requirements(selector)
+    return requirements is not None and matches_all(requirements, labels)
+
+
+# ---------------------------------------------------------------------------------------------------- field selectors
+
+
+def parse_field_selector(text: str) -> tuple[tuple[str, str, str], ...]:
+    """``a=b,c!=d`` as (field, operator, value); a comma, equals sign or backslash in a value is escaped by a backslash."""
+    terms = []
+    for part in re.split(r"(?<!\\),", text):
+        if not part:
+            continue
+        found = re.fullmatch(r"\s*([^=!\s]+?)\s*(==|!=|=)(.*)", part, re.DOTALL)
+        if found is None:
+            raise SelectorError(f"invalid selector: '{text}'; can't understand '{part}'")
+        terms.append((found[1], "!=" if found[2] == "!=" else "=", re.sub(r"\\([,=\\])", r"\1", found[3])))
+    return tuple(terms)
+
+
+# ----------------------------------------------------------------------------------------------------- node selectors
+
+
+def node_selector_matches(selector: NodeSelector, node: Node) -> bool:
+    """Terms are alternatives; an empty term and an empty list of terms match no node."""
+    return any(node_term_matches(term, node) for term in selector.node_selector_terms)
+
+
+def node_term_matches(term: NodeSelectorTerm, node: Node) -> bool:
+    if not term.match_expressions and not term.match_fields:
+        return False
+    fields = {"metadata.name": node.metadata.name}
+    return _all_match(term.match_expressions, node.metadata.labels) and _all_match(term.match_fields, fields)
+
+
+def _all_match(requirements: tuple[NodeSelectorRequirement, ...], values: Mapping[str, str]) -> bool:
+    return all(Requirement(r.key, r.operator, r.values).matches(values) for r in requirements)
+
+
+def node_name_selector(name: str) -> NodeSelector:
+    """The selector that upstream writes for 'this node only'."""
+    return NodeSelector((NodeSelectorTerm(match_fields=(NodeSelectorRequirement("metadata.name", "In", (name,)),)),))
+
+
+def field_value(obj: Mapping[str, Any], path: str) -> str:
+    """The value of a dotted path in a plain object, as the text that a field selector compares."""
+    value: Any = obj
+    for part in path.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,25 @@
+"""Kubernetes timestamps as seconds since the epoch and back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import lru_cache
+
+
+@lru_cache(maxsize=65536)
+def parse_time(text: str) -> float:
+    """Seconds since the epoch of an RFC 3339 time. Raises ValueError for anything else."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError(f"time {text!r} has no zone")
+    return moment.timestamp()
+
+
+def format_time(seconds: float) -> str:
+    """``metav1.Time``: whole seconds, UTC."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def format_micro_time(seconds: float) -> str:
+    """``metav1.MicroTime``: microseconds, UTC."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

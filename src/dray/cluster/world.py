@@ -1,0 +1,120 @@
+"""The typed picture of a cluster, made of raw watch events, with indexes that are kept as it changes.
+
+Always true: an object is replaced only by a newer one, so an answer to our own write and the watch event that follows it
+count once. Nothing here talks to a network or decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from dray.api.kinds import Kind
+from dray.api.meta import Object, decode
+from dray.cluster.port import Change
+
+T = TypeVar("T", bound=Object)
+
+
+class Index:
+    """Keys of objects by what a function says of each object (``pods by node``)."""
+
+    def __init__(self, of: Callable[[Any], Iterable[str]]) -> None:
+        self._of = of
+        self._keys: dict[str, dict[str, None]] = {}
+
+    def __getitem__(self, value: str) -> Mapping[str, None]:
+        return self._keys.get(value, {})
+
+    def values(self) -> Iterable[str]:
+        return self._keys.keys()
+
+    def update(self, change: Change) -> None:
+        before = tuple(self._of(change.old)) if change.old is not None else ()
+        after = tuple(self._of(change.new)) if change.new is not None else ()
+        key = change.object.key
+        for value in before:
+            if value not in after and (keys := self._keys.get(value)) is not None:
+                keys.pop(key, None)
+                if not keys:
+                    del self._keys[value]
+        for value in after:
+            self._keys.setdefault(value, {})[key] = None
+
+
+class World:
+    """Every object of the kinds that are watched, by kind and ``namespace/name``."""
+
+    def __init__(self, kinds: Sequence[Kind]) -> None:
+        self._objects: dict[Kind, dict[str, Object]] = {kind: {} for kind in kinds}
+        self._indexes: dict[Kind, list[Index]] = {kind: [] for kind in kinds}
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        return tuple(self._objects)
+
+    def get(self, kind: Kind, key: str) -> Any:
+        return self._objects[kind].get(key)
+
+    def all(self, kind: Kind) -> Mapping[str, Any]:
+        return cast("Mapping[str, Any]", self._objects[kind])
+
+    def index(self, kind: Kind, of: Callable[[Any], Iterable[str]]) -> Index:
+        """An index over the objects of a kind, present and future."""
+        index = Index(of)
+        for found in self._objects[kind].values():
+            index.update(Change(kind, None, found))
+        self._indexes[kind].append(index)
+        return index
+
+    def put(self, kind: Kind, raw: bytes | msgspec.Raw | dict[str, Any]) -> list[Change]:
+        """The object is now this. Empty when what is known is as new; a replaced uid is a removal and an addition."""
+        new = decode(kind.type, raw)
+        old = self._objects[kind].get(new.key)
+        if old is not None and old.uid != new.uid:
+            return [self._change(kind, old, None), self._change(kind, None, new)]
+        if old is not None and not _newer(new, old):
+            return []
+        return [self._change(kind, old, new)]
+
+    def remove(self, kind: Kind, raw: bytes | msgspec.Raw | dict[str, Any]) -> list[Change]:
+        """The object is gone; ``raw`` is its last state."""
+        last = decode(kind.type, raw)
+        old = self._objects[kind].get(last.key)
+        if old is None or old.uid != last.uid:
+            return []
+        return [self._change(kind, old, None)]
+
+    def replace(self, kind: Kind, raws: Iterable[bytes | msgspec.Raw | dict[str, Any]]) -> list[Change]:
+        """The kind holds exactly these objects: what a fresh list says after a gap in the watch."""
+        listed = {found.key: found for found in (decode(kind.type, raw) for raw in raws)}
+        objects = self._objects[kind]
+        changes = [self._change(kind, objects[key], None) for key in list(objects) if key not in listed]
+        for key, new in listed.items():
+            old = objects.get(key)
+            if old is not None and old.uid != new.uid:
+                changes.append(self._change(kind, old, None))
+                old = None
+            if old is None or _newer(new, old):
+                changes.append(self._change(kind, old, new))
+        return changes
+
+    def _change(self, kind: Kind, old: Object | None, new: Object | None) -> Change:
+        change = Change(kind, old, new)
+        if new is not None:
+            self._objects[kind][new.key] = new
+        else:
+            del self._objects[kind][change.object.key]
+        for index in self._indexes[kind]:
+            index.update(change)
+        return change
+
+
+def _newer(new: Object, old: Object) -> bool:
+    """By resourceVersion: numbers in every API server there is; where not, different counts as newer."""
+    a, b = new.metadata.resource_version, old.metadata.resource_version
+    if a.isdigit() and b.isdigit():
+        return int(a) > int(b)
+    return a != b
