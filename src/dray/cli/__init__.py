@@ -1,0 +1,68 @@
+"""The command line. Commands are imported only when they are used, so that `dray --help` answers at once."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+import click
+
+from dray import __version__
+
+# command -> (module under dray.cli, one line for the list of commands), in the order of the help page
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "demo": ("demo", "Start an example cluster, run example workloads, show what happens."),
+    "up": ("up", "Run a Kubernetes cluster in this process: API, scheduler, controllers, nodes."),
+    "scheduler": ("scheduler", "Schedule pods on any Kubernetes cluster."),
+    "controllers": ("controllers", "Run Dray's controllers on any Kubernetes cluster."),
+    "why": ("why", "Say why a pod is where it is, or why it is nowhere."),
+    "devices": ("devices", "Show every device: free, used, by whom, tainted."),
+    "verify": ("verify", "Prove that nothing is allocated twice."),
+    "story": ("story", "Tell what happened to a pod, step by step."),
+    "simulate": ("simulate", "Run a scenario on virtual time."),
+    "allocate": ("allocate", "Run the device allocator alone, on JSON lines."),
+    "fabric": ("fabric", "Attach fabric devices for demonstration: sets binding conditions."),
+}
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"dray.cli.{COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="dray")
+def root() -> None:
+    """Dray decides where work that needs devices runs on Kubernetes, and says why.
+
+    \b
+    Try it, with no cluster:
+      dray demo                          an example cluster with GPUs, and what happens on it
+      dray up --hardware gpu8:4          a cluster of your own; then use kubectl as usual
+    \b
+    On a cluster that you have (Kubernetes 1.34 or newer):
+      dray scheduler --kubeconfig ~/.kube/config
+      dray why train-0 -n research       why is this pod pending?
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Entry point of `dray` and of `kubectl dray`."""
+    root.main(args=None if arguments is None else list(arguments), prog_name=_program())
+
+
+def _program() -> str:
+    return "kubectl dray" if sys.argv[0].endswith("kubectl-dray") else "dray"
