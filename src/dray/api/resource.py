@@ -291,8 +291,10 @@ class ResourceClaim(Object):
 
 
 class ResourceClaimTemplateSpec(Struct):
+    """``spec`` is plain, because what is generated from it must keep the fields that Dray does not know."""
+
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
-    spec: ResourceClaimSpec = field(default_factory=ResourceClaimSpec)
+    spec: dict[str, Any] = {}
 
 
 class ResourceClaimTemplate(Object):

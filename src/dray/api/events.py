@@ -1,0 +1,57 @@
+"""Events that tell people what happened to an object, as ``events.k8s.io/v1`` bodies.
+
+Always true: the name of an event follows from what it says and when, so a repeated write of the same event is one event; the
+note fits the API's limit.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any, Final
+
+from dray.api.kinds import EVENTS, Kind
+from dray.api.meta import Object
+from dray.api.times import format_micro_time
+
+NOTE_MAX: Final = 1024
+
+
+def event_body(
+    kind: Kind,
+    about: Object,
+    *,
+    now: float,
+    type: str,
+    reason: str,
+    note: str,
+    action: str,
+    controller: str,
+    instance: str = "",
+) -> dict[str, Any]:
+    """The body of a create on ``EVENTS``. ``type`` is Normal or Warning; ``controller`` says which part of Dray speaks."""
+    stamp = blake2b(f"{about.uid}|{reason}|{note}|{now:.6f}".encode(), digest_size=8).hexdigest()
+    namespace = about.metadata.namespace or "default"
+    regarding = {"apiVersion": kind.api_version, "kind": kind.kind, "name": about.metadata.name, "uid": about.uid}
+    if about.metadata.namespace:
+        regarding["namespace"] = about.metadata.namespace
+    return {
+        "apiVersion": EVENTS.api_version,
+        "kind": EVENTS.kind,
+        "metadata": {"name": f"{about.metadata.name[:230]}.{stamp}", "namespace": namespace},
+        "eventTime": format_micro_time(now),
+        "reportingController": controller,
+        "reportingInstance": (instance or controller)[:128],
+        "action": action,
+        "reason": reason,
+        "regarding": regarding,
+        "note": shortened(note),
+        "type": type,
+    }
+
+
+def shortened(note: str, limit: int = NOTE_MAX) -> str:
+    """The note within the API's limit; what is cut is shown by an ellipsis."""
+    encoded = note.encode()
+    if len(encoded) <= limit:
+        return note
+    return encoded[: limit - 3].decode(errors="ignore") + "…"
