@@ -1,0 +1,68 @@
+"""Builds the upstream programs once per version and machine.
+
+The cache is ``~/.cache/dray/upstream/<version>`` (``DRAY_UPSTREAM_CACHE`` moves it). A file lock makes parallel tests wait
+for one build; a program appears under its name only when it is complete.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+MODULE = Path(__file__).parent
+PACKAGES = {
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+}
+
+
+class Unavailable(Exception):
+    """An upstream program cannot be had on this machine; the message says what is missing."""
+
+
+def version() -> str:
+    """The Kubernetes version that go.mod asks for."""
+    found = re.search(r"^\s*k8s\.io/kubernetes (v\S+)", (MODULE / "go.mod").read_text(), re.MULTILINE)
+    assert found, "tests/real/upstream/go.mod names no k8s.io/kubernetes version"
+    return found[1]
+
+
+def cache() -> Path:
+    root = os.environ.get("DRAY_UPSTREAM_CACHE") or Path.home() / ".cache/dray/upstream"
+    return Path(root) / version()
+
+
+def binary(name: str) -> Path:
+    """The path of an upstream program, built now if this machine has not built it before (minutes, once)."""
+    path = cache() / name
+    if path.exists():
+        return path
+    go = shutil.which("go")
+    if go is None:
+        raise Unavailable(f"{name} {version()} is not in {path.parent} and Go is not installed to build it")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (path.parent / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            build(go, PACKAGES[name], MODULE, path)
+    return path
+
+
+def build(go: str, package: str, module: Path, output: Path) -> None:
+    """Builds one Go program; the output appears only when it is whole."""
+    partial = output.with_suffix(f".{os.getpid()}")
+    flags = ["-trimpath", "-mod=readonly", "-ldflags=-s -w"]
+    environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOTOOLCHAIN": "local"}
+    done = subprocess.run(
+        [go, "build", *flags, "-o", str(partial), package], cwd=module, env=environment, capture_output=True, text=True
+    )
+    if done.returncode:
+        partial.unlink(missing_ok=True)
+        raise Unavailable(f"go build {package} failed:\n{done.stderr[-2000:]}")
+    partial.rename(output)
