@@ -1,0 +1,147 @@
+"""What the served kinds look like: their fields, types, merge keys and words.
+
+``load()`` gives the one ``Schemas``. Files are read when a kind of theirs is first asked for. Everything here is a pure function of
+the declarations and the object given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, Protocol
+
+from dray.apiserver.schema import text
+from dray.apiserver.schema.convert import Converters, WrongType
+from dray.apiserver.schema.decode import DecodeError, decode_json
+from dray.apiserver.schema.text import Field, Struct, Type
+
+__all__ = ["DecodeError", "Field", "KindLike", "Problem", "Schemas", "Struct", "Type", "decode_json", "load"]
+
+UNKNOWN_FIELD: Final = "unknown field"
+WRONG_TYPE: Final = "wrong type"
+
+
+class KindLike(Protocol):
+    """Anything that names a kind: ``dray.api.kinds.Kind`` or an entry of the registry."""
+
+    @property
+    def api_version(self) -> str: ...
+
+    @property
+    def kind(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something in an object that its type does not allow.
+
+    ``category`` is ``unknown field`` (dropped, a warning or an error as the client asked) or ``wrong type`` (always an error).
+    """
+
+    path: str
+    message: str
+    category: str
+
+
+class Schemas:
+    """All declared types. Ask for a kind by anything that has ``api_version`` and ``kind``."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[tuple[str, str], Struct] = {}
+        self._converters = Converters(self.struct)
+
+    def struct(self, name: str) -> Struct:
+        """A struct by its full name in the declarations: ``core.PodSpec``."""
+        file, _, local = name.rpartition(".")
+        return text.read(file.replace("_", "."))[local]
+
+    def kind(self, kind: KindLike) -> Struct | None:
+        """The declaration of a kind, or None where it is not declared."""
+        key = (kind.api_version, kind.kind)
+        found = self._kinds.get(key)
+        if found is None and (file := self._file(*key)):
+            found = text.read(file).get(kind.kind)
+            if found is not None:
+                self._kinds[key] = found
+        return found
+
+    def normalise(self, kind: KindLike, obj: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+        """The object as it would be stored, and what was wrong with it.
+
+        With a ``wrong type`` problem there is nothing to store and the object given comes back.
+        """
+        struct = self.kind(kind)
+        if struct is None:
+            return obj, []
+        unknown: list[str] = []
+        try:
+            made = self._converters.struct(self._reference(kind))(obj, unknown)
+        except WrongType as error:
+            return obj, [Problem(error.place, str(error), WRONG_TYPE)]
+        return made, self.unknown_fields(struct, obj) if unknown else []
+
+    def check(self, kind: KindLike, obj: dict[str, Any]) -> list[Problem]:
+        """What is wrong with the object's fields and types."""
+        return self.normalise(kind, obj)[1]
+
+    def unknown_fields(self, struct: Struct, obj: dict[str, Any]) -> list[Problem]:
+        paths: list[str] = []
+        self._collect_unknown(Type("struct", ""), obj, "", paths, struct)
+        return [Problem(path, f'unknown field "{path}"', UNKNOWN_FIELD) for path in paths]
+
+    def resolve(self, type_: Type) -> Struct | None:
+        """The struct behind a type, if it is one."""
+        return self.struct(type_.name) if type_.shape == "struct" else None
+
+    def _collect_unknown(self, type_: Type, value: Any, path: str, paths: list[str], struct: Struct | None = None) -> None:
+        struct = struct or self.resolve(type_)
+        if struct is not None and isinstance(value, dict):
+            for key, child in value.items():
+                place = f"{path}.{key}" if path else key
+                field = struct.fields.get(key)
+                if field is None:
+                    paths.append(place)
+                else:
+                    self._collect_unknown(field.type, child, place, paths)
+        elif type_.shape == "list" and type_.item is not None and isinstance(value, list):
+            for index, child in enumerate(value):
+                self._collect_unknown(type_.item, child, f"{path}[{index}]", paths)
+        elif type_.shape == "map" and type_.item is not None and isinstance(value, dict):
+            for key, child in value.items():
+                self._collect_unknown(type_.item, child, f"{path}.{key}", paths)
+
+    def _reference(self, kind: KindLike) -> str:
+        file = self._file(kind.api_version, kind.kind)
+        return f"{file.replace('.', '_')}.{kind.kind}"
+
+    def _file(self, api_version: str, kind: str) -> str:
+        if api_version == "v1" and kind in ("Status", "DeleteOptions"):
+            return "meta"
+        return _FILES.get(api_version, "")
+
+
+# API version -> file. The name of a file is the group's first label, and the version where it is not v1.
+_FILES: Final = {
+    "v1": "core",
+    "apps/v1": "apps",
+    "authentication.k8s.io/v1": "authentication",
+    "authorization.k8s.io/v1": "authorization",
+    "autoscaling/v1": "autoscaling",
+    "batch/v1": "batch",
+    "coordination.k8s.io/v1": "coordination",
+    "discovery.k8s.io/v1": "discovery",
+    "events.k8s.io/v1": "events",
+    "policy/v1": "policy",
+    "resource.k8s.io/v1": "resource",
+    "scheduling.k8s.io/v1": "scheduling",
+    "scheduling.k8s.io/v1alpha3": "scheduling.v1alpha3",
+    "scheduling.k8s.io/v1beta1": "scheduling.v1beta1",
+    "storage.k8s.io/v1": "storage",
+    "topology.node.k8s.io/v1alpha2": "topology",
+}
+
+
+@cache
+def load() -> Schemas:
+    """The declarations that Dray serves."""
+    return Schemas()

@@ -1,0 +1,276 @@
+"""Makes an object what an API server would store: typed, pruned, canonical.
+
+For every declared struct a converter is built once, on first use. It copies what is declared, drops the rest (and says so), refuses
+values of the wrong type with the words of Go's decoder, writes quantities in canonical form, and adds or leaves out empty fields as
+the declaration says. The input is never changed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from dray.api.quantity import QuantityError, canonical
+from dray.api.times import parse_time
+from dray.apiserver.schema.text import Field, Struct, Type
+
+Converter = Callable[[Any, list[str]], Any]
+Lookup = Callable[[str], Struct]
+
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_ZERO: Final = {"string": "", "bytes": "", "int32": 0, "int64": 0, "float": 0, "bool": False, "quantity": "0", "intOrString": 0}
+_GO_NAMES: Final = {"bytes": "[]uint8", "float": "float64", "intOrString": "intstr.IntOrString", "any": "interface {}"}
+_LIMITS: Final = {"int32": 2**31, "int64": 2**63}
+
+
+class WrongType(ValueError):
+    """A value cannot be decoded. ``path`` is made while the error travels outwards."""
+
+    def __init__(self, message: str, got: str = "", wanted: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.got, self.wanted = got, wanted
+        self.path: list[str] = []
+        self.struct = ""
+
+    @property
+    def place(self) -> str:
+        return "".join(reversed(self.path)).removeprefix(".")
+
+    def __str__(self) -> str:
+        if not self.wanted:
+            return self.message
+        names = ".".join(part[1:] for part in reversed(self.path) if part.startswith("."))
+        field = f"Go struct field {self.struct}.{names}" if self.struct else "Go value"
+        return f"json: cannot unmarshal {self.got} into {field} of type {self.wanted}"
+
+
+def json_name(value: Any) -> str:
+    """How Go's decoder calls a JSON value."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int | float):
+        return f"number {value}" if isinstance(value, float) else "number"
+    if isinstance(value, str):
+        return "string"
+    return "array" if isinstance(value, list) else "object" if isinstance(value, dict) else "null"
+
+
+def _mismatch(value: Any, wanted: str) -> WrongType:
+    return WrongType("", json_name(value), _GO_NAMES.get(wanted, wanted))
+
+
+def _string(value: Any, unknown: list[str]) -> Any:
+    if type(value) is not str:
+        raise _mismatch(value, "string")
+    return value
+
+
+def _bool(value: Any, unknown: list[str]) -> Any:
+    if type(value) is not bool:
+        raise _mismatch(value, "bool")
+    return value
+
+
+def _integer(name: str) -> Converter:
+    limit = _LIMITS[name]
+
+    def convert(value: Any, unknown: list[str]) -> Any:
+        if type(value) is not int:
+            raise _mismatch(value, name)
+        if not -limit <= value < limit:
+            raise WrongType("", f"number {value}", name)
+        return value
+
+    return convert
+
+
+def _float(value: Any, unknown: list[str]) -> Any:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _mismatch(value, "float")
+    return value
+
+
+def _bytes(value: Any, unknown: list[str]) -> Any:
+    if type(value) is not str:
+        raise _mismatch(value, "bytes")
+    try:
+        return base64.b64encode(base64.b64decode(value, validate=True)).decode()
+    except (binascii.Error, ValueError):
+        raise WrongType("illegal base64 data") from None
+
+
+def _quantity(value: Any, unknown: list[str]) -> Any:
+    if isinstance(value, dict | list | bool):
+        raise WrongType(_QUANTITY_WORDS)
+    try:
+        return canonical(value)
+    except QuantityError:
+        raise WrongType(_QUANTITY_WORDS) from None
+
+
+_QUANTITY_WORDS: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+def _time(value: Any, unknown: list[str]) -> Any:
+    if type(value) is not str:
+        raise _mismatch(value, "string")
+    _instant(value)
+    return value if value.endswith("Z") and "." not in value else _rewritten(value, "seconds")
+
+
+def _micro_time(value: Any, unknown: list[str]) -> Any:
+    if type(value) is not str:
+        raise _mismatch(value, "string")
+    _instant(value)
+    return _rewritten(value, "microseconds")
+
+
+def _instant(value: str) -> None:
+    if not _TIME.fullmatch(value):
+        raise WrongType(f'parsing time "{value[:64]}" as "2006-01-02T15:04:05Z07:00": cannot parse "{value[:64]}" as "2006"')
+    try:
+        parse_time(value)
+    except ValueError as error:
+        raise WrongType(f'parsing time "{value[:64]}": {error}') from None
+
+
+def _rewritten(value: str, precision: str) -> str:
+    whole, _, rest = value.partition(".")
+    zone = re.search(r"(Z|[+-]\d\d:\d\d)$", value)
+    digits = re.match(r"\d*", rest)
+    fraction = (digits[0] if digits else "")[:6].ljust(6, "0")
+    text = whole if rest == "" else whole + (zone[0] if zone else "Z")
+    moment = datetime.fromisoformat(text).astimezone(UTC)
+    stamp = moment.strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{stamp}Z" if precision == "seconds" else f"{stamp}.{fraction}Z"
+
+
+def _int_or_string(value: Any, unknown: list[str]) -> Any:
+    if type(value) is str:
+        return value
+    return _integer("int32")(value, unknown)
+
+
+def _any(value: Any, unknown: list[str]) -> Any:
+    return value
+
+
+_SCALARS: Final[dict[str, Converter]] = {
+    "string": _string,
+    "bool": _bool,
+    "int32": _integer("int32"),
+    "int64": _integer("int64"),
+    "float": _float,
+    "bytes": _bytes,
+    "quantity": _quantity,
+    "time": _time,
+    "microtime": _micro_time,
+    "intOrString": _int_or_string,
+    "any": _any,
+}
+
+
+class Converters:
+    """The converters of all structs, built when first needed."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        self._lookup = lookup
+        self._structs: dict[str, Converter] = {}
+        self._empty: dict[str, dict[str, Any]] = {}
+
+    def struct(self, name: str) -> Converter:
+        """A converter for the struct; the struct's own is built at the first call, so that structs may contain themselves."""
+        made = self._structs.get(name)
+        if made is None:
+            made = self._structs[name] = self._build(self._lookup(name))
+        return made
+
+    def of(self, type_: Type) -> Converter:
+        if type_.shape == "scalar":
+            return _SCALARS[type_.name]
+        if type_.shape == "struct":
+            name = type_.name
+            known = self._structs.get(name)
+            return known or (lambda value, unknown: self.struct(name)(value, unknown))
+        assert type_.item is not None
+        item, zero = self.of(type_.item), self.zero(type_.item)
+        return _list_of(item, zero) if type_.shape == "list" else _map_of(item, zero)
+
+    def zero(self, type_: Type) -> Any:
+        """What Go writes for the zero value; for a struct a new one must be made each time (None here)."""
+        return _ZERO.get(type_.name) if type_.shape == "scalar" else None
+
+    def _build(self, struct: Struct) -> Converter:
+        fields = {name: (self.of(field.type), not field.presence) for name, field in struct.fields.items()}
+        always = [(field.name, self._filler(field)) for field in struct.fields.values() if field.presence == "!"]
+        label = struct.name
+
+        def convert(value: Any, unknown: list[str]) -> Any:
+            if type(value) is not dict:
+                raise WrongType("", json_name(value), f"{struct.package.rsplit('.', 1)[-1]}.{label}")
+            made: dict[str, Any] = {}
+            for key, given in value.items():
+                known = fields.get(key)
+                if known is None:
+                    unknown.append(key)
+                    continue
+                if given is None:
+                    continue
+                try:
+                    converted = known[0](given, unknown)
+                except WrongType as error:
+                    error.path.append(f".{key}")
+                    error.struct = error.struct or label
+                    raise
+                if converted or not known[1]:
+                    made[key] = converted
+            for key, fill in always:
+                if key not in made:
+                    made[key] = fill(unknown)
+            return made
+
+        return convert
+
+    def _filler(self, field: Field) -> Callable[[list[str]], Any]:
+        if field.type.shape == "struct":
+            convert = self.of(field.type)
+            return lambda unknown: convert({}, unknown)
+        zero = self.zero(field.type)
+        return lambda unknown: zero
+
+
+def _list_of(item: Converter, zero: Any) -> Converter:
+    def convert(value: Any, unknown: list[str]) -> Any:
+        if type(value) is not list:
+            raise WrongType("", json_name(value), "[]")
+        made = []
+        for index, given in enumerate(value):
+            try:
+                made.append(item({} if zero is None else zero, unknown) if given is None else item(given, unknown))
+            except WrongType as error:
+                error.path.append(f"[{index}]")
+                raise
+        return made
+
+    return convert
+
+
+def _map_of(item: Converter, zero: Any) -> Converter:
+    def convert(value: Any, unknown: list[str]) -> Any:
+        if type(value) is not dict:
+            raise WrongType("", json_name(value), "map")
+        made = {}
+        for key, given in value.items():
+            try:
+                made[key] = item({} if zero is None else zero, unknown) if given is None else item(given, unknown)
+            except WrongType as error:
+                error.path.append(f".{key}")
+                raise
+        return made
+
+    return convert
