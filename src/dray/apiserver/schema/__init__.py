@@ -1,7 +1,7 @@
 """What the served kinds look like: their fields, types, merge keys and words.
 
-``load()`` gives the one ``Schemas``. Files are read when a kind of theirs is first asked for. Everything here is a pure function of
-the declarations and the object given.
+``load()`` gives the one ``Schemas``. Files are read when a kind of theirs is first asked for. Everything here is a pure
+function of the declarations and the object given.
 """
 
 from __future__ import annotations

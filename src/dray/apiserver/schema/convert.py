@@ -1,8 +1,8 @@
 """Makes an object what an API server would store: typed, pruned, canonical.
 
-For every declared struct a converter is built once, on first use. It copies what is declared, drops the rest (and says so), refuses
-values of the wrong type with the words of Go's decoder, writes quantities in canonical form, and adds or leaves out empty fields as
-the declaration says. The input is never changed.
+For every declared struct a converter is built once, on first use. It copies what is declared, drops the rest (and says so),
+refuses values of the wrong type with the words of Go's decoder, writes quantities in canonical form, and adds or leaves out
+empty fields as the declaration says. The input is never changed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """JSON in: bytes become plain data, within bounds, and repeated keys are found.
 
-Whatever the bytes are, the cost is bounded: nesting beyond ``MAX_DEPTH`` is refused, and so are numbers longer than any that Go takes.
+Whatever the bytes are, the cost is bounded: nesting beyond ``MAX_DEPTH`` is refused, and so are numbers longer than any that
+Go takes.
 """
 
 from __future__ import annotations

@@ -8,10 +8,11 @@ One line declares one thing::
     type Container atomic -- words      a struct; ``atomic``: merged as a whole
       ports []ContainerPort patch=merge:containerPort list=containerPort,protocol -- words
 
-A field's type is a scalar (``string int32 int64 bool float bytes quantity time microtime intOrString any``), a struct of this file or
-``file.Struct``, ``[]type`` or ``map type``; ``string(A|B)`` lists the known values. A mark after the type says when the field is
-written: ``!`` always, ``?`` when it was given (even if empty), nothing: when it is not empty. After that: ``required``;
-``patch=strategy[:key]`` as strategic merge patches need it; ``list=keys``, ``set`` or ``atomic`` as apply needs it.
+A field's type is a scalar (``string int32 int64 bool float bytes quantity time microtime intOrString any``), a struct of
+this file or ``file.Struct``, ``[]type`` or ``map type``; ``string(A|B)`` lists the known values. A mark after the type says
+when the field is written: ``!`` always, ``?`` when it was given (even if empty), nothing: when it is not empty. After that:
+``required``; ``patch=strategy[:key]`` as strategic merge patches need it; ``list=keys``, ``set`` or ``atomic`` as apply
+needs it.
 """
 
 from __future__ import annotations
