@@ -1,21 +1,28 @@
 """The typed picture of a cluster, made of raw watch events, with indexes that are kept as it changes.
 
 Always true: an object is replaced only by a newer one, so an answer to our own write and the watch event that follows it
-count once. Nothing here talks to a network or decides anything.
+count once; an object that went never comes back, however late an answer about it is; a list never removes what is newer than
+the list. An object that does not have the shape of its kind is reported in the log and left out. Nothing here talks to a
+network or decides anything.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
 from dray.api.kinds import Kind
-from dray.api.meta import Object, decode
+from dray.api.meta import DecodeError, Object, decode
 from dray.cluster.port import Change
 
 T = TypeVar("T", bound=Object)
+# How many objects that went are remembered by uid. An answer can be late by seconds, not by this many deletions.
+GONE: Final = 20_000
+
+log = logging.getLogger(__name__)
 
 
 class Index:
@@ -50,6 +57,7 @@ class World:
     def __init__(self, kinds: Sequence[Kind]) -> None:
         self._objects: dict[Kind, dict[str, Object]] = {kind: {} for kind in kinds}
         self._indexes: dict[Kind, list[Index]] = {kind: [] for kind in kinds}
+        self._gone: dict[str, None] = {}
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -71,7 +79,9 @@ class World:
 
     def put(self, kind: Kind, raw: bytes | msgspec.Raw | dict[str, Any]) -> list[Change]:
         """The object is now this. Empty when what is known is as new; a replaced uid is a removal and an addition."""
-        new = decode(kind.type, raw)
+        new = _readable(kind, raw)
+        if new is None or new.uid in self._gone:
+            return []
         old = self._objects[kind].get(new.key)
         if old is not None and old.uid != new.uid:
             return [self._change(kind, old, None), self._change(kind, None, new)]
@@ -81,18 +91,29 @@ class World:
 
     def remove(self, kind: Kind, raw: bytes | msgspec.Raw | dict[str, Any]) -> list[Change]:
         """The object is gone; ``raw`` is its last state."""
-        last = decode(kind.type, raw)
-        old = self._objects[kind].get(last.key)
-        if old is None or old.uid != last.uid:
+        last = decode(Object, raw)
+        return self.forget(kind, last.key, last.uid)
+
+    def forget(self, kind: Kind, key: str, uid: str) -> list[Change]:
+        """The object of this name is gone, unless it is another one by now."""
+        old = self._objects[kind].get(key)
+        if old is None or old.uid != uid:
+            self._bury(uid)
             return []
         return [self._change(kind, old, None)]
 
-    def replace(self, kind: Kind, raws: Iterable[bytes | msgspec.Raw | dict[str, Any]]) -> list[Change]:
-        """The kind holds exactly these objects: what a fresh list says after a gap in the watch."""
-        listed = {found.key: found for found in (decode(kind.type, raw) for raw in raws)}
+    def replace(
+        self, kind: Kind, raws: Iterable[bytes | msgspec.Raw | dict[str, Any]], resource_version: str = ""
+    ) -> list[Change]:
+        """The kind holds exactly these objects: what a fresh list says after a gap in the watch. With the list's version,
+        what was written after the list was made stays."""
+        listed = {found.key: found for raw in raws if (found := _readable(kind, raw)) is not None}
         objects = self._objects[kind]
-        changes = [self._change(kind, objects[key], None) for key in list(objects) if key not in listed]
+        missing = [key for key in objects if key not in listed and not _after(objects[key], resource_version)]
+        changes = [self._change(kind, objects[key], None) for key in missing]
         for key, new in listed.items():
+            if new.uid in self._gone:
+                continue
             old = objects.get(key)
             if old is not None and old.uid != new.uid:
                 changes.append(self._change(kind, old, None))
@@ -107,9 +128,29 @@ class World:
             self._objects[kind][new.key] = new
         else:
             del self._objects[kind][change.object.key]
+            self._bury(change.object.uid)
         for index in self._indexes[kind]:
             index.update(change)
         return change
+
+    def _bury(self, uid: str) -> None:
+        if uid:
+            self._gone[uid] = None
+            if len(self._gone) > GONE:
+                del self._gone[next(iter(self._gone))]
+
+
+def _readable(kind: Kind, raw: bytes | msgspec.Raw | dict[str, Any]) -> Object | None:
+    try:
+        return decode(kind.type, raw)
+    except DecodeError as error:
+        log.error("an object cannot be read and is left out", extra={"kind": kind.resource, "error": str(error)})
+        return None
+
+
+def _after(known: Object, resource_version: str) -> bool:
+    version = known.metadata.resource_version
+    return version.isdigit() and resource_version.isdigit() and int(version) > int(resource_version)
 
 
 def _newer(new: Object, old: Object) -> bool:

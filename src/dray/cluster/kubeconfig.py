@@ -1,0 +1,344 @@
+"""How to reach an API server and as whom: kubeconfig files, exec plugins, in-cluster service accounts.
+
+``load`` merges the files of ``KUBECONFIG`` as kubectl does (the first file that sets a name wins; paths inside a file are
+relative to that file) and gives an ``Access``. Nothing here talks to the API server. Every error names the file, the
+context and the user or cluster that is wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import os
+import ssl
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from dray.api.times import parse_time
+
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+TOKEN_FILE_SECONDS: Final = 60.0
+EXEC_VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
+EXEC_TIMEOUT_SECONDS: Final = 60.0
+EXPIRY_MARGIN_SECONDS: Final = 10.0
+
+
+class KubeconfigError(Exception):
+    """The kubeconfig cannot be used as it is; the user who wrote it must act."""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """What proves who we are at one moment: a bearer token, a client certificate with its key, or both."""
+
+    token: str = ""
+    certificate: bytes = b""
+    key: bytes = b""
+    basic: tuple[str, str] | None = None
+
+    def headers(self) -> dict[str, str]:
+        if self.token:
+            return {"Authorization": f"Bearer {self.token}"}
+        if self.basic is not None:
+            pair = base64.b64encode(":".join(self.basic).encode()).decode()
+            return {"Authorization": f"Basic {pair}"}
+        return {}
+
+
+class Credentials:
+    """The current identity. ``refresh`` forgets what is cached: the server said 401."""
+
+    async def identity(self) -> Identity:
+        raise NotImplementedError
+
+    def refresh(self) -> None:
+        """Forget what is cached."""
+
+
+class Fixed(Credentials):
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+
+    async def identity(self) -> Identity:
+        return self._identity
+
+
+class TokenFile(Credentials):
+    """A token in a file that somebody else rotates: read again once a minute."""
+
+    def __init__(self, path: Path, where: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path, self._where, self._clock = path, where, clock
+        self._read_at = float("-inf")
+        self._identity = Identity()
+
+    async def identity(self) -> Identity:
+        if self._clock() - self._read_at > TOKEN_FILE_SECONDS:
+            self._identity = Identity(token=_read(self._path, f"{self._where}: tokenFile").decode().strip())
+            self._read_at = self._clock()
+        return self._identity
+
+    def refresh(self) -> None:
+        self._read_at = float("-inf")
+
+
+class ExecPlugin(Credentials):
+    """Credentials from a command (``users[].user.exec``), kept until they expire."""
+
+    def __init__(
+        self, spec: Mapping[str, Any], where: str, base: Path, cluster: Mapping[str, Any], clock: Callable[[], float] = time.time
+    ) -> None:
+        self._where, self._clock = f"{where}: exec", clock
+        self._version = str(spec.get("apiVersion") or "")
+        if self._version not in EXEC_VERSIONS:
+            raise KubeconfigError(f"{self._where}.apiVersion is {self._version!r}; use one of {', '.join(EXEC_VERSIONS)}")
+        command = str(spec.get("command") or "")
+        if not command:
+            raise KubeconfigError(f"{self._where}.command is empty")
+        relative = not os.path.isabs(command) and os.sep in command
+        self._command = [str(base / command) if relative else command, *map(str, spec.get("args") or ())]
+        self._environment = {str(pair["name"]): str(pair["value"]) for pair in spec.get("env") or ()}
+        self._hint = str(spec.get("installHint") or "")
+        self._info = {"interactive": False, **({"cluster": dict(cluster)} if spec.get("provideClusterInfo") else {})}
+        self._lock = asyncio.Lock()
+        self._cached: tuple[Identity, float] | None = None
+
+    async def identity(self) -> Identity:
+        async with self._lock:
+            if self._cached is None or self._clock() >= self._cached[1] - EXPIRY_MARGIN_SECONDS:
+                self._cached = self._credential(await self._run())
+            return self._cached[0]
+
+    def refresh(self) -> None:
+        self._cached = None
+
+    async def _run(self) -> bytes:
+        info = {"apiVersion": self._version, "kind": "ExecCredential", "spec": self._info}
+        environment = {**os.environ, **self._environment, "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
+        pipe = asyncio.subprocess.PIPE
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environment
+            )
+        except OSError as error:
+            hint = f"\n{self._hint}" if self._hint else ""
+            raise KubeconfigError(f"{self._where}: cannot run {self._command[0]!r}: {error.strerror}{hint}") from error
+        try:
+            out, err = await asyncio.wait_for(process.communicate(), EXEC_TIMEOUT_SECONDS)
+        except TimeoutError:
+            process.kill()
+            raise KubeconfigError(f"{self._where}: {self._command[0]!r} did not end in {EXEC_TIMEOUT_SECONDS:.0f} s") from None
+        if process.returncode != 0:
+            said = err.decode(errors="replace").strip()[:500]
+            raise KubeconfigError(f"{self._where}: {self._command[0]!r} exited with {process.returncode}: {said}")
+        return out
+
+    def _credential(self, out: bytes) -> tuple[Identity, float]:
+        try:
+            answer = msgspec.json.decode(out)
+            status = answer["status"]
+            version, expires = answer.get("apiVersion"), status.get("expirationTimestamp")
+            until = parse_time(expires) if expires else float("inf")
+        except (msgspec.DecodeError, KeyError, TypeError, AttributeError, ValueError) as error:
+            raise KubeconfigError(f"{self._where}: {self._command[0]!r} did not print an ExecCredential with a status") from error
+        if version != self._version:
+            raise KubeconfigError(
+                f"{self._where}: {self._command[0]!r} answered with apiVersion {version!r}, not {self._version!r}"
+            )
+        certificate, key = (str(status.get(field) or "").encode() for field in ("clientCertificateData", "clientKeyData"))
+        identity = Identity(str(status.get("token") or ""), certificate, key)
+        if not identity.token and not (certificate and key):
+            raise KubeconfigError(
+                f"{self._where}: {self._command[0]!r} gave neither a token nor a client certificate with its key"
+            )
+        return identity, until
+
+
+class Access(msgspec.Struct, frozen=True):
+    """One API server and one user, ready to connect with."""
+
+    server: str
+    credentials: Credentials
+    certificate_authority: bytes = b""
+    insecure_skip_tls_verify: bool = False
+    tls_server_name: str = ""
+    proxy_url: str = ""
+    namespace: str = "default"
+    context: str = ""
+
+    def tls(self, identity: Identity) -> ssl.SSLContext | None:
+        """A TLS context that trusts this server and shows the identity's certificate; None for plain HTTP."""
+        if not self.server.startswith("https:"):
+            return None
+        try:
+            context = ssl.create_default_context(cadata=self.certificate_authority.decode() or None)
+        except (ssl.SSLError, UnicodeDecodeError) as error:
+            raise KubeconfigError(f"context {self.context!r}: the certificate authority is not PEM: {error}") from error
+        if self.insecure_skip_tls_verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if identity.certificate:
+            _load_certificate(context, identity)
+        return context
+
+
+def in_cluster(root: Path = SERVICE_ACCOUNT, environment: Mapping[str, str] = os.environ) -> Access:
+    """The service account of the pod that this process runs in."""
+    host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        raise KubeconfigError(
+            "no kubeconfig found and not in a cluster (KUBERNETES_SERVICE_HOST is not set); give --kubeconfig FILE"
+        )
+    host = f"[{host}]" if ":" in host else host
+    token, namespace = root / "token", root / "namespace"
+    _read(token, "in-cluster service account token")
+    return Access(
+        server=f"https://{host}:{port}",
+        credentials=TokenFile(token, "in-cluster service account"),
+        certificate_authority=_read(root / "ca.crt", "in-cluster certificate authority"),
+        namespace=namespace.read_text().strip() if namespace.exists() else "default",
+        context="in-cluster",
+    )
+
+
+def load(path: str | Path | None = None, context: str = "", environment: Mapping[str, str] = os.environ) -> Access:
+    """Access from ``path``, else the files of KUBECONFIG, else ~/.kube/config, else the pod's service account."""
+    files = _files(path, environment)
+    if not files:
+        return in_cluster(environment=environment)
+    return _access(_Merged(files), context)
+
+
+def _files(path: str | Path | None, environment: Mapping[str, str]) -> list[Path]:
+    if path is not None:
+        if not Path(path).exists():
+            raise KubeconfigError(f"kubeconfig {path} does not exist")
+        return [Path(path)]
+    if named := [Path(part) for part in environment.get("KUBECONFIG", "").split(os.pathsep) if part]:
+        if not (existing := [file for file in named if file.exists()]):
+            raise KubeconfigError(f"none of the files in KUBECONFIG exists: {', '.join(map(str, named))}")
+        return existing
+    home = Path(environment.get("HOME", "~")).expanduser() / ".kube" / "config"
+    return [home] if home.exists() else []
+
+
+class _Merged:
+    """Several kubeconfig files as one. Each named entry remembers the file that it came from."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self.names = ", ".join(map(str, files))
+        self.current = ""
+        self._entries: dict[tuple[str, str], tuple[dict[str, Any], Path]] = {}
+        for file in files:
+            self._add(file)
+
+    def _add(self, file: Path) -> None:
+        try:
+            content = yaml.safe_load(file.read_text())
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise KubeconfigError(f"kubeconfig {file} cannot be read: {error}") from error
+        if content is not None and not isinstance(content, dict):
+            raise KubeconfigError(f"kubeconfig {file} is not a mapping")
+        self.current = self.current or str((content or {}).get("current-context") or "")
+        for section, single in (("contexts", "context"), ("clusters", "cluster"), ("users", "user")):
+            for entry in (content or {}).get(section) or ():
+                if not isinstance(entry, dict) or "name" not in entry:
+                    raise KubeconfigError(f"kubeconfig {file}: an entry of {section} has no name")
+                self._entries.setdefault((single, str(entry["name"])), (entry.get(single) or {}, file))
+
+    def entry(self, single: str, name: str, wanted_by: str) -> tuple[dict[str, Any], Path]:
+        found = self._entries.get((single, name))
+        if found is None:
+            known = ", ".join(sorted(n for s, n in self._entries if s == single)) or "none"
+            raise KubeconfigError(f"kubeconfig {self.names}: {wanted_by} {single} {name!r}, which is not there (known: {known})")
+        return found
+
+
+def _access(merged: _Merged, wanted: str) -> Access:
+    name = wanted or merged.current
+    if not name:
+        raise KubeconfigError(f"kubeconfig {merged.names}: no current-context is set; choose one with --context")
+    context, _ = merged.entry("context", name, "asked for" if wanted else "current-context names")
+    cluster, cluster_file = merged.entry("cluster", str(context.get("cluster") or ""), f"context {name!r} names")
+    server = str(cluster.get("server") or "").rstrip("/")
+    if not server.startswith(("https://", "http://")):
+        raise KubeconfigError(
+            f"kubeconfig {cluster_file}: cluster {context.get('cluster')!r}: server {server!r} is not an http(s) URL"
+        )
+    where = f"kubeconfig {cluster_file}: cluster {context.get('cluster')!r}"
+    authority = _data_or_file(cluster, "certificate-authority", cluster_file.parent, where)
+    return Access(
+        server=server,
+        credentials=_credentials(merged, context, name, _exec_cluster(cluster, server, authority)),
+        certificate_authority=authority,
+        insecure_skip_tls_verify=bool(cluster.get("insecure-skip-tls-verify")),
+        tls_server_name=str(cluster.get("tls-server-name") or ""),
+        proxy_url=str(cluster.get("proxy-url") or ""),
+        namespace=str(context.get("namespace") or "default"),
+        context=name,
+    )
+
+
+def _exec_cluster(cluster: dict[str, Any], server: str, authority: bytes) -> dict[str, Any]:
+    """The cluster as exec plugins are told of it (``provideClusterInfo``)."""
+    described: dict[str, Any] = {"server": server}
+    for source in ("insecure-skip-tls-verify", "tls-server-name", "proxy-url"):
+        if cluster.get(source):
+            described[source] = cluster[source]
+    if authority:
+        described["certificate-authority-data"] = base64.b64encode(authority).decode()
+    return described
+
+
+def _credentials(merged: _Merged, context: dict[str, Any], context_name: str, cluster: dict[str, Any]) -> Credentials:
+    name = str(context.get("user") or "")
+    if not name:
+        return Fixed(Identity())
+    user, file = merged.entry("user", name, f"context {context_name!r} names")
+    where = f"kubeconfig {file}: user {name!r}"
+    if user.get("exec"):
+        return ExecPlugin(user["exec"], where, file.parent, cluster)
+    if user.get("auth-provider"):
+        raise KubeconfigError(f"{where}: auth-provider is no longer supported by Kubernetes; use an exec plugin")
+    if user.get("tokenFile"):
+        return TokenFile(file.parent / str(user["tokenFile"]), where)
+    certificate = _data_or_file(user, "client-certificate", file.parent, where)
+    key = _data_or_file(user, "client-key", file.parent, where)
+    if bool(certificate) != bool(key):
+        raise KubeconfigError(f"{where}: client-certificate and client-key must be given together")
+    basic = (str(user["username"]), str(user.get("password") or "")) if user.get("username") else None
+    return Fixed(Identity(str(user.get("token") or ""), certificate, key, basic))
+
+
+def _data_or_file(entry: dict[str, Any], field: str, base: Path, where: str) -> bytes:
+    if data := entry.get(f"{field}-data"):
+        try:
+            return base64.b64decode(str(data), validate=True)
+        except binascii.Error as error:
+            raise KubeconfigError(f"{where}: {field}-data is not base64: {error}") from error
+    if path := entry.get(field):
+        return _read(base / str(path), f"{where}: {field}")
+    return b""
+
+
+def _read(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise KubeconfigError(f"{what}: cannot read {path}: {error.strerror}") from error
+
+
+def _load_certificate(context: ssl.SSLContext, identity: Identity) -> None:
+    """OpenSSL loads a key only from a file, so it lies in one, readable by us alone, for that moment."""
+    with tempfile.NamedTemporaryFile(prefix="dray-", suffix=".pem") as file:
+        file.write(identity.certificate + b"\n" + identity.key)
+        file.flush()
+        try:
+            context.load_cert_chain(file.name)
+        except ssl.SSLError as error:
+            raise KubeconfigError(f"the client certificate and its key do not load: {error.reason or error}") from error

@@ -1,0 +1,100 @@
+"""Keeps one kind mirrored: list, watch, and list again when the watch position is lost.
+
+``Reflector.run`` feeds a sink with an ordered stream for its kind: first ``Listed`` (everything there is), then single
+watch events, and ``Listed`` again after a gap. It never ends by itself: an API server that is away is waited for, with
+growing, jittered pauses. It works on any ``Cluster``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from dray.api.kinds import Kind
+from dray.cluster.port import Cluster, ClusterError, Expired, Unreachable, WatchEvent
+
+BACKOFF_SECONDS: Final = (0.5, 30.0)
+
+log = logging.getLogger(__name__)
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """The kind holds exactly these objects at this version."""
+
+    raws: list[bytes]
+    resource_version: str
+
+
+Sink = Callable[[Kind, "Listed | WatchEvent"], None]
+
+
+class Backoff:
+    """Pauses that double from the first to the longest, each with jitter; ``reset`` after a success."""
+
+    def __init__(self, shortest: float, longest: float, rng: random.Random | None = None) -> None:
+        self._shortest, self._longest = shortest, longest
+        self._rng = rng or random.Random()
+        self._failures = 0
+
+    def next(self) -> float:
+        pause = min(self._shortest * 2.0**self._failures, self._longest)
+        self._failures = min(self._failures + 1, 32)
+        return pause * self._rng.uniform(0.8, 1.2)
+
+    def reset(self) -> None:
+        self._failures = 0
+
+
+class Reflector:
+    """One kind of one cluster. ``relists`` counts how often it had to start over."""
+
+    def __init__(
+        self, cluster: Cluster, kind: Kind, sink: Sink, *, field_selector: str = "", backoff: Backoff | None = None
+    ) -> None:
+        self._cluster, self.kind, self._sink = cluster, kind, sink
+        self._field_selector = field_selector
+        self._backoff = backoff or Backoff(*BACKOFF_SECONDS)
+        self.relists = -1
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._list_and_watch()
+            except Expired as error:
+                log.info("watch expired, listing again", extra={"kind": self.kind.resource, "error": str(error)})
+            except ClusterError as error:
+                await self._pause(error)
+
+    async def _list_and_watch(self) -> None:
+        raws, version = await self._cluster.list(self.kind, field_selector=self._field_selector)
+        self.relists += 1
+        self._sink(self.kind, Listed(raws, version))
+        while True:
+            version = await self._watch(version)
+
+    async def _watch(self, version: str) -> str:
+        """Follow one watch to its end and return where to go on."""
+        try:
+            async for event in self._cluster.watch(self.kind, version, field_selector=self._field_selector):
+                self._backoff.reset()
+                version = event.resource_version or version
+                if event.type != "BOOKMARK":
+                    self._sink(self.kind, event)
+        except Unreachable as error:
+            # What was received is not lost: go on from there once the server is back.
+            await self._pause(error)
+        else:
+            # A server that ends every watch at once must not be asked in a tight loop.
+            await asyncio.sleep(0.05)
+        return version
+
+    async def _pause(self, error: ClusterError) -> None:
+        pause = self._backoff.next()
+        details = {"kind": self.kind.resource, "error": str(error), "pause": round(pause, 2)}
+        log.warning("cannot list or watch, trying again", extra=details)
+        await asyncio.sleep(pause)

@@ -1,0 +1,367 @@
+"""``Remote``: the cluster port over HTTPS to any Kubernetes API server.
+
+What is retried here, and what never is:
+
+- 429, and 503 with Retry-After: the server did not do it; it is sent again after the time that the server asked for, a few times.
+  An eviction's 429 is an answer (the disruption budget), so it is returned at once.
+- The connection could not be opened: nothing was sent; tried again with growing pauses for ten seconds.
+- The connection broke while a read was in flight: read again. While a write was in flight: ``Unreachable``, because it
+  may have happened; the watch will show it, and preconditions keep a second try from doing it twice.
+- 401: the credentials are made anew once (exec plugins, rotated token files).
+- Everything else is an answer and becomes an error of ``dray.cluster.port``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final, Literal
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from dray.api.kinds import Kind
+from dray.cluster.kubeconfig import Access, Identity, KubeconfigError
+from dray.cluster.port import Conflict, Invalid, PatchType, Refused, Unreachable, WatchEvent, Write, refused
+
+PAGE: Final = 2000
+CONNECTIONS: Final = 128
+REQUEST_SECONDS: Final = 60.0
+CONNECT_SECONDS: Final = 10.0
+# The server ends a watch within this range, chosen anew each time so that many watches do not end together.
+WATCH_SECONDS: Final = (300, 600)
+# Bookmarks come about once a minute: silence for longer than this means that the connection is dead.
+SILENCE_SECONDS: Final = 180.0
+TRIES: Final = 6
+RETRY_AFTER_MAX_SECONDS: Final = 30.0
+USER_AGENT: Final = "dray"
+
+_PATCH_TYPES: Final[Mapping[PatchType, str]] = {
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "json": "application/json-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+_NOT_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+_BROKEN: Final = (aiohttp.ClientError, TimeoutError, ConnectionError)
+
+
+class _ListMeta(msgspec.Struct):
+    resourceVersion: str = ""  # noqa: N815
+    continue_: str = msgspec.field(default="", name="continue")
+    annotations: dict[str, str] | None = None
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _ListMeta
+
+
+class _Line(msgspec.Struct):
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"]
+    object: msgspec.Raw
+
+
+_list_decoder: Final = msgspec.json.Decoder(_List)
+_line_decoder: Final = msgspec.json.Decoder(_Line)
+_object_decoder: Final = msgspec.json.Decoder(_Object)
+_encoder: Final = msgspec.json.Encoder()
+
+
+class Remote:
+    """List, watch and write over HTTPS. One connection pool; close it when done."""
+
+    def __init__(self, access: Access, *, connections: int = CONNECTIONS) -> None:
+        self.access = access
+        self._session: aiohttp.ClientSession | None = None
+        self._connections = connections
+        self._tls: tuple[Identity, ssl.SSLContext | None] | None = None
+
+    async def list(
+        self, kind: Kind, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> tuple[list[bytes], str]:
+        """Every object, in pages of one consistent snapshot, and the resourceVersion to watch from."""
+        query = {"limit": str(PAGE), **_selectors(label_selector, field_selector)}
+        found: list[bytes] = []
+        while True:
+            page = _list_decoder.decode(await self._read(kind.path(namespace), query))
+            found.extend(map(bytes, page.items or ()))
+            if not page.metadata.continue_:
+                return found, page.metadata.resourceVersion
+            query["continue"] = page.metadata.continue_
+
+    async def watch(
+        self, kind: Kind, resource_version: str, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> AsyncIterator[WatchEvent]:
+        """Events after ``resource_version`` until the server ends the watch. With "" the current objects come first and
+        then a bookmark with ``synced`` set. Raises Expired when the position is compacted."""
+        seconds = random.randint(*WATCH_SECONDS)
+        query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
+        query |= _selectors(label_selector, field_selector)
+        if resource_version:
+            query["resourceVersion"] = resource_version
+        else:
+            query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS)
+        try:
+            async with await self._request("GET", kind.path(namespace), query, limits=limits) as response:
+                if response.status >= 400:
+                    raise _error(await response.read(), response.status)
+                async for line in _lines(response.content):
+                    yield _event(line)
+        except _BROKEN as error:
+            raise Unreachable(f"watch of {kind.resource} at {self.access.server} broke: {_words(error)}") from error
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
+        return _plain(await self._read(kind.path(namespace, name), {}))
+
+    async def raw(self, path: str) -> bytes:
+        """The body of a GET on any path: ``/version``, ``/apis``."""
+        return await self._read(path, {})
+
+    async def write(self, write: Write) -> dict[str, Any]:
+        method, path, headers, body = _as_request(write)
+        query = {"fieldManager": write.field_manager} if write.verb != "delete" and write.field_manager else {}
+        if write.patch == "apply" and write.verb == "patch":
+            query["force"] = "true"
+        evicting = write.subresource == "eviction"
+        status, answer = await self._answer(method, path, query, headers, body, final_429=evicting)
+        if status >= 400:
+            raise _write_error(write, answer, status)
+        return _plain(answer)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    # ------------------------------------------------------------------------------------------------ one request
+
+    async def _read(self, path: str, query: Mapping[str, str]) -> bytes:
+        for again in range(TRIES):
+            try:
+                status, answer = await self._answer("GET", path, query, {}, None)
+            except Unreachable:
+                if again == TRIES - 1:
+                    raise
+                await asyncio.sleep(_pause(again))
+                continue
+            if status >= 400:
+                raise _error(answer, status)
+            return answer
+        raise AssertionError("unreachable")
+
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        body: bytes | None,
+        final_429: bool = False,
+    ) -> tuple[int, bytes]:
+        """Status and body, after the retries that are safe for any method."""
+        renewed = False
+        for again in range(TRIES):
+            last = again == TRIES - 1
+            try:
+                async with await self._request(method, path, query, headers=headers, body=body) as response:
+                    answer = await response.read()
+            except _NOT_SENT as error:
+                if last:
+                    raise Unreachable(f"cannot connect to {self.access.server}: {_words(error)}") from error
+                await asyncio.sleep(_pause(again))
+                continue
+            except _BROKEN as error:
+                raise Unreachable(f"{method} {path} at {self.access.server}: no answer: {_words(error)}") from error
+            if response.status == 401 and not renewed:
+                renewed = True
+                self.access.credentials.refresh()
+            elif last or not _again_later(response, final_429):
+                return response.status, answer
+            else:
+                await asyncio.sleep(_asked_pause(response))
+        raise AssertionError("unreachable")
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        limits: aiohttp.ClientTimeout | None = None,
+    ) -> aiohttp.ClientResponse:
+        try:
+            identity = await self.access.credentials.identity()
+        except KubeconfigError as error:
+            raise Unreachable(str(error)) from error
+        url = self.access.server + path + ("?" + urlencode(query) if query else "")
+        options: dict[str, Any] = {"timeout": limits} if limits is not None else {}
+        if self.access.tls_server_name:
+            options["server_hostname"] = self.access.tls_server_name
+        if self.access.proxy_url:
+            options["proxy"] = self.access.proxy_url
+        if (tls := self._context(identity)) is not None:
+            options["ssl"] = tls
+        # Objects may name redirect targets nowhere in this API; following one would carry our token to somebody else.
+        return await self._pool().request(
+            method,
+            URL(url, encoded=True),
+            headers={**identity.headers(), **(headers or {})},
+            data=body,
+            allow_redirects=False,
+            **options,
+        )
+
+    def _context(self, identity: Identity) -> ssl.SSLContext | None:
+        if self._tls is None or self._tls[0] is not identity:
+            if self._tls is not None and self._same_certificate(identity):
+                self._tls = (identity, self._tls[1])
+            else:
+                self._tls = (identity, self.access.tls(identity))
+        return self._tls[1]
+
+    def _same_certificate(self, identity: Identity) -> bool:
+        """A new token alone needs no new TLS context, and keeps the connections."""
+        assert self._tls is not None
+        known = self._tls[0]
+        return (known.certificate, known.key) == (identity.certificate, identity.key)
+
+    def _pool(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=self._connections, keepalive_timeout=90),
+                timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS),
+                headers={"Accept": "application/json", "User-Agent": USER_AGENT},
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=True,
+                skip_auto_headers=("Accept-Encoding",),
+            )
+        return self._session
+
+
+# ------------------------------------------------------------------------------------------------------- what is sent
+
+
+def _as_request(write: Write) -> tuple[str, str, dict[str, str], bytes | None]:
+    """Method, path, headers and body. Preconditions go where the API looks for them: into the metadata of a body, or
+    into the DeleteOptions."""
+    named = "" if write.verb == "create" and not write.subresource else write.name
+    path = write.kind.path(write.namespace, named, write.subresource)
+    if write.verb == "create":
+        return "POST", path, {"Content-Type": "application/json"}, _encoder.encode(write.body)
+    if write.verb == "update":
+        return "PUT", path, {"Content-Type": "application/json"}, _encoder.encode(_with_preconditions(write))
+    if write.verb == "patch":
+        return "PATCH", path, {"Content-Type": _PATCH_TYPES[write.patch]}, _encoder.encode(_with_preconditions(write))
+    return "DELETE", path, {"Content-Type": "application/json"}, _encoder.encode(_delete_options(write))
+
+
+def _with_preconditions(write: Write) -> Any:
+    wanted = {"uid": write.uid, "resourceVersion": write.resource_version}
+    wanted = {key: value for key, value in wanted.items() if value}
+    if not wanted:
+        return write.body
+    if write.patch == "json" and write.verb == "patch":
+        # Setting them, unlike testing them, gives errors that say which one did not hold.
+        return [{"op": "add", "path": f"/metadata/{key}", "value": value} for key, value in wanted.items()] + list(write.body)
+    return {**write.body, "metadata": {**(write.body.get("metadata") or {}), **wanted}}
+
+
+def _delete_options(write: Write) -> dict[str, Any]:
+    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", **(write.body or {})}
+    wanted = {"uid": write.uid, "resourceVersion": write.resource_version}
+    if wanted := {key: value for key, value in wanted.items() if value}:
+        options["preconditions"] = wanted
+    return options
+
+
+def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
+    pairs = {"labelSelector": label_selector, "fieldSelector": field_selector}
+    return {key: value for key, value in pairs.items() if value}
+
+
+# ----------------------------------------------------------------------------------------------------- what comes back
+
+
+def _plain(answer: bytes) -> dict[str, Any]:
+    try:
+        plain = msgspec.json.decode(answer)
+    except msgspec.DecodeError as error:
+        raise Unreachable(f"the answer is not JSON ({error}); is this a Kubernetes API server?") from error
+    if not isinstance(plain, dict):
+        raise Unreachable("the answer is not an object; is this a Kubernetes API server?")
+    return plain
+
+
+def _error(answer: bytes, code: int) -> Refused:
+    try:
+        status = msgspec.json.decode(answer)
+    except msgspec.DecodeError:
+        status = None
+    if not isinstance(status, dict):
+        status = {"code": code, "message": answer[:500].decode(errors="replace").strip()}
+    return refused(status, code)
+
+
+def _write_error(write: Write, answer: bytes, code: int) -> Refused:
+    """A patch that names another uid is refused as a change of an immutable field; to us it is a failed precondition."""
+    error = _error(answer, code)
+    causes = (error.status.get("details") or {}).get("causes") or ()
+    if write.uid and isinstance(error, Invalid) and any(cause.get("field") == "metadata.uid" for cause in causes):
+        return Conflict(409, "Conflict", error.message, error.status)
+    return error
+
+
+def _event(line: bytes) -> WatchEvent:
+    try:
+        found = _line_decoder.decode(line)
+        if found.type == "ERROR":
+            raise refused(msgspec.json.decode(found.object))
+        metadata = _object_decoder.decode(found.object).metadata
+    except msgspec.DecodeError as error:
+        raise Unreachable(f"a watch event cannot be read: {error}: {line[:200].decode(errors='replace')}") from error
+    synced = bool(metadata.annotations) and (metadata.annotations or {}).get("k8s.io/initial-events-end") == "true"
+    return WatchEvent(found.type, bytes(found.object), metadata.resourceVersion, synced and found.type == "BOOKMARK")
+
+
+async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Lines of any length; aiohttp's own reader refuses long ones."""
+    rest = b""
+    async for chunk in content.iter_any():
+        *lines, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
+        for line in lines:
+            if line:
+                yield line
+    if rest.strip():
+        yield rest
+
+
+def _again_later(response: aiohttp.ClientResponse, final_429: bool) -> bool:
+    if response.status == 429:
+        return not final_429
+    return response.status == 503 and "Retry-After" in response.headers
+
+
+def _asked_pause(response: aiohttp.ClientResponse) -> float:
+    asked = response.headers.get("Retry-After", "1")
+    seconds = float(asked) if asked.isdigit() else 1.0
+    return min(seconds, RETRY_AFTER_MAX_SECONDS) + random.uniform(0, 0.2)
+
+
+def _pause(again: int) -> float:
+    return float(min(0.2 * 2**again, 4.0) * random.uniform(0.8, 1.2))
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__

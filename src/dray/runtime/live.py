@@ -1,0 +1,270 @@
+"""The live shell: one World, many deciders, a real clock and a real cluster.
+
+Always true: a decider sees a change only after the World shows it; the writes of one object are sent in the order in which
+they were decided, each after the answer to the one before; writes of different objects overlap, up to ``in_flight``; each
+write is attempted once and its outcome goes to the decider that asked for it. A decider that raises ends the shell: what it
+would do next cannot be trusted, and a restart resumes from what the API shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+from dray.api.kinds import Kind
+from dray.cluster.port import Change, Cluster, ClusterError, Decider, Event, Outcome, WatchEvent, Write
+from dray.cluster.reflector import Listed, Reflector
+from dray.cluster.world import World
+from dray.runtime.metrics import Metrics
+from dray.runtime.picture import apply_answer
+from dray.runtime.stories import Stories
+
+IN_FLIGHT: Final = 32
+
+log = logging.getLogger(__name__)
+
+
+class DeciderFailed(Exception):
+    """A decider raised: a bug in Dray. The process should end with this and be started again."""
+
+
+class _Job:
+    """One decided write on its way."""
+
+    __slots__ = ("by", "decided", "write")
+
+    def __init__(self, by: Decider, write: Write, decided: float) -> None:
+        self.by, self.write, self.decided = by, write, decided
+
+
+class Live:
+    """Runs deciders until it is stopped. ``leading`` says whether they may act; standbys keep their picture warm."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        world: World,
+        deciders: Sequence[Decider],
+        *,
+        in_flight: int = IN_FLIGHT,
+        clock: Callable[[], float] = time.time,
+        leading: Callable[[], bool] = lambda: True,
+        stories: Stories | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._cluster, self._world, self._deciders = cluster, world, list(deciders)
+        self._clock, self._leading = clock, leading
+        self._stories, self._metrics = stories, metrics or Metrics()
+        self._by_kind: dict[Kind, list[Decider]] = {kind: [] for kind in world.kinds}
+        for decider in deciders:
+            for kind in decider.kinds:
+                self._by_kind[kind].append(decider)
+        self._counted = {kind: self._metrics.events.labels(kind.resource) for kind in world.kinds}
+        self._pending: deque[tuple[Kind, Listed | WatchEvent]] = deque()
+        self._ended: deque[tuple[_Job, Outcome]] = deque()
+        self._unlisted = set(world.kinds)
+        self._stirred = set(self._deciders_by_id())
+        self._queues = _Writes(self._send, in_flight)
+        self._woken = asyncio.Event()
+        self._stopping = False
+
+    @property
+    def synced(self) -> bool:
+        """Every kind has been listed completely."""
+        return not self._unlisted
+
+    @property
+    def missing(self) -> list[str]:
+        """The kinds that are not listed yet."""
+        return sorted(kind.resource for kind in self._unlisted)
+
+    def stop(self) -> None:
+        """End ``run`` once the writes that are under way have been answered; what is only decided is not sent."""
+        self._stopping = True
+        self._queues.open = False
+        self._woken.set()
+
+    def stir(self) -> None:
+        """Look again whether there is something to do: leadership changed."""
+        self._stirred = set(self._deciders_by_id())
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Mirror, decide and write until ``stop``. Raises DeciderFailed when a decider raises."""
+        reflectors = [Reflector(self._cluster, kind, self._receive) for kind in self._world.kinds]
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(each.run(), name=f"reflect {each.kind.resource}") for each in reflectors]
+                await self._loop(group)
+                for task in tasks:
+                    task.cancel()
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+
+    # ---------------------------------------------------------------------------------------------------- the loop
+
+    async def _loop(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            self._woken.clear()
+            self._drain()
+            if self._stopping:
+                if not self._queues.in_flight:
+                    return
+            elif self.synced and self._leading():
+                self._act()
+                self._queues.start(group)
+            await self._sleep()
+
+    async def _sleep(self) -> None:
+        due = self._next_wake()
+        if self._woken.is_set() or (due is not None and due <= self._clock()):
+            # There is more to do, but answers and events get their turn first.
+            await asyncio.sleep(0)
+            return
+        timer = None
+        if due is not None:
+            timer = asyncio.get_running_loop().call_later(due - self._clock(), self._woken.set)
+        await self._woken.wait()
+        if timer is not None:
+            timer.cancel()
+
+    def _next_wake(self) -> float | None:
+        if self._stopping or not self.synced or not self._leading():
+            return None
+        return min((wake for decider in self._deciders if (wake := decider.wake()) is not None), default=None)
+
+    def _act(self) -> None:
+        now = self._clock()
+        for decider in self._deciders:
+            wake = decider.wake()
+            if id(decider) not in self._stirred and (wake is None or wake > now):
+                continue
+            self._stirred.discard(id(decider))
+            started = time.perf_counter()
+            try:
+                writes = decider.act(now)
+            except Exception as error:
+                raise DeciderFailed(f"{decider.name} raised while deciding: {error!r}") from error
+            self._metrics.act_seconds.labels(decider.name).observe(time.perf_counter() - started)
+            for write in writes:
+                self._queues.add(_Job(decider, write, now))
+                if self._stories is not None:
+                    self._stories.written(write, decider.name, now)
+        self._metrics.waiting.set(self._queues.waiting)
+
+    # ------------------------------------------------------------------------------------------------ what comes in
+
+    def _receive(self, kind: Kind, item: Listed | WatchEvent) -> None:
+        self._pending.append((kind, item))
+        self._woken.set()
+
+    def _drain(self) -> None:
+        now = self._clock()
+        while self._pending or self._ended:
+            while self._pending:
+                self._apply(*self._pending.popleft(), now)
+            if self._ended:
+                self._finish(*self._ended.popleft(), now)
+
+    def _apply(self, kind: Kind, item: Listed | WatchEvent, now: float) -> None:
+        if isinstance(item, Listed):
+            changes = self._world.replace(kind, item.raws, item.resource_version)
+            self._unlisted.discard(kind)
+            self._metrics.relists.labels(kind.resource).inc()
+        elif item.type == "DELETED":
+            changes = self._world.remove(kind, item.raw)
+        else:
+            changes = self._world.put(kind, item.raw)
+        if changes:
+            self._counted[kind].inc(len(changes))
+        self._tell(changes, now)
+
+    def _finish(self, job: _Job, outcome: Outcome, now: float) -> None:
+        if outcome.object is not None:
+            self._tell(apply_answer(self._world, job.write, outcome.object), now)
+        self._metrics.wrote(job.by.name, outcome, now - job.decided)
+        if self._stories is not None:
+            self._stories.ended(outcome, job.by.name, now)
+        self._observe(job.by, outcome, now)
+
+    def _tell(self, changes: Sequence[Change], now: float) -> None:
+        for change in changes:
+            if self._stories is not None:
+                self._stories.seen(change, now)
+            for decider in self._by_kind[change.kind]:
+                self._observe(decider, change, now)
+
+    def _observe(self, decider: Decider, event: Event, now: float) -> None:
+        self._stirred.add(id(decider))
+        try:
+            decider.observe(event, now)
+        except Exception as error:
+            raise DeciderFailed(f"{decider.name} raised while observing {_what(event)}: {error!r}") from error
+
+    def _deciders_by_id(self) -> list[int]:
+        return [id(decider) for decider in self._deciders]
+
+    # ----------------------------------------------------------------------------------------------- what goes out
+
+    async def _send(self, job: _Job) -> None:
+        try:
+            outcome = Outcome(job.write, object=await self._cluster.write(job.write))
+        except ClusterError as error:
+            outcome = Outcome(job.write, error=error)
+        self._metrics.in_flight.set(self._queues.in_flight - 1)
+        self._ended.append((job, outcome))
+        self._woken.set()
+
+
+class _Writes:
+    """Writes waiting and under way: in order for one object, beside each other for different ones."""
+
+    def __init__(self, send: Callable[[_Job], Awaitable[None]], limit: int) -> None:
+        self._send, self._limit = send, limit
+        self._ready: deque[_Job] = deque()
+        self._behind: dict[tuple[Kind, str], deque[_Job]] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self.open = True
+        self.in_flight = 0
+        self.waiting = 0
+
+    def add(self, job: _Job) -> None:
+        self.waiting += 1
+        write = job.write
+        if not write.name:  # the server makes the name, so no other write can be about the same object
+            self._ready.append(job)
+        elif (queue := self._behind.get((write.kind, write.key))) is not None:
+            queue.append(job)
+        else:
+            self._behind[(write.kind, write.key)] = deque()
+            self._ready.append(job)
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        self._group = group
+        while self.open and self._ready and self.in_flight < self._limit:
+            job = self._ready.popleft()
+            self.in_flight += 1
+            self.waiting -= 1
+            group.create_task(self._carry(job), name=f"{job.write.verb} {job.write.kind.resource} {job.write.key}")
+
+    async def _carry(self, job: _Job) -> None:
+        await self._send(job)
+        self.in_flight -= 1
+        if job.write.name:
+            key = (job.write.kind, job.write.key)
+            if queue := self._behind[key]:
+                self._ready.append(queue.popleft())
+            else:
+                del self._behind[key]
+        if self._group is not None:
+            self.start(self._group)
+
+
+def _what(event: Event) -> str:
+    if isinstance(event, Outcome):
+        return f"the outcome of {event.write.verb} {event.write.kind.resource} {event.write.key}"
+    return f"{event.kind.resource} {event.object.key}"
