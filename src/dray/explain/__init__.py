@@ -1,0 +1,1 @@
+"""Reasons into words, tables and pictures. Nothing here decides anything."""

@@ -1,0 +1,38 @@
+"""``python -m dray.explain > docs/reasons.md``: the page of all reasons, made from their texts."""
+
+from __future__ import annotations
+
+from dray.api.reason import CODES
+from dray.explain.texts import TEXTS
+from dray.explain.words import data_keys
+
+_HEAD = """# Reasons
+
+Why Dray refuses something is data before it is words: a code, the object, and the numbers. `dray why -o json`,
+`dray allocate` and `dray simulate -o json` print each reason as
+
+```json
+{"code": "NotEnoughDevices", "message": "node n1 has not enough devices of class gpu (needs 2, 1 free)",
+ "object": "node/n1", "data": {"class": "gpu", "needed": 2, "free": 1}}
+```
+
+The codes below are the whole list; a new one is added here first. The data are those that a reason may carry; one that is
+not known is left out. Messages may be worded better at any time: scripts should read `code` and `data`.
+
+This page is made from the texts in `dray.explain` (`python -m dray.explain > docs/reasons.md`); a test compares the two.
+
+| code | about | means | data |
+| --- | --- | --- | --- |"""
+
+
+def page() -> str:
+    rows = [f"| `{code}` | {TEXTS[code].subject} | {meaning} | {_keys(code)} |" for code, meaning in CODES.items()]
+    return "\n".join([_HEAD, *rows, ""])
+
+
+def _keys(code: str) -> str:
+    return ", ".join(f"`{key}`" for key in data_keys(code))
+
+
+if __name__ == "__main__":
+    print(page(), end="")

@@ -1,0 +1,234 @@
+"""Reasons in words: one sentence for one reason, one line for a whole refusal, and what would help.
+
+``words`` speaks of one object; ``message`` counts nodes and is what a FailedScheduling event carries, the dominant reason first
+and never longer than an event may be; ``fixes`` says the smallest changes that help; ``as_json`` is a reason as scripts read it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from dray.api.reason import Reason
+from dray.explain.texts import TEXTS
+
+MESSAGE_MAX: Final = 1024
+# Numbers that differ from node to node without making another reason: the best of them is told.
+BEST: Final = ("free", "total")
+# What only helps to add up: told by ``needed`` and ``free``.
+_PER_NODE: Final = frozenset({*BEST, "missing", "device", "pool", "value", "steps", "pod", "until"})
+
+Counted = tuple[Reason, int]
+
+
+def words(reason: Reason) -> str:
+    """The reason as a sentence without its full stop: ``claim ns/a does not exist``."""
+    text = TEXTS[reason.code]
+    says = text.nodes if text.nodes and reason.object.startswith("node/") else text.says
+    return f"{_subject(reason.object, text.subject)} {_fill(says, _data(reason), plural=False)}"
+
+
+def as_json(reason: Reason) -> dict[str, Any]:
+    """The fixed shape that scripts rely on."""
+    return {"code": reason.code, "message": words(reason), "object": reason.object, "data": reason.data}
+
+
+def summary(reasons_by_node: Mapping[str, Sequence[Reason]], total: int) -> str:
+    """Why no node takes the pod: ``0/12 nodes are available: 8 nodes have …, 4 nodes have ….``"""
+    return message(counted(reasons_by_node), total)
+
+
+def counted(reasons_by_node: Mapping[str, Sequence[Reason]]) -> list[Counted]:
+    """Equal reasons with the number of nodes that give them, the most frequent first."""
+    groups: dict[str, list[Any]] = {}
+    for reasons in reasons_by_node.values():
+        for key, reason in {_group(reason): reason for reason in reversed(reasons)}.items():
+            found = groups.setdefault(key, [reason, 0])
+            found[0], found[1] = _better(found[0], reason), found[1] + 1
+    ordered = sorted(groups.items(), key=lambda item: (-item[1][1], item[0]))
+    return [(reason, count) for _, (reason, count) in ordered]
+
+
+def message(counts: Sequence[Counted], total: int, limit: int = MESSAGE_MAX) -> str:
+    """The line for reasons that are counted over nodes; a count of 0 marks a reason that concerns the pod itself."""
+    general = [words(reason) for reason, count in counts if not count]
+    nodes = [_of_nodes(reason, count) for reason, count in _merged(counts)]
+    if general and not nodes:
+        return _joined("", general, limit, "; ")
+    head = f"0/{total} nodes are available: "
+    return _joined(head, [*nodes, *general], limit, ", ")
+
+
+def fixes(counts: Iterable[Counted], limit: int = 4) -> list[str]:
+    """The smallest changes that help, the one that helps on most nodes first."""
+    told: dict[str, None] = {}
+    for reason, _ in sorted(_merged(counts, keep_general=True), key=lambda counted: -counted[1]):
+        cure = TEXTS[reason.code].cure
+        if cure:
+            told[_fill(cure, _data(reason), plural=False)] = None
+    return list(told)[:limit]
+
+
+# ---------------------------------------------------------------------------------------------------------- grouping
+
+
+def _group(reason: Reason) -> str:
+    data = sorted((key, str(value)) for key, value in reason.data.items() if key not in _PER_NODE)
+    scope = reason.object if reason.object.startswith("claim/") else ""
+    return f"{reason.code} {scope} {data}"
+
+
+def _merged(counts: Iterable[Counted], *, keep_general: bool = False) -> list[Counted]:
+    """Counts of reasons that differ only in numbers, added up; the most frequent first."""
+    groups: dict[str, Counted] = {}
+    for reason, count in counts:
+        if count or keep_general:
+            before, known = groups.get(_group(reason), (reason, 0))
+            groups[_group(reason)] = (_better(before, reason), known + count)
+    return [groups[key] for key in sorted(groups, key=lambda key: (-groups[key][1], key))]
+
+
+def _better(one: Reason, other: Reason) -> Reason:
+    """Of two equal reasons the one that misses less."""
+    return other if _number(other.data.get("free")) > _number(one.data.get("free")) else one
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return -1.0
+
+
+def _of_nodes(reason: Reason, count: int) -> str:
+    text = TEXTS[reason.code]
+    data = _data(reason)
+    if count > 1 and "free" in data:
+        data["free"] = f"at most {data['free']}"
+    if text.subject != "node" and not text.nodes:
+        return f"{_nodes(count)} {'are' if count > 1 else 'is'} refused because {words(reason)}"
+    return f"{_nodes(count)} {_fill(text.nodes or text.says, data, plural=count > 1)}"
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
+def _joined(head: str, parts: Sequence[str], limit: int, separator: str) -> str:
+    """As many parts as fit; what is left out is counted."""
+    if not parts:
+        return (head.rstrip(": ") or "no reason is known") + "."
+    taken: list[str] = []
+    for index, part in enumerate(parts):
+        left = len(parts) - index - 1
+        rest = f"{separator}and {left} more reasons" if left else ""
+        if len((head + separator.join([*taken, part]) + rest + ".").encode()) > limit:
+            break
+        taken.append(part)
+    left = len(parts) - len(taken)
+    if not taken:
+        return (head + parts[0]).encode()[: limit - 4].decode(errors="ignore") + "…"
+    more = f"{separator}and {left} more reason{'s' if left > 1 else ''}" if left else ""
+    return head + separator.join(taken) + more + "."
+
+
+# -------------------------------------------------------------------------------------------------------------- texts
+
+
+def _subject(object: str, default: str) -> str:
+    kind, slash, name = object.partition("/")
+    return f"{kind} {name}" if slash else object or f"the {default}"
+
+
+def _data(reason: Reason) -> dict[str, Any]:
+    """The data of a reason as texts need them: lists joined, and what follows from others."""
+    data = {key: _shown(value) for key, value in reason.data.items() if value not in (None, "", [], ())}
+    needed, free = _number(reason.data.get("needed")), _number(reason.data.get("free"))
+    if "missing" not in data and needed >= 0 and free >= 0 and needed > free and (needed - free).is_integer():
+        data["missing"] = str(int(needed - free))
+    return data
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={_shown(item)}" for key, item in sorted(value.items()))
+    if isinstance(value, Iterable):
+        return ", ".join(_shown(item) for item in value)
+    return str(value)
+
+
+_TOKEN: Final = re.compile(r"\{\{|\}\}|\{(\w+)\}|<(\w+)>|\[|\]|\|\|")
+_VERBS: Final = {"has": ("has", "have"), "is": ("is", "are"), "does": ("does", "do")}
+# A part is literal text, a datum, a verb, or a list of alternatives, each a list of parts.
+Part = tuple[str, Any]
+
+
+@lru_cache(maxsize=512)
+def _parsed(text: str) -> list[Part]:
+    stack: list[list[list[Part]]] = [[[]]]
+    position = 0
+    for token in _TOKEN.finditer(text):
+        if token.start() > position:
+            stack[-1][-1].append(("text", text[position : token.start()]))
+        position = token.end()
+        _take(token, stack)
+    stack[-1][-1].append(("text", text[position:]))
+    return stack[0][0]
+
+
+def _take(token: re.Match[str], stack: list[list[list[Part]]]) -> None:
+    match token[0]:
+        case "[":
+            stack.append([[]])
+        case "]":
+            alternatives = stack.pop()
+            stack[-1][-1].append(("either", alternatives))
+        case "||":
+            stack[-1].append([])
+        case "{{" | "}}":
+            stack[-1][-1].append(("text", token[0][0]))
+        case _:
+            stack[-1][-1].append(("datum", token[1]) if token[1] else ("verb", token[2]))
+
+
+def _fill(text: str, data: Mapping[str, str], *, plural: bool) -> str:
+    return _written(_parsed(text), data, plural) or ""
+
+
+def _written(parts: Sequence[Part], data: Mapping[str, str], plural: bool) -> str | None:
+    """The parts as text; None when a datum is missing."""
+    made = []
+    for kind, value in parts:
+        if kind == "text":
+            made.append(value)
+        elif kind == "verb":
+            made.append(_VERBS.get(value, (f"{value}s", value))[plural])
+        elif kind == "either":
+            made.append(next((t for t in (_written(option, data, plural) for option in value) if t is not None), ""))
+        elif value in data:
+            made.append(data[value])
+        else:
+            return None
+    return "".join(made)
+
+
+def data_keys(code: str) -> list[str]:
+    """The data that a reason of this code may carry, in the order in which its texts use them."""
+    text = TEXTS[code]
+    keys: dict[str, None] = {}
+    for part in (text.says, text.nodes, text.cure):
+        _collect(_parsed(part), keys)
+    return list(keys)
+
+
+def _collect(parts: Sequence[Part], keys: dict[str, None]) -> None:
+    for kind, value in parts:
+        if kind == "datum":
+            keys[value] = None
+        elif kind == "either":
+            for option in value:
+                _collect(option, keys)

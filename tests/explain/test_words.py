@@ -1,0 +1,118 @@
+"""Reasons in words: every code has them, they agree with numbers, and a refusal fits into an event."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dray.api.reason import CODES, Reason
+from dray.explain.__main__ import page
+from dray.explain.texts import TEXTS
+from dray.explain.words import MESSAGE_MAX, as_json, counted, data_keys, fixes, message, summary, words
+
+LEFT_OVER = re.compile(r"[\[\]<>]|\|\||  | [,;:]|\{[a-z]")
+
+
+def test_every_code_has_a_text_and_no_text_is_without_a_code() -> None:
+    assert set(TEXTS) == set(CODES)
+
+
+def test_the_page_of_reasons_is_what_the_texts_say() -> None:
+    written = Path(__file__).parents[2] / "docs" / "reasons.md"
+    assert written.read_text() == page(), "run: python -m dray.explain > docs/reasons.md"
+
+
+@pytest.mark.parametrize("code", CODES)
+class TestEveryReason:
+    def test_reads_well_without_any_datum(self, code: str) -> None:
+        said = words(Reason(code))
+        assert said.startswith("the ")
+        assert not LEFT_OVER.search(said)
+        assert not said.endswith((".", " "))
+
+    def test_uses_each_datum_that_it_documents(self, code: str) -> None:
+        data = {key: f"value-of-{key}" for key in data_keys(code)}
+        reason = Reason(code, "", data)
+        told = " ".join([words(reason), message([(reason, 2)], 5), *fixes([(reason, 1)])])
+        assert all(value in told for value in data.values())
+
+    def test_reads_well_for_many_nodes(self, code: str) -> None:
+        told = message([(Reason(code), 3)], 5)
+        assert told.startswith("0/5 nodes are available: 3 nodes ")
+        assert told.endswith(".")
+        assert not LEFT_OVER.search(told.removeprefix("0/5 nodes are available: "))
+
+
+class TestOneReason:
+    def test_names_its_object(self) -> None:
+        assert words(Reason("ClaimMissing", "claim/ns/a")) == "claim ns/a does not exist"
+
+    def test_a_device_reason_about_a_node_speaks_of_the_node(self) -> None:
+        reason = Reason("DeviceTaken", "node/n1", {"class": "gpu"})
+        assert words(reason) == "node n1 has no free device of class gpu"
+
+    def test_as_json_has_the_keys_that_scripts_read(self) -> None:
+        reason = Reason("ResourcesInsufficient", "node/n1", {"resource": "cpu", "needed": "4", "free": "1500m"})
+        assert as_json(reason) == {
+            "code": "ResourcesInsufficient",
+            "message": "node n1 has not enough cpu (needs 4, 1500m free)",
+            "object": "node/n1",
+            "data": {"resource": "cpu", "needed": "4", "free": "1500m"},
+        }
+
+    def test_lists_and_empty_data(self) -> None:
+        gates = words(Reason("SchedulingGated", "pod/ns/a", {"gates": ["x", "y"]}))
+        assert gates == "pod ns/a has scheduling gates: x, y"
+        assert words(Reason("SchedulingGated", "pod/ns/a", {"gates": []})) == "pod ns/a has scheduling gates"
+
+
+class TestASummary:
+    def test_counts_nodes_and_tells_the_dominant_reason_first(self) -> None:
+        few = {f"n{i}": [Reason("NotEnoughDevices", "", {"class": "gpu", "needed": 2, "free": i % 2})] for i in range(8)}
+        tainted = [Reason("NodeTainted", "", {"key": "team", "value": "a", "effect": "NoSchedule"})]
+        assert summary({**{f"t{i}": tainted for i in range(4)}, **few}, 12) == (
+            "0/12 nodes are available: 8 nodes have not enough devices of class gpu (needs 2, at most 1 free), "
+            "4 nodes have an untolerated taint {team=a:NoSchedule}."
+        )
+
+    def test_a_single_node_is_singular(self) -> None:
+        assert summary({"n": [Reason("NodeUnschedulable")]}, 1) == "0/1 nodes are available: 1 node is cordoned."
+
+    def test_a_node_counts_once_for_a_reason_that_it_gives_for_several_devices(self) -> None:
+        reasons = [Reason("DeviceTaken", f"device/d/p/{i}", {"device": f"{i}"}) for i in range(8)]
+        assert [count for _, count in counted({"n": reasons})] == [1]
+
+    def test_a_reason_of_the_pod_itself_stands_alone(self) -> None:
+        assert message([(Reason("ClaimMissing", "claim/ns/a"), 0)], 12) == "claim ns/a does not exist."
+
+    def test_stays_within_an_event_and_says_what_is_left_out(self) -> None:
+        counts = [(Reason("NodeTainted", "", {"key": f"key-{i}" * 10, "effect": "NoSchedule"}), 500 - i) for i in range(100)]
+        told = message(counts, 5000)
+        assert len(told.encode()) <= MESSAGE_MAX
+        assert re.search(r", and \d+ more reasons\.$", told)
+        assert "500 nodes" in told
+
+    def test_a_single_reason_of_any_size_is_cut(self) -> None:
+        told = message([(Reason("SelectorError", "claim/ns/a", {"error": "é" * 5000}), 0)], 1)
+        assert len(told.encode()) <= MESSAGE_MAX
+        assert told.endswith("…")
+
+    def test_is_the_same_whatever_the_order_of_nodes(self) -> None:
+        nodes = {f"n{i}": [Reason("NodeTainted", "", {"key": f"k{i % 3}"})] for i in range(9)}
+        assert summary(nodes, 9) == summary(dict(reversed(nodes.items())), 9)
+
+
+class TestFixes:
+    def test_say_how_much_is_missing(self) -> None:
+        reasons = [
+            (Reason("NotEnoughDevices", "", {"class": "gpu", "needed": 4, "free": 1}), 3),
+            (Reason("NotEnoughDevices", "", {"class": "gpu", "needed": 4, "free": 3}), 1),
+        ]
+        assert fixes(reasons) == ["free 1 more device(s) of class gpu on one node, or ask for fewer"]
+
+    def test_the_one_that_helps_on_most_nodes_comes_first_and_none_twice(self) -> None:
+        cordoned, tainted = Reason("NodeUnschedulable"), Reason("NodeTainted", "", {"key": "a"})
+        told = fixes([(cordoned, 1), (tainted, 5), (Reason("NodeUnschedulable", "node/x"), 1)])
+        assert [fix.split()[0] for fix in told] == ["add", "uncordon"]
