@@ -53,11 +53,8 @@ class Backoff:
 class Reflector:
     """One kind of one cluster. ``relists`` counts how often it had to start over."""
 
-    def __init__(
-        self, cluster: Cluster, kind: Kind, sink: Sink, *, field_selector: str = "", backoff: Backoff | None = None
-    ) -> None:
+    def __init__(self, cluster: Cluster, kind: Kind, sink: Sink, *, backoff: Backoff | None = None) -> None:
         self._cluster, self.kind, self._sink = cluster, kind, sink
-        self._field_selector = field_selector
         self._backoff = backoff or Backoff(*BACKOFF_SECONDS)
         self.relists = -1
 
@@ -71,7 +68,7 @@ class Reflector:
                 await self._pause(error)
 
     async def _list_and_watch(self) -> None:
-        raws, version = await self._cluster.list(self.kind, field_selector=self._field_selector)
+        raws, version = await self._cluster.list(self.kind)
         self.relists += 1
         self._sink(self.kind, Listed(raws, version))
         while True:
@@ -80,7 +77,7 @@ class Reflector:
     async def _watch(self, version: str) -> str:
         """Follow one watch to its end and return where to go on."""
         try:
-            async for event in self._cluster.watch(self.kind, version, field_selector=self._field_selector):
+            async for event in self._cluster.watch(self.kind, version):
                 self._backoff.reset()
                 version = event.resource_version or version
                 if event.type != "BOOKMARK":

@@ -58,6 +58,7 @@ class World:
         self._objects: dict[Kind, dict[str, Object]] = {kind: {} for kind in kinds}
         self._indexes: dict[Kind, list[Index]] = {kind: [] for kind in kinds}
         self._gone: dict[str, None] = {}
+        self._listed: dict[Kind, int] = {}
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -84,8 +85,8 @@ class World:
             return []
         old = self._objects[kind].get(new.key)
         if old is not None and old.uid != new.uid:
-            return [self._change(kind, old, None), self._change(kind, None, new)]
-        if old is not None and not _newer(new, old):
+            return [self._change(kind, old, None), self._change(kind, None, new)] if _newer(new, old) else []
+        if (old is not None and not _newer(new, old)) or (old is None and self._passed(kind, new)):
             return []
         return [self._change(kind, old, new)]
 
@@ -107,6 +108,8 @@ class World:
     ) -> list[Change]:
         """The kind holds exactly these objects: what a fresh list says after a gap in the watch. With the list's version,
         what was written after the list was made stays."""
+        if resource_version.isdigit():
+            self._listed[kind] = int(resource_version)
         listed = {found.key: found for raw in raws if (found := _readable(kind, raw)) is not None}
         objects = self._objects[kind]
         missing = [key for key in objects if key not in listed and not _after(objects[key], resource_version)]
@@ -132,6 +135,11 @@ class World:
         for index in self._indexes[kind]:
             index.update(change)
         return change
+
+    def _passed(self, kind: Kind, new: Object) -> bool:
+        """Whether a list that is newer than this object did not have it: the answer was late, and the object went."""
+        version = new.metadata.resource_version
+        return version.isdigit() and int(version) <= self._listed.get(kind, 0)
 
     def _bury(self, uid: str) -> None:
         if uid:
