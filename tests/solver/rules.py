@@ -74,18 +74,13 @@ def attribute(problem: Problem, device: Device, request: Request, name: str, eva
     """The values that a constraint compares, or None where the device has none that can be compared."""
     for derived in request.raw.get("derivedAttributes") or []:
         if derived["name"] == name:
-            return _derived(problem, evaluate(_expression(derived), device))
+            return _derived(problem, evaluate(derived["expression"], device))
     published = device.raw.get("attributes") or {}
     domain, _, short = name.partition("/")
     value = published.get(name)
     if value is None and domain == device.driver:
         value = published.get(short)
     return None if value is None else _values(problem, value)
-
-
-def _expression(derived: Json) -> str:
-    found: str = derived.get("expression") or derived["cel"]["expression"]
-    return found
 
 
 def _values(problem: Problem, value: Json) -> Values | None:

@@ -1,0 +1,56 @@
+"""The upstream allocator as a process that answers the lines of ``dray allocate`` (see ``go_allocator/main.go``)."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tests.real.upstream.binaries import Unavailable, build, cache
+
+SOURCE = Path(__file__).parent / "go_allocator"
+
+
+def binary() -> Path:
+    """The program, built once for each state of its source."""
+    digest = hashlib.sha256(b"".join((SOURCE / n).read_bytes() for n in ("main.go", "go.mod", "go.sum"))).hexdigest()[:16]
+    path = cache() / f"go-allocator-{digest}"
+    if path.exists():
+        return path
+    go = shutil.which("go")
+    if go is None:
+        raise Unavailable(f"{path.name} is not in {path.parent} and Go is not installed to build it")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (path.parent / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            build(go, ".", SOURCE, path)
+    return path
+
+
+class UpstreamAllocator:
+    """Answers one line at a time until the context ends."""
+
+    def __init__(self, *, pod_seconds: float = 20, memory: bool = False) -> None:
+        argv = [str(binary()), f"-pod-timeout={pod_seconds}s", f"-memory={str(memory).lower()}"]
+        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def __enter__(self) -> UpstreamAllocator:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+    def answer(self, line: dict[str, Any]) -> dict[str, Any]:
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(json.dumps(line).encode() + b"\n")
+        self.process.stdin.flush()
+        found: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return found
