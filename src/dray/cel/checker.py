@@ -1,0 +1,342 @@
+"""Static types of a tree: every node gets its type, every call the overloads that it may turn out to be.
+
+The first error found is raised. What has no type of its own (``dyn``) passes here and is judged at run time.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NoReturn
+
+from dray.cel import types
+from dray.cel.errors import CompileError, Failure
+from dray.cel.library import FUNCTIONS, INCLUDES
+from dray.cel.library.formatting import verbs
+from dray.cel.library.text import pattern
+from dray.cel.library.times import parse_duration, parse_timestamp
+from dray.cel.tree import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
+from dray.cel.types import DEVICE, DYN, Type, list_of, map_of, optional_of, substitute
+from dray.cel.values import Uint
+
+CONSUMABLE_CAPACITY: Final = "DRAConsumableCapacity"
+LIST_ATTRIBUTES: Final = "DRAListTypeAttributes"
+
+_LITERALS: Final[dict[type, Type]] = {
+    bool: types.BOOL,
+    int: types.INT,
+    Uint: types.UINT,
+    float: types.DOUBLE,
+    str: types.STRING,
+    bytes: types.BYTES,
+    type(None): types.NULL,
+}
+_TYPE_NAMES: Final[dict[str, Type]] = {
+    **{kind.name: kind for kind in (types.BOOL, types.INT, types.UINT, types.DOUBLE, types.STRING, types.BYTES, types.NULL)},
+    **{kind.name: kind for kind in (types.DURATION, types.TIMESTAMP, types.QUANTITY, types.SEMVER, types.URL, types.FORMAT)},
+    **{kind.name: kind for kind in (types.IP, types.CIDR, DEVICE, types.DYN)},
+    "list": list_of(DYN),
+    "map": map_of(DYN, DYN),
+    "type": Type("type", "type"),
+    "optional_type": optional_of(DYN),
+}
+
+
+def attribute_type(features: frozenset[str]) -> Type:
+    """Attributes may be lists only with the gate; without it they cannot be iterated over."""
+    return DYN if LIST_ATTRIBUTES in features else types.ANY
+
+
+def check(node: Node, expression: str, features: frozenset[str]) -> Type:
+    """Types the tree and returns the type of the whole."""
+    checker = _Checker(expression, features)
+    checker.check(node)
+    checker.settle(node, set())
+    return node.type
+
+
+class _Checker:
+    def __init__(self, expression: str, features: frozenset[str]) -> None:
+        self.expression = expression
+        attributes = map_of(types.STRING, map_of(types.STRING, attribute_type(features)))
+        self.fields = {
+            "driver": types.STRING,
+            "attributes": attributes,
+            "capacity": map_of(types.STRING, map_of(types.STRING, types.QUANTITY)),
+        }
+        if CONSUMABLE_CAPACITY in features:
+            self.fields["allowMultipleAllocations"] = types.BOOL
+        self.includes = LIST_ATTRIBUTES in features
+        self.scopes: list[dict[str, Type]] = [{"device": DEVICE}]
+        self.bindings: types.Bindings = {}
+        self.fresh = 0
+
+    # -------------------------------------------------------------------------------------------------- plumbing
+
+    def fail(self, message: str, node: Node) -> NoReturn:
+        raise CompileError(message, node.position, self.expression)
+
+    def resolved(self, node: Node, to_dyn: bool = False) -> Type:
+        return substitute(self.bindings, node.type, to_dyn)
+
+    def accepts(self, given: Type, wanted: Type) -> bool:
+        bindings = types.assignable(self.bindings, [given], [wanted])
+        if bindings is None:
+            return False
+        self.bindings = bindings
+        return True
+
+    def variable(self) -> Type:
+        self.fresh += 1
+        return types.parameter(f"_var{self.fresh}")
+
+    def lookup(self, name: str) -> Type | None:
+        if name.startswith("."):
+            return self.scopes[0].get(name[1:])
+        return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
+
+    def functions(self, name: str) -> tuple[types.Overload, ...] | None:
+        if name == "includes":
+            return INCLUDES if self.includes else None
+        return FUNCTIONS.get(name)
+
+    # ----------------------------------------------------------------------------------------------------- nodes
+
+    def check(self, node: Node) -> None:
+        if hasattr(node, "type"):
+            return
+        if isinstance(node, Literal):
+            node.type = _LITERALS[type(node.value)]
+        elif isinstance(node, Ident):
+            node.type = self.ident(node)
+        elif isinstance(node, Select):
+            node.type = self.select(node)
+        elif isinstance(node, Call):
+            node.type = self.call(node)
+        elif isinstance(node, ListLiteral):
+            node.type = self.list_literal(node)
+        elif isinstance(node, MapLiteral):
+            node.type = self.map_literal(node)
+        elif isinstance(node, Comprehension):
+            node.type = self.comprehension(node)
+
+    def ident(self, node: Ident) -> Type:
+        found = self.lookup(node.name)
+        if found is None and node.name.lstrip(".") in _TYPE_NAMES:
+            return types.type_of(_TYPE_NAMES[node.name.lstrip(".")])
+        if found is None:
+            self.fail(f"undeclared reference to '{node.name.lstrip('.')}' (in container '')", node)
+        return found
+
+    def select(self, node: Select) -> Type:
+        name = None if node.test else qualified_name(node)
+        if name is not None and self.lookup(name.split(".")[0]) is None and name in _TYPE_NAMES:
+            return types.type_of(_TYPE_NAMES[name])
+        self.check(node.operand)
+        found = self.field(node, node.operand, node.field, optional=False)
+        return types.BOOL if node.test else found
+
+    def field(self, node: Node, operand: Node, field: str, optional: bool) -> Type:
+        target, was_optional = types.unwrap_optional(self.resolved(operand))
+        if target.kind == "map":
+            found = target.parameters[1]
+        elif target == DEVICE:
+            if field not in self.fields:
+                self.fail(f"undefined field '{field}'", node)
+            found = self.fields[field]
+        elif target.kind == "struct":
+            self.fail(f"undefined field '{field}'", node)
+        elif target.kind == "parameter":
+            self.accepts(DYN, target)
+            found = DYN
+        elif types.is_dyn(target):
+            found = DYN
+        else:
+            self.fail(f"type '{target}' does not support field selection", node)
+        found = substitute(self.bindings, found)
+        return optional_of(found) if optional or was_optional else found
+
+    def list_literal(self, node: ListLiteral) -> Type:
+        element: Type | None = None
+        for index, child in enumerate(node.elements):
+            self.check(child)
+            kind = self.optional_element(child) if index in node.optional else child.type
+            element = self.joined(child, element, kind)
+        return list_of(element or self.variable())
+
+    def map_literal(self, node: MapLiteral) -> Type:
+        key: Type | None = None
+        value: Type | None = None
+        for key_node, value_node, optional in node.entries:
+            self.check(key_node)
+            self.check(value_node)
+            key = self.joined(key_node, key, key_node.type)
+            value = self.joined(value_node, value, self.optional_element(value_node) if optional else value_node.type)
+        return map_of(key or self.variable(), value or self.variable())
+
+    def optional_element(self, node: Node) -> Type:
+        kind, optional = types.unwrap_optional(node.type)
+        if not optional and not types.is_dyn(kind):
+            self.fail(f"expected type 'optional_type({kind})' but found '{kind}'", node)
+        return kind
+
+    def joined(self, node: Node, previous: Type | None, current: Type) -> Type:
+        """Literals are homogeneous: all elements have one type."""
+        if previous is None:
+            return current
+        if not self.accepts(previous, current):
+            wanted, found = substitute(self.bindings, previous, True), substitute(self.bindings, current, True)
+            self.fail(f"expected type '{wanted}' but found '{found}'", node)
+        return types.most_general(previous, current)
+
+    # ----------------------------------------------------------------------------------------------------- calls
+
+    def call(self, node: Call) -> Type:
+        if node.function == "_?._":
+            self.check(node.args[0])
+            field = node.args[1]
+            assert isinstance(field, Literal)
+            self.check(field)
+            return self.field(node, node.args[0], str(field.value), optional=True)
+        for argument in node.args:
+            self.check(argument)
+        if node.function in ("_&&_", "_||_"):
+            return self.junction(node)
+        if node.target is not None:
+            self.namespaced(node)
+        if node.target is not None:
+            self.check(node.target)
+        overloads = self.functions(node.function)
+        if overloads is None:
+            self.fail(f"undeclared reference to '{node.function}' (in container '')", node)
+        result = self.resolve(node, overloads)
+        self.validate_literals(node)
+        return result
+
+    def namespaced(self, node: Call) -> None:
+        """``ip.isCanonical(x)`` is a function of that name, not a member of ``ip``."""
+        prefix = None if node.target is None else qualified_name(node.target)
+        name = f"{prefix}.{node.function}".lstrip(".") if prefix else ""
+        if name and FUNCTIONS.get(name) and not name.startswith("@"):
+            node.function, node.target = name, None
+
+    def junction(self, node: Call) -> Type:
+        for argument in node.args:
+            if not self.accepts(argument.type, types.BOOL):
+                self.fail(f"expected type 'bool' but found '{self.resolved(argument, True)}'", argument)
+        node.overloads = FUNCTIONS[node.function]
+        return types.BOOL
+
+    def resolve(self, node: Call, overloads: tuple[types.Overload, ...]) -> Type:
+        given = [operand.type for operand in node.operands]
+        chosen: list[types.Overload] = []
+        result: Type | None = None
+        for overload in overloads:
+            if overload.member != (node.target is not None) or len(overload.arguments) != len(given):
+                continue
+            fresh = {name: self.variable() for name in sorted(overload.parameters)}
+            bindings = types.assignable(self.bindings, given, [substitute(fresh, kind) for kind in overload.arguments])
+            if bindings is None:
+                continue
+            self.bindings = bindings
+            chosen.append(overload)
+            found = substitute(self.bindings, substitute(fresh, overload.result))
+            if result is None:
+                result = found
+            elif not types.is_dyn(result) and found != result:
+                result = DYN
+        if result is None:
+            self.no_overload(node)
+        node.overloads = tuple(chosen)
+        return result
+
+    def no_overload(self, node: Call) -> NoReturn:
+        shown = [str(self.resolved(operand, True)) for operand in node.operands]
+        if node.target is not None:
+            self.fail(f"found no matching overload for '{node.function}' applied to '{shown[0]}.({', '.join(shown[1:])})'", node)
+        self.fail(f"found no matching overload for '{node.function}' applied to '({', '.join(shown)})'", node)
+
+    def validate_literals(self, node: Call) -> None:
+        """Literals that can be judged now: durations, timestamps, regular expressions, format templates."""
+        operands = node.operands
+        texts = [
+            operand.value if isinstance(operand, Literal) and isinstance(operand.value, str) else None for operand in operands
+        ]
+        try:
+            if node.function == "duration" and texts[0] is not None:
+                parse_duration(texts[0])
+            elif node.function == "timestamp" and texts[0] is not None:
+                parse_timestamp(texts[0])
+            elif node.function in ("matches", "find", "findAll") and len(texts) > 1 and texts[1] is not None:
+                pattern(texts[1])
+            elif node.function == "format" and texts[0] is not None and isinstance(operands[1], ListLiteral):
+                self.validate_template(node, texts[0], len(operands[1].elements))
+        except Failure as failure:
+            self.fail(failure.message, node)
+
+    def validate_template(self, node: Call, template: str, given: int) -> None:
+        wanted = verbs(template)
+        if wanted != given:
+            self.fail(f"string.format: expected {wanted} arguments, got {given}", node)
+
+    def comprehension(self, node: Comprehension) -> Type:
+        self.check(node.range)
+        self.check(node.init)
+        first, second = self.iteration(node)
+        self.scopes.append({node.accumulator: node.init.type})
+        self.scopes.append({node.variable: first, **({node.variable2: second} if node.variable2 else {})})
+        self.check(node.condition)
+        self.check(node.step)
+        if not self.accepts(node.step.type, node.init.type):
+            wanted, found = self.resolved(node.init, True), self.resolved(node.step, True)
+            self.fail(f"expected type '{wanted}' but found '{found}'", node.step)
+        self.scopes.pop()
+        self.check(node.result)
+        self.scopes.pop()
+        return self.resolved(node.result)
+
+    def iteration(self, node: Comprehension) -> tuple[Type, Type]:
+        """The types of the loop's variables: index or key first when there are two."""
+        over = self.resolved(node.range)
+        if over.kind == "list":
+            element = over.parameters[0]
+            return (types.INT, element) if node.variable2 else (element, element)
+        if over.kind == "map":
+            return over.parameters[0], over.parameters[1]
+        if over.kind in ("dyn", "parameter"):
+            self.accepts(DYN, over)
+            return DYN, DYN
+        self.fail(f"expression of type '{over}' cannot be range of a comprehension (must be list, map, or dynamic)", node.range)
+
+    def settle(self, node: Node, seen: set[int]) -> None:
+        """Replaces type variables by what they were found to be, or by dyn."""
+        if id(node) in seen:
+            return
+        seen.add(id(node))
+        node.type = self.resolved(node, True)
+        for child in children(node):
+            self.settle(child, seen)
+
+
+def children(node: Node) -> list[Node]:
+    """The direct parts of a node. A name that stands for a type has none that matter."""
+    if isinstance(node, Select):
+        return [node.operand] if hasattr(node.operand, "type") else []
+    if isinstance(node, Call):
+        return node.operands
+    if isinstance(node, ListLiteral):
+        return node.elements
+    if isinstance(node, MapLiteral):
+        return [child for entry in node.entries for child in entry[:2]]
+    if isinstance(node, Comprehension):
+        return [node.range, node.init, node.condition, node.step, node.result]
+    return []
+
+
+def qualified_name(node: Node) -> str | None:
+    """``a.b.c`` as one name, if the node is nothing but names."""
+    parts: list[str] = []
+    while isinstance(node, Select) and not node.test:
+        parts.append(node.field)
+        node = node.operand
+    if not isinstance(node, Ident):
+        return None
+    return ".".join([node.name, *reversed(parts)])
