@@ -122,7 +122,7 @@ def _stateful_set(obj: Object, now: float) -> None:
     if not strategy.get("type"):
         strategy["type"] = "RollingUpdate"
     if strategy["type"] == "RollingUpdate":
-        _fill(strategy.setdefault("rollingUpdate", {}), partition=0)
+        _fill(strategy.setdefault("rollingUpdate", {}), partition=0, maxUnavailable=1)
     _fill(spec.setdefault("persistentVolumeClaimRetentionPolicy", {}), whenDeleted="Retain", whenScaled="Retain")
     for template in spec.get("volumeClaimTemplates") or ():
         _fill(template, apiVersion="v1", kind="PersistentVolumeClaim")
@@ -161,6 +161,7 @@ def _job_spec(spec: Object) -> None:
         backoffLimit=2**31 - 1 if per_index else 6,
         completionMode="NonIndexed",
         suspend=False,
+        manualSelector=False,
         podReplacementPolicy="Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed",
     )
     _pod_failure_policy(spec.get("podFailurePolicy") or {})
@@ -271,6 +272,7 @@ def _priority_class(obj: Object, now: float) -> None:
 def _csi_driver(obj: Object, now: float) -> None:
     spec = _spec(obj)
     _fill(spec, attachRequired=True, podInfoOnMount=False, storageCapacity=False, requiresRepublish=False, seLinuxMount=False)
+    _fill(spec, preventPodSchedulingIfMissing=False)
     _fill(spec, fsGroupPolicy="ReadWriteOnceWithFSType", volumeLifecycleModes=["Persistent"])
 
 
@@ -281,9 +283,13 @@ def _limit_range(obj: Object, now: float) -> None:
         default = {**(item.get("max") or {}), **(item.get("default") or {})}
         if default:
             item["default"] = default
-        request = {**default, **(item.get("min") or {}), **(item.get("defaultRequest") or {})}
+        request = {**(item.get("min") or {}), **default, **(item.get("defaultRequest") or {})}
         if request:
             item["defaultRequest"] = request
+
+
+def _pod_group(obj: Object, now: float) -> None:
+    _fill(_spec(obj), disruptionMode={"single": {}})
 
 
 def _pod(obj: Object, now: float) -> None:
@@ -308,6 +314,7 @@ _BY_PLURAL: Final[dict[str, _Default]] = {
     "nodes": _node,
     "persistentvolumeclaims": _volume_claim,
     "persistentvolumes": _volume,
+    "podgroups": _pod_group,
     "pods": _pod,
     "podtemplates": _pod_template,
     "priorityclasses": _priority_class,

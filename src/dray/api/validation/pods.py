@@ -1,0 +1,199 @@
+"""Pods and pod templates: what users can get wrong in the fields that scheduling and devices depend on."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dray.api import names
+from dray.api.validation.containers import containers
+from dray.api.validation.errors import (
+    Errors,
+    each,
+    invalid,
+    named,
+    not_supported,
+    one_of,
+    required,
+    required_name,
+    unique,
+)
+from dray.api.validation.selectors import annotation_keys, label_selector, labels, node_selector, node_selector_term
+
+Object = dict[str, Any]
+
+MAX_SECONDS: Final = 2**31 - 1
+_RESTART: Final = ("Always", "OnFailure", "Never")
+_DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_UNSATISFIABLE: Final = ("DoNotSchedule", "ScheduleAnyway")
+_PREEMPTION: Final = ("Never", "PreemptLowerPriority")
+
+
+def pod(obj: Object) -> Errors:
+    yield from pod_spec(obj.get("spec") or {}, "spec")
+
+
+def pod_template(template: Object | None, path: str, *, restart: tuple[str, ...] = _RESTART) -> Errors:
+    """A workload's template; ``restart`` are the restart policies that it may have."""
+    if template is None:
+        yield required(path)
+        return
+    metadata = template.get("metadata") or {}
+    yield from labels(metadata.get("labels"), f"{path}.metadata.labels")
+    yield from annotation_keys(metadata.get("annotations"), f"{path}.metadata.annotations")
+    spec = template.get("spec") or {}
+    yield from pod_spec(spec, f"{path}.spec")
+    policy = spec.get("restartPolicy")
+    if policy in _RESTART and policy not in restart:
+        yield not_supported(f"{path}.spec.restartPolicy", policy, restart)
+
+
+def pod_spec(spec: Object, path: str) -> Errors:
+    yield from _volumes(spec.get("volumes"), f"{path}.volumes")
+    yield from _pod_claims(spec.get("resourceClaims"), f"{path}.resourceClaims")
+    yield from containers(spec, path)
+    yield from one_of(spec.get("restartPolicy"), _RESTART, f"{path}.restartPolicy")
+    yield from one_of(spec.get("dnsPolicy"), _DNS, f"{path}.dnsPolicy")
+    yield from one_of(spec.get("preemptionPolicy"), _PREEMPTION, f"{path}.preemptionPolicy", optional=True)
+    yield from _seconds(spec, path)
+    yield from labels(spec.get("nodeSelector"), f"{path}.nodeSelector")
+    yield from _names(spec, path)
+    yield from each(spec.get("tolerations"), None, f"{path}.tolerations", _toleration)
+    yield from _affinity(spec.get("affinity") or {}, f"{path}.affinity")
+    yield from each(spec.get("topologySpreadConstraints"), None, f"{path}.topologySpreadConstraints", _spread)
+    gates = spec.get("schedulingGates")
+    yield from each(gates, None, f"{path}.schedulingGates", _gate)
+    yield from unique(gates, f"{path}.schedulingGates", lambda gate: gate.get("name"))
+
+
+def _seconds(spec: Object, path: str) -> Errors:
+    grace, deadline = spec.get("terminationGracePeriodSeconds"), spec.get("activeDeadlineSeconds")
+    if grace is not None and grace < 0:
+        yield invalid(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0")
+    if deadline is not None and not 1 <= deadline <= MAX_SECONDS:
+        yield invalid(f"{path}.activeDeadlineSeconds", deadline, f"must be between 1 and {MAX_SECONDS}, inclusive")
+
+
+def _names(spec: Object, path: str) -> Errors:
+    for field in ("nodeName", "serviceAccountName", "schedulerName", "priorityClassName", "runtimeClassName"):
+        if spec.get(field):
+            yield from named(names.subdomain, spec[field], f"{path}.{field}")
+    for field in ("hostname", "subdomain"):
+        if spec.get(field):
+            yield from named(names.label, spec[field], f"{path}.{field}")
+
+
+# claims
+
+
+def _pod_claims(claims: list[Object] | None, path: str) -> Errors:
+    yield from each(claims, None, path, _pod_claim)
+    for error in unique(claims, path, lambda claim: claim.get("name")):
+        yield error._replace(path=f"{error.path}.name")
+
+
+def _pod_claim(claim: Object, path: str) -> Errors:
+    yield from required_name(names.label, claim.get("name"), f"{path}.name")
+    name, template = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
+    words = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+    if name is not None and template is not None:
+        yield invalid(path, claim, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified")
+    elif name is None and template is None:
+        yield invalid(path, claim, words)
+    for field, value in (("resourceClaimName", name), ("resourceClaimTemplateName", template)):
+        if value is not None:
+            yield from named(names.subdomain, value, f"{path}.{field}")
+
+
+# volumes
+
+
+def _volumes(volumes: list[Object] | None, path: str) -> Errors:
+    yield from each(volumes, None, path, _volume)
+    for error in unique(volumes, path, lambda volume: volume.get("name")):
+        yield error._replace(path=f"{error.path}.name")
+
+
+def _volume(volume: Object, path: str) -> Errors:
+    yield from required_name(names.label, volume.get("name"), f"{path}.name")
+    sources = [source for source, value in volume.items() if source != "name" and value is not None]
+    if not sources:
+        yield required(path, "must specify a volume type")
+    for extra in sources[1:]:
+        yield invalid(f"{path}.{extra}", volume[extra], "may not specify more than 1 volume type")
+    claim = volume.get("persistentVolumeClaim")
+    if claim is not None and not claim.get("claimName"):
+        yield required(f"{path}.persistentVolumeClaim.claimName")
+    if volume.get("hostPath") is not None and not volume["hostPath"].get("path"):
+        yield required(f"{path}.hostPath.path")
+    if volume.get("secret") is not None and not volume["secret"].get("secretName"):
+        yield required(f"{path}.secret.secretName")
+
+
+# where it may run
+
+
+def _toleration(toleration: Object, path: str) -> Errors:
+    key, operator, effect = toleration.get("key"), toleration.get("operator") or "Equal", toleration.get("effect")
+    if key:
+        yield from named(names.qualified_name, key, f"{path}.key")
+    elif operator != "Exists":
+        words = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+        yield invalid(f"{path}.operator", operator, words)
+    if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+        yield invalid(f"{path}.effect", effect or "", "effect must be 'NoExecute' when `tolerationSeconds` is set")
+    if operator == "Exists":
+        if toleration.get("value"):
+            yield invalid(f"{path}.operator", toleration, "value must be empty when `operator` is 'Exists'")
+    elif operator in ("Equal", "Lt", "Gt"):
+        yield from named(names.label_value, toleration.get("value") or "", f"{path}.value")
+    else:
+        yield not_supported(f"{path}.operator", operator, ("Equal", "Exists"))
+    yield from one_of(effect, _EFFECTS, f"{path}.effect", optional=True)
+
+
+def _affinity(affinity: Object, path: str) -> Errors:
+    node = affinity.get("nodeAffinity") or {}
+    needed = "requiredDuringSchedulingIgnoredDuringExecution"
+    preferred = "preferredDuringSchedulingIgnoredDuringExecution"
+    if node.get(needed) is not None:
+        yield from node_selector(node[needed], f"{path}.nodeAffinity.{needed}")
+    for index, term in enumerate(node.get(preferred) or ()):
+        place = f"{path}.nodeAffinity.{preferred}[{index}]"
+        yield from _weight(term, place)
+        yield from node_selector_term(term.get("preference") or {}, f"{place}.preference")
+    for kind in ("podAffinity", "podAntiAffinity"):
+        terms = affinity.get(kind) or {}
+        yield from each(terms.get(needed), None, f"{path}.{kind}.{needed}", _pod_affinity_term)
+        for index, term in enumerate(terms.get(preferred) or ()):
+            place = f"{path}.{kind}.{preferred}[{index}]"
+            yield from _weight(term, place)
+            yield from _pod_affinity_term(term.get("podAffinityTerm") or {}, f"{place}.podAffinityTerm")
+
+
+def _weight(term: Object, path: str) -> Errors:
+    weight = term.get("weight") or 0
+    if not 1 <= weight <= 100:
+        yield invalid(f"{path}.weight", weight, "must be in the range 1-100")
+
+
+def _pod_affinity_term(term: Object, path: str) -> Errors:
+    yield from label_selector(term.get("labelSelector"), f"{path}.labelSelector")
+    yield from label_selector(term.get("namespaceSelector"), f"{path}.namespaceSelector")
+    if not term.get("topologyKey"):
+        yield required(f"{path}.topologyKey", "can not be empty")
+    else:
+        yield from named(names.qualified_name, term["topologyKey"], f"{path}.topologyKey")
+
+
+def _spread(constraint: Object, path: str) -> Errors:
+    if (constraint.get("maxSkew") or 0) <= 0:
+        yield invalid(f"{path}.maxSkew", constraint.get("maxSkew") or 0, "must be greater than zero")
+    if not constraint.get("topologyKey"):
+        yield required(f"{path}.topologyKey", "can not be empty")
+    yield from one_of(constraint.get("whenUnsatisfiable"), _UNSATISFIABLE, f"{path}.whenUnsatisfiable")
+    yield from label_selector(constraint.get("labelSelector"), f"{path}.labelSelector")
+
+
+def _gate(gate: Object, path: str) -> Errors:
+    yield from required_name(names.qualified_name, gate.get("name"), f"{path}.name")

@@ -1,0 +1,234 @@
+"""Workloads: what makes pods, and disruption budgets, which protect them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from dray.api.validation.errors import (
+    Errors,
+    forbidden,
+    immutable,
+    invalid,
+    not_negative,
+    one_of,
+    required,
+)
+from dray.api.validation.pods import pod_template
+from dray.api.validation.selectors import label_selector
+
+Object = dict[str, Any]
+
+_ALWAYS: Final = ("Always",)
+_JOB_RESTART: Final = ("OnFailure", "Never")
+_STRATEGIES: Final = ("Recreate", "RollingUpdate")
+_UPDATES: Final = ("OnDelete", "RollingUpdate")
+_MANAGEMENT: Final = ("OrderedReady", "Parallel")
+_MODES: Final = ("NonIndexed", "Indexed")
+_CONCURRENCY: Final = ("Allow", "Forbid", "Replace")
+_PERCENT: Final = re.compile(r"\d{1,9}%", re.ASCII)
+
+
+def _spec(obj: Object) -> Object:
+    found: Object = obj.get("spec") or {}
+    return found
+
+
+def _selected_template(spec: Object, path: str, restart: tuple[str, ...] = _ALWAYS) -> Errors:
+    """A selector, a template, and the one finds the pods of the other."""
+    selector = spec.get("selector")
+    if selector is None:
+        yield required(f"{path}.selector")
+    else:
+        yield from label_selector(selector, f"{path}.selector")
+        if not selector.get("matchLabels") and not selector.get("matchExpressions"):
+            yield invalid(f"{path}.selector", selector, "empty selector is invalid for deployment")
+    found = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    wanted = (selector or {}).get("matchLabels") or {}
+    if any(found.get(key) != value for key, value in wanted.items()):
+        yield invalid(f"{path}.template.metadata.labels", found, "`selector` does not match template `labels`")
+    yield from pod_template(spec.get("template"), f"{path}.template", restart=restart)
+
+
+def _counts(spec: Object, path: str, *fields: str) -> Errors:
+    for field in fields:
+        yield from not_negative(spec.get(field), f"{path}.{field}")
+
+
+def deployment(obj: Object) -> Errors:
+    spec = _spec(obj)
+    yield from _counts(spec, "spec", "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
+    yield from _selected_template(spec, "spec")
+    strategy = spec.get("strategy") or {}
+    yield from one_of(strategy.get("type"), _STRATEGIES, "spec.strategy.type")
+    rolling = strategy.get("rollingUpdate")
+    if strategy.get("type") == "Recreate" and rolling is not None:
+        yield forbidden("spec.strategy.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
+    elif rolling is not None:
+        yield from _rolling_update(rolling, "spec.strategy.rollingUpdate")
+
+
+def _rolling_update(rolling: Object, path: str) -> Errors:
+    for field in ("maxUnavailable", "maxSurge"):
+        yield from int_or_percent(rolling.get(field), f"{path}.{field}")
+    if rolling.get("maxUnavailable") in (0, "0%") and rolling.get("maxSurge") in (0, "0%"):
+        yield invalid(f"{path}.maxUnavailable", rolling["maxUnavailable"], "may not be 0 when `maxSurge` is 0")
+
+
+def int_or_percent(value: Any, path: str) -> Errors:
+    if isinstance(value, str) and not _PERCENT.fullmatch(value):
+        yield invalid(
+            path, value, "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%')"
+        )
+    elif isinstance(value, int):
+        yield from not_negative(value, path)
+
+
+def deployment_update(new: Object, old: Object) -> Errors:
+    yield from immutable(_spec(new).get("selector"), _spec(old).get("selector"), "spec.selector")
+    yield from deployment(new)
+
+
+def replica_set(obj: Object) -> Errors:
+    yield from _counts(_spec(obj), "spec", "replicas", "minReadySeconds")
+    yield from _selected_template(_spec(obj), "spec")
+
+
+def replica_set_update(new: Object, old: Object) -> Errors:
+    yield from immutable(_spec(new).get("selector"), _spec(old).get("selector"), "spec.selector")
+    yield from replica_set(new)
+
+
+def replication_controller(obj: Object) -> Errors:
+    spec = _spec(obj)
+    yield from _counts(spec, "spec", "replicas", "minReadySeconds")
+    selector = spec.get("selector")
+    found = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    if not selector:
+        yield required("spec.selector")
+    elif any(found.get(key) != value for key, value in selector.items()):
+        yield invalid("spec.template.metadata.labels", found, "`selector` does not match template `labels`")
+    yield from pod_template(spec.get("template"), "spec.template", restart=_ALWAYS)
+
+
+def stateful_set(obj: Object) -> Errors:
+    spec = _spec(obj)
+    yield from one_of(spec.get("podManagementPolicy"), _MANAGEMENT, "spec.podManagementPolicy")
+    yield from one_of((spec.get("updateStrategy") or {}).get("type"), _UPDATES, "spec.updateStrategy.type")
+    yield from _counts(spec, "spec", "replicas", "minReadySeconds")
+    yield from _selected_template(spec, "spec")
+
+
+def stateful_set_update(new: Object, old: Object) -> Errors:
+    """Only what can be rolled out pod by pod may change."""
+    changing = {
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    }
+    after, before = _spec(new), _spec(old)
+    fixed = (after.keys() | before.keys()) - changing
+    if any(after.get(field) != before.get(field) for field in fixed):
+        yield forbidden(
+            "spec",
+            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+            "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+        )
+    yield from stateful_set(new)
+
+
+def daemon_set(obj: Object) -> Errors:
+    spec = _spec(obj)
+    yield from one_of((spec.get("updateStrategy") or {}).get("type"), _UPDATES, "spec.updateStrategy.type")
+    yield from _counts(spec, "spec", "minReadySeconds", "revisionHistoryLimit")
+    yield from _selected_template(spec, "spec")
+
+
+def daemon_set_update(new: Object, old: Object) -> Errors:
+    yield from immutable(_spec(new).get("selector"), _spec(old).get("selector"), "spec.selector")
+    yield from daemon_set(new)
+
+
+# jobs
+
+
+def job(obj: Object) -> Errors:
+    yield from job_spec(_spec(obj), "spec")
+
+
+def job_spec(spec: Object, path: str) -> Errors:
+    yield from _counts(
+        spec, path, "parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"
+    )
+    yield from one_of(spec.get("completionMode"), _MODES, f"{path}.completionMode", optional=True)
+    if spec.get("completionMode") == "Indexed" and spec.get("completions") is None:
+        yield required(f"{path}.completions", "when completion mode is Indexed")
+    if spec.get("manualSelector") and spec.get("selector") is None:
+        yield required(f"{path}.selector")
+    yield from pod_template(spec.get("template"), f"{path}.template", restart=("Always", *_JOB_RESTART))
+    policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy")
+    if policy == "Always":
+        words = 'valid values: "OnFailure", "Never"'
+        yield required(f"{path}.template.spec.restartPolicy", words)
+
+
+def job_update(new: Object, old: Object) -> Errors:
+    after, before = _spec(new), _spec(old)
+    yield from job(new)
+    for field in ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex"):
+        yield from immutable(after.get(field), before.get(field), f"spec.{field}")
+    if after.get("completions") != before.get("completions") and not _elastic(after, before):
+        yield invalid("spec.completions", after.get("completions"), "field is immutable")
+    yield from _job_template(after, before, suspended=_may_reschedule(before, old))
+
+
+def _elastic(after: Object, before: Object) -> bool:
+    """An indexed job may change its completions together with its parallelism."""
+    both = after.get("completions") == after.get("parallelism") and before.get("completions") == before.get("parallelism")
+    return before.get("completionMode") == "Indexed" and both
+
+
+def _may_reschedule(before: Object, old: Object) -> bool:
+    return bool(before.get("suspend")) and not (old.get("status") or {}).get("startTime")
+
+
+def _job_template(after: Object, before: Object, *, suspended: bool) -> Errors:
+    """A suspended job that never started may still change where its pods may run."""
+    new, old = after.get("template") or {}, before.get("template") or {}
+    if suspended:
+        new, old = _without_scheduling(new), _without_scheduling(old)
+    yield from immutable(new, old, "spec.template")
+
+
+def _without_scheduling(template: Object) -> Object:
+    scheduling = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
+    spec = {key: value for key, value in (template.get("spec") or {}).items() if key not in scheduling}
+    spec["containers"] = [{k: v for k, v in c.items() if k != "resources"} for c in spec.get("containers") or ()]
+    metadata = {k: v for k, v in (template.get("metadata") or {}).items() if k not in ("labels", "annotations")}
+    return {**template, "metadata": metadata, "spec": spec}
+
+
+def cron_job(obj: Object) -> Errors:
+    spec = _spec(obj)
+    if not spec.get("schedule"):
+        yield required("spec.schedule")
+    yield from one_of(spec.get("concurrencyPolicy"), _CONCURRENCY, "spec.concurrencyPolicy")
+    yield from job_spec((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
+
+
+def disruption_budget(obj: Object) -> Errors:
+    spec = _spec(obj)
+    least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
+    if least is not None and most is not None:
+        yield invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
+    yield from int_or_percent(least, "spec.minAvailable")
+    yield from int_or_percent(most, "spec.maxUnavailable")
+    yield from label_selector(spec.get("selector"), "spec.selector")
+
+
+def scale(obj: Object) -> Errors:
+    yield from not_negative(_spec(obj).get("replicas"), "spec.replicas")
