@@ -1,0 +1,300 @@
+"""What lets the careful search skip: symmetry, a memory of failed states, counting and matching bounds, components.
+
+Every rule here is one-sided: it may say that no solution exists beyond a choice, never wrongly. Two devices are the same
+for a search when every request sees them alike and they draw the same from the same counter sets; swapping them turns any
+solution into another one, so if the first fails, so does the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dray.devices.attempt import Attempt
+from dray.devices.problem import Option, Problem, RequestProblem, positions
+
+
+class Bounds:
+    """Rules for one component of requests."""
+
+    def __init__(self, attempt: Attempt, requests: Sequence[RequestProblem]) -> None:
+        self._attempt = attempt
+        self._requests = requests
+        self.failed: set[object] = set()
+        self._reach = self._suffix_unions()
+        self._classes = self._equal_classes()
+        self._class_of = {position: mask for mask in self._classes for position in positions(mask)}
+        self._single = self._reach[0] if self._reach else 0
+        for mask in self._classes:
+            self._single &= ~mask
+        self._reserved = _reserved(requests, attempt.problem)
+
+    def _suffix_unions(self) -> list[int]:
+        """By request number: the positions that this or a later request could take."""
+        unions = [0] * (len(self._requests) + 1)
+        for number in range(len(self._requests) - 1, -1, -1):
+            unions[number] = unions[number + 1]
+            for option in self._requests[number].options:
+                unions[number] |= option.usable
+        return unions
+
+    def _equal_classes(self) -> list[int]:
+        layout = self._attempt.problem.layout
+        options = [(request, option) for request in self._requests for option in request.options]
+        groups: dict[object, int] = {}
+        for position in positions(self._reach[0] if self._reach else 0):
+            bit = 1 << position
+            kind = layout.kinds[position]
+            if kind.multiple and self._attempt.base_shared & bit:
+                continue
+            key = (
+                tuple(bool(option.usable & bit) for _, option in options),
+                tuple(values.atoms.get(position) for _, option in options for values in option.values.values()),
+                tuple(position in option.listed for _, option in options if option.alternative.everything),
+                layout.consumption[position] if kind.consumes else None,
+                layout.groups[position] if kind.consumes else None,
+                kind.serial if kind.multiple else -1,
+                bool(layout.binding & bit),
+                bool(self._attempt.base_taken & bit),
+            )
+            groups[key] = groups.get(key, 0) | bit
+        return [mask for mask in groups.values() if mask & (mask - 1)]
+
+    def same(self, position: int) -> int:
+        """The devices that are equal to this one here and now."""
+        mask = self._class_of.get(position, 0)
+        if not mask:
+            return 0
+        touched = self._attempt.taken
+        for share in self._attempt.shares:
+            touched |= 1 << share
+        return 0 if touched >> position & 1 else mask & ~touched
+
+    # -------------------------------------------------------------------------------------------------------- memory
+
+    def key(self, number: int, option: int, need: int, mask: int) -> object:
+        """What decides whether the rest can be solved. Equal devices are only counted, past ones left out."""
+        attempt = self._attempt
+        reach = self._reach[number + 1] if need else self._reach[number]
+        ahead = reach | mask
+        request = self._requests[number]
+        results = sum(1 for pick in attempt.picks if pick.request.claim == request.claim)
+        layout = attempt.problem.layout
+        shares = tuple(
+            (position, tuple(sorted((attempt.attempted(position) or {}).items())))
+            for position in sorted(attempt.shares)
+            if ahead >> position & 1
+        )
+        states = tuple((state.count > 0, state.atoms) for state in attempt.states[request.claim])
+        used: tuple[object, ...] = ()
+        if attempt.used:
+            live = {(layout.consumption[p][0], c) for p in positions(ahead) for c, _ in layout.consumption[p][1]}
+            used = tuple(sorted((key, amount) for key, amount in attempt.used.items() if amount and key in live))
+        grouped: tuple[object, ...] = ()
+        if attempt.group_states:
+            sets = {(layout.consumption[p][0], number) for p in positions(ahead) for number, _ in layout.groups[p]}
+            grouped = tuple(sorted((key, state.key()) for key, state in attempt.group_states.items() if key in sets))
+        return (
+            number,
+            option,
+            need,
+            results,
+            self._counted(mask),
+            self._counted(attempt.taken & reach),
+            self._counted(attempt.claim_taken[request.claim] & ahead),
+            states,
+            used,
+            grouped,
+            shares,
+        )
+
+    def _counted(self, mask: int) -> tuple[int, ...]:
+        if not mask:
+            return ()
+        return (mask & self._single, *((mask & equal).bit_count() for equal in self._classes))
+
+    # -------------------------------------------------------------------------------------------------------- bounds
+
+    def forward(self, number: int) -> bool:
+        """After a pick: does every later request still have enough to choose from?"""
+        return all(self._best(self._requests[later]) for later in range(number + 1, len(self._requests)))
+
+    def _best(self, request: RequestProblem) -> bool:
+        return any(self._free(request, option).bit_count() >= option.count for option in request.options)
+
+    def _free(self, request: RequestProblem, option: Option) -> int:
+        mask = self._attempt.candidates(request, option)
+        if not option.alternative.everything and not option.alternative.admin:
+            mask &= ~self._reserved
+        return mask
+
+    def promising(self, number: int) -> bool:
+        """Before a request: can it and all later ones be satisfied as far as counting, matching and counters can tell?"""
+        rest = self._requests[number:]
+        if not all(self._best(request) for request in rest):
+            return False
+        wanted: list[tuple[int, int]] = []
+        for request in rest:
+            masks = 0
+            exclusive = True
+            for option in request.options:
+                masks |= self._free(request, option)
+                exclusive = exclusive and not option.alternative.admin
+            if exclusive and not self._any_multiple(masks):
+                wanted.append((masks, request.least))
+        return self._counters_allow(wanted) and _matching(wanted)
+
+    def _any_multiple(self, mask: int) -> bool:
+        kinds = self._attempt.problem.layout.kinds
+        return any(kinds[position].multiple for position in positions(mask))
+
+    def _counters_allow(self, wanted: list[tuple[int, int]]) -> bool:
+        """The smallest consumptions first: how many devices can each counter set give at most?"""
+        layout = self._attempt.problem.layout
+        union, total = 0, 0
+        for mask, need in wanted:
+            union |= mask
+            total += need
+            if need > 1 and not self._sets_give(mask, need):
+                return False
+        del layout
+        return total <= 1 or self._sets_give(union, total)
+
+    def _sets_give(self, mask: int, need: int) -> bool:
+        layout = self._attempt.problem.layout
+        by_set: dict[tuple[int, int], list[int]] = {}
+        possible = 0
+        for position in positions(mask):
+            groups = layout.groups[position]
+            if groups:
+                by_set.setdefault((layout.consumption[position][0], groups[0][0]), []).append(position)
+            else:
+                possible += 1
+        if not by_set:
+            return possible >= need
+        for (part, _), members in by_set.items():
+            possible += self._set_gives(part, members)
+        return possible >= need
+
+    def _set_gives(self, part: int, members: list[int]) -> int:
+        layout = self._attempt.problem.layout
+        available = self._attempt.view.contents[part].available
+        amounts: dict[int, list[int]] = {}
+        for position in members:
+            for counter, amount in layout.consumption[position][1]:
+                amounts.setdefault(counter, []).append(amount)
+        most = len(members)
+        for counter, taken in amounts.items():
+            left = available[counter] - self._attempt.used.get((part, counter), 0)
+            fitting = len(members) - len(taken)
+            for amount in sorted(taken):
+                left -= amount
+                if left < 0:
+                    break
+                fitting += 1
+            most = min(most, fitting)
+        return most
+
+
+def _reserved(requests: Sequence[RequestProblem], problem: Problem) -> int:
+    """Devices that an All request without alternative must have: nobody else can take them."""
+    mask = 0
+    for request in requests:
+        if len(request.options) == 1 and request.options[0].alternative.everything and not request.options[0].alternative.admin:
+            for position in request.options[0].listed:
+                if not problem.layout.kinds[position].multiple:
+                    mask |= 1 << position
+    return mask
+
+
+def _matching(wanted: list[tuple[int, int]]) -> bool:
+    """Can every request have its number of devices, each device once? Augmenting paths over bit masks."""
+    slots = [mask for mask, need in wanted for _ in range(need)]
+    owner: dict[int, int] = {}
+    free = 0
+    for mask in slots:
+        free |= mask
+    if free.bit_count() < len(slots):
+        return False
+    for slot, mask in enumerate(slots):
+        direct = mask & free
+        if direct:
+            low = direct & -direct
+            owner[low] = slot
+            free ^= low
+            continue
+        freed = _augment(slot, slots, owner, free)
+        if not freed:
+            return False
+        free ^= freed
+    return True
+
+
+def _augment(start: int, slots: list[int], owner: dict[int, int], free: int) -> int:
+    """Breadth first over alternating paths; the free device that the path ends in, or 0."""
+    came_from: dict[int, int] = {}
+    seen = 0
+    queue = [start]
+    for slot in queue:
+        fresh = slots[slot] & ~seen
+        seen |= fresh
+        while fresh:
+            low = fresh & -fresh
+            fresh ^= low
+            came_from[low] = slot
+            if low & free:
+                _flip(low, start, came_from, owner)
+                return low
+            queue.append(owner[low])
+    return 0
+
+
+def _flip(device: int, start: int, came_from: dict[int, int], owner: dict[int, int]) -> None:
+    held = {slot: low for low, slot in owner.items()}
+    while True:
+        slot = came_from[device]
+        before = held.get(slot)
+        owner[device] = slot
+        if slot == start or before is None:
+            return
+        device = before
+
+
+def components(problem: Problem, attempt: Attempt) -> list[list[RequestProblem]]:
+    """Groups of requests that share no device, counter set or constraint, each in order."""
+    found: list[tuple[set[object], list[int]]] = []
+    for number, request in enumerate(problem.requests):
+        ties = _ties(request, problem)
+        members = [number]
+        apart = []
+        for other_ties, other in found:
+            if ties & other_ties:
+                ties |= other_ties
+                members += other
+            else:
+                apart.append((other_ties, other))
+        found = [*apart, (ties, members)]
+    groups = sorted(sorted(members) for _, members in found)
+    return [[problem.requests[number] for number in members] for members in groups]
+
+
+def _ties(request: RequestProblem, problem: Problem) -> set[object]:
+    """Everything through which this request can get in the way of another one."""
+    ties: set[object] = set()
+    layout = problem.layout
+    largest = 0
+    for option in request.options:
+        largest = max(largest, option.count)
+        ties.update(("constraint", request.claim, index) for index in option.alternative.constraints)
+        for position in positions(option.usable):
+            ties.add(position)
+            ties.update(("set", layout.consumption[position][0], number) for number, _ in layout.groups[position])
+    if len(request.options) > 1 or request.options[0].alternative.everything:
+        # How many devices it takes is not fixed, so it shares the limit of results with its claim.
+        ties.add(("limit", request.claim))
+    elif _limit_matters(request, problem):
+        ties.add(("limit", request.claim))
+    return ties
+
+
+def _limit_matters(request: RequestProblem, problem: Problem) -> bool:
+    return any(len(other.options) > 1 for other in problem.requests if other.claim == request.claim)

@@ -1,0 +1,349 @@
+"""Everything known about devices in one cluster, and the question that it answers: which devices for these claims here?
+
+``Devices`` is told about objects as they change and asked about nodes. It does no I/O and knows no clock; the only thing
+that it makes up is the id of a new share, and where that comes from is given to it. Asking changes nothing: what is decided
+is charged with ``hold`` until the claim itself shows it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from dray.api.core import Node
+from dray.api.gates import Gates
+from dray.api.reason import Reason
+from dray.api.resource import RESULTS_MAX, AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from dray.devices.attempt import Fatal, Pick
+from dray.devices.capacity import CapacityError
+from dray.devices.demand import Compiler, Demand
+from dray.devices.inventory import Inventory
+from dray.devices.ledger import Charge, DeviceKey, charges_of
+from dray.devices.problem import Analysis, Option, Problem, RequestProblem
+from dray.devices.result import Assembly, SelectorTerms
+from dray.devices.search import BUDGET, BudgetSpent, solve
+from dray.devices.selection import Failure
+from dray.devices.views import NodeView
+
+
+class Verdict(msgspec.Struct):
+    """An answer for one node.
+
+    ``ok`` with ``results``, one per claim in order; or not, with at most one of: ``error`` and ``node_error`` (only this node
+    is affected), ``error`` alone (no node can do it as things stand), nothing (it does not fit here now).
+    """
+
+    ok: bool
+    results: tuple[AllocationResult, ...] = ()
+    error: str = ""
+    node_error: bool = False
+    steps: int = 0
+    # What stands behind an error; ``Devices.explain`` says more about a plain refusal.
+    reasons: tuple[Reason, ...] = ()
+    # How good the chosen alternatives are: upstream's score, 8 for the first of a list, 7 for the second...
+    score: int = 0
+
+
+class Answer:
+    """A verdict without names: what nodes in the same state share."""
+
+    __slots__ = ("chosen", "error", "node_error", "picks", "reasons", "score", "steps")
+
+    def __init__(self, picks: list[Pick] | None, steps: int) -> None:
+        self.picks = picks
+        self.steps = steps
+        self.error = ""
+        self.node_error = False
+        self.reasons: tuple[Reason, ...] = ()
+        self.chosen: dict[tuple[int, int], int] = {}
+        self.score = 0
+        for pick in picks or ():
+            number = pick.request.options.index(pick.option)
+            self.chosen[pick.request.claim, pick.request.index] = number
+        for pick_request in {id(pick.request): pick for pick in picks or ()}.values():
+            if len(pick_request.request.options) > 1:
+                self.score += 8 - self.chosen[pick_request.request.claim, pick_request.request.index]
+
+
+class Devices:
+    """The allocator over an inventory and a ledger."""
+
+    def __init__(self, gates: Gates, *, new_share: Callable[[], str] | None = None, budget: int = BUDGET) -> None:
+        self.gates = gates
+        self.inventory = Inventory(gates)
+        self.ledger = self.inventory.ledger
+        self.compiler = Compiler(gates)
+        self.analysis = Analysis(gates)
+        self._assembly = Assembly(gates, new_share if new_share is not None else lambda: str(uuid.uuid4()))
+        self._shareable = gates("DRAConsumableCapacity")
+        self._budget = budget
+        self._names: dict[str, str] = {}
+
+    # ------------------------------------------------------------------------------------------------ what is known
+
+    def put_slice(self, slice: ResourceSlice) -> None:
+        self.inventory.put_slice(slice)
+
+    def remove_slice(self, name: str) -> None:
+        self.inventory.remove_slice(name)
+
+    def put_rule(self, rule: DeviceTaintRule) -> None:
+        self.inventory.put_rule(rule)
+
+    def remove_rule(self, name: str) -> None:
+        self.inventory.remove_rule(name)
+
+    def put_class(self, cls: DeviceClass) -> None:
+        self.compiler.put_class(cls)
+
+    def remove_class(self, name: str) -> None:
+        self.compiler.remove_class(name)
+
+    def put_node(self, node: Node) -> None:
+        self.inventory.put_node(node)
+
+    def remove_node(self, name: str) -> None:
+        self.inventory.remove_node(name)
+
+    # ------------------------------------------------------------------------------------------------ what is in use
+
+    def put_claim(self, claim: ResourceClaim) -> None:
+        """Charge what the claim's status says, instead of whatever was held or charged for it before."""
+        allocation = claim.status.allocation
+        if allocation is None:
+            self.remove_claim(claim.uid)
+            return
+        self._names[claim.uid] = claim.key
+        self.ledger.charge(claim.uid, charges_of(allocation, shareable=self._shareable))
+
+    def remove_claim(self, uid: str) -> None:
+        self._names.pop(uid, None)
+        self.ledger.release(uid)
+
+    def hold(self, claim: ResourceClaim, result: AllocationResult) -> None:
+        """Charge a decision that is not written yet. ``put_claim`` replaces it once the API shows the allocation."""
+        self._names[claim.uid] = claim.key
+        self.ledger.charge(claim.uid, charges_of(result, shareable=self._shareable))
+
+    def release(self, uid: str) -> None:
+        """Take back a hold, or plan as if the claim's allocation were gone."""
+        self.ledger.release(uid)
+
+    def rest(self, device: DeviceKey) -> None:
+        """Keep a device from new allocations for a while; its counters stay available to others."""
+        self.ledger.charge(_rest_uid(device), (Charge(device, "rest"),))
+
+    def wake(self, device: DeviceKey) -> None:
+        """End a device's rest."""
+        self.ledger.release(_rest_uid(device))
+
+    def checkpoint(self) -> int:
+        return self.ledger.checkpoint()
+
+    def rollback(self, mark: int) -> None:
+        self.ledger.rollback(mark)
+
+    def commit(self, mark: int) -> None:
+        self.ledger.commit(mark)
+
+    def owner_names(self, device: DeviceKey) -> tuple[str, ...]:
+        """``namespace/name`` of the claims that hold the device."""
+        return tuple(self._names.get(uid, uid) for uid in self.ledger.owners(device))
+
+    # ------------------------------------------------------------------------------------------------------ questions
+
+    def allocate(self, node_name: str, claims: Sequence[ResourceClaim]) -> Verdict:
+        """Which devices the claims would get on this node. Charges nothing."""
+        demand = self.compiler.demand(tuple(claims))
+        if demand.error is not None:
+            return self._impossible(demand, claims)
+        view = self.inventory.view(node_name)
+        if view is None:
+            return Verdict(False, error=f'node "{node_name}" is not known', node_error=True)
+        return self._verdict(view, demand, claims, self._answer(view, demand, claims))
+
+    def fitting(self, node_names: Iterable[str], claims: Sequence[ResourceClaim]) -> Iterator[tuple[str, Verdict]]:
+        """The nodes on which the claims fit, in the order given, found lazily; an error that no node can mend ends it."""
+        demand = self.compiler.demand(tuple(claims))
+        if demand.error is not None:
+            yield "", self._impossible(demand, claims)
+            return
+        for name in node_names:
+            view = self.inventory.view(name)
+            if view is None:
+                continue
+            answer = self._answer(view, demand, claims)
+            if answer.picks is not None:
+                yield name, self._verdict(view, demand, claims, answer)
+            elif answer.error and not answer.node_error:
+                yield "", self._verdict(view, demand, claims, answer)
+                return
+
+    def first_fit(self, node_names: Sequence[str], claims: Sequence[ResourceClaim]) -> tuple[str, Verdict]:
+        """The first node on which the claims fit, and the verdict there; '' and a refusal where there is none."""
+        demand = self.compiler.demand(tuple(claims))
+        if demand.error is not None:
+            return "", self._impossible(demand, claims)
+        inventory = self.inventory
+        views = inventory._views
+        refused = self._current(demand).refused
+        steps = 0
+        for name in node_names:
+            view = views.get(name)
+            if view is None:
+                view = inventory.view(name)
+                if view is None:
+                    continue
+            # Most nodes of a full cluster are in a state that refused this demand before.
+            if (view.state or inventory.state(view)) in refused:
+                continue
+            answer = self._answer(view, demand, claims)
+            steps += answer.steps
+            if answer.picks is not None:
+                return name, self._verdict(view, demand, claims, answer)
+            if answer.error and not answer.node_error:
+                return "", self._verdict(view, demand, claims, answer)
+        return "", Verdict(False, steps=steps)
+
+    # ------------------------------------------------------------------------------------------------------- answers
+
+    def _current(self, demand: Demand) -> Demand:
+        if demand.epoch != self.inventory.epoch or len(demand.answers) > 100_000:
+            demand.epoch = self.inventory.epoch
+            demand.answers.clear()
+            demand.refused.clear()
+        return demand
+
+    def _answer(self, view: NodeView, demand: Demand, claims: Sequence[ResourceClaim]) -> Answer:
+        self._current(demand)
+        state = self.inventory.state(view)
+        found = demand.answers.get(state)
+        if isinstance(found, Answer):
+            return found
+        answer = self._solve(view, demand, claims)
+        # An error names devices of this node, so it is not shared.
+        if not answer.error:
+            demand.answers[state] = answer
+            if answer.picks is None:
+                demand.refused.add(state)
+        return answer
+
+    def _solve(self, view: NodeView, demand: Demand, claims: Sequence[ResourceClaim]) -> Answer:
+        problem = self.analysis.problem(demand, view.layout)
+        if problem.wants_everything:
+            refusal = self._check_everything(view, problem, claims)
+            if refusal is not None:
+                return refusal
+        try:
+            solution = solve(problem, view, self._budget)
+        except Fatal as fatal:
+            return self._fatal(view, claims, fatal)
+        except BudgetSpent:
+            answer = Answer(None, self._budget)
+            answer.error = f"search given up after {self._budget} steps"
+            answer.node_error = True
+            answer.reasons = (Reason("SearchBudget", f"node/{view.name}", {"steps": self._budget}),)
+            return answer
+        answer = Answer(solution.picks, solution.steps)
+        if solution.picks is None and view.invalid:
+            answer.error = "invalid resource pools were encountered"
+            answer.node_error = True
+            answer.reasons = tuple(
+                Reason("PoolInvalid", f"pool/{driver}/{pool}", {"why": why}) for (driver, pool), why in view.invalid
+            )
+        return answer
+
+    def _check_everything(self, view: NodeView, problem: Problem, claims: Sequence[ResourceClaim]) -> Answer | None:
+        """All needs every pool to be readable, and every device that it looks at."""
+        least: dict[int, int] = {}
+        for request in problem.requests:
+            claim = claims[request.claim].key
+            for option in request.options:
+                if not option.alternative.everything:
+                    continue
+                where = f"claim {claim}, request {option.alternative.short_name}"
+                unreadable = self._unreadable_pool(view, where)
+                if unreadable is not None:
+                    return unreadable
+                for position in view.layout.all_order:
+                    if option.poison >> position & 1:
+                        return self._fatal(view, claims, Fatal(request, option, position, option.failures[position]))
+            before = least.get(request.claim, 0)
+            if request.least > RESULTS_MAX - before:
+                return self._over_limit(claim, problem, request, before)
+            least[request.claim] = before + request.least
+        return None
+
+    def _unreadable_pool(self, view: NodeView, where: str) -> Answer | None:
+        broken = [(key, "is currently being updated", "PoolIncomplete") for key in view.incomplete]
+        broken += [(key, "is currently invalid", "PoolInvalid") for key, _ in view.invalid]
+        if not broken:
+            return None
+        (driver, pool), what, code = min(broken)
+        answer = Answer(None, 0)
+        answer.error = f"{where}: asks for all devices, but resource pool {driver}/{pool} {what}"
+        answer.node_error = True
+        answer.reasons = (Reason(code, f"pool/{driver}/{pool}", {"node": view.name}),)
+        return answer
+
+    def _over_limit(self, claim: str, problem: Problem, request: RequestProblem, before: int) -> Answer:
+        name = problem.demand.claims[request.claim].requests[request.index].name
+        answer = Answer(None, 0)
+        answer.error = (
+            f"claim {claim}, request {name}: adding {request.least} devices exceeds the claim limit of {RESULTS_MAX}, "
+            f"with {before} already accounted for"
+        )
+        data = {"request": name, "needs": before + request.least, "limit": RESULTS_MAX}
+        answer.reasons = (Reason("TooManyDevices", f"claim/{claim}", data),)
+        return answer
+
+    def _fatal(self, view: NodeView, claims: Sequence[ResourceClaim], fatal: Fatal) -> Answer:
+        answer = Answer(None, 0)
+        device = str(view.key(fatal.position))
+        claim = claims[fatal.request.claim].key
+        where = f"claim {claim}, request {fatal.option.alternative.short_name}"
+        data: dict[str, object] = {"device": device, "claim": claim, "request": fatal.option.alternative.name}
+        code = "SelectorError"
+        if isinstance(fatal.failure, Failure):
+            failure = fatal.failure
+            if failure.source.owner == "claim":
+                failure = failure._replace(source=failure.source._replace(owner=f"claim {claim}"))
+            answer.error = failure.text(device)
+            data |= {"expression": failure.source.expression, "owner": failure.source.owner, "error": failure.message}
+        elif isinstance(fatal.failure, CapacityError):
+            answer.error = f"{where}: checking capacity for device {device}: {fatal.failure}"
+            code, data["error"] = "InvalidRequest", str(fatal.failure)
+        elif fatal.failure == "constraint":
+            answer.error = f"{where}: cannot add device {device} because a claim constraint would not be satisfied"
+            code = "ConstraintViolated"
+        else:
+            answer.error = str(fatal.failure).replace("{device}", device)
+            data["error"] = answer.error
+        answer.reasons = (Reason(code, f"device/{device}", data),)
+        return answer
+
+    def _verdict(self, view: NodeView, demand: Demand, claims: Sequence[ResourceClaim], answer: Answer) -> Verdict:
+        if answer.picks is None:
+            return Verdict(False, error=answer.error, node_error=answer.node_error, steps=answer.steps, reasons=answer.reasons)
+        try:
+            results = self._assembly.results(view, demand, claims, answer.picks, answer.chosen)
+        except SelectorTerms as error:
+            reason = Reason("InvalidRequest", f"node/{view.name}", {"error": str(error)})
+            return Verdict(False, error=f"create NodeSelector for claim: {error}", steps=answer.steps, reasons=(reason,))
+        return Verdict(True, results, steps=answer.steps, score=answer.score)
+
+    def _impossible(self, demand: Demand, claims: Sequence[ResourceClaim]) -> Verdict:
+        error = demand.error
+        assert error is not None
+        claim = claims[error.claim].key
+        reason = Reason(error.code, f"claim/{claim}", dict(error.data))
+        return Verdict(False, error=error.text(claim), reasons=(reason,))
+
+
+def _rest_uid(device: DeviceKey) -> str:
+    return f"rest/{device}"
+
+
+__all__ = ["Devices", "Option", "Verdict"]

@@ -1,0 +1,388 @@
+"""Every published device: pools by driver and name, generations, completeness, validity, taint rules, and views by node.
+
+Changes are O(what changed): a slice replaces itself in its pool, the pool's contents and the views that show it are
+forgotten, and made again when somebody looks. The inventory knows who uses a device only through the contents that it keeps
+up to date with the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from dray.api.core import Node, NodeSelector
+from dray.api.gates import Gates
+from dray.api.resource import Device, DeviceTaint, DeviceTaintRule, ResourceSlice
+from dray.api.selectors import node_selector_matches
+from dray.devices.ledger import DeviceKey, Holding, Ledger, PoolKey
+from dray.devices.pools import Pool, PoolContent, PoolDevice, PoolLayout, PublishedSlice, counter_sets
+from dray.devices.shapes import Interner, Kind
+from dray.devices.views import NodeLayout, NodeView, Part, Segment
+
+OPTIONAL_OPERATIONS = "DRAOptionalNodeOperations"
+
+
+class Inventory:
+    """The devices of a cluster. ``epoch`` changes when a content that several nodes see, or anything static, changes."""
+
+    def __init__(self, gates: Gates) -> None:
+        self._gates = gates
+        self._partitions = gates("DRAPartitionableDevices")
+        self._groups = gates("DRADeviceCompatibilityGroups")
+        self._operations = gates("DRAOptionalNodeOperations")
+        self._rules_on = gates("DRADeviceTaintRules")
+        self._taints_on = gates("DRADeviceTaints")
+        self.ledger = Ledger(self._holding_changed)
+        self.nodes: dict[str, Node] = {}
+        self.epoch = 0
+        self.interner = Interner(gates)
+        self._pools: dict[PoolKey, Pool] = {}
+        self._slices: dict[str, PublishedSlice] = {}
+        self._on_node: dict[str, dict[str, PublishedSlice]] = {}
+        self._elsewhere: dict[str, PublishedSlice] = {}
+        self._rules: dict[str, DeviceTaintRule] = {}
+        self._views: dict[str, NodeView] = {}
+        self._arrivals = 0
+        self._serials = 0
+        self._pool_layouts: dict[tuple[object, ...], PoolLayout] = {}
+        self._node_layouts: dict[tuple[object, ...], NodeLayout] = {}
+        self._states: dict[tuple[object, ...], int] = {}
+
+    # ------------------------------------------------------------------------------------------------------- changes
+
+    def put_node(self, node: Node) -> None:
+        name = node.metadata.name
+        before = self.nodes.get(name)
+        self.nodes[name] = node
+        if before is None or _seen_of(before) != _seen_of(node):
+            self._forget_view(name)
+        elif name in self._views:
+            self._views[name].node = node
+
+    def remove_node(self, name: str) -> None:
+        if self.nodes.pop(name, None) is not None:
+            self._forget_view(name)
+
+    def put_slice(self, raw: ResourceSlice) -> None:
+        name = raw.metadata.name
+        before = self._slices.get(name)
+        order = self._arrivals if before is None else before.order
+        self._arrivals += 1
+        slice = PublishedSlice(raw, order)
+        if before is not None:
+            self._unlink(before)
+        self._slices[name] = slice
+        key = (slice.spec.driver, slice.spec.pool.name)
+        pool = self._pools.get(key)
+        if pool is None:
+            pool = self._pools[key] = Pool(key)
+        pool.slices[name] = slice
+        self._forget_contents(pool)
+        if slice.spec.node_name:
+            self._on_node.setdefault(slice.spec.node_name, {})[name] = slice
+            self._forget_view(slice.spec.node_name)
+        else:
+            self._elsewhere[name] = slice
+            self._forget_all_views()
+
+    def remove_slice(self, name: str) -> None:
+        slice = self._slices.pop(name, None)
+        if slice is not None:
+            self._unlink(slice)
+
+    def put_rule(self, rule: DeviceTaintRule) -> None:
+        self.remove_rule(rule.metadata.name)
+        self._rules[rule.metadata.name] = rule
+        self._forget_tainted(rule)
+
+    def remove_rule(self, name: str) -> None:
+        rule = self._rules.pop(name, None)
+        if rule is not None:
+            self._forget_tainted(rule)
+
+    def _unlink(self, slice: PublishedSlice) -> None:
+        key = (slice.spec.driver, slice.spec.pool.name)
+        pool = self._pools[key]
+        pool.slices.pop(slice.name, None)
+        self._forget_contents(pool)
+        if not pool.slices:
+            del self._pools[key]
+        if slice.spec.node_name:
+            on_node = self._on_node[slice.spec.node_name]
+            on_node.pop(slice.name, None)
+            if not on_node:
+                del self._on_node[slice.spec.node_name]
+            self._forget_view(slice.spec.node_name)
+        elif self._elsewhere.pop(slice.name, None) is not None:
+            self._forget_all_views()
+
+    def _forget_tainted(self, rule: DeviceTaintRule) -> None:
+        selector = rule.spec.device_selector
+        if selector is None:
+            return
+        for pool in self._pools.values():
+            if selector.driver in (None, pool.key[0]) and selector.pool in (None, pool.key[1]):
+                self._forget_contents(pool)
+
+    def _forget_contents(self, pool: Pool) -> None:
+        for content in pool.contents.values():
+            for name in tuple(content.views):
+                self._forget_view(name)
+        pool.contents.clear()
+        if not self._views:
+            return
+        # An incomplete pool has no content through which to find the nodes that wait for its missing slices.
+        for slice in pool.slices.values():
+            if slice.spec.node_name:
+                self._forget_view(slice.spec.node_name)
+
+    def _forget_view(self, name: str) -> None:
+        view = self._views.pop(name, None)
+        if view is not None:
+            for content in view.contents:
+                content.views.discard(name)
+
+    def _forget_all_views(self) -> None:
+        for name in tuple(self._views):
+            self._forget_view(name)
+
+    def _holding_changed(self, key: DeviceKey, holding: Holding) -> None:
+        pool = self._pools.get((key.driver, key.pool))
+        if pool is None:
+            return
+        for content in pool.contents.values():
+            content.update(key, holding)
+            if content.local:
+                for name in content.views:
+                    self._views[name].state = 0
+            else:
+                self.epoch += 1
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    def view(self, name: str) -> NodeView | None:
+        """The node's devices now; None for a node that is not known."""
+        view = self._views.get(name)
+        if view is None:
+            node = self.nodes.get(name)
+            if node is None:
+                return None
+            view = self._views[name] = self._make_view(node)
+            for content in view.contents:
+                content.views.add(name)
+        return view
+
+    def state(self, view: NodeView) -> int:
+        """A number for the state that the node is in: equal numbers, equal answers (within one epoch)."""
+        if not view.state:
+            view.state = self._states.setdefault(view.state_key(), len(self._states) + 1)
+            if len(self._states) > 1_000_000:
+                self._forget_states()
+        return view.state
+
+    def _forget_states(self) -> None:
+        self._states.clear()
+        self.epoch += 1
+        for view in self._views.values():
+            view.state = 0
+
+    def taints_of(self, driver: str, pool: str, device: Device) -> tuple[DeviceTaint, ...]:
+        """The device's own taints, then those of matching rules. A rule without a selector matches nothing."""
+        taints = device.taints if self._taints_on else ()
+        if not self._rules or not self._rules_on:
+            return taints
+        return (*taints, *(rule.spec.taint for rule in self.rules_for(driver, pool, device.name)))
+
+    def rules_for(self, driver: str, pool: str, device: str) -> list[DeviceTaintRule]:
+        return [rule for rule in self._rules.values() if _rule_matches(rule, driver, pool, device)]
+
+    def pools(self) -> Iterable[Pool]:
+        return self._pools.values()
+
+    # ---------------------------------------------------------------------------------------------------- making views
+
+    def _make_view(self, node: Node) -> NodeView:
+        contents: list[PoolContent] = []
+        parts: list[Part] = []
+        incomplete: list[PoolKey] = []
+        invalid: list[tuple[PoolKey, str]] = []
+        offset = 0
+        for key, slices in sorted(self._relevant(node).items()):
+            content, problem = self._content(self._pools[key], slices)
+            if problem == "incomplete":
+                incomplete.append(key)
+            elif problem:
+                invalid.append((key, problem))
+            elif content is not None:
+                part = self._part(content, slices, node, offset)
+                offset += sum(segment.length for segment in part.segments)
+                contents.append(content)
+                parts.append(part)
+        operations = self._operations and OPTIONAL_OPERATIONS in node.status.declared_features
+        layout = self._node_layout(tuple(parts), operations)
+        return NodeView(node, layout, tuple(contents), tuple(incomplete), tuple(invalid))
+
+    def _relevant(self, node: Node) -> dict[PoolKey, list[PublishedSlice]]:
+        """The slices that concern the node, of the newest generation among them, in order of arrival."""
+        found: dict[PoolKey, list[PublishedSlice]] = {}
+        local = sorted(self._on_node.get(node.metadata.name, {}).values(), key=_order)
+        others = [slice for slice in self._elsewhere.values() if self._targets(slice, node)]
+        for slice in (*local, *sorted(others, key=_order)):
+            if not self._partitions and (slice.spec.per_device_node_selection is not None or slice.spec.shared_counters):
+                continue
+            key = (slice.spec.driver, slice.spec.pool.name)
+            group = found.get(key)
+            if group is None or slice.generation > group[0].generation:
+                found[key] = [slice]
+            elif slice.generation == group[0].generation:
+                group.append(slice)
+        return found
+
+    def _targets(self, slice: PublishedSlice, node: Node) -> bool:
+        spec = slice.spec
+        if spec.all_nodes or spec.node_selector is not None:
+            return _node_matches(node, None, spec.all_nodes, spec.node_selector)
+        if spec.per_device_node_selection:
+            return any(_device_on(device, node) for device in spec.devices)
+        return False
+
+    def _content(self, pool: Pool, slices: list[PublishedSlice]) -> tuple[PoolContent | None, str]:
+        """The content that these slices of a pool belong to, or why there is none ('' for an obsolete pool)."""
+        expected = slices[0].spec.pool.resource_slice_count
+        generation = slices[0].generation
+        if len(slices) != expected:
+            if pool.newest() > generation:
+                return None, ""
+            everything = pool.of_generation(generation)
+            if len(everything) != expected:
+                return None, "incomplete"
+        else:
+            everything = slices
+        duplicate = self._duplicate(slices)
+        if duplicate:
+            return None, f"duplicate device name {duplicate}"
+        return self._content_of(pool, sorted(everything, key=lambda slice: slice.name))
+
+    def _has_devices(self, slice: PublishedSlice) -> bool:
+        return not (self._partitions and slice.spec.shared_counters)
+
+    def _duplicate(self, slices: list[PublishedSlice]) -> str:
+        names: set[str] = set()
+        for slice in slices:
+            if not self._has_devices(slice):
+                continue
+            for device in slice.spec.devices:
+                if device.name in names:
+                    return device.name
+                names.add(device.name)
+        return ""
+
+    def _content_of(self, pool: Pool, slices: list[PublishedSlice]) -> tuple[PoolContent | None, str]:
+        key = tuple(slice.name for slice in slices)
+        found = pool.contents.get(key)
+        if found is not None:
+            return found, ""
+        sets, problem = counter_sets(slices) if self._partitions else ((), "")
+        if problem:
+            return None, problem
+        devices: list[PoolDevice] = []
+        for slice in slices:
+            if self._has_devices(slice):
+                devices.extend(
+                    PoolDevice(device, self._kind(slice, device), slice, bit)
+                    for bit, device in enumerate(slice.spec.devices, len(devices))
+                )
+        layout = self._pool_layout(tuple(device.kind for device in devices), sets)
+        if layout.invalid:
+            return None, layout.invalid
+        self._serials += 1
+        content = PoolContent(self._serials, pool.key, slices, devices, layout, live_groups=self._groups)
+        for name, holding in self.ledger.holdings(pool.key).items():
+            content.update(DeviceKey(*pool.key, name), holding)
+        pool.contents[key] = content
+        return content, ""
+
+    def _kind(self, slice: PublishedSlice, device: Device) -> Kind:
+        spec = slice.spec
+        taints = self.taints_of(spec.driver, spec.pool.name, device)
+        return self.interner.kind(spec.driver, device, taints, spec.skip_node_operations)
+
+    def _pool_layout(self, kinds: tuple[Kind, ...], sets: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]) -> PoolLayout:
+        key = (tuple(kind.serial for kind in kinds), sets)
+        found = self._pool_layouts.get(key)
+        if found is None:
+            found = self._pool_layouts[key] = PoolLayout(len(self._pool_layouts), kinds, sets, partitions=self._partitions)
+        return found
+
+    def _part(self, content: PoolContent, slices: list[PublishedSlice], node: Node, offset: int) -> Part:
+        segments: list[Segment] = []
+        here = 0
+        for slice in sorted(slices, key=lambda slice: slice.name):
+            start, length = content.segments.get(slice.name, (0, 0))
+            if not length:
+                continue
+            segments.append(Segment(start, length, offset))
+            here |= self._here(content, slice, node, start, length) << offset
+            offset += length
+        return Part(content.layout, _merged(segments), here)
+
+    def _here(self, content: PoolContent, slice: PublishedSlice, node: Node, start: int, length: int) -> int:
+        """Which devices of the slice the node may use. With the gate off, those that declare groups are passed over."""
+        mask = (1 << length) - 1
+        if slice.spec.per_device_node_selection:
+            mask = sum(1 << bit for bit, device in enumerate(slice.spec.devices) if _device_on(device, node))
+        if not self._groups:
+            for bit in range(length):
+                if content.layout.kinds[start + bit].declares_groups:
+                    mask &= ~(1 << bit)
+        return mask
+
+    def _node_layout(self, parts: tuple[Part, ...], operations: bool) -> NodeLayout:
+        key = (operations, tuple((part.pool.serial, part.segments, part.here) for part in parts))
+        found = self._node_layouts.get(key)
+        if found is None:
+            found = self._node_layouts[key] = NodeLayout(len(self._node_layouts), parts, operations)
+        return found
+
+
+def _order(slice: PublishedSlice) -> int:
+    return slice.order
+
+
+def _merged(segments: list[Segment]) -> tuple[Segment, ...]:
+    """Neighbours that are neighbours in both numberings are one segment."""
+    merged: list[Segment] = []
+    for segment in segments:
+        last = merged[-1] if merged else None
+        if last is not None and last.start + last.length == segment.start:
+            merged[-1] = Segment(last.start, last.length + segment.length, last.offset)
+        else:
+            merged.append(segment)
+    return tuple(merged)
+
+
+def _seen_of(node: Node) -> bytes:
+    return msgspec.json.encode((node.metadata.labels, node.status.declared_features))
+
+
+def _device_on(device: Device, node: Node) -> bool:
+    return _node_matches(node, device.node_name, device.all_nodes, device.node_selector)
+
+
+def _node_matches(node: Node, name: str | None, everywhere: bool | None, selector: NodeSelector | None) -> bool:
+    if name:
+        return name == node.metadata.name
+    if everywhere:
+        return True
+    return selector is not None and node_selector_matches(selector, node)
+
+
+def _rule_matches(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool:
+    selector = rule.spec.device_selector
+    return (
+        selector is not None
+        and selector.driver in (None, driver)
+        and selector.pool in (None, pool)
+        and selector.device in (None, device)
+    )

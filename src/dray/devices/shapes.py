@@ -1,0 +1,149 @@
+"""What devices look like, interned: devices of the same shape are one object.
+
+A ``Shape`` is what expressions can see of a device. A ``Kind`` is everything about a device except who it is: its shape,
+effective taints, binding conditions, counters and groups. Two devices with the same kind are interchangeable for every
+request, apart from the pool and counter set that they draw from. Nothing here changes after it was made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+import msgspec
+
+from dray.api.gates import Gates
+from dray.api.quantity import Quantity, QuantityError
+from dray.api.resource import Device, DeviceAttribute, DeviceCounterConsumption, DeviceTaint
+from dray.cel import DeviceView
+
+BLOCKING: Final = frozenset({"NoSchedule", "NoExecute"})
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Shape:
+    """The driver, attributes, capacity and sharing of a device: all that an expression or a constraint can read."""
+
+    __slots__ = ("attributes", "capacity", "driver", "multiple", "projections", "serial", "view")
+
+    def __init__(self, serial: int, driver: str, device: Device) -> None:
+        self.serial = serial
+        self.driver = driver
+        self.attributes = device.attributes
+        self.capacity = device.capacity
+        self.multiple = bool(device.allow_multiple_allocations)
+        self.view = DeviceView(driver, device)
+        self.projections: dict[frozenset[tuple[str, ...]] | None, Hashable] = {}
+
+    def projection(self, reads: frozenset[tuple[str, ...]] | None) -> Hashable:
+        """What the device looks like to an expression with these reads: equal projections, equal answers."""
+        found = self.projections.get(reads)
+        if found is None:
+            found = self.projections[reads] = self.view.projection(reads)
+        return found
+
+    def attribute(self, name: str) -> DeviceAttribute | None:
+        """The attribute with this fully qualified name; the driver's own may be published without its domain."""
+        found = self.attributes.get(name)
+        if found is None:
+            domain, slash, identifier = name.partition("/")
+            if slash and domain == self.driver:
+                found = self.attributes.get(identifier)
+        return found
+
+
+class Consumption(msgspec.Struct, frozen=True):
+    """What one device takes from one counter set, in nano units, and the groups that it can share the set with."""
+
+    counter_set: str
+    counters: tuple[tuple[str, int], ...]
+    groups: frozenset[str]
+
+
+class Kind:
+    """Everything about a device but its identity."""
+
+    __slots__ = (
+        "binding",
+        "binding_failure",
+        "binds_to_node",
+        "broken",
+        "consumes",
+        "declares_groups",
+        "multiple",
+        "serial",
+        "shape",
+        "skip_operations",
+        "taints",
+    )
+
+    def __init__(self, serial: int, shape: Shape, device: Device, taints: tuple[DeviceTaint, ...], skip: tuple[str, ...]) -> None:
+        self.serial = serial
+        self.shape = shape
+        self.taints = tuple(taint for taint in taints if taint.effect in BLOCKING)
+        self.binding = device.binding_conditions
+        self.binding_failure = device.binding_failure_conditions
+        self.binds_to_node = bool(device.binds_to_node)
+        self.skip_operations = skip
+        self.multiple = shape.multiple
+        self.broken = ""
+        self.consumes: tuple[Consumption, ...] = ()
+        try:
+            self.consumes = tuple(_consumption(entry) for entry in device.consumes_counters)
+            for capacity in device.capacity.values():
+                Quantity.parse(capacity.value)
+        except QuantityError as error:
+            self.broken = str(error)
+        self.declares_groups = any(entry.groups for entry in self.consumes)
+
+
+def _consumption(entry: DeviceCounterConsumption) -> Consumption:
+    counters = tuple((name, Quantity.parse(counter.value).nanos) for name, counter in sorted(entry.counters.items()))
+    return Consumption(entry.counter_set, counters, frozenset(entry.compatibility_groups))
+
+
+class Interner:
+    """Gives out shapes and kinds. With consumable capacity off no device can be shared, whatever it says."""
+
+    def __init__(self, gates: Gates) -> None:
+        self._shareable = gates("DRAConsumableCapacity")
+        self._shapes: dict[tuple[object, ...], Shape] = {}
+        self._kinds: dict[tuple[object, ...], Kind] = {}
+
+    def shape(self, driver: str, device: Device) -> Shape:
+        multiple = bool(device.allow_multiple_allocations)
+        key = (driver, _encode(device.attributes), _encode(device.capacity) if device.capacity else b"", multiple)
+        found = self._shapes.get(key)
+        if found is None:
+            found = self._shapes[key] = Shape(len(self._shapes), driver, device)
+        return found
+
+    def kind(self, driver: str, device: Device, taints: tuple[DeviceTaint, ...], skip: tuple[str, ...]) -> Kind:
+        shape = self.shape(driver, device)
+        key = (
+            shape.serial,
+            tuple((taint.key, taint.value, taint.effect) for taint in taints) if taints else (),
+            device.binding_conditions,
+            device.binding_failure_conditions,
+            bool(device.binds_to_node),
+            _encode(device.consumes_counters) if device.consumes_counters else b"",
+            skip,
+        )
+        found = self._kinds.get(key)
+        if found is None:
+            found = self._kinds[key] = Kind(len(self._kinds), shape, device, taints, skip)
+            if not self._shareable:
+                found.multiple = False
+        return found
+
+
+def tolerates(key: str, operator: str, value: str, effect: str, taint: DeviceTaint) -> bool:
+    """Whether one toleration matches one taint. An empty key or effect matches every one."""
+    if effect and effect != taint.effect:
+        return False
+    if key and key != taint.key:
+        return False
+    if operator in ("", "Equal"):
+        return value == taint.value
+    return operator == "Exists"

@@ -1,0 +1,174 @@
+"""A node's view of the devices: which ones it sees, in which order, and which of them are in use.
+
+Positions of a view number the devices that the node sees in upstream's order: pools by driver and name, slices by name,
+devices as listed. A ``NodeLayout`` is a view without names, interned: nodes with equal hardware share it and everything
+computed on it. A ``NodeView`` adds the contents behind it and with them what is in use.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dray.api.core import Node
+from dray.devices.ledger import DeviceKey, PoolKey
+from dray.devices.pools import Groups, PoolContent, PoolDevice, PoolLayout
+from dray.devices.shapes import Kind
+
+
+class Segment(NamedTuple):
+    """``length`` devices from ``start`` of a content stand at ``offset`` of the view."""
+
+    start: int
+    length: int
+    offset: int
+
+
+class Part(NamedTuple):
+    """One pool in a layout. ``here`` has the positions that the node may use; the others are only looked at."""
+
+    pool: PoolLayout
+    segments: tuple[Segment, ...]
+    here: int
+
+
+class NodeLayout:
+    """What a node's devices look like, by position."""
+
+    __slots__ = (
+        "all_order",
+        "binding",
+        "cache",
+        "consumption",
+        "groups",
+        "here",
+        "kinds",
+        "operations",
+        "parts",
+        "seen",
+        "serial",
+        "width",
+    )
+
+    def __init__(self, serial: int, parts: tuple[Part, ...], operations: bool) -> None:
+        self.serial = serial
+        self.parts = parts
+        self.operations = operations
+        self.kinds: list[Kind] = []
+        # By position: the part, and what the device takes from the counters of that part's content.
+        self.consumption: list[tuple[int, tuple[tuple[int, int], ...]]] = []
+        self.groups: list[tuple[tuple[int, Groups], ...]] = []
+        self.here = 0
+        for number, part in enumerate(parts):
+            self.here |= part.here
+            for segment in part.segments:
+                for bit in range(segment.start, segment.start + segment.length):
+                    self.kinds.append(part.pool.kinds[bit])
+                    self.consumption.append((number, part.pool.consumption[bit]))
+                    self.groups.append(part.pool.groups[bit])
+        self.width = len(self.kinds)
+        self.seen = (1 << self.width) - 1
+        self.binding = sum(1 << position for position, kind in enumerate(self.kinds) if kind.binding)
+        self.all_order = self._upstream_order()
+        # What selections, demands and searches have worked out for this layout.
+        self.cache: dict[object, object] = {}
+
+    def _upstream_order(self) -> tuple[int, ...]:
+        """All positions, pools that have any device with binding conditions last."""
+        first: list[int] = []
+        last: list[int] = []
+        for part in self.parts:
+            positions = [
+                position for segment in part.segments for position in range(segment.offset, segment.offset + segment.length)
+            ]
+            conditioned = any(self.kinds[position].binding for position in positions)
+            (last if conditioned else first).extend(positions)
+        return (*first, *last)
+
+
+class NodeView:
+    """The devices of one node now. Valid until the inventory says otherwise."""
+
+    __slots__ = ("_devices", "contents", "incomplete", "invalid", "layout", "name", "node", "state")
+
+    def __init__(
+        self,
+        node: Node,
+        layout: NodeLayout,
+        contents: tuple[PoolContent, ...],
+        incomplete: tuple[PoolKey, ...],
+        invalid: tuple[tuple[PoolKey, str], ...],
+    ) -> None:
+        self.node = node
+        self.name = node.metadata.name
+        self.layout = layout
+        self.contents = contents
+        self.incomplete = incomplete
+        self.invalid = invalid
+        # Number of the state that the node is in; 0 when it has to be looked up again.
+        self.state = 0
+        self._devices: list[PoolDevice] | None = None
+
+    @property
+    def devices(self) -> list[PoolDevice]:
+        if self._devices is None:
+            self._devices = [
+                device
+                for part, content in zip(self.layout.parts, self.contents)
+                for segment in part.segments
+                for device in content.devices[segment.start : segment.start + segment.length]
+            ]
+        return self._devices
+
+    def key(self, position: int) -> DeviceKey:
+        device = self.devices[position]
+        spec = device.slice.spec
+        return DeviceKey(spec.driver, spec.pool.name, device.name)
+
+    def taken(self) -> int:
+        """Positions that are in use as a whole."""
+        mask = 0
+        for part, content in zip(self.layout.parts, self.contents):
+            if content.taken:
+                for start, length, offset in part.segments:
+                    mask |= ((content.taken >> start) & ((1 << length) - 1)) << offset
+        return mask
+
+    def shared(self) -> int:
+        """Positions of which at least one share is in use."""
+        mask = 0
+        for part, content in zip(self.layout.parts, self.contents):
+            if content.shared:
+                for start, length, offset in part.segments:
+                    mask |= ((content.shared >> start) & ((1 << length) - 1)) << offset
+        return mask
+
+    def overcommitted(self) -> int:
+        """Positions that draw from a counter set of which more is in use than there is."""
+        mask = 0
+        for part, content in zip(self.layout.parts, self.contents):
+            sets = content.overcommitted() if content.available else None
+            if not sets:
+                continue
+            for segment in part.segments:
+                for bit in range(segment.start, segment.start + segment.length):
+                    if any(number in sets for number, _ in part.pool.groups[bit]):
+                        mask |= 1 << (segment.offset + bit - segment.start)
+        return mask
+
+    def consumed(self, position: int) -> dict[str, int]:
+        """Capacity of the device that existing shares use, in nano units."""
+        for part, content in zip(self.layout.parts, self.contents):
+            for start, length, offset in part.segments:
+                if offset <= position < offset + length:
+                    holding = content.holdings.get(start + position - offset)
+                    return holding.consumed if holding is not None else {}
+        return {}
+
+    def state_key(self) -> tuple[object, ...]:
+        """What the answer for a demand depends on. Contents that several nodes see are told apart by serial, not by state."""
+        return (
+            self.layout.serial,
+            bool(self.invalid),
+            bool(self.incomplete),
+            *(content.state_key() if content.local else -content.serial for content in self.contents),
+        )
