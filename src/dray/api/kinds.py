@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from dray.api import core, resource
+from dray.api import core, resource, workloads
 from dray.api.meta import Object
 
 
@@ -48,8 +48,8 @@ PERSISTENT_VOLUME_CLAIMS: Final = Kind(
 )
 REPLICA_SETS: Final = Kind("apps", "v1", "replicasets", "ReplicaSet", True, core.ReplicaSet)
 STATEFUL_SETS: Final = Kind("apps", "v1", "statefulsets", "StatefulSet", True, core.StatefulSet)
-DEPLOYMENTS: Final = Kind("apps", "v1", "deployments", "Deployment", True)
-JOBS: Final = Kind("batch", "v1", "jobs", "Job", True)
+DEPLOYMENTS: Final = Kind("apps", "v1", "deployments", "Deployment", True, workloads.Deployment)
+JOBS: Final = Kind("batch", "v1", "jobs", "Job", True, workloads.Job)
 EVENTS: Final = Kind("events.k8s.io", "v1", "events", "Event", True)
 LEASES: Final = Kind("coordination.k8s.io", "v1", "leases", "Lease", True, core.Lease)
 PRIORITY_CLASSES: Final = Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, core.PriorityClass)

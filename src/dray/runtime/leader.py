@@ -170,7 +170,9 @@ class Elector:
 
     async def _acquire(self) -> None:
         period = self.election.settings.retry_period
-        while not await self._try(self.election.settings.renew_deadline):
+        while True:
+            if await self._try(self.election.settings.renew_deadline):
+                break
             await asyncio.sleep(period * random.uniform(1.0, JITTER))
         log.info("became leader", extra={"lease": self.election.settings.name, "identity": self.election.identity})
         self._on_change()

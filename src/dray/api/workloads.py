@@ -1,0 +1,78 @@
+"""Deployments, Jobs and budgets, as far as Dray's controllers decide on them. Templates keep their spec plain."""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from dray.api.core import LabelSelector, PodTemplateSpec
+from dray.api.meta import Condition, Object, Struct
+
+
+class RollingUpdate(Struct):
+    max_surge: int | str | None = None
+    max_unavailable: int | str | None = None
+
+
+class DeploymentStrategy(Struct):
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdate | None = None
+
+
+class DeploymentSpec(Struct):
+    replicas: int | None = None
+    selector: LabelSelector | None = None
+    template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
+    strategy: DeploymentStrategy = field(default_factory=DeploymentStrategy)
+    min_ready_seconds: int = 0
+    revision_history_limit: int | None = None
+    progress_deadline_seconds: int | None = None
+    paused: bool = False
+
+
+class DeploymentCondition(Condition):
+    last_update_time: str | None = None
+
+
+class DeploymentStatus(Struct):
+    observed_generation: int = 0
+    replicas: int = 0
+    updated_replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    unavailable_replicas: int = 0
+    collision_count: int | None = None
+    conditions: tuple[DeploymentCondition, ...] = ()
+
+
+class Deployment(Object):
+    spec: DeploymentSpec = field(default_factory=DeploymentSpec)
+    status: DeploymentStatus = field(default_factory=DeploymentStatus)
+
+
+class JobSpec(Struct):
+    parallelism: int | None = None
+    completions: int | None = None
+    backoff_limit: int | None = None
+    active_deadline_seconds: int | None = None
+    ttl_seconds_after_finished: int | None = None
+    completion_mode: str | None = None
+    suspend: bool = False
+    selector: LabelSelector | None = None
+    template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
+
+
+class JobStatus(Struct):
+    active: int = 0
+    ready: int | None = None
+    terminating: int | None = None
+    succeeded: int = 0
+    failed: int = 0
+    start_time: str | None = None
+    completion_time: str | None = None
+    completed_indexes: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class Job(Object):
+    spec: JobSpec = field(default_factory=JobSpec)
+    status: JobStatus = field(default_factory=JobStatus)

@@ -1,0 +1,99 @@
+"""A cluster seen through what it serves: kinds in the version it has them, and nothing of kinds that it has not.
+
+Kubernetes 1.34 to 1.36 serve DeviceTaintRule in older versions or not at all, and not every cluster has NodeResourceTopology.
+Deciders need not know: an unserved kind is an empty one. Writes to it fail as NotFound.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from dray.api.kinds import DEVICE_TAINT_RULES, Kind
+from dray.cluster.port import Cluster, NotFound, WatchEvent, Write
+from dray.cluster.remote import Remote
+
+# Older versions with the same fields, newest first.
+OLDER: Final[dict[Kind, tuple[str, ...]]] = {DEVICE_TAINT_RULES: ("v1beta2", "v1alpha3")}
+
+log = logging.getLogger(__name__)
+
+
+class Served:
+    """``await Served.of(remote, kinds)`` asks once what is served."""
+
+    def __init__(self, cluster: Cluster, versions: dict[Kind, Kind | None]) -> None:
+        self._cluster, self._versions = cluster, versions
+
+    @staticmethod
+    async def of(remote: Remote, kinds: Sequence[Kind]) -> Served:
+        lists = _Lists(remote)
+        versions = {kind: await lists.newest(kind) for kind in kinds}
+        for kind, found in versions.items():
+            if found is None:
+                log.warning("the cluster does not serve this kind; it counts as empty", extra={"kind": kind.resource})
+            elif found != kind:
+                log.info("the cluster serves an older version", extra={"kind": kind.resource, "version": found.version})
+        return Served(remote, versions)
+
+    async def list(
+        self, kind: Kind, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> tuple[list[bytes], str]:
+        served = self._versions.get(kind, kind)
+        if served is None:
+            return [], "0"
+        return await self._cluster.list(served, namespace=namespace, label_selector=label_selector, field_selector=field_selector)
+
+    async def watch(
+        self, kind: Kind, resource_version: str, *, namespace: str = "", field_selector: str = ""
+    ) -> AsyncIterator[WatchEvent]:
+        served = self._versions.get(kind, kind)
+        if served is None:
+            await asyncio.Event().wait()
+            return
+        async for event in self._cluster.watch(served, resource_version, namespace=namespace, field_selector=field_selector):
+            yield event
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
+        return await self._cluster.get(self._served(kind), namespace, name)
+
+    async def write(self, write: Write) -> dict[str, Any]:
+        return await self._cluster.write(msgspec.structs.replace(write, kind=self._served(write.kind)))
+
+    async def close(self) -> None:
+        await self._cluster.close()
+
+    def _served(self, kind: Kind) -> Kind:
+        served = self._versions.get(kind, kind)
+        if served is None:
+            raise NotFound(404, "NotFound", f"the cluster does not serve {kind.resource}/{kind.version}")
+        return served
+
+
+class _Lists:
+    """The resource lists of group versions, each read once."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+        self._plurals: dict[str, frozenset[str]] = {}
+
+    async def newest(self, kind: Kind) -> Kind | None:
+        for version in (kind.version, *OLDER.get(kind, ())):
+            candidate = msgspec.structs.replace(kind, version=version)
+            if kind.plural in await self._of(candidate):
+                return candidate
+        return None
+
+    async def _of(self, kind: Kind) -> frozenset[str]:
+        path = kind.path().removesuffix(f"/{kind.plural}")
+        if path not in self._plurals:
+            try:
+                found = msgspec.json.decode(await self._remote.raw(path))
+            except NotFound:
+                found = {}
+            self._plurals[path] = frozenset(entry["name"] for entry in found.get("resources", ()))
+        return self._plurals[path]

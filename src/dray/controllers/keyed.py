@@ -1,0 +1,88 @@
+"""The shape that most controllers share: something changed, so look at these keys again, one key at a time.
+
+A controller says which keys a change concerns and what to write for a key; this class remembers what is due, what is being
+written, what rests after a failure and what has a timer. A key is looked at again when all writes for it have been answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
+
+import msgspec
+
+from dray.api.kinds import Kind
+from dray.cluster.port import Change, Event, Outcome, Write
+from dray.cluster.world import World
+from dray.controllers.work import Work
+
+
+class Keyed:
+    """Subclasses give ``concerned``, ``decide`` and, where they care, ``ended`` and ``forgotten``."""
+
+    name: str = ""
+    kinds: Sequence[Kind] = ()
+    # Written without being waited for: events.
+    aside: ClassVar[str] = "events"
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._work = Work()
+        self._timers: dict[str, float] = {}
+        self._said: list[Write] = []
+
+    def concerned(self, change: Change) -> Iterable[str]:
+        """The keys to look at because of this change."""
+        raise NotImplementedError
+
+    def decide(self, key: str, now: float) -> list[Write]:
+        """What to write for a key, from what is true now."""
+        raise NotImplementedError
+
+    def ended(self, key: str, outcome: Outcome, now: float) -> None:
+        """A write for the key was answered."""
+
+    # ------------------------------------------------------------------------------------------- for the subclasses
+
+    def look_at(self, key: str, at: float) -> None:
+        """Look at the key again at this time, if nothing brings it up before."""
+        self._timers[key] = min(at, self._timers.get(key, at))
+
+    def say(self, events: Iterable[Write]) -> None:
+        """Write events beside the decisions; how they end does not matter."""
+        self._said.extend(events)
+
+    def forget(self, key: str) -> None:
+        self._work.forget(key)
+        self._timers.pop(key, None)
+
+    # -------------------------------------------------------------------------------------------------- the decider
+
+    def observe(self, event: Event, now: float) -> None:
+        if isinstance(event, Change):
+            self._work.add(self.concerned(event))
+        elif event.write.kind.plural != self.aside:
+            key = event.write.about
+            self.ended(key, event, now)
+            if event.ok:
+                self._work.succeeded(key)
+            else:
+                self._work.failed(key, now)
+
+    def act(self, now: float) -> list[Write]:
+        self._work.add(key for key, at in self._timers.items() if at <= now)
+        writes: list[Write] = []
+        for key in self._work.take(now):
+            self._timers.pop(key, None)
+            decided = [msgspec.structs.replace(write, about=key) for write in self.decide(key, now)]
+            self._work.started(key, len(decided))
+            writes += decided
+        writes += self._said
+        self._said = []
+        return writes
+
+    def wake(self) -> float | None:
+        times = [at for key, at in self._timers.items() if not self._work.writing(key)]
+        if (rest := self._work.wake()) is not None:
+            times.append(rest)
+        return min(times, default=None)

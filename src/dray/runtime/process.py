@@ -1,0 +1,99 @@
+"""One running part of a control plane: deciders on a cluster, health endpoints and, where asked, leader election.
+
+``run`` returns when ``stop`` is set and what was under way is answered; it raises when leadership is lost or a decider fails,
+because then only a new process can be trusted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from dray.api.kinds import Kind
+from dray.cluster.port import Cluster, Decider
+from dray.cluster.world import World
+from dray.runtime.health import Health, ping
+from dray.runtime.leader import Elector, Settings
+from dray.runtime.live import IN_FLIGHT, Live
+from dray.runtime.metrics import Metrics
+from dray.runtime.stories import Stories
+
+Build = Callable[[World, Metrics], Sequence[Decider]]
+
+log = logging.getLogger(__name__)
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What to run: the kinds to mirror and how the deciders are made from the picture of them."""
+
+    kinds: tuple[Kind, ...]
+    build: Build
+    serve: str = ""
+    election: Settings | None = None
+    in_flight: int = IN_FLIGHT
+
+
+async def run(cluster: Cluster, part: Part, stop: asyncio.Event, ready: asyncio.Event | None = None) -> None:
+    """Run a part until ``stop``; ``ready`` is set when every kind is listed."""
+    metrics, stories = Metrics(), Stories()
+    world = World(part.kinds)
+    elector = Elector(cluster, part.election, on_change=lambda: live.stir()) if part.election is not None else None
+    leading = (lambda: elector.leading) if elector is not None else (lambda: True)
+    live = Live(
+        cluster, world, part.build(world, metrics), in_flight=part.in_flight, leading=leading, stories=stories, metrics=metrics
+    )
+    health = _health(live, elector, metrics, stories)
+    try:
+        if part.serve:
+            log.info("serving health and metrics", extra={"url": await health.serve(part.serve)})
+        await _until(stop, live, elector, ready)
+    finally:
+        await health.close()
+
+
+async def _until(stop: asyncio.Event, live: Live, elector: Elector | None, ready: asyncio.Event | None) -> None:
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(live.run(), name="deciders")
+        side = [group.create_task(elector.run(), name="election")] if elector is not None else []
+        side.append(group.create_task(_announce(live, ready), name="ready"))
+        waiting = group.create_task(stop.wait(), name="stop")
+        await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        live.stop()
+        await running
+        for task in (*side, waiting):
+            task.cancel()
+
+
+async def _announce(live: Live, ready: asyncio.Event | None) -> None:
+    while not live.synced:
+        await asyncio.sleep(0.005)
+    log.info("every kind is listed")
+    if ready is not None:
+        ready.set()
+
+
+def _health(live: Live, elector: Elector | None, metrics: Metrics, stories: Stories) -> Health:
+    def synced() -> str | None:
+        return None if live.synced else f"not listed yet: {', '.join(live.missing)}"
+
+    election = {"leaderElection": elector.health} if elector is not None else {}
+    return Health(
+        health={"ping": ping, **election},
+        live={"ping": ping},
+        ready={"informer-sync": synced, **election},
+        metrics=metrics,
+        stories=stories,
+    )
+
+
+def stop_on_signals() -> asyncio.Event:
+    """An event that SIGINT and SIGTERM set."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    return stop
