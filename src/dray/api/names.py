@@ -168,8 +168,16 @@ def is_native_resource(name: str) -> bool:
     return "/" not in name or name.startswith(_NATIVE_DOMAIN) or f".{_NATIVE_DOMAIN}" in name
 
 
-def is_extended_resource(name: str) -> bool:
+def extended_resource(name: str) -> list[str]:
     """A resource that is not Kubernetes' own and may be counted by nodes: ``example.com/gpu``."""
-    if is_native_resource(name) or name.startswith("requests."):
-        return False
-    return not qualified_name(f"requests.{name}")
+    if "/" not in name:
+        return ["a name must be a domain-prefixed path, such as 'example.com/my-prop'"]
+    if is_native_resource(name):
+        return ['must not have "kubernetes.io/" domain']
+    if name.startswith("requests."):
+        return ['must not have "requests." prefix']
+    return qualified_name(f"requests.{name}")
+
+
+def is_extended_resource(name: str) -> bool:
+    return not extended_resource(name)

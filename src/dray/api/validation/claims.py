@@ -245,5 +245,5 @@ def device_class(obj: Object, old: Object | None, gates: Gates) -> Errors:
     stored = old is not None and config == before.get("config")
     yield from each(config, MAX_CONFIGS, "spec.config", lambda item, at: device_config(item, at, stored=stored))
     name = spec.get("extendedResourceName")
-    if name is not None and not names.is_extended_resource(name):
-        yield invalid("spec.extendedResourceName", name, "must be a valid extended resource name")
+    if name is not None:
+        yield from named(names.extended_resource, name, "spec.extendedResourceName")

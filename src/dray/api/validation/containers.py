@@ -47,7 +47,11 @@ class _Scope:
 
     def __init__(self, spec: Object) -> None:
         self.claims = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
-        self.volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
+        self.volumes: set[str | None] = {volume.get("name") for volume in spec.get("volumes") or ()}
+
+    def expected(self) -> str:
+        known = ", ".join(sorted(str(name) for name in self.claims))
+        return f"must be one of the names in pod.spec.resourceClaims{f': {known}' if known else ' which is empty'}"
 
 
 def _container(container: Object, path: str, scope: _Scope) -> Errors:
@@ -174,5 +178,5 @@ def _claims(claims: list[Object] | None, path: str, scope: _Scope) -> Errors:
         if (name, request) in seen or (name, "") in seen or (not request and any(used == name for used, _ in seen)):
             yield duplicate(place, f"{name}/{request}" if request else name)
         elif name not in scope.claims:
-            yield not_found(place, name)
+            yield not_found(place, name)._replace(detail=scope.expected())
         seen.add((name, request))

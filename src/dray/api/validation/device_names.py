@@ -21,7 +21,8 @@ def driver_name(name: str | None, path: str) -> Errors:
         return
     if len(name) > DRIVER_LENGTH:
         yield too_long(path, DRIVER_LENGTH)
-    yield from named(names.subdomain, name.lower(), path)
+    for problem in names.subdomain(name.lower()):
+        yield invalid(path, name, problem)
 
 
 def pool_name(name: str | None, path: str) -> Errors:

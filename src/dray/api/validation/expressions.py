@@ -30,7 +30,7 @@ def expression(text: str, path: str, gates: Gates, derived: Costs | None = None)
     try:
         program = compile(text, features=gates.on, derived=derived is not None)
     except CompileError as error:
-        yield invalid(path, text, f"compilation failed: {error}")
+        yield invalid(path, text, f"compilation failed: {error}\n{error.pointer()}")
         return
     if program.estimated_cost > MAX_COST:
         yield forbidden(path, "too complex, exceeds cost limit")

@@ -41,8 +41,9 @@ MAX_GROUPS: Final = 2
 MAX_ATTRIBUTES_AND_CAPACITIES: Final = 32
 MAX_ATTRIBUTE_VALUES: Final = 48
 MAX_ATTRIBUTE_LENGTH: Final = 64
-_LISTS: Final = ("bools", "ints", "strings", "versions")
-_VALUES: Final = ("bool", "int", "string", "version", *_LISTS)
+_LISTS: Final = ("ints", "bools", "strings", "versions")
+_VALUES: Final = ("int", "bool", "string", "version", *_LISTS)
+_ATTRIBUTE_KINDS: Final = ", ".join(f"`{kind}`" for kind in _VALUES)
 _SLICE_NODES: Final = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
 _DEVICE_NODES: Final = (
     "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the "
@@ -204,7 +205,8 @@ def _attribute(attribute: Object, path: str) -> Errors:
             for index, text in enumerate(value):
                 yield from _text(text, f"{path}.{kind}[{index}]", version=kind == "versions")
     if len(given) != 1:
-        yield invalid(path, attribute if given else "", "exactly one value must be specified")
+        shown = "{" + ", ".join(given) + "}" if given else ""
+        yield invalid(path, shown, f"must specify {'exactly one' if given else 'one'} of: {_ATTRIBUTE_KINDS}")
 
 
 def _text(value: str, path: str, *, version: bool) -> Errors:
