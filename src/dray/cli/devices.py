@@ -1,0 +1,95 @@
+"""``dray devices``: what is there, what is free, and who has the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import click
+import msgspec
+from rich.console import Console
+
+from dray.cli.output import emit, output_option, table
+from dray.cli.source import Source, source_options
+from dray.explain.inventory import STATES, Inventory, Row, inventory
+from dray.explain.published import Published
+
+_COLOURS: Final = {
+    "free": "green",
+    "partial": "cyan",
+    "allocated": "",
+    "tainted": "yellow",
+    "incompatible": "magenta",
+    "incomplete": "red",
+}
+
+
+@click.command()
+@source_options
+@click.option("--node", "nodes", multiple=True, help="Only devices of this node. Repeatable.")
+@click.option("--driver", help="Only devices of this driver.")
+@click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="Only devices in this state. Repeatable.")
+@output_option
+def devices(source: Source, nodes: Sequence[str], driver: str | None, states: Sequence[str], output: str) -> None:
+    """Show every device: free, used, by whom, tainted.
+
+    A device is free, partial (shares given out, capacity left), allocated, tainted, incompatible with what is in use beside it,
+    or incomplete (its pool is being published). `-o wide` adds counter sets, capacity and why.
+
+    \b
+    Examples:
+      dray devices
+      dray devices --node gpu-7 -o wide
+      dray devices --state free -o json
+      dray devices --snapshot cluster.yaml
+    """
+    found = inventory(Published(source.read().world))
+    shown = [
+        row
+        for row in found.devices
+        if (not nodes or row.node in nodes) and (not driver or row.driver == driver) and (not states or row.state in states)
+    ]
+    kept = msgspec.structs.replace(found, devices=shown)
+    emit(kept, output, lambda console: _show(kept, console, wide=output == "wide"))
+
+
+def _show(found: Inventory, console: Console, *, wide: bool) -> None:
+    if not found.devices:
+        console.print("No devices. A driver publishes them as ResourceSlices.")
+        return
+    extra = ("capacity", "why") if wide else ()
+    console.print(table(("node", "driver", "pool", "device", "state", "users", "taints", *extra), _rows(found.devices, wide)))
+    if wide and found.counter_sets:
+        console.print()
+        sets = [(s.driver, s.pool, s.counter_set, s.counter, s.used, s.total) for s in found.counter_sets]
+        console.print(table(("driver", "pool", "counter set", "counter", "used", "total"), sets))
+    console.print()
+    console.print(_totals(found))
+
+
+def _rows(devices: Sequence[Row], wide: bool) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for row in devices:
+        colour = _COLOURS[row.state]
+        state = f"[{colour}]{row.state}[/{colour}]" if colour else row.state
+        users = "\n".join(", ".join(user.pods) or f"claim {user.claim}" for user in row.users)
+        where = row.node or "(by selector)"
+        cells: tuple[str, ...] = (where, row.driver, row.pool, row.device, state, users, "\n".join(row.taints))
+        if wide:
+            capacity = "\n".join(f"{name} {n['used']}/{n['total']}" for name, n in row.capacity.items())
+            cells = (*cells, capacity, row.detail)
+        rows.append(cells)
+    return rows
+
+
+def _totals(found: Inventory) -> str:
+    """How many of each state, and where the most free devices are together: the largest request that still fits a node."""
+    states = Counter(row.state for row in found.devices)
+    told = ", ".join(f"{states[state]} {state}" for state in STATES if states[state])
+    free = Counter(row.node for row in found.devices if row.state == "free" and row.node not in ("", "*"))
+    line = f"{len(found.devices)} devices: {told}."
+    if free:
+        node, most = min(free.items(), key=lambda item: (-item[1], item[0]))
+        line += f" Most free on one node: {most} on {node}."
+    return line

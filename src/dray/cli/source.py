@@ -1,0 +1,89 @@
+"""Where the inspecting commands read from: a live cluster, or files taken from one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from dray.cluster.kubeconfig import KubeconfigError, load
+from dray.cluster.port import ClusterError
+from dray.cluster.remote import Remote
+from dray.explain.snapshot import Snapshot, SnapshotError, from_cluster, from_files, undecodable
+
+T = TypeVar("T")
+
+
+def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--snapshot``, ``--kubeconfig`` and ``--context``; the command gets them as one ``source``."""
+
+    @click.option(
+        "--snapshot",
+        type=click.Path(path_type=Path),
+        multiple=True,
+        metavar="FILE|DIR",
+        help="Read objects from files instead of a cluster, as `kubectl get … -o yaml` writes them. Repeatable.",
+    )
+    @click.option("--kubeconfig", type=click.Path(path_type=Path), help="The kubeconfig of the cluster to read.")
+    @click.option("--context", default="", help="The context in the kubeconfig.")
+    @wraps(function)
+    def command(*args: Any, snapshot: tuple[Path, ...], kubeconfig: Path | None, context: str, **options: Any) -> Any:
+        if snapshot and (kubeconfig or context):
+            raise click.UsageError("--snapshot reads files; --kubeconfig and --context read a cluster: give one or the other")
+        return function(*args, source=Source(snapshot, kubeconfig, context), **options)
+
+    return command
+
+
+class Source:
+    """Reads once. Trouble becomes a message that says who must act, and exit code 2."""
+
+    def __init__(self, snapshot: tuple[Path, ...], kubeconfig: Path | None, context: str) -> None:
+        self._files, self._kubeconfig, self._context = snapshot, kubeconfig, context
+
+    @property
+    def live(self) -> bool:
+        return not self._files
+
+    def namespace(self, asked: str | None) -> str:
+        """The one asked for, else the context's, else ``default``."""
+        if asked or self._files:
+            return asked or "default"
+        try:
+            return load(self._kubeconfig, self._context).namespace or "default"
+        except KubeconfigError as error:
+            raise Trouble(str(error)) from error
+
+    def read(self) -> Snapshot:
+        try:
+            found = from_files(self._files) if self._files else self.run(lambda remote: from_cluster(remote))
+        except SnapshotError as error:
+            raise Trouble(str(error)) from error
+        for problem in undecodable(found):
+            click.echo(f"warning: left out: {problem}", err=True)
+        return found
+
+    def run(self, job: Callable[[Remote], Awaitable[T]]) -> T:
+        """Something that is asked of the live cluster."""
+
+        async def go() -> T:
+            remote = Remote(load(self._kubeconfig, self._context))
+            try:
+                return await job(remote)
+            finally:
+                await remote.close()
+
+        try:
+            return asyncio.run(go())
+        except (KubeconfigError, ClusterError) as error:
+            raise Trouble(str(error)) from error
+
+
+class Trouble(click.ClickException):
+    """The question could not be answered; exit code 2, because 1 is an answer."""
+
+    exit_code = 2

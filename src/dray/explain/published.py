@@ -1,0 +1,151 @@
+"""Devices as published, worked out from the objects alone: pools, generations, nodes, taints, counters.
+
+A plain second reading of the API's rules that shares no code with the allocator or its ledger, so that what they decide can be
+checked against it. Nothing here is fast on purpose; everything is computed from the whole input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from dray.api.core import Node
+from dray.api.kinds import DEVICE_TAINT_RULES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from dray.api.quantity import Quantity
+from dray.api.resource import (
+    Device,
+    DeviceRequestAllocationResult,
+    DeviceTaint,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
+from dray.api.selectors import node_selector_matches
+from dray.cluster.world import World
+
+Identity = tuple[str, str, str]  # driver, pool, device
+
+
+class PublishedDevice(msgspec.Struct, frozen=True):
+    """One device of the newest generation of its pool. ``taints`` has those of rules too."""
+
+    driver: str
+    pool: str
+    device: Device
+    slice: ResourceSlice
+    taints: tuple[DeviceTaint, ...]
+
+    @property
+    def identity(self) -> Identity:
+        return (self.driver, self.pool, self.device.name)
+
+    @property
+    def name(self) -> str:
+        return "/".join(self.identity)
+
+    @property
+    def where(self) -> str:
+        """The node that it is on, or in words where it can be used from."""
+        spec = self.slice.spec
+        node = self.device.node_name if spec.per_device_node_selection else spec.node_name
+        selector = self.device.node_selector if spec.per_device_node_selection else spec.node_selector
+        return node or ("" if selector is not None else "*")
+
+    def reachable_from(self, node: Node) -> bool:
+        spec = self.slice.spec
+        chosen: Any = self.device if spec.per_device_node_selection else spec
+        if chosen.node_name:
+            return bool(chosen.node_name == node.metadata.name)
+        if chosen.node_selector is not None:
+            return node_selector_matches(chosen.node_selector, node)
+        return bool(chosen.all_nodes)
+
+
+class PublishedPool(msgspec.Struct):
+    """The newest generation of a pool. ``expected`` is how many slices it should have."""
+
+    driver: str
+    name: str
+    generation: int
+    slices: list[ResourceSlice]
+    expected: int
+
+    @property
+    def complete(self) -> bool:
+        return len(self.slices) == self.expected
+
+    def counters(self) -> dict[str, dict[str, Quantity]]:
+        """Counter sets of the pool with the value of each counter."""
+        return {
+            found.name: {name: Quantity.parse(counter.value) for name, counter in found.counters.items()}
+            for slice in self.slices
+            for found in slice.spec.shared_counters
+        }
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """A claim that holds a device or a share of it."""
+
+    claim: ResourceClaim
+    result: DeviceRequestAllocationResult
+
+    @property
+    def pods(self) -> list[str]:
+        namespace = self.claim.metadata.namespace
+        return [f"{namespace}/{user.name}" for user in self.claim.status.reserved_for if user.resource == "pods"]
+
+
+class Published:
+    """Every pool, every device, and who holds it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.pools = _pools(world.all(RESOURCE_SLICES).values())
+        rules = list(world.all(DEVICE_TAINT_RULES).values())
+        self.devices: dict[Identity, PublishedDevice] = {}
+        for pool in self.pools.values():
+            for slice in pool.slices:
+                for device in slice.spec.devices:
+                    found = _device(pool, slice, device, rules)
+                    self.devices.setdefault(found.identity, found)
+        self.holders: dict[Identity, list[Holder]] = {}
+        for holder in holders(world.all(RESOURCE_CLAIMS)):
+            result = holder.result
+            self.holders.setdefault((result.driver, result.pool, result.device), []).append(holder)
+
+    def nodes_of(self, device: PublishedDevice) -> list[str]:
+        return [name for name, node in self.world.all(NODES).items() if device.reachable_from(node)]
+
+
+def holders(claims: Mapping[str, ResourceClaim]) -> Iterator[Holder]:
+    for claim in claims.values():
+        if claim.status.allocation is not None:
+            yield from (Holder(claim, result) for result in claim.status.allocation.devices.results)
+
+
+def _pools(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str], PublishedPool]:
+    pools: dict[tuple[str, str], PublishedPool] = {}
+    for slice in sorted(slices, key=lambda slice: slice.metadata.name):
+        spec = slice.spec
+        key = (spec.driver, spec.pool.name)
+        found = pools.get(key)
+        if found is None or spec.pool.generation > found.generation:
+            pools[key] = PublishedPool(*key, spec.pool.generation, [slice], spec.pool.resource_slice_count)
+        elif spec.pool.generation == found.generation:
+            found.slices.append(slice)
+    return dict(sorted(pools.items()))
+
+
+def _device(pool: PublishedPool, slice: ResourceSlice, device: Device, rules: Iterable[DeviceTaintRule]) -> PublishedDevice:
+    added = tuple(rule.spec.taint for rule in rules if _selects(rule, pool.driver, pool.name, device.name))
+    return PublishedDevice(pool.driver, pool.name, device, slice, device.taints + added)
+
+
+def _selects(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool:
+    selector = rule.spec.device_selector
+    if selector is None:
+        return False
+    wanted = ((selector.driver, driver), (selector.pool, pool), (selector.device, device))
+    return all(want is None or want == have for want, have in wanted)

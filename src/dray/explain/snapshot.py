@@ -1,0 +1,194 @@
+"""A cluster at one moment, from files or from a live read, as a World.
+
+Files are what ``kubectl get … -o yaml`` or ``-o json`` gives, or manifests: single objects, several documents, lists, or a folder
+of such files. Always true: the same files give the same World; objects of kinds that Dray does not look at are left out and
+counted; a broken file is an error that names file and place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from dray.api import kinds
+from dray.api.kinds import Kind
+from dray.api.meta import DecodeError
+from dray.cluster.port import Cluster, Forbidden, NotFound
+from dray.cluster.world import World
+
+# Everything that a decision can depend on.
+KINDS: Final[tuple[Kind, ...]] = tuple(
+    sorted(
+        (value for value in vars(kinds).values() if isinstance(value, Kind) and value.plural not in ("leases", "secrets")),
+        key=lambda kind: kind.resource,
+    )
+)
+_BY_NAME: Final = {(kind.group, kind.kind): kind for kind in KINDS}
+# v1beta2 has the shape of v1; v1beta1 has another.
+_OTHER_SHAPE: Final = {("resource.k8s.io", "v1beta1"), ("resource.k8s.io", "v1alpha3")}
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+
+
+class SnapshotError(Exception):
+    """The snapshot cannot be read; whoever made it must act. Names file and place."""
+
+
+class Snapshot(msgspec.Struct):
+    """The world, the plain objects that it was made of, and how many objects of which kinds were left out."""
+
+    world: World
+    objects: dict[tuple[Kind, str], dict[str, Any]]
+    left_out: Counter[str]
+
+    def plain(self, kind: Kind) -> Iterator[dict[str, Any]]:
+        return (body for (found, _), body in self.objects.items() if found == kind)
+
+
+def from_files(paths: Sequence[Path]) -> Snapshot:
+    """Later files replace objects of the same name in earlier ones."""
+    objects: dict[tuple[Kind, str], dict[str, Any]] = {}
+    left_out: Counter[str] = Counter()
+    for file in _files(paths):
+        for body in documents(file):
+            kind = kind_of(body, file)
+            if kind is None:
+                left_out[str(body["kind"])] += 1
+                continue
+            body = _completed(kind, body, file)
+            objects[kind, _key(body)] = body
+    return Snapshot(_world(objects), objects, left_out)
+
+
+async def from_cluster(cluster: Cluster, wanted: Sequence[Kind] = KINDS) -> Snapshot:
+    """One list of each kind. Kinds that the server does not have, or does not show us, are left out."""
+    objects: dict[tuple[Kind, str], dict[str, Any]] = {}
+    left_out: Counter[str] = Counter()
+
+    async def read(kind: Kind) -> None:
+        try:
+            raws, _ = await cluster.list(kind)
+        except (NotFound, Forbidden) as error:
+            left_out[f"{kind.resource} ({error.reason})"] += 1
+            return
+        for raw in raws:
+            body = msgspec.json.decode(raw)
+            objects[kind, _key(body)] = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
+
+    await asyncio.gather(*(read(kind) for kind in wanted))
+    return Snapshot(_world(objects), objects, left_out)
+
+
+def _world(objects: dict[tuple[Kind, str], dict[str, Any]]) -> World:
+    world = World(KINDS)
+    by_kind: dict[Kind, list[dict[str, Any]]] = {}
+    for (kind, _), body in objects.items():
+        by_kind.setdefault(kind, []).append(body)
+    for kind in KINDS:
+        if kind in by_kind:
+            world.replace(kind, by_kind[kind])
+    return world
+
+
+# -------------------------------------------------------------------------------------------------------------- files
+
+
+class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
+    """Times stay text, as JSON has them."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    files: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            found = sorted(child for child in path.rglob("*") if child.suffix in _SUFFIXES and child.is_file())
+            if not found:
+                raise SnapshotError(f"{path}: the folder has no .yaml or .json file")
+            files += found
+        elif path.exists():
+            files.append(path)
+        else:
+            raise SnapshotError(f"{path} does not exist")
+    return files
+
+
+def documents(file: Path) -> Iterator[dict[str, Any]]:
+    """The objects in a file, with lists taken apart."""
+    try:
+        loaded = _loaded(file.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SnapshotError(f"{file}: cannot be read: {error}") from error
+    for number, document in enumerate(loaded, 1):
+        if document is not None:
+            yield from _apart(document, f"{file}: document {number}")
+
+
+def _loaded(text: str) -> list[Any]:
+    if text.lstrip().startswith("{"):
+        try:
+            return [msgspec.json.decode(text)]
+        except msgspec.DecodeError:
+            pass  # YAML has braces too, and says better where a file is broken
+    return list(yaml.load_all(text, _Loader))
+
+
+def _apart(document: Any, where: str) -> Iterator[dict[str, Any]]:
+    if not isinstance(document, dict) or not isinstance(document.get("kind"), str) or not document.get("apiVersion"):
+        raise SnapshotError(f"{where}: is not a Kubernetes object (it needs apiVersion and kind)")
+    if document["kind"].endswith("List") and isinstance(document.get("items"), list):
+        for number, item in enumerate(document["items"]):
+            if isinstance(item, dict) and "kind" not in item:
+                item = {"apiVersion": document["apiVersion"], "kind": document["kind"].removesuffix("List"), **item}
+            yield from _apart(item, f"{where}: items[{number}]")
+    else:
+        yield document
+
+
+def kind_of(body: dict[str, Any], file: Path) -> Kind | None:
+    """The kind of a plain object, or None for one that Dray does not look at."""
+    group, _, version = str(body["apiVersion"]).rpartition("/")
+    if (group, version) in _OTHER_SHAPE:
+        plural = str(body["kind"]).lower() + "s"
+        raise SnapshotError(
+            f"{file}: {body['kind']} of {group}/{version}: take it as {group}/v1 (kubectl get {plural}.v1.{group})"
+        )
+    if (group, body["kind"]) == ("", "Event"):
+        return kinds.EVENTS
+    return _BY_NAME.get((group, str(body["kind"])))
+
+
+def _completed(kind: Kind, body: dict[str, Any], file: Path) -> dict[str, Any]:
+    """With the namespace and uid that an API server would have given."""
+    metadata = body.get("metadata")
+    if not isinstance(metadata, dict) or not metadata.get("name"):
+        raise SnapshotError(f"{file}: {kind.kind} without metadata.name")
+    if kind.namespaced:
+        metadata.setdefault("namespace", "default")
+    metadata.setdefault("uid", f"{kind.plural}/{_key(body)}")
+    return body
+
+
+def _key(body: dict[str, Any]) -> str:
+    metadata = body["metadata"]
+    return f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else str(metadata["name"])
+
+
+def undecodable(snapshot: Snapshot) -> Iterable[str]:
+    """Objects that are in the files and that the World could not take, with why."""
+    for (kind, key), body in snapshot.objects.items():
+        if snapshot.world.get(kind, key) is None:
+            try:
+                msgspec.convert(body, kind.type)
+            except (msgspec.ValidationError, DecodeError) as error:
+                yield f"{kind.kind} {key}: {error}"

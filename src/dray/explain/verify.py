@@ -1,0 +1,317 @@
+"""Proof that nothing is owned twice: every rule checked over all claims, pods, slices and nodes of a cluster.
+
+A brute-force reading of the API's rules, without the allocator and its ledger. A *violation* must never be true, not even for a
+moment. A *leftover* is what a controller has still to clean up, or what a driver has taken away; it is normal for a short while.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+
+from dray.api.core import Node, Pod
+from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS
+from dray.api.quantity import Quantity
+from dray.api.resource import FINALIZER, RESERVED_FOR_MAX, RESULTS_MAX, ResourceClaim
+from dray.api.selectors import node_selector_matches
+from dray.cluster.world import World
+from dray.explain.published import Holder, Identity, Published
+from dray.explain.usage import node_usage
+
+EXTENDED_RESULTS_MAX: Final = 128
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A rule that does not hold, the objects that break it, and how."""
+
+    rule: str
+    objects: tuple[str, ...]
+    detail: str
+
+
+class Report(msgspec.Struct):
+    checked: dict[str, int]
+    violations: list[Finding]
+    leftovers: list[Finding]
+
+
+def verify(world: World) -> Report:
+    """Check everything. The order of findings follows rules and names, so that equal clusters give equal reports."""
+    published = Published(world)
+    violations = [found for rule in _RULES for found in rule(published)]
+    leftovers = [found for rule in _LEFTOVERS for found in rule(published)]
+    return Report(_checked(published), violations, leftovers)
+
+
+def _checked(published: Published) -> dict[str, int]:
+    world = published.world
+    return {
+        "claims": len(world.all(RESOURCE_CLAIMS)),
+        "devices": len(published.devices),
+        "allocated": sum(len(found) for found in published.holders.values()),
+        "counterSets": sum(len(pool.counters()) for pool in published.pools.values()),
+        "pools": len(published.pools),
+        "pods": len(world.all(PODS)),
+        "nodes": len(world.all(NODES)),
+        "rules": len(_RULES),
+    }
+
+
+# ------------------------------------------------------------------------------------------------------------ devices
+
+
+def _owners(published: Published, identity: Identity) -> list[Holder]:
+    """Those that count: administrative access takes nothing."""
+    return [holder for holder in published.holders.get(identity, ()) if not holder.result.admin_access]
+
+
+def _one_owner(published: Published) -> Iterator[Finding]:
+    for identity in sorted(published.holders):
+        owners = _owners(published, identity)
+        whole = [owner for owner in owners if owner.result.share_id is None]
+        if len(whole) > 1:
+            yield Finding("device-owner", _named(identity, whole), f"{len(whole)} allocations own the whole device")
+        elif whole and len(owners) > 1:
+            yield Finding("device-owner", _named(identity, owners), "owned as a whole and in shares at the same time")
+
+
+def _one_share(published: Published) -> Iterator[Finding]:
+    for identity in sorted(published.holders):
+        shares = Counter(owner.result.share_id for owner in _owners(published, identity) if owner.result.share_id is not None)
+        for share, times in sorted(shares.items(), key=lambda item: str(item[0])):
+            if times > 1:
+                owners = [owner for owner in _owners(published, identity) if owner.result.share_id == share]
+                yield Finding("share-owner", _named(identity, owners), f"share {share} is given out {times} times")
+
+
+def _shared_allowed(published: Published) -> Iterator[Finding]:
+    for identity, device in sorted(published.devices.items()):
+        shared = [owner for owner in _owners(published, identity) if owner.result.share_id is not None]
+        if len(shared) > 1 and not device.device.allow_multiple_allocations:
+            yield Finding("share-allowed", _named(identity, shared), "shared although the device does not allow it")
+
+
+def _capacity(published: Published) -> Iterator[Finding]:
+    for identity, device in sorted(published.devices.items()):
+        consumed: dict[str, Quantity] = {}
+        owners = [owner for owner in _owners(published, identity) if owner.result.share_id is not None]
+        for owner in owners:
+            for name, amount in (owner.result.consumed_capacity or {}).items():
+                consumed[name] = consumed.get(name, Quantity(0)) + Quantity.parse(amount)
+        for name, total in sorted(consumed.items()):
+            published_capacity = device.device.capacity.get(name)
+            limit = Quantity.parse(published_capacity.value) if published_capacity is not None else Quantity(0)
+            if total > limit:
+                yield Finding("capacity", _named(identity, owners), f"{name}: {total} consumed of {limit}")
+
+
+def _counters(published: Published) -> Iterator[Finding]:
+    """Each device in use takes its counters once, however many shares it has."""
+    for (driver, pool_name), pool in published.pools.items():
+        limits = pool.counters()
+        used: dict[tuple[str, str], Quantity] = {}
+        users: dict[tuple[str, str], list[Identity]] = {}
+        for device in (device for slice in pool.slices for device in slice.spec.devices):
+            identity = (driver, pool_name, device.name)
+            if not _owners(published, identity):
+                continue
+            for entry in device.consumes_counters:
+                for name, counter in entry.counters.items():
+                    key = (entry.counter_set, name)
+                    used[key] = used.get(key, Quantity(0)) + Quantity.parse(counter.value)
+                    users.setdefault(key, []).append(identity)
+        for (counter_set, name), total in sorted(used.items()):
+            limit = limits.get(counter_set, {}).get(name)
+            if limit is None or total > limit:
+                devices = tuple(f"device/{'/'.join(identity)}" for identity in users[counter_set, name])
+                detail = f"counter set {counter_set}, {name}: {total} used of {limit if limit is not None else 0}"
+                yield Finding("counters", devices, detail)
+
+
+def _groups(published: Published) -> Iterator[Finding]:
+    """All devices in use on a counter set share a group, or none has any. What the claim recorded counts first."""
+    on_set: dict[tuple[str, str, str], dict[Identity, frozenset[str]]] = {}
+    for identity, device in sorted(published.devices.items()):
+        for owner in _owners(published, identity):
+            for entry in device.device.consumes_counters:
+                snapshot = owner.result.compatibility_groups
+                groups = snapshot.get(entry.counter_set, ()) if snapshot is not None else entry.compatibility_groups
+                on_set.setdefault((*identity[:2], entry.counter_set), {})[identity] = frozenset(groups)
+    for (driver, pool, counter_set), devices in sorted(on_set.items()):
+        groups_of = list(devices.values())
+        if any(groups_of) and not frozenset.intersection(*groups_of):
+            told = "; ".join(f"{identity[2]}: {', '.join(sorted(g)) or 'none'}" for identity, g in devices.items())
+            names = tuple(f"device/{'/'.join(identity)}" for identity in devices)
+            yield Finding("compatibility", names, f"{driver}/{pool} counter set {counter_set}: no group in common ({told})")
+
+
+def _named(identity: Identity, owners: list[Holder]) -> tuple[str, ...]:
+    claims = dict.fromkeys(f"claim/{owner.claim.key}" for owner in owners)
+    return (f"device/{'/'.join(identity)}", *claims)
+
+
+# ------------------------------------------------------------------------------------------------------------- claims
+
+
+def _claims(published: Published) -> Iterator[ResourceClaim]:
+    claims = published.world.all(RESOURCE_CLAIMS)
+    return (claims[key] for key in sorted(claims))
+
+
+def _finalizers(published: Published) -> Iterator[Finding]:
+    for claim in _claims(published):
+        if claim.status.allocation is not None and FINALIZER not in claim.metadata.finalizers:
+            yield Finding("finalizer", (f"claim/{claim.key}",), "allocated without the finalizer that protects it")
+
+
+def _reservations(published: Published) -> Iterator[Finding]:
+    for claim in _claims(published):
+        reserved = claim.status.reserved_for
+        name = (f"claim/{claim.key}",)
+        if reserved and claim.status.allocation is None:
+            yield Finding("reserved-unallocated", name, f"reserved for {len(reserved)} without an allocation")
+        if len(reserved) > RESERVED_FOR_MAX:
+            yield Finding("reserved-limit", name, f"reserved for {len(reserved)}, at most {RESERVED_FOR_MAX} are allowed")
+        if len({user.uid for user in reserved}) < len(reserved):
+            yield Finding("reserved-twice", name, "the same consumer is listed twice")
+        owner = claim.metadata.controller
+        for user in reserved:
+            if owner is not None and owner.kind == "Pod" and user.resource == "pods" and user.uid != owner.uid:
+                yield Finding("claim-owner", name, f"made for pod {owner.name}, reserved for pod {user.name}")
+
+
+def _results(published: Published) -> Iterator[Finding]:
+    for claim in _claims(published):
+        if claim.status.allocation is None:
+            continue
+        count = len(claim.status.allocation.devices.results)
+        extended = "resource.kubernetes.io/extended-resource-claim" in claim.metadata.annotations
+        limit = EXTENDED_RESULTS_MAX if extended else RESULTS_MAX
+        if count > limit:
+            yield Finding("results-limit", (f"claim/{claim.key}",), f"{count} devices, at most {limit} are allowed")
+
+
+# --------------------------------------------------------------------------------------------------------------- pods
+
+
+def _placed(published: Published) -> Iterator[tuple[Pod, Node | None]]:
+    """Pods on a node that still use what they have."""
+    pods, nodes = published.world.all(PODS), published.world.all(NODES)
+    for key in sorted(pods):
+        if pods[key].spec.node_name and not pods[key].terminal:
+            yield pods[key], nodes.get(pods[key].spec.node_name)
+
+
+def _claims_of(published: Published, pod: Pod) -> Iterator[tuple[str, ResourceClaim | None]]:
+    recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    for entry in pod.spec.resource_claims:
+        name = entry.resource_claim_name or recorded.get(entry.name)
+        if name:
+            key = f"{pod.metadata.namespace}/{name}"
+            yield key, published.world.get(RESOURCE_CLAIMS, key)
+    if pod.status.extended_resource_claim_status is not None:
+        key = f"{pod.metadata.namespace}/{pod.status.extended_resource_claim_status.resource_claim_name}"
+        yield key, published.world.get(RESOURCE_CLAIMS, key)
+
+
+def _pods_have_claims(published: Published) -> Iterator[Finding]:
+    for pod, _ in _placed(published):
+        if pod.status.phase != "Running":
+            continue
+        for key, claim in _claims_of(published, pod):
+            objects = (f"pod/{pod.key}", f"claim/{key}")
+            if claim is None:
+                yield Finding("pod-claim", objects, "the pod runs and its claim does not exist")
+            elif claim.status.allocation is None:
+                yield Finding("pod-claim", objects, "the pod runs and its claim is not allocated")
+            elif pod.uid not in {user.uid for user in claim.status.reserved_for}:
+                yield Finding("pod-claim", objects, "the pod runs and its claim is not reserved for it")
+
+
+def _pods_where_claims_are(published: Published) -> Iterator[Finding]:
+    for pod, node in _placed(published):
+        for key, claim in _claims_of(published, pod):
+            allocation = claim.status.allocation if claim is not None else None
+            if allocation is None or node is None or claim is None:
+                continue
+            objects = (f"pod/{pod.key}", f"node/{node.metadata.name}", f"claim/{key}")
+            if allocation.node_selector is not None and not node_selector_matches(allocation.node_selector, node):
+                yield Finding("pod-node", objects, "the pod is on a node that its claim does not allow")
+            for result in allocation.devices.results:
+                device = published.devices.get((result.driver, result.pool, result.device))
+                if device is not None and not device.reachable_from(node):
+                    yield Finding("pod-node", objects, f"device {device.name} cannot be used from the pod's node")
+
+
+def _node_resources(published: Published) -> Iterator[Finding]:
+    for name, usage in sorted(node_usage(published.world).items()):
+        for resource, (used, total) in sorted(usage.items()):
+            if used > total:
+                yield Finding("node-resources", (f"node/{name}",), f"{resource}: pods request {used} of {total}")
+
+
+def _host_ports(published: Published) -> Iterator[Finding]:
+    taken: dict[tuple[str, str, int], list[tuple[str, str]]] = {}
+    for pod, _ in _placed(published):
+        containers = (*pod.spec.containers, *(c for c in pod.spec.init_containers if c.restart_policy == "Always"))
+        for port in (port for container in containers for port in container.ports if port.host_port):
+            address = port.host_ip or "0.0.0.0"
+            users = taken.setdefault((pod.spec.node_name, port.protocol, port.host_port), [])
+            for other, where in users:
+                if other != pod.key and (address == where or "0.0.0.0" in (address, where)):
+                    objects = (f"node/{pod.spec.node_name}", f"pod/{other}", f"pod/{pod.key}")
+                    yield Finding("host-port", objects, f"both use {port.protocol} port {port.host_port}")
+            users.append((pod.key, address))
+
+
+# ---------------------------------------------------------------------------------------------------------- leftovers
+
+
+def _stale_reservations(published: Published) -> Iterator[Finding]:
+    for claim in _claims(published):
+        for user in claim.status.reserved_for:
+            if user.resource != "pods" or user.api_group:
+                continue
+            pod: Pod | None = published.world.get(PODS, f"{claim.metadata.namespace}/{user.name}")
+            if pod is None or pod.uid != user.uid:
+                detail = f"reserved for pod {user.name} ({user.uid}), which does not exist"
+            elif pod.terminal:
+                detail = f"reserved for pod {user.name}, which has ended"
+            else:
+                continue
+            yield Finding("reserved-for-nobody", (f"claim/{claim.key}",), detail)
+
+
+def _vanished_devices(published: Published) -> Iterator[Finding]:
+    for identity in sorted(published.holders):
+        if identity not in published.devices:
+            yield Finding("device-vanished", _named(identity, published.holders[identity]), "allocated and no longer published")
+
+
+def _stuck_claims(published: Published) -> Iterator[Finding]:
+    for claim in _claims(published):
+        if claim.metadata.deletion_timestamp and not claim.status.reserved_for:
+            held = ", ".join(claim.metadata.finalizers)
+            yield Finding("claim-stuck", (f"claim/{claim.key}",), f"is deleted, has no users, and is held by {held or 'nothing'}")
+
+
+Rule = Callable[[Published], Iterator[Finding]]
+_RULES: Final[tuple[Rule, ...]] = (
+    _one_owner,
+    _one_share,
+    _shared_allowed,
+    _capacity,
+    _counters,
+    _groups,
+    _finalizers,
+    _reservations,
+    _results,
+    _pods_have_claims,
+    _pods_where_claims_are,
+    _node_resources,
+    _host_ports,
+)
+_LEFTOVERS: Final[tuple[Rule, ...]] = (_stale_reservations, _vanished_devices, _stuck_claims)

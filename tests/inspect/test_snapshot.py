@@ -1,0 +1,78 @@
+"""Files as a cluster: what kubectl writes is read, and what is broken is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from dray.api.kinds import NODES, PODS
+from dray.cli import root
+from dray.explain.snapshot import SnapshotError, from_files
+from tests.inspect.conftest import healthy, node, pod
+
+
+def test_lists_documents_json_and_folders_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(
+        yaml.safe_dump_all([node("n1"), {"apiVersion": "v1", "kind": "List", "items": [node("n2")]}])
+    )
+    (tmp_path / "b.json").write_text(json.dumps({"apiVersion": "v1", "kind": "PodList", "items": [pod("p")]}))
+    world = from_files([tmp_path]).world
+    assert set(world.all(NODES)) == {"n1", "n2"}
+    assert set(world.all(PODS)) == {"ns/p"}
+
+
+def test_times_without_quotes_stay_text(tmp_path: Path) -> None:
+    file = tmp_path / "p.yaml"
+    file.write_text("apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  creationTimestamp: 2026-01-01T00:00:00Z\n")
+    assert from_files([file]).world.get(PODS, "default/p").metadata.creation_timestamp == "2026-01-01T00:00:00Z"
+
+
+def test_kinds_that_do_not_matter_are_counted_and_left_out(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    file.write_text(yaml.safe_dump({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}))
+    assert from_files([file]).left_out == {"Thing": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "cannot be read"),
+        ("a: [", "cannot be read"),
+        ("[1, 2]", "is not a Kubernetes object"),
+        ("apiVersion: v1\nkind: Pod\n", "Pod without metadata.name"),
+        ("apiVersion: resource.k8s.io/v1beta1\nkind: ResourceClaim\nmetadata: {name: a}\n", "take it as resource.k8s.io/v1"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_its_file(text: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "broken.yaml"
+    file.write_text(text)
+    with pytest.raises(SnapshotError, match=says) as raised:
+        from_files([file])
+    assert "broken.yaml" in str(raised.value)
+
+
+def test_a_missing_file_is_trouble_and_not_an_answer(tmp_path: Path) -> None:
+    answer = CliRunner().invoke(root, ["verify", "--snapshot", str(tmp_path / "none.yaml")])
+    assert answer.exit_code == 2
+    assert "does not exist" in answer.stderr
+
+
+def test_an_object_of_the_wrong_shape_is_left_out_with_a_warning(tmp_path: Path) -> None:
+    file = tmp_path / "x.yaml"
+    broken = pod("b")
+    broken["spec"]["containers"] = "none"
+    file.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [*healthy(), broken]}))
+    answer = CliRunner().invoke(root, ["verify", "--snapshot", str(file), "-o", "json"])
+    assert answer.exit_code == 0
+    assert "left out: Pod ns/b" in answer.stderr
+    assert json.loads(answer.stdout)["checked"]["pods"] == 1
+
+
+def test_files_and_a_cluster_at_once_are_a_contradiction(tmp_path: Path) -> None:
+    answer = CliRunner().invoke(root, ["verify", "--snapshot", "a", "--context", "b"])
+    assert answer.exit_code == 2
+    assert "one or the other" in answer.stderr

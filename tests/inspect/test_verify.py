@@ -1,0 +1,172 @@
+"""``dray verify``: a healthy cluster passes, and each rule is found broken when it is broken."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.inspect.conftest import Plain, Run, claim, healthy, node, pod, result, slice_
+
+COUNTERS = [{"name": "card", "counters": {"memory": {"value": "80Gi"}}}]
+
+
+def partition(name: str, memory: str, *groups: str) -> Plain:
+    entry: Plain = {"counterSet": "card", "counters": {"memory": {"value": memory}}}
+    if groups:
+        entry["compatibilityGroups"] = list(groups)
+    return {"name": name, "consumesCounters": [entry]}
+
+
+def violations(dray: Run, objects: list[Plain], *arguments: str) -> list[dict[str, Any]]:
+    answer = dray("verify", objects, "-o", "json", *arguments)
+    found = json.loads(answer.stdout)["violations"]
+    assert answer.exit_code == (1 if found else 0)
+    return list(found)
+
+
+def test_a_healthy_cluster_passes_with_counts(dray: Run) -> None:
+    answer = dray("verify", healthy(), "-o", "json")
+    report = json.loads(answer.stdout)
+    assert answer.exit_code == 0
+    assert report["violations"] == []
+    assert report["leftovers"] == []
+    assert {key: report["checked"][key] for key in ("claims", "devices", "pods", "nodes")} == {
+        "claims": 1,
+        "devices": 4,
+        "pods": 1,
+        "nodes": 2,
+    }
+
+
+BROKEN: dict[str, tuple[str, list[Plain]]] = {
+    "two claims own a device": ("device-owner", [claim("b", result("g0"))]),
+    "one claim owns a device twice": ("device-owner", [claim("b", result("g1"), result("g1"))]),
+    "a device is owned and shared": ("device-owner", [claim("b", result("g0", shareID="s"))]),
+    "a share is given out twice": ("share-owner", [claim(n, result("g1", shareID="s")) for n in "ab"]),
+    "a device is shared that must not be": ("share-allowed", [claim(n, result("g1", shareID=n)) for n in "ab"]),
+    "an allocation is not protected": ("finalizer", [claim("b", result("g1"), finalizers=[])]),
+    "a claim is reserved but not allocated": ("reserved-unallocated", [claim("b", pods=("train",))]),
+    "a claim is reserved twice for a pod": ("reserved-twice", [claim("b", result("g1"), pods=("train", "train"))]),
+    "a claim made for one pod is reserved for another": (
+        "claim-owner",
+        [
+            claim(
+                "b",
+                result("g1"),
+                pods=("train",),
+                ownerReferences=[{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": "uid-x", "controller": True}],
+            )
+        ],
+    ),
+    "a pod runs without its claim": ("pod-claim", [pod("b", "missing", node="n1")]),
+    "a pod runs with a claim that is not allocated": ("pod-claim", [pod("b", "b", node="n1"), claim("b")]),
+    "a pod runs with a claim that is reserved for others": ("pod-claim", [pod("b", "used", node="n1")]),
+    "a pod runs where its claim is not": (
+        "pod-node",
+        [pod("b", "b", node="n2"), claim("b", result("g1"), pods=("b",))],
+    ),
+    "a node is over-committed": ("node-resources", [pod("b", node="n1", cpu="7500m")]),
+    "too many devices in a claim": ("results-limit", [claim("b", *(result(f"x{i}") for i in range(33)))]),
+    "two pods use a host port": (
+        "host-port",
+        [
+            pod(name, node="n2", containers=[{"name": "c", "ports": [{"containerPort": 1, "hostPort": 80}]}])
+            for name in ("web-a", "web-b")
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_it_is_found_when(what: str, dray: Run) -> None:
+    rule, broken = BROKEN[what]
+    found = violations(dray, healthy() + broken)
+    assert rule in {violation["rule"] for violation in found}
+    assert all(violation["objects"] and violation["detail"] for violation in found)
+
+
+class TestCounters:
+    def objects(self, *used: str) -> list[Plain]:
+        devices = [partition("half-0", "40Gi"), partition("half-1", "40Gi"), partition("whole", "80Gi")]
+        return [
+            node("n1"),
+            slice_("c", [], count=2, sharedCounters=COUNTERS),
+            slice_("d", devices, count=2),
+            *(claim(name, result(name)) for name in used),
+        ]
+
+    def test_add_up(self, dray: Run) -> None:
+        assert violations(dray, self.objects("half-0", "half-1")) == []
+
+    def test_are_never_exceeded(self, dray: Run) -> None:
+        (found,) = violations(dray, self.objects("half-0", "whole"))
+        assert found["rule"] == "counters"
+        assert found["detail"] == "counter set card, memory: 120Gi used of 80Gi"
+
+    def test_administrative_access_takes_nothing(self, dray: Run) -> None:
+        watching = claim("watch", result("whole", adminAccess=True))
+        assert violations(dray, [*self.objects("half-0", "half-1"), watching]) == []
+
+
+class TestCompatibility:
+    def objects(self, *claims: Plain) -> list[Plain]:
+        devices = [partition("mig", "10Gi", "mig"), partition("vgpu", "10Gi", "vgpu"), partition("both", "10Gi", "mig", "vgpu")]
+        return [node("n1"), slice_("c", [], count=2, sharedCounters=COUNTERS), slice_("d", devices, count=2), *claims]
+
+    def test_devices_that_share_a_group_are_fine(self, dray: Run) -> None:
+        assert violations(dray, self.objects(claim("a", result("mig")), claim("b", result("both")))) == []
+
+    def test_devices_that_share_none_are_found(self, dray: Run) -> None:
+        (found,) = violations(dray, self.objects(claim("a", result("mig")), claim("b", result("vgpu"))))
+        assert found["rule"] == "compatibility"
+        assert "mig: mig; vgpu: vgpu" in found["detail"]
+
+    def test_what_the_claim_recorded_counts_first(self, dray: Run) -> None:
+        recorded = result("vgpu", compatibilityGroups={"card": ["mig"]})
+        assert violations(dray, self.objects(claim("a", result("mig")), claim("b", recorded))) == []
+
+
+class TestCapacity:
+    def objects(self, *consumed: str) -> list[Plain]:
+        nic = {"name": "nic", "allowMultipleAllocations": True, "capacity": {"bandwidth": {"value": "10G"}}}
+        shares = [
+            claim(f"c{i}", result("nic", shareID=f"s{i}", consumedCapacity={"bandwidth": amount}))
+            for i, amount in enumerate(consumed)
+        ]
+        return [node("n1"), slice_("d", [nic]), *shares]
+
+    def test_shares_add_up(self, dray: Run) -> None:
+        assert violations(dray, self.objects("4G", "6G")) == []
+
+    def test_shares_never_exceed_the_device(self, dray: Run) -> None:
+        (found,) = violations(dray, self.objects("4G", "6G", "1G"))
+        assert (found["rule"], found["detail"]) == ("capacity", "bandwidth: 11G consumed of 10G")
+
+
+class TestLeftovers:
+    def objects(self) -> list[Plain]:
+        return [
+            *healthy(),
+            claim("old", result("g1"), pods=("gone",)),
+            claim("lost", result("vanished")),
+            claim("stuck", result("g0", pool="n2"), node="n2", deletionTimestamp="2026-01-01T00:00:00Z"),
+        ]
+
+    def test_are_told_and_do_not_fail(self, dray: Run) -> None:
+        answer = dray("verify", self.objects(), "-o", "json")
+        assert answer.exit_code == 0
+        rules = {found["rule"] for found in json.loads(answer.stdout)["leftovers"]}
+        assert rules == {"reserved-for-nobody", "device-vanished", "claim-stuck"}
+
+    def test_fail_when_strict(self, dray: Run) -> None:
+        assert len(violations(dray, self.objects(), "--strict")) == 3
+
+
+def test_for_people_it_says_that_all_is_well_or_what_is_not(dray: Run) -> None:
+    assert "every rule holds" in dray("verify", healthy()).stdout
+    broken = dray("verify", [*healthy(), claim("b", result("g0"))])
+    assert broken.exit_code == 1
+    assert "claim/ns/used" in broken.stdout
+    assert "\x1b" not in broken.stdout
