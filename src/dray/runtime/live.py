@@ -71,6 +71,7 @@ class Live:
         self._queues = _Writes(self._send, in_flight)
         self._woken = asyncio.Event()
         self._stopping = False
+        self.listed = asyncio.Event()
 
     @property
     def synced(self) -> bool:
@@ -174,6 +175,8 @@ class Live:
         if isinstance(item, Listed):
             changes = self._world.replace(kind, item.raws, item.resource_version)
             self._unlisted.discard(kind)
+            if self.synced:
+                self.listed.set()
             self._metrics.relists.labels(kind.resource).inc()
         elif item.type == "DELETED":
             changes = self._world.remove(kind, item.raw)

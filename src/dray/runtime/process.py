@@ -69,8 +69,7 @@ async def _until(stop: asyncio.Event, live: Live, elector: Elector | None, ready
 
 
 async def _announce(live: Live, ready: asyncio.Event | None) -> None:
-    while not live.synced:
-        await asyncio.sleep(0.005)
+    await live.listed.wait()
     log.info("every kind is listed")
     if ready is not None:
         ready.set()
