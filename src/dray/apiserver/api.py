@@ -1,0 +1,382 @@
+"""From a request to an answer: paths, verbs, content, and which operation they mean. No sockets here.
+
+``Api.handle`` never raises: whatever goes wrong is an answer with a Status. An answer names the revision that must be
+durable before it is sent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from dray.apiserver import reviews
+from dray.apiserver.deletion import DeleteOptions
+from dray.apiserver.discovery import VERSION, Discovery, Document
+from dray.apiserver.errors import ApiError, bad_request, no_such_path, not_allowed, not_found, success, too_large_resource_version
+from dray.apiserver.intake import media_type, read_body, write_options
+from dray.apiserver.openapi import OpenApi
+from dray.apiserver.operations import Operations, WriteOptions
+from dray.apiserver.patching import Patching
+from dray.apiserver.presentation import JSON, Form, Presentation, negotiate
+from dray.apiserver.reading import list_options, parse_revision, read_page
+from dray.apiserver.registry import Resource
+from dray.apiserver.reviews import ANONYMOUS, User
+from dray.apiserver.store import Entry, encode
+from dray.apiserver.subresources import Subresources
+from dray.apiserver.watching import Stream, watch_options
+
+log = logging.getLogger(__name__)
+
+HEALTH: Final = ("/healthz", "/livez", "/readyz")
+_VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+class Request(msgspec.Struct, frozen=True):
+    """``query`` holds the last value of each parameter."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = {}
+    accept: str = ""
+    content_type: str = ""
+    user_agent: str = ""
+    if_none_match: str = ""
+    impersonate: str = ""
+    body: bytes = b""
+    user: User = ANONYMOUS
+
+
+class Answer(msgspec.Struct, frozen=True):
+    code: int
+    body: bytes
+    content_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+    revision: int = 0
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What a path names."""
+
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+class Api:
+    def __init__(self, operations: Operations, who: Callable[[str], User | None]) -> None:
+        self.operations, self.store = operations, operations.store
+        self._registry = operations.registry
+        self._who = who
+        self._discovery = Discovery(self._registry)
+        self._openapi = OpenApi(self._registry, operations.schemas)
+        self._subresources = Subresources(operations)
+        self._patching = Patching(operations)
+        self.healthy: Callable[[], str] = lambda: ""
+
+    def handle(self, request: Request) -> Answer | Stream:
+        try:
+            return self._route(request)
+        except ApiError as error:
+            return refusal(error)
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            return refusal(ApiError(500, "InternalError", "the server failed to handle this request; its log says why"))
+
+    # ----------------------------------------------------------------------------------------------------------- routing
+
+    def _route(self, request: Request) -> Answer | Stream:
+        path = request.path
+        if path.startswith(HEALTH):
+            return self._health(path)
+        _admitted(request)
+        parts = path.strip("/").split("/")
+        root = parts[0]
+        if root == "api" and len(parts) > 2:
+            return self._resource("", parts[1], parts[2:], request)
+        if root == "apis" and len(parts) > 3:
+            return self._resource(parts[1], parts[2], parts[3:], request)
+        return self._document(path, parts, request)
+
+    def _health(self, path: str) -> Answer:
+        problem = self.healthy()
+        if problem:
+            return Answer(500, f"[-]journal failed: {problem}\n{path.strip('/')} check failed\n".encode(), "text/plain")
+        return Answer(200, b"ok", "text/plain; charset=utf-8")
+
+    def _document(self, path: str, parts: list[str], request: Request) -> Answer:
+        if request.method != "GET":
+            raise no_such_path() if parts[0] not in ("api", "apis", "version", "openapi") else not_allowed(path)
+        document = self._find_document(parts, request)
+        if document is None:
+            raise no_such_path()
+        headers = (("ETag", document.etag), ("Vary", "Accept"))
+        if request.if_none_match and document.etag in request.if_none_match:
+            return Answer(304, b"", document.content_type, headers)
+        return Answer(200, document.body, document.content_type, headers)
+
+    def _find_document(self, parts: list[str], request: Request) -> Document | None:
+        discovery = self._discovery
+        aggregated = discovery.wants_aggregated(request.accept)
+        match parts:
+            case ["api"]:
+                return discovery.aggregated_core if aggregated else discovery.core
+            case ["apis"]:
+                return discovery.aggregated_groups if aggregated else discovery.groups
+            case ["api", version]:
+                return discovery.resources("", version)
+            case ["apis", group]:
+                return discovery.group(group)
+            case ["apis", group, version]:
+                return discovery.resources(group, version)
+            case ["version"]:
+                return Document(VERSION)
+            case ["openapi", "v2"]:
+                return self._openapi.v2(request.accept)
+            case ["openapi", "v3"]:
+                return self._openapi.index
+            case ["openapi", "v3", *path]:
+                return self._openapi.v3("/".join(path))
+            case [""]:
+                return Document(
+                    {"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]}
+                )
+            case _:
+                return None
+
+    def _resource(self, group: str, version: str, rest: list[str], request: Request) -> Answer | Stream:
+        target = self._target(group, version, rest)
+        verb = _verb(request, target)
+        allowed: tuple[str, ...] = target.resource.verbs
+        if target.subresource:
+            sub = target.resource.subresource(target.subresource)
+            if sub is None:
+                raise no_such_path()
+            allowed = sub.verbs
+        if verb not in allowed:
+            raise not_allowed(f"{verb} of {target.resource.kind.resource}")
+        return self._do(verb, target, request)
+
+    def _target(self, group: str, version: str, rest: list[str]) -> Target:
+        namespace = ""
+        if (
+            rest[0] == "namespaces"
+            and len(rest) > 2
+            and not (group == "" and rest[2] in ("status", "finalize") and len(rest) == 3)
+        ):
+            namespace, rest = rest[1], rest[2:]
+        resource = self._registry.find(group, version, rest[0])
+        if resource is None or len(rest) > 3 or "" in rest or bool(namespace) > resource.kind.namespaced:
+            raise no_such_path()
+        if resource.kind.namespaced and len(rest) > 1 and not namespace:
+            raise no_such_path()
+        name, subresource = [*rest[1:], "", ""][:2]
+        return Target(resource, namespace, name, subresource)
+
+    def _do(self, verb: str, target: Target, request: Request) -> Answer | Stream:
+        if target.resource.verbs == ("create",):
+            return self._review(target, request)
+        if verb == "get" and target.subresource != "scale":
+            return self._get(target, request)
+        if verb == "list":
+            return self._list(target, request)
+        if verb == "watch":
+            return self._watch(target, request)
+        return self._write(verb, target, request)
+
+    # ------------------------------------------------------------------------------------------------------------- reads
+
+    def _get(self, target: Target, request: Request) -> Answer:
+        version = request.query.get("resourceVersion", "")
+        if version and version != "0" and (asked := parse_revision(target.resource, version)) > self.store.revision:
+            raise too_large_resource_version(asked, self.store.revision)
+        form = _form(request)
+        entry = self.operations.get(target.resource, target.namespace, target.name)
+        return self._shown(200, target.resource, entry, form)
+
+    def _list(self, target: Target, request: Request) -> Answer:
+        form = _form(request)
+        page = read_page(self.store, target.resource, target.namespace, list_options(request.query))
+        body = Presentation(target.resource, form, self.operations.clock).many(page)
+        return Answer(200, body, revision=self.store.revision)
+
+    def _watch(self, target: Target, request: Request) -> Answer | Stream:
+        options = watch_options(request.query)
+        if target.name:
+            named = f"metadata.name={target.name}"
+            options = msgspec.structs.replace(options, fields=f"{options.fields},{named}" if options.fields else named)
+        present = Presentation(target.resource, _form(request), self.operations.clock)
+        try:
+            return Stream(self.store, target.resource, target.namespace, options, present)
+        except ApiError as error:
+            if error.code != 410:
+                raise
+            return Answer(200, b'{"type":"ERROR","object":%s}\n' % encode(error.status()))
+
+    def _shown(self, code: int, resource: Resource, entry: Entry, form: Form, warnings: list[str] | None = None) -> Answer:
+        body = Presentation(resource, form, self.operations.clock).one(entry)
+        return Answer(code, body, headers=_warnings(warnings or ()), revision=self.store.revision)
+
+    # ------------------------------------------------------------------------------------------------------------ writes
+
+    def _write(self, verb: str, target: Target, request: Request) -> Answer:
+        form = _form(request)
+        options = write_options(request.query, request.user_agent)
+        if verb in ("delete", "deletecollection"):
+            return self._delete(verb, target, request, options, form)
+        if target.subresource in ("binding", "eviction"):
+            return self._pod_action(target, request, options)
+        if target.subresource == "scale":
+            return self._scale(verb, target, request, options)
+        if verb == "patch":
+            code, entry = self._patching.patch(
+                target.resource, target.namespace, target.name, target.subresource, request, options
+            )
+        elif verb == "create":
+            _asked = "fieldValidation" in request.query
+            given = read_body(request.body, request.content_type, options if _asked else None)
+            code, entry = 201, self.operations.create(target.resource, target.namespace, given, options)
+        else:
+            code, entry = self._update(target, request, options)
+        return self._shown(code, target.resource, entry, form, options.warnings)
+
+    def _update(self, target: Target, request: Request, options: WriteOptions) -> tuple[int, Entry]:
+        asked = "fieldValidation" in request.query
+        given = read_body(request.body, request.content_type, options if asked else None)
+        resource, namespace, name = target.resource, target.namespace, target.name
+        if resource.create_on_update and not target.subresource and self.operations.find(resource, namespace, name) is None:
+            return 201, self.operations.create(resource, namespace, given, options)
+        entry = self.operations.update(resource, namespace, name, lambda old: given, options, subresource=target.subresource)
+        return 200, entry
+
+    def _delete(self, verb: str, target: Target, request: Request, options: WriteOptions, form: Form) -> Answer:
+        given = delete_options(request)
+        dry_run = options.dry_run or bool(given.dry_run)
+        resource = target.resource
+        if verb == "deletecollection":
+            labels, fields = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
+            removed = self.operations.delete_collection(resource, target.namespace, labels, fields, given, dry_run)
+            kind = resource.kind
+            head = {
+                "kind": f"{kind.kind}List",
+                "apiVersion": kind.api_version,
+                "metadata": {"resourceVersion": str(self.store.revision)},
+            }
+            body = encode(head)[:-1] + b',"items":[' + b",".join(entry.raw for entry in removed) + b"]}"
+            return Answer(200, body, revision=self.store.revision)
+        removal = self.operations.delete(resource, target.namespace, target.name, given, dry_run)
+        if removal.now and not resource.returns_deleted:
+            kind, metadata = resource.kind, removal.entry.object["metadata"]
+            details = {"name": target.name, "group": kind.group, "kind": kind.plural, "uid": metadata["uid"]}
+            return Answer(200, encode(success(details)), revision=self.store.revision)
+        code = 202 if not removal.now and given.policy == "Foreground" else 200
+        return self._shown(code, resource, removal.entry, form)
+
+    def _pod_action(self, target: Target, request: Request, options: WriteOptions) -> Answer:
+        given = read_body(request.body, request.content_type, options)
+        if not isinstance(given, dict) or given.get("kind", "") not in ("", target.subresource.capitalize()):
+            raise bad_request(f"the body must be a {target.subresource.capitalize()}")
+        if not isinstance(given.get("metadata") or {}, dict):
+            raise bad_request("metadata must be an object")
+        if target.subresource == "binding":
+            self._subresources.bind(target.namespace, target.name, given, options)
+        else:
+            self._subresources.evict(target.namespace, target.name, given, options)
+        return Answer(201, encode(success(code=201)), revision=self.store.revision)
+
+    def _scale(self, verb: str, target: Target, request: Request, options: WriteOptions) -> Answer:
+        resource, namespace, name = target.resource, target.namespace, target.name
+        if verb == "get":
+            scale = self._subresources.scale_of(self.operations.get(resource, namespace, name))
+        else:
+            change = self._patching.change_of_scale(request) if verb == "patch" else (lambda old: _object(request))
+            scale = self._subresources.rescale(resource, namespace, name, change, options)
+        return Answer(200, encode(scale), revision=self.store.revision)
+
+    def _review(self, target: Target, request: Request) -> Answer:
+        kind = target.resource.kind
+        given = _object(request) if request.body.strip() else {}
+        review = {**given, "kind": kind.kind, "apiVersion": kind.api_version}
+        return Answer(201, encode(reviews.answer(kind.kind, review, request.user, self._who)))
+
+
+def _admitted(request: Request) -> None:
+    user = request.user
+    if user is ANONYMOUS:
+        raise ApiError(401, "Unauthorized", "Unauthorized")
+    if request.impersonate:
+        raise ApiError(403, "Forbidden", f"{user.name} may not impersonate {request.impersonate!r}: Dray has no impersonation")
+    reading = request.method in ("GET", "HEAD") or "reviews" in request.path.rpartition("/")[2]
+    if not user.writes and not reading:
+        raise ApiError(
+            403, "Forbidden", f"{request.path} is forbidden: user {user.name!r} may only read; use the administrator's token"
+        )
+
+
+def _verb(request: Request, target: Target) -> str:
+    verb = _VERBS.get(request.method)
+    if verb is None:
+        raise not_allowed(request.method)
+    if verb == "get" and not target.subresource:
+        if request.query.get("watch", "") in ("true", "1"):
+            return "watch"
+        return "get" if target.name else "list"
+    if verb == "delete" and not target.name:
+        return "deletecollection"
+    if (verb == "create") == bool(target.name) and not target.subresource:
+        raise not_allowed(f"{request.method} of {request.path}")
+    if verb == "create" and target.resource.kind.namespaced and not target.namespace:
+        raise not_found(target.resource.kind, "") if target.resource.verbs != ("create",) else no_such_path()
+    return verb
+
+
+def _form(request: Request) -> Form:
+    return negotiate(request.accept, request.query.get("includeObject", ""))
+
+
+def _object(request: Request) -> dict[str, Any]:
+    given = read_body(request.body, request.content_type)
+    if not isinstance(given, dict):
+        raise bad_request("the body must be an object")
+    return given
+
+
+def delete_options(request: Request) -> DeleteOptions:
+    """From the body, and from the query where the body does not say."""
+    given: dict[str, Any] = {}
+    if request.body.strip() and media_type(request.content_type) != "application/x-www-form-urlencoded":
+        given = _object(request)
+    query = request.query
+    if "gracePeriodSeconds" in query:
+        given.setdefault(
+            "gracePeriodSeconds", int(query["gracePeriodSeconds"]) if query["gracePeriodSeconds"].lstrip("-").isdigit() else "?"
+        )
+    if "propagationPolicy" in query:
+        given.setdefault("propagationPolicy", query["propagationPolicy"])
+    if "orphanDependents" in query:
+        given.setdefault("orphanDependents", query["orphanDependents"] == "true")
+    try:
+        return msgspec.convert(given, DeleteOptions)
+    except msgspec.ValidationError as error:
+        raise bad_request(f"DeleteOptions: {error}") from error
+
+
+def _warnings(warnings: list[str] | tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    def quoted(text: str) -> str:
+        clean = "".join(c if c.isprintable() else " " for c in text)[:400]
+        return '299 - "' + clean.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+    return tuple(("Warning", quoted(warning)) for warning in dict.fromkeys(warnings))
+
+
+def refusal(error: ApiError) -> Answer:
+    headers: tuple[tuple[str, str], ...] = ()
+    retry = (error.details or {}).get("retryAfterSeconds")
+    if retry:
+        headers = (("Retry-After", str(retry)),)
+    if error.code == 401:
+        headers = (("WWW-Authenticate", "Bearer"),)
+    return Answer(error.code, encode(error.status()), headers=headers)

@@ -1,0 +1,283 @@
+"""The kinds that are served: one table, a few lines each.
+
+Adding a kind means a declaration here, a schema beside the others, and, where it has rules of its own, hooks and validation.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dray.api import kinds as k
+from dray.api.kinds import Kind
+from dray.apiserver import columns, events, hooks
+from dray.apiserver.registry import BINDING, EVICTION, FINALIZE, SCALE, STATUS, Registry, Resource
+
+REVIEW: Final = ("create",)
+
+_POD_FIELDS: Final = {
+    "spec.nodeName": "",
+    "spec.restartPolicy": "",
+    "spec.schedulerName": "",
+    "spec.serviceAccountName": "",
+    "spec.hostNetwork": "false",
+    "status.phase": "",
+    "status.podIP": "",
+    "status.podIPs": "",
+    "status.nominatedNodeName": "",
+}
+_EVENT_FIELDS: Final = {
+    **{
+        f"involvedObject.{field}": ""
+        for field in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+    },
+    **dict.fromkeys(("reason", "reportingComponent", "source", "type"), ""),
+}
+
+
+def _core(plural: str, kind: str, namespaced: bool = True) -> Kind:
+    return Kind("", "v1", plural, kind, namespaced)
+
+
+def _storage(plural: str, kind: str, namespaced: bool = False) -> Kind:
+    return Kind("storage.k8s.io", "v1", plural, kind, namespaced)
+
+
+CORE: Final = (
+    Resource(
+        kind=k.PODS,
+        short=("po",),
+        categories=("all",),
+        subresources=(STATUS, BINDING, EVICTION),
+        fields=_POD_FIELDS,
+        columns=columns.PODS,
+        generation=True,
+        returns_deleted=True,
+        prepare=(hooks.new_pod,),
+        prepare_status=(hooks.kept_pod_status,),
+        admit=(hooks.pod_priority,),
+    ),
+    Resource(
+        kind=k.NODES,
+        short=("no",),
+        subresources=(STATUS,),
+        fields={"spec.unschedulable": "false"},
+        columns=columns.NODES,
+        keeps_status=True,
+    ),
+    Resource(
+        kind=k.NAMESPACES,
+        short=("ns",),
+        verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
+        subresources=(STATUS, FINALIZE),
+        fields={"status.phase": ""},
+        columns=columns.NAMESPACES,
+        names="label",
+        returns_deleted=True,
+        prepare=(hooks.kept_finalizers,),
+    ),
+    Resource(
+        kind=_core("events", "Event"),
+        short=("ev",),
+        fields=_EVENT_FIELDS,
+        columns=columns.EVENTS,
+        table="events",
+        create_on_update=True,
+        check=(events.check_event,),
+    ),
+    Resource(kind=_core("configmaps", "ConfigMap"), short=("cm",), columns=columns.CONFIG_MAPS),
+    Resource(kind=_core("secrets", "Secret"), fields={"type": ""}, columns=columns.SECRETS),
+    Resource(
+        kind=_core("serviceaccounts", "ServiceAccount"), short=("sa",), columns=columns.SERVICE_ACCOUNTS, returns_deleted=True
+    ),
+    Resource(
+        kind=k.SERVICES,
+        short=("svc",),
+        categories=("all",),
+        subresources=(STATUS,),
+        fields={"spec.clusterIP": "", "spec.type": ""},
+        columns=columns.SERVICES,
+        names="label1035",
+        returns_deleted=True,
+    ),
+    Resource(kind=_core("endpoints", "Endpoints"), singular="endpoints", short=("ep",), create_on_update=True),
+    Resource(
+        kind=k.REPLICATION_CONTROLLERS,
+        short=("rc",),
+        categories=("all",),
+        subresources=(STATUS, SCALE),
+        columns=columns.REPLICA_SETS,
+        generation=True,
+    ),
+    Resource(
+        kind=k.PERSISTENT_VOLUMES, short=("pv",), subresources=(STATUS,), columns=columns.PERSISTENT_VOLUMES, returns_deleted=True
+    ),
+    Resource(
+        kind=k.PERSISTENT_VOLUME_CLAIMS,
+        short=("pvc",),
+        subresources=(STATUS,),
+        columns=columns.PERSISTENT_VOLUME_CLAIMS,
+        returns_deleted=True,
+    ),
+    Resource(
+        kind=_core("resourcequotas", "ResourceQuota"),
+        short=("quota",),
+        subresources=(STATUS,),
+        columns=columns.RESOURCE_QUOTAS,
+        returns_deleted=True,
+    ),
+    Resource(kind=_core("limitranges", "LimitRange"), short=("limits",), create_on_update=True),
+    Resource(kind=_core("podtemplates", "PodTemplate"), generation=True, returns_deleted=True),
+)
+
+WORKLOADS: Final = (
+    Resource(
+        kind=k.DEPLOYMENTS,
+        short=("deploy",),
+        categories=("all",),
+        subresources=(STATUS, SCALE),
+        columns=columns.DEPLOYMENTS,
+        generation=True,
+    ),
+    Resource(
+        kind=k.REPLICA_SETS,
+        short=("rs",),
+        categories=("all",),
+        subresources=(STATUS, SCALE),
+        fields={"status.replicas": "0"},
+        columns=columns.REPLICA_SETS,
+        generation=True,
+    ),
+    Resource(
+        kind=k.STATEFUL_SETS,
+        short=("sts",),
+        categories=("all",),
+        subresources=(STATUS, SCALE),
+        columns=columns.STATEFUL_SETS,
+        generation=True,
+    ),
+    Resource(
+        kind=Kind("apps", "v1", "daemonsets", "DaemonSet", True),
+        short=("ds",),
+        categories=("all",),
+        subresources=(STATUS,),
+        columns=columns.DAEMON_SETS,
+        generation=True,
+    ),
+    Resource(kind=Kind("apps", "v1", "controllerrevisions", "ControllerRevision", True)),
+    Resource(
+        kind=k.JOBS,
+        categories=("all",),
+        subresources=(STATUS,),
+        fields={"status.successful": "0"},
+        columns=columns.JOBS,
+        generation=True,
+        prepare=(hooks.new_job,),
+    ),
+    Resource(
+        kind=Kind("batch", "v1", "cronjobs", "CronJob", True),
+        short=("cj",),
+        categories=("all",),
+        subresources=(STATUS,),
+        generation=True,
+    ),
+    Resource(
+        kind=k.POD_DISRUPTION_BUDGETS,
+        short=("pdb",),
+        subresources=(STATUS,),
+        columns=columns.POD_DISRUPTION_BUDGETS,
+        generation=True,
+    ),
+)
+
+SCHEDULING: Final = (
+    Resource(kind=k.PRIORITY_CLASSES, short=("pc",), columns=columns.PRIORITY_CLASSES, generation=True),
+    Resource(kind=Kind("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", True), subresources=(STATUS,), generation=True),
+    Resource(kind=Kind("scheduling.k8s.io", "v1beta1", "workloads", "Workload", True), generation=True),
+    Resource(kind=k.LEASES, columns=columns.LEASES, create_on_update=True, unconditional_update=False),
+)
+
+STORAGE: Final = (
+    Resource(kind=k.STORAGE_CLASSES, short=("sc",), columns=columns.STORAGE_CLASSES, returns_deleted=True),
+    Resource(kind=k.CSI_NODES, columns=columns.CSI_NODES, unconditional_update=False, returns_deleted=True),
+    Resource(
+        kind=_storage("csidrivers", "CSIDriver"),
+        columns=columns.CSI_DRIVERS,
+        generation=True,
+        unconditional_update=False,
+        returns_deleted=True,
+    ),
+    Resource(
+        kind=_storage("csistoragecapacities", "CSIStorageCapacity", True),
+        columns=columns.CSI_STORAGE_CAPACITIES,
+        unconditional_update=False,
+        returns_deleted=True,
+    ),
+    Resource(
+        kind=_storage("volumeattachments", "VolumeAttachment"),
+        subresources=(STATUS,),
+        columns=columns.VOLUME_ATTACHMENTS,
+        unconditional_update=False,
+        returns_deleted=True,
+    ),
+    Resource(kind=_storage("volumeattributesclasses", "VolumeAttributesClass"), short=("vac",), returns_deleted=True),
+)
+
+DEVICES: Final = (
+    Resource(
+        kind=k.RESOURCE_CLAIMS,
+        subresources=(STATUS,),
+        columns=columns.RESOURCE_CLAIMS,
+        returns_deleted=True,
+        prepare_status=(hooks.devices_of_allocation,),
+    ),
+    Resource(kind=k.RESOURCE_CLAIM_TEMPLATES, columns=columns.RESOURCE_CLAIM_TEMPLATES, returns_deleted=True),
+    Resource(kind=k.DEVICE_CLASSES, columns=columns.DEVICE_CLASSES, generation=True, returns_deleted=True),
+    Resource(
+        kind=k.RESOURCE_SLICES,
+        fields={"spec.nodeName": "", "spec.driver": "", "spec.pool.name": ""},
+        columns=columns.RESOURCE_SLICES,
+        generation=True,
+        returns_deleted=True,
+    ),
+    Resource(
+        kind=k.DEVICE_TAINT_RULES,
+        subresources=(STATUS,),
+        columns=columns.DEVICE_TAINT_RULES,
+        generation=True,
+        unconditional_update=False,
+        prepare=(hooks.new_time_of_changed_taint,),
+    ),
+    Resource(
+        kind=k.NODE_RESOURCE_TOPOLOGIES, short=("node-res-topo",), columns=columns.NODE_RESOURCE_TOPOLOGIES, generation=True
+    ),
+)
+
+EVENTS: Final = (
+    Resource(
+        kind=k.EVENTS,
+        short=("ev",),
+        fields=_EVENT_FIELDS,
+        columns=columns.EVENTS,
+        table="events",
+        create_on_update=True,
+        check=(events.check_new_event,),
+        to_stored=events.to_core,
+        from_stored=events.from_core,
+    ),
+)
+
+NETWORK: Final = (Resource(kind=Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True), generation=True),)
+
+# Answered, never stored.
+REVIEWS: Final = (
+    Resource(kind=Kind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False), verbs=REVIEW),
+    Resource(kind=Kind("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", False), verbs=REVIEW),
+    Resource(kind=Kind("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False), verbs=REVIEW),
+    Resource(kind=Kind("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", False), verbs=REVIEW),
+    Resource(kind=Kind("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False), verbs=REVIEW),
+    Resource(
+        kind=Kind("authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", True), verbs=REVIEW
+    ),
+)
+
+CATALOG: Final = Registry((*CORE, *WORKLOADS, *EVENTS, *NETWORK, *SCHEDULING, *STORAGE, *DEVICES, *REVIEWS))

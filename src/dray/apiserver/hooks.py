@@ -1,0 +1,139 @@
+"""What single kinds do beyond the common life of an object. Referred to by the catalog, called by operations.
+
+A hook changes the new object, which belongs to the request; ``old`` is None on create and is never changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dray.api.kinds import PODS
+from dray.api.pod_defaults import qos_class
+from dray.api.times import format_time
+from dray.apiserver.errors import forbidden
+from dray.apiserver.registry import Context
+
+Object = dict[str, Any]
+
+SYSTEM_PRIORITY: Final = 2_000_000_000
+
+
+# ------------------------------------------------------------------------------------------------------------------ pods
+
+
+def new_pod(pod: Object, old: Object | None, context: Context) -> None:
+    if old is not None:
+        return
+    status = pod.setdefault("status", {})
+    status["qosClass"] = qos_class(pod)
+    if pod["spec"].get("schedulingGates"):
+        status["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+                "lastProbeTime": None,
+                "lastTransitionTime": format_time(context.now),
+            }
+        ]
+
+
+def pod_priority(pod: Object, old: Object | None, context: Context) -> None:
+    """Priority and preemption policy come from the pod's class, from the default class, or are 0."""
+    spec = pod["spec"]
+    name = spec.get("priorityClassName")
+    if name:
+        found = context.find("priorityclasses.scheduling.k8s.io", "", name)
+        if found is None:
+            raise forbidden(PODS, pod["metadata"]["name"], f"no PriorityClass with name {name} was found")
+    else:
+        defaults = [c for c in context.every("priorityclasses.scheduling.k8s.io", "") if c.get("globalDefault")]
+        found = min(defaults, key=lambda c: c.get("value", 0), default=None)
+        if found is not None:
+            spec["priorityClassName"] = found["metadata"]["name"]
+    priority = found.get("value", 0) if found else 0
+    if spec.get("priority", priority) != priority:
+        message = (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; "
+            f"priority admission controller computed {priority} from the given PriorityClass name"
+        )
+        raise forbidden(PODS, pod["metadata"]["name"], message)
+    spec["priority"] = priority
+    spec.setdefault("preemptionPolicy", (found or {}).get("preemptionPolicy", "PreemptLowerPriority"))
+
+
+def kept_pod_status(pod: Object, old: Object | None, context: Context) -> None:
+    """A kubelet that does not know these fields does not clear them."""
+    assert old is not None
+    status, before = pod.setdefault("status", {}), old.get("status") or {}
+    for field in ("resourceClaimStatuses", "extendedResourceClaimStatus"):
+        if field not in status and field in before:
+            status[field] = before[field]
+    if before.get("qosClass"):
+        status["qosClass"] = before["qosClass"]
+
+
+# ------------------------------------------------------------------------------------------------------------ namespaces
+
+
+def kept_finalizers(namespace: Object, old: Object | None, context: Context) -> None:
+    """``spec.finalizers`` changes only through the finalize subresource."""
+    if old is None:
+        namespace["spec"]["finalizers"] = list(dict.fromkeys([*namespace["spec"].get("finalizers", ()), "kubernetes"]))
+    elif context.subresource != "finalize":
+        namespace["spec"] = old.get("spec", {})
+    else:
+        namespace["metadata"] = old["metadata"] | {"managedFields": namespace["metadata"].get("managedFields", [])}
+        namespace["status"] = old.get("status", {})
+
+
+# -------------------------------------------------------------------------------------------------------------- workloads
+
+
+def new_job(job: Object, old: Object | None, context: Context) -> None:
+    """A job's pods carry its uid, so that it finds them."""
+    spec = job["spec"]
+    if old is not None or spec.get("manualSelector"):
+        return
+    uid, name = job["metadata"]["uid"], job["metadata"].get("name", "")
+    labels = spec.setdefault("template", {}).setdefault("metadata", {}).setdefault("labels", {})
+    labels |= {
+        "batch.kubernetes.io/controller-uid": uid,
+        "controller-uid": uid,
+        "batch.kubernetes.io/job-name": name,
+        "job-name": name,
+    }
+    spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+
+
+# -------------------------------------------------------------------------------------------------------- resource.k8s.io
+
+
+def new_time_of_changed_taint(rule: Object, old: Object | None, context: Context) -> None:
+    """A taint whose effect changes counts as added now, unless the client gives another time."""
+    if old is None:
+        return
+    taint, before = rule["spec"].get("taint") or {}, (old.get("spec") or {}).get("taint") or {}
+    if taint.get("effect") != before.get("effect") and taint.get("timeAdded") == before.get("timeAdded"):
+        taint["timeAdded"] = format_time(context.now)
+
+
+def devices_of_allocation(claim: Object, old: Object | None, context: Context) -> None:
+    """Device status of devices that are no longer allocated goes with the allocation."""
+    assert old is not None
+    status = claim.get("status") or {}
+    before = (old.get("status") or {}).get("allocation")
+    if not status.get("devices") or before is None or status.get("allocation") == before:
+        return
+    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+    allocated = {_device(result) for result in results}
+    kept = [device for device in status["devices"] if _device(device) in allocated]
+    if kept:
+        status["devices"] = kept
+    else:
+        del status["devices"]
+
+
+def _device(entry: Object) -> tuple[Any, ...]:
+    return tuple(entry.get(field) for field in ("driver", "pool", "device", "shareID"))

@@ -1,0 +1,111 @@
+"""Bodies and query parameters on their way in: bounded, decoded, and refused with words that help.
+
+JSON and YAML are read; anything else, protobuf above all, is refused with 415 so that clients fall back to JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from dray.apiserver.errors import ApiError, bad_request
+from dray.apiserver.operations import WriteOptions
+from dray.apiserver.reading import options_invalid
+from dray.apiserver.registry import Problem
+from dray.apiserver.schema import DecodeError, decode_json
+from dray.apiserver.schema.decode import MAX_DEPTH
+
+MAX_BODY: Final = 3 * 1024 * 1024
+_JSON: Final = ("", "application/json", "text/json")
+_YAML: Final = ("application/yaml", "text/yaml", "application/x-yaml")
+_VALIDATIONS: Final = ("Strict", "Warn", "Ignore")
+
+_fast = msgspec.json.Decoder().decode
+
+
+def media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def unsupported(accepted: str = "application/json, application/yaml") -> ApiError:
+    message = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+    return ApiError(415, "UnsupportedMediaType", message)
+
+
+def read_body(body: bytes, content_type: str, options: WriteOptions | None = None) -> Any:
+    """The decoded body. With ``options``, repeated fields are errors or warnings as the client asked."""
+    media = media_type(content_type)
+    if media in _YAML:
+        return _yaml(body)
+    if media not in _JSON:
+        raise unsupported()
+    return read_json(body, options)
+
+
+def read_json(body: bytes, options: WriteOptions | None = None) -> Any:
+    if not body.strip():
+        raise bad_request("the request has no body")
+    if options is None or options.validation == "Ignore":
+        return _fast_json(body)
+    try:
+        value, repeated = decode_json(body)
+    except DecodeError as error:
+        raise bad_request(f"the object provided is unrecognized (must be of type JSON): {error}") from error
+    words = [f'duplicate field "{path}"' for path in repeated]
+    if words and options.validation == "Strict":
+        raise bad_request(f"strict decoding error: {', '.join(words[:100])}")
+    options.warnings += words[:100]
+    return value
+
+
+def _fast_json(body: bytes) -> Any:
+    """For bodies whose repeated fields nobody asked about."""
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
+        return read_json(body, WriteOptions(validation="Warn"))
+    try:
+        return _fast(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise bad_request(f"the object provided is unrecognized (must be of type JSON): {error}") from error
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without aliases: a few bytes of them can stand for gigabytes."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.events.AliasEvent):
+            raise yaml.YAMLError("aliases are not supported")
+        return super().compose_node(parent, index)
+
+
+def _yaml(body: bytes) -> Any:
+    try:
+        return read_json(body)
+    except ApiError:
+        pass
+    try:
+        # Through JSON, so that dates and other YAML types become what they were written as or are refused.
+        return msgspec.json.decode(msgspec.json.encode(yaml.load(body, _Loader)))
+    except (yaml.YAMLError, RecursionError, UnicodeDecodeError, TypeError, ValueError) as error:
+        raise bad_request(f"error parsing YAML: {str(error)[:400]}") from error
+
+
+def write_options(query: Mapping[str, str], user_agent: str) -> WriteOptions:
+    validation = query.get("fieldValidation", "")
+    problems = []
+    if validation and validation not in _VALIDATIONS:
+        problems.append(
+            Problem("fieldValidation", "NotSupported", validation, 'supported values: "", "Ignore", "Strict", "Warn"')
+        )
+    manager = query.get("fieldManager", "")
+    if len(manager) > 128 or not manager.isprintable():
+        problems.append(Problem("fieldManager", "TooLong", manager[:128], "may not be more than 128 bytes and must be printable"))
+    dry_run = query.get("dryRun", "")
+    if dry_run not in ("", "All"):
+        problems.append(Problem("dryRun", "NotSupported", dry_run, 'supported values: "All"'))
+    if problems:
+        raise options_invalid("PatchOptions", problems)
+    agent = user_agent.partition("/")[0][:128]
+    return WriteOptions(dry_run == "All", manager or (agent if agent.isprintable() else "") or "unknown", validation or "Warn")

@@ -1,0 +1,180 @@
+"""Object metadata: names, what the server sets, and what every kind's metadata must satisfy."""
+
+from __future__ import annotations
+
+import random
+import re
+import uuid
+from collections.abc import Iterator
+from typing import Any, Final
+
+from dray.apiserver.registry import Problem
+
+_SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
+_GENERATED_BASE: Final = 58
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+_LABEL_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+_QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
+_LABEL_VALUE: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", re.ASCII)
+_ANNOTATIONS_BYTES: Final = 256 * 1024
+_STANDARD_FINALIZERS: Final = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
+
+_SUBDOMAIN_MESSAGE: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with "
+    "an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+_LABEL_MESSAGE: Final = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "
+    "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+_LABEL_1035_MESSAGE: Final = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with "
+    "an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+)
+_QUALIFIED_MESSAGE: Final = (
+    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+    "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_VALUE_MESSAGE: Final = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with "
+    "an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+
+
+def new_uid(randomness: random.Random) -> str:
+    return str(uuid.UUID(int=randomness.getrandbits(128), version=4))
+
+
+def generated_name(base: str, randomness: random.Random) -> str:
+    return base[:_GENERATED_BASE] + "".join(randomness.choices(_SUFFIX, k=5))
+
+
+def name_problem(name: str, rule: str) -> str:
+    """What is wrong with a name under the rule of its kind: subdomain, label, label1035 or path."""
+    if rule == "path":
+        if name in (".", "..") or "/" in name or "%" in name:
+            return "may not be '.' or '..' or contain '/' or '%'"
+        return "" if len(name) <= 253 else "must be no more than 253 characters"
+    pattern, limit, message = {
+        "label": (_LABEL, 63, _LABEL_MESSAGE),
+        "label1035": (_LABEL_1035, 63, _LABEL_1035_MESSAGE),
+    }.get(rule, (_SUBDOMAIN, 253, _SUBDOMAIN_MESSAGE))
+    if len(name) > limit:
+        return f"must be no more than {limit} characters"
+    return "" if pattern.fullmatch(name) else message
+
+
+def qualified_name_problem(name: str) -> str:
+    prefix, slash, last = name.rpartition("/")
+    if slash and not prefix:
+        return "prefix part must be non-empty"
+    if "/" in prefix:
+        return "a qualified name " + _QUALIFIED_MESSAGE.removeprefix("name part ")
+    if slash and (len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
+        return "prefix part " + _SUBDOMAIN_MESSAGE
+    if not last:
+        return "name part must be non-empty"
+    if len(last) > 63:
+        return "name part must be no more than 63 characters"
+    return "" if _QUALIFIED.fullmatch(last) else _QUALIFIED_MESSAGE
+
+
+def label_problems(labels: Any, path: str) -> Iterator[Problem]:
+    for key, value in (labels or {}).items():
+        if problem := qualified_name_problem(key):
+            yield Problem(path, "Invalid", key, problem)
+        if len(value) > 63:
+            yield Problem(path, "Invalid", value, "must be no more than 63 characters")
+        elif not _LABEL_VALUE.fullmatch(value):
+            yield Problem(path, "Invalid", value, _VALUE_MESSAGE)
+
+
+def problems(metadata: dict[str, Any], rule: str, path: str = "metadata") -> Iterator[Problem]:
+    """Everything wrong with the metadata of an object of a kind whose names follow ``rule``."""
+    generate = metadata.get("generateName") or ""
+    if generate and (problem := name_problem(generate[:_GENERATED_BASE].rstrip("-.") or "x", rule)):
+        yield Problem(f"{path}.generateName", "Invalid", generate, problem)
+    name = metadata.get("name") or ""
+    if not name:
+        yield Problem(f"{path}.name", "Required", "", "name or generateName is required")
+    elif problem := name_problem(name, rule):
+        yield Problem(f"{path}.name", "Invalid", name, problem)
+    yield from label_problems(metadata.get("labels"), f"{path}.labels")
+    yield from _annotation_problems(metadata.get("annotations") or {}, f"{path}.annotations")
+    yield from _finalizer_problems(metadata.get("finalizers") or (), f"{path}.finalizers")
+    yield from _owner_problems(metadata.get("ownerReferences") or (), f"{path}.ownerReferences")
+
+
+def _annotation_problems(annotations: dict[str, str], path: str) -> Iterator[Problem]:
+    for key in annotations:
+        if problem := qualified_name_problem(key.lower()):
+            yield Problem(path, "Invalid", key, problem)
+    if sum(len(key) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_BYTES:
+        yield Problem(path, "TooLong", "", f"may not be more than {_ANNOTATIONS_BYTES} bytes")
+
+
+def _finalizer_problems(finalizers: Any, path: str) -> Iterator[Problem]:
+    for index, finalizer in enumerate(finalizers):
+        if problem := qualified_name_problem(finalizer):
+            yield Problem(f"{path}[{index}]" if index else path, "Invalid", finalizer, problem)
+        elif "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            message = "name is neither a standard finalizer name nor is it fully qualified"
+            yield Problem(path, "Invalid", finalizer, message)
+    if {"orphan", "foregroundDeletion"} <= set(finalizers):
+        message = 'finalizer "orphan" and finalizer "foregroundDeletion" cannot both be set'
+        yield Problem(path, "Invalid", list(finalizers), message)
+
+
+def _owner_problems(owners: Any, path: str) -> Iterator[Problem]:
+    controllers = []
+    for index, owner in enumerate(owners):
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(field):
+                yield Problem(f"{path}[{index}].{field}", "Invalid", owner.get(field) or "", "must not be empty")
+        if owner.get("controller"):
+            controllers.append(owner.get("kind", "") + "/" + owner.get("name", ""))
+    if len(controllers) > 1:
+        message = (
+            f'Only one reference can have Controller set to true. Found "true" in references for {" and ".join(controllers)}'
+        )
+        yield Problem(path, "Invalid", list(owners), message)
+
+
+_KEPT: Final = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "selfLink",
+    "name",
+    "namespace",
+)
+
+
+def keep_server_fields(new: dict[str, Any], old: dict[str, Any]) -> None:
+    """Whatever a client sends, these stay as they are."""
+    for field in _KEPT:
+        if field in old:
+            new[field] = old[field]
+        else:
+            new.pop(field, None)
+
+
+def update_problems(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Problem]:
+    if old.get("deletionTimestamp"):
+        added = [f for f in new.get("finalizers") or () if f not in (old.get("finalizers") or ())]
+        if added:
+            shown = ", ".join(f'"{finalizer}"' for finalizer in added)
+            message = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
+            yield Problem("metadata.finalizers", "Forbidden", "", message)
+
+
+def tidy(metadata: dict[str, Any]) -> None:
+    """Empty collections are left out, as Go's ``omitempty`` does."""
+    for field in ("labels", "annotations", "finalizers", "ownerReferences", "managedFields", "generateName"):
+        if field in metadata and not metadata[field]:
+            del metadata[field]

@@ -1,0 +1,358 @@
+"""What happens to objects: create, update, delete. The one path that every write takes, whoever asks.
+
+Order of a write: the object as given is made what its kind's schema allows, then the kind's hooks default and prepare it,
+then everything is checked, and only then is it stored. A write that changes nothing is not stored and keeps its
+resourceVersion.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from dray.api.defaults import apply_defaults
+from dray.api.gates import Gates
+from dray.api.kinds import Kind
+from dray.api.times import format_time
+from dray.apiserver import metadata as meta
+from dray.apiserver.deletion import DeleteOptions, Deletion, Removal
+from dray.apiserver.errors import already_exists, bad_request, conflict, forbidden, invalid, modified, not_found
+from dray.apiserver.ownership import Ownership
+from dray.apiserver.registry import Context, Problem, Registry, Resource
+from dray.apiserver.schema import Schemas
+from dray.apiserver.selection import Selection
+from dray.apiserver.store import Entry, Store, Table, encode
+
+Change = Callable[[dict[str, Any]], dict[str, Any]]
+
+NAMES_TRIED: Final = 8
+PROTECTED_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public"})
+
+
+class WriteOptions(msgspec.Struct):
+    """How a write is done; ``warnings`` collects what the client shall be told."""
+
+    dry_run: bool = False
+    manager: str = "unknown"
+    validation: str = "Warn"
+    warnings: list[str] = msgspec.field(default_factory=list)
+
+
+class Operations:
+    """Reads and writes of single objects, with the semantics of the API. Time and randomness are given."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        store: Store,
+        schemas: Schemas,
+        *,
+        gates: Gates,
+        clock: Callable[[], float],
+        randomness: random.Random,
+    ) -> None:
+        self.registry, self.store, self.schemas, self.gates = registry, store, schemas, gates
+        self.clock, self._random = clock, randomness
+        self._ownership = Ownership(schemas)
+        self._deletion = Deletion(clock)
+        self._namespaces = store.table("namespaces")
+
+    # ------------------------------------------------------------------------------------------------------------- reads
+
+    def table(self, resource: Resource) -> Table:
+        return self.store.table(resource.storage)
+
+    def find(self, resource: Resource, namespace: str, name: str) -> Entry | None:
+        return self.table(resource).entries.get(key_of(resource, namespace, name))
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Entry:
+        found = self.find(resource, namespace, name)
+        if found is None:
+            raise not_found(resource.kind, name)
+        return found
+
+    def context(self, subresource: str = "") -> Context:
+        return Context(self.clock(), self.gates, self._find, self._every, subresource)
+
+    def _find(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
+        found = self.find(self.registry.named(resource), namespace, name)
+        return found.object if found is not None else None
+
+    def _every(self, resource: str, namespace: str) -> Iterable[dict[str, Any]]:
+        prefix = f"{namespace}/" if namespace else ""
+        return (entry.object for _, entry in self.store.table(self.registry.named(resource).storage).scan(prefix))
+
+    # ------------------------------------------------------------------------------------------------------------ create
+
+    def create(self, resource: Resource, namespace: str, given: dict[str, Any], options: WriteOptions) -> Entry:
+        obj = self.normalised(resource, given, options)
+        _place(resource, obj, namespace)
+        self._namespace_open(resource, namespace, obj)
+        if obj["metadata"].get("resourceVersion"):
+            raise bad_request("resourceVersion should not be set on objects to be created")
+        context = self.context()
+        table = self.table(resource)
+        key = self._free_key(resource, namespace, obj["metadata"], table)
+        self._prepare_new(resource, obj, context)
+        self._check(resource, obj, None, context)
+        for hook in resource.admit:
+            hook(obj, None, context)
+        self._ownership.created(resource, obj, options.manager, context.now, given["metadata"])
+        if options.dry_run:
+            return _not_stored(obj)
+        return self.store.put(table, key, obj)
+
+    def _prepare_new(self, resource: Resource, obj: dict[str, Any], context: Context) -> None:
+        metadata = obj["metadata"]
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
+            metadata.pop(field, None)
+        metadata["uid"] = meta.new_uid(self._random)
+        metadata["creationTimestamp"] = format_time(context.now)
+        if resource.generation:
+            metadata["generation"] = 1
+        if resource.has_status and not resource.keeps_status:
+            obj["status"] = {}
+        apply_defaults(resource.kind.plural, obj, context.now, context.gates)
+        for hook in resource.prepare:
+            hook(obj, None, context)
+
+    def _free_key(self, resource: Resource, namespace: str, metadata: dict[str, Any], table: Table) -> str:
+        base = metadata.get("generateName")
+        if metadata.get("name") or not base:
+            key = key_of(resource, namespace, metadata.get("name") or "")
+            if key in table.entries:
+                raise already_exists(resource.kind, metadata["name"])
+            return key
+        for _ in range(NAMES_TRIED):
+            metadata["name"] = meta.generated_name(base, self._random)
+            key = key_of(resource, namespace, metadata["name"])
+            if key not in table.entries:
+                return key
+        raise already_exists(resource.kind, metadata["name"])
+
+    def _namespace_open(self, resource: Resource, namespace: str, obj: dict[str, Any]) -> None:
+        if not resource.kind.namespaced:
+            return
+        found = self._namespaces.entries.get(namespace)
+        if found is None:
+            raise not_found(NAMESPACE, namespace)
+        if found.object["metadata"].get("deletionTimestamp") or found.object.get("status", {}).get("phase") == "Terminating":
+            name = obj["metadata"].get("name") or obj["metadata"].get("generateName") or ""
+            message = f"unable to create new content in namespace {namespace} because it is being terminated"
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {namespace} is being terminated",
+                "field": "metadata.namespace",
+            }
+            raise forbidden(resource.kind, name, message, [cause])
+
+    # ------------------------------------------------------------------------------------------------------------ update
+
+    def update(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        change: Change,
+        options: WriteOptions,
+        *,
+        subresource: str = "",
+        unconditional: bool = True,
+        apply_owner: bool = False,
+    ) -> Entry:
+        """Replace an object by what ``change`` makes of it. ``change`` gets a copy and may raise."""
+        old = self.get(resource, namespace, name)
+        given = change(old.copy())
+        obj = self.normalised(resource, given, options)
+        _place(resource, obj, namespace, name)
+        self._preconditions(resource, obj["metadata"], old.object["metadata"], unconditional)
+        context = self.context(subresource)
+        before = old.copy()  # what the new object keeps of the old one is its own
+        self._prepare_changed(resource, obj, before, context)
+        self._check(resource, obj, old.object, context)
+        if apply_owner:
+            obj["metadata"]["managedFields"] = given["metadata"].get("managedFields") or []
+            meta.tidy(obj["metadata"])
+        else:
+            self._ownership.updated(resource, obj, old.object, options.manager, context.now, subresource, given["metadata"])
+        return self._replace(resource, namespace, obj, old, options)
+
+    def _preconditions(self, resource: Resource, new: dict[str, Any], old: dict[str, Any], unconditional: bool) -> None:
+        name = old["name"]
+        if new.get("uid") and new["uid"] != old["uid"]:
+            why = f"Precondition failed: UID in precondition: {new['uid']}, UID in object meta: {old['uid']}"
+            raise conflict(resource.kind, name, why)
+        version = new.get("resourceVersion")
+        if not version and unconditional and not resource.unconditional_update:
+            problem = Problem("metadata.resourceVersion", "Invalid", 0, "must be specified for an update")
+            raise invalid(resource.kind, name, [problem])
+        if version and version not in ("0", old["resourceVersion"]):
+            raise modified(resource.kind, name)
+
+    def _prepare_changed(self, resource: Resource, obj: dict[str, Any], old: dict[str, Any], context: Context) -> None:
+        if context.subresource == "status":
+            _only_status(obj, old)
+        elif context.subresource == "":
+            _keep_status(resource, obj, old)
+        meta.keep_server_fields(obj["metadata"], old["metadata"])
+        apply_defaults(resource.kind.plural, obj, context.now, context.gates)
+        for hook in resource.prepare_status if context.subresource == "status" else resource.prepare:
+            hook(obj, old, context)
+        if resource.generation and context.subresource != "status" and _differ_in_spec(obj, old):
+            obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+    def _replace(self, resource: Resource, namespace: str, obj: dict[str, Any], old: Entry, options: WriteOptions) -> Entry:
+        obj["metadata"]["resourceVersion"] = old.object["metadata"]["resourceVersion"]
+        if obj == old.object:
+            return old
+        if options.dry_run:
+            return _not_stored(obj)
+        table, key = self.table(resource), key_of(resource, namespace, obj["metadata"]["name"])
+        if _is_finished(resource, obj):
+            return self.store.delete(table, key, obj)
+        return self.store.put(table, key, obj)
+
+    def _check(self, resource: Resource, obj: dict[str, Any], old: dict[str, Any] | None, context: Context) -> None:
+        metadata = obj["metadata"]
+        problems: list[Any] = []
+        if old is None or metadata_differs(metadata, old["metadata"]):
+            problems += meta.problems(metadata, resource.names)
+        if old is not None:
+            problems += meta.update_problems(metadata, old["metadata"])
+        for check in resource.check:
+            problems += check(obj, old, context)
+        if problems:
+            raise invalid(resource.kind, metadata.get("name") or "", problems)
+
+    # ------------------------------------------------------------------------------------------------------------ delete
+
+    def delete(self, resource: Resource, namespace: str, name: str, given: DeleteOptions, dry_run: bool) -> Removal:
+        old = self.get(resource, namespace, name)
+        if resource.kind.plural == "namespaces" and name in PROTECTED_NAMESPACES:
+            raise forbidden(resource.kind, name, "this namespace may not be deleted")
+        removal = self._deletion.decide(resource, old, given)
+        if dry_run:
+            return removal
+        table, key = self.table(resource), key_of(resource, namespace, name)
+        if removal.now:
+            return msgspec.structs.replace(removal, entry=self.store.delete(table, key, removal.entry.object))
+        if removal.entry is not old:
+            return msgspec.structs.replace(removal, entry=self.store.put(table, key, removal.entry.object))
+        return removal
+
+    def delete_collection(
+        self, resource: Resource, namespace: str, labels: str, fields: str, given: DeleteOptions, dry_run: bool
+    ) -> list[Entry]:
+        selection = Selection(resource, namespace, labels, fields)
+        matches = selection.matches
+        found = [e for _, e in self.table(resource).scan(selection.prefix) if matches is None or matches(e.object)]
+        removed = []
+        for entry in found:
+            metadata = entry.object["metadata"]
+            removed.append(self.delete(resource, metadata.get("namespace", ""), metadata["name"], given, dry_run).entry)
+        return removed
+
+    # ------------------------------------------------------------------------------------------------------------- input
+
+    def normalised(self, resource: Resource, given: Any, options: WriteOptions) -> dict[str, Any]:
+        """The object as its kind's schema stores it; a new dict that may be changed."""
+        kind = resource.kind
+        if not isinstance(given, dict):
+            raise bad_request(f"the body must be a {kind.kind} object, not {type(given).__name__}")
+        _right_kind(kind, given)
+        obj, problems = self.schemas.normalise(kind, given)
+        unknown = [p.message for p in problems if p.category == "unknown field"]
+        for problem in problems:
+            if problem.category != "unknown field":
+                raise bad_request(
+                    f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {problem.message}'
+                )
+        if unknown and options.validation == "Strict":
+            shown = ", ".join(unknown[:100])
+            raise bad_request(
+                f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: strict decoding error: {shown}'
+            )
+        if options.validation == "Warn":
+            options.warnings += unknown[:100]
+        obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
+        metadata = obj.get("metadata")
+        if not isinstance(metadata, dict):
+            metadata = obj["metadata"] = {}
+        meta.tidy(metadata)
+        return resource.to_stored(obj) if resource.to_stored is not None else obj
+
+
+NAMESPACE: Final = Kind("", "v1", "namespaces", "Namespace", False)
+
+
+def key_of(resource: Resource, namespace: str, name: str) -> str:
+    return f"{namespace}/{name}" if resource.kind.namespaced else name
+
+
+def _right_kind(kind: Kind, given: dict[str, Any]) -> None:
+    found = given.get("apiVersion") or kind.api_version, given.get("kind") or kind.kind
+    if found != (kind.api_version, kind.kind):
+        raise bad_request(
+            f"the API version in the data ({found[0]}) does not match the expected API version ({kind.api_version})"
+            if found[1] == kind.kind
+            else f"{found[0]}, Kind={found[1]} cannot be handled as a {kind.kind}: the kind does not match the URL"
+        )
+
+
+def _place(resource: Resource, obj: dict[str, Any], namespace: str, name: str = "") -> None:
+    """Name and namespace of the object must be those of the URL; absent ones are taken from it."""
+    metadata = obj["metadata"]
+    if name:
+        if metadata.get("name", name) != name:
+            raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
+        metadata["name"] = name
+    if not resource.kind.namespaced:
+        metadata.pop("namespace", None)
+    elif metadata.get("namespace") and metadata["namespace"] != namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    else:
+        metadata["namespace"] = namespace
+
+
+def _only_status(obj: dict[str, Any], old: dict[str, Any]) -> None:
+    """A write of the status changes nothing else."""
+    status = obj.get("status")
+    for field in [field for field in obj if field not in ("status", "metadata")]:
+        del obj[field]
+    obj.update({field: value for field, value in old.items() if field not in ("status", "metadata")})
+    sent = obj["metadata"]
+    obj["metadata"] = dict(old["metadata"]) | {"managedFields": sent.get("managedFields", [])}
+    if status is not None:
+        obj["status"] = status
+
+
+def _keep_status(resource: Resource, obj: dict[str, Any], old: dict[str, Any]) -> None:
+    if resource.has_status:
+        obj.pop("status", None)
+        if "status" in old:
+            obj["status"] = old["status"]
+
+
+def _differ_in_spec(obj: dict[str, Any], old: dict[str, Any]) -> bool:
+    fields = (obj.keys() | old.keys()) - {"metadata", "status", "apiVersion", "kind"}
+    return any(obj.get(field) != old.get(field) for field in fields)
+
+
+def metadata_differs(new: dict[str, Any], old: dict[str, Any]) -> bool:
+    return any(new.get(field) != old.get(field) for field in ("labels", "annotations", "finalizers", "ownerReferences", "name"))
+
+
+def _is_finished(resource: Resource, obj: dict[str, Any]) -> bool:
+    metadata = obj["metadata"]
+    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+        return False
+    if resource.kind.plural == "namespaces" and obj.get("spec", {}).get("finalizers"):
+        return False
+    return not metadata.get("deletionGracePeriodSeconds")
+
+
+def _not_stored(obj: dict[str, Any]) -> Entry:
+    return Entry(obj, encode(obj), 0)

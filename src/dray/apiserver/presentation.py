@@ -1,0 +1,135 @@
+"""Objects on their way out: as they are, as rows of a Table, or as their metadata alone.
+
+Stored objects are encoded once, when they are written; a plain list or event is put together from those bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from dray.apiserver.errors import ApiError
+from dray.apiserver.reading import Page, list_metadata
+from dray.apiserver.registry import Resource
+from dray.apiserver.store import Delivered, Entry, encode
+
+JSON: Final = "application/json"
+_ACCEPTED: Final = (
+    "application/json, application/json;as=Table;v=v1;g=meta.k8s.io, application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+)
+
+
+class Form(msgspec.Struct, frozen=True):
+    """How the client wants objects: ``as_`` is empty, Table, PartialObjectMetadata or PartialObjectMetadataList."""
+
+    as_: str = ""
+    version: str = "v1"
+    include: str = "Metadata"
+
+
+PLAIN: Final = Form()
+
+
+def negotiate(accept: str, include: str = "") -> Form:
+    """The first of the client's choices that is served."""
+    if not accept or accept in ("*/*", JSON):
+        return PLAIN
+    for choice in accept.split(","):
+        media, *rest = (part.strip() for part in choice.split(";"))
+        if media not in (JSON, "*/*", "application/*"):
+            continue
+        parameters = dict(part.split("=", 1) for part in rest if "=" in part)
+        wanted = parameters.get("as", "")
+        if not wanted:
+            return PLAIN
+        served = wanted in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+        if served and parameters.get("g") == "meta.k8s.io" and parameters.get("v") in ("v1", "v1beta1"):
+            return Form(wanted.removesuffix("List"), parameters["v"], include or "Metadata")
+    message = f"only the following media types are accepted: {_ACCEPTED}"
+    raise ApiError(406, "NotAcceptable", message)
+
+
+class Presentation:
+    """One kind in one form, for one request."""
+
+    def __init__(self, resource: Resource, form: Form, clock: Callable[[], float]) -> None:
+        self._resource, self._form, self._clock = resource, form, clock
+        self._headed = False
+
+    def one(self, entry: Entry) -> bytes:
+        if self._form.as_ == "Table":
+            return encode(self._table([entry], {"resourceVersion": entry.object["metadata"].get("resourceVersion", "")}))
+        if self._form.as_:
+            return encode(self._partial(entry.object))
+        return self._raw(entry)
+
+    def many(self, page: Page) -> bytes:
+        if self._form.as_ == "Table":
+            return encode(self._table(page.entries, list_metadata(page)))
+        if self._form.as_:
+            partial = {"kind": "PartialObjectMetadataList", "apiVersion": f"meta.k8s.io/{self._form.version}"}
+            return encode(partial | {"metadata": list_metadata(page), "items": [self._partial(e.object) for e in page.entries]})
+        kind = self._resource.kind
+        head = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": list_metadata(page)}
+        return encode(head)[:-1] + b',"items":[' + b",".join([self._raw(entry) for entry in page.entries]) + b"]}\n"
+
+    def event(self, delivered: Delivered) -> bytes:
+        return b'{"type":"%s","object":%s}\n' % (delivered.type.encode(), self._in_watch(delivered.entry))
+
+    def bookmark(self, revision: int, *, initial: bool = False) -> bytes:
+        metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
+        if initial:
+            metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+        kind = self._resource.kind
+        obj: dict[str, Any] = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
+        if self._form.as_ == "Table":
+            obj = self._table([], {"resourceVersion": str(revision)}) | {"rows": [{"cells": [], "object": self._partial(obj)}]}
+        elif self._form.as_:
+            obj = self._partial(obj)
+        return b'{"type":"BOOKMARK","object":%s}\n' % encode(obj)
+
+    def _in_watch(self, entry: Entry) -> bytes:
+        if self._form.as_ != "Table":
+            return self.one(entry)
+        table = self._table([entry], {"resourceVersion": entry.object["metadata"].get("resourceVersion", "")})
+        if self._headed:
+            table["columnDefinitions"] = None
+        self._headed = True
+        return encode(table)
+
+    def _raw(self, entry: Entry) -> bytes:
+        view = self._resource.from_stored
+        return entry.raw if view is None else encode(view(entry.object))
+
+    def _partial(self, obj: dict[str, Any]) -> dict[str, Any]:
+        return {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{self._form.version}", "metadata": obj["metadata"]}
+
+    def _table(self, entries: Sequence[Entry], metadata: dict[str, Any]) -> dict[str, Any]:
+        definitions = [
+            {
+                "name": column.name,
+                "type": column.type,
+                "format": column.format,
+                "description": "",
+                "priority": 1 if column.wide else 0,
+            }
+            for column in self._resource.columns
+        ]
+        return {
+            "kind": "Table",
+            "apiVersion": f"meta.k8s.io/{self._form.version}",
+            "metadata": metadata,
+            "columnDefinitions": definitions,
+            "rows": [self._row(entry) for entry in entries],
+        }
+
+    def _row(self, entry: Entry) -> dict[str, Any]:
+        obj, now = entry.object, self._clock()
+        row: dict[str, Any] = {"cells": [column.cell(obj, now) for column in self._resource.columns]}
+        if self._form.include == "Object":
+            row["object"] = msgspec.Raw(self._raw(entry))
+        elif self._form.include != "None":
+            row["object"] = self._partial(obj)
+        return row

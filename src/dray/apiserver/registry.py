@@ -1,0 +1,136 @@
+"""What it means for a kind to be served: its declaration, and how requests find it.
+
+A kind is a few lines in ``catalog``. Its behaviour beyond the common one is in hooks: functions of the new object, the old
+one (None on create) and the ``Context``. Hooks change only the new object, which belongs to the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from dray.api.gates import Gates
+from dray.api.kinds import Kind
+from dray.apiserver.columns import DEFAULT, Column
+from dray.apiserver.errors import FieldProblem
+
+ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+class Problem(NamedTuple):
+    """One thing wrong with a field: ``type`` is Required, Invalid, Duplicate, NotSupported, Forbidden, TooLong or TooMany."""
+
+    path: str
+    type: str
+    value: Any
+    message: str = ""
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What hooks may know besides the objects. ``find(resource, namespace, name)`` reads another object."""
+
+    now: float
+    gates: Gates
+    find: Callable[[str, str, str], dict[str, Any] | None]
+    every: Callable[[str, str], Iterable[dict[str, Any]]]
+    subresource: str = ""
+
+
+Hook = Callable[[dict[str, Any], dict[str, Any] | None, Context], None]
+Check = Callable[[dict[str, Any], dict[str, Any] | None, Context], Iterable[FieldProblem]]
+View = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class Subresource(msgspec.Struct, frozen=True):
+    """A path below an object. ``kind`` is what discovery says it takes and gives; empty means the parent's."""
+
+    name: str
+    verbs: tuple[str, ...]
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+
+
+STATUS: Final = Subresource("status", ("get", "patch", "update"))
+SCALE: Final = Subresource("scale", ("get", "patch", "update"), "autoscaling", "v1", "Scale")
+BINDING: Final = Subresource("binding", ("create",), "", "v1", "Binding")
+EVICTION: Final = Subresource("eviction", ("create",), "policy", "v1", "Eviction")
+FINALIZE: Final = Subresource("finalize", ("update",))
+
+
+class Resource(msgspec.Struct, frozen=True, kw_only=True):
+    """The declaration of one served kind.
+
+    fields: selectable fields besides name and namespace, with the value that an absent one has.
+    generation: counts changes outside metadata and status.
+    keeps_status: status may be given on create.
+    table: where objects are stored; two kinds with one table are two views of the same objects.
+    """
+
+    kind: Kind
+    singular: str = ""
+    short: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    subresources: tuple[Subresource, ...] = ()
+    fields: Mapping[str, str] = {}
+    columns: tuple[Column, ...] = DEFAULT
+    generation: bool = False
+    names: str = "subdomain"
+    unconditional_update: bool = True
+    create_on_update: bool = False
+    returns_deleted: bool = False
+    keeps_status: bool = False
+    prepare: tuple[Hook, ...] = ()
+    prepare_status: tuple[Hook, ...] = ()
+    admit: tuple[Hook, ...] = ()
+    check: tuple[Check, ...] = ()
+    table: str = ""
+    to_stored: View | None = None
+    from_stored: View | None = None
+
+    @property
+    def has_status(self) -> bool:
+        return any(sub.name == "status" for sub in self.subresources)
+
+    @property
+    def storage(self) -> str:
+        return self.table or self.kind.resource
+
+    @property
+    def singular_name(self) -> str:
+        return self.singular or self.kind.kind.lower()
+
+    def subresource(self, name: str) -> Subresource | None:
+        return next((sub for sub in self.subresources if sub.name == name), None)
+
+
+class Registry:
+    """The served kinds, by where they are found."""
+
+    def __init__(self, resources: Iterable[Resource]) -> None:
+        self.resources = tuple(resources)
+        self._by_path = {(r.kind.group, r.kind.version, r.kind.plural): r for r in self.resources}
+        self._by_name = {r.kind.resource: r for r in reversed(self.resources)}
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        return self._by_path.get((group, version, plural))
+
+    def of(self, kind: Kind) -> Resource:
+        found = self.find(kind.group, kind.version, kind.plural)
+        if found is None:
+            raise KeyError(f"{kind.api_version} {kind.plural} is not served")
+        return found
+
+    def named(self, resource: str) -> Resource:
+        """By ``plural.group``, in its first version."""
+        return self._by_name[resource]
+
+    def group_versions(self) -> dict[str, dict[str, list[Resource]]]:
+        """group -> version -> resources, in the order of declaration (the first version is preferred)."""
+        groups: dict[str, dict[str, list[Resource]]] = {}
+        for resource in self.resources:
+            groups.setdefault(resource.kind.group, {}).setdefault(resource.kind.version, []).append(resource)
+        return groups

@@ -1,0 +1,50 @@
+"""Which objects a list, a watch or a deletecollection is about: namespace, label selector and field selector."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dray.api.selectors import Requirement, SelectorError, field_value, matches_all, parse_field_selector, parse_label_selector
+from dray.apiserver.errors import bad_request
+from dray.apiserver.registry import Resource
+from dray.apiserver.store import Matcher
+
+_MAX_SELECTOR = 64 * 1024
+
+
+class Selection:
+    """A parsed selection. ``matches`` is None when every object of the namespace is meant."""
+
+    __slots__ = ("_absent", "_fields", "_labels", "prefix")
+
+    def __init__(self, resource: Resource, namespace: str, labels: str = "", fields: str = "") -> None:
+        if len(labels) > _MAX_SELECTOR or len(fields) > _MAX_SELECTOR:
+            raise bad_request("the selector is too long")
+        try:
+            self._labels: tuple[Requirement, ...] = parse_label_selector(labels) if labels else ()
+            self._fields = parse_field_selector(fields) if fields else ()
+        except SelectorError as error:
+            raise bad_request(str(error)) from error
+        self._absent = resource.fields
+        self.prefix = f"{namespace}/" if resource.kind.namespaced and namespace else ""
+        for field, _, _ in self._fields:
+            if field not in resource.fields and field not in ("metadata.name", "metadata.namespace"):
+                raise bad_request(f'field label not supported: "{field}"')
+
+    @property
+    def matches(self) -> Matcher | None:
+        return self._matches if self._labels or self._fields else None
+
+    @property
+    def name(self) -> str:
+        """The one name that can match, if there is only one."""
+        return next((value for field, operator, value in self._fields if field == "metadata.name" and operator == "="), "")
+
+    def _matches(self, obj: dict[str, Any]) -> bool:
+        if self._labels and not matches_all(self._labels, obj["metadata"].get("labels") or {}):
+            return False
+        for field, operator, value in self._fields:
+            found = field_value(obj, field) or self._absent.get(field, "")
+            if (found == value) != (operator == "="):
+                return False
+        return True

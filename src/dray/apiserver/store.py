@@ -1,0 +1,275 @@
+"""All objects in memory, one revision counter, and what was changed lately, for watches and lists of the past.
+
+Always true:
+- an object in the store is never changed in place; a write replaces it, and its encoded form is made once;
+- every write has its own revision, larger than all before it;
+- watchers see a change only when it is durable (``publish``), in order, exactly once;
+- a watcher that does not keep up is cut off: its buffer is bounded and nobody waits for it.
+
+Nothing here knows what a pod is, reads a clock, or does I/O.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, Literal, Protocol
+
+import msgspec
+
+Matcher = Callable[[dict[str, Any]], bool]
+EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+HISTORY: Final = 4096  # events kept per table: the compaction window
+BUFFER: Final = 8192  # events a watcher may lag behind before it is cut off
+
+encode: Final = msgspec.json.Encoder().encode
+
+
+class Entry:
+    """One object as it was at one revision. ``object`` must not be changed."""
+
+    __slots__ = ("_object", "raw", "revision")
+
+    def __init__(self, object: dict[str, Any] | None, raw: bytes, revision: int) -> None:
+        self._object, self.raw, self.revision = object, raw, revision
+
+    @property
+    def object(self) -> dict[str, Any]:
+        found = self._object
+        if found is None:
+            found = self._object = msgspec.json.decode(self.raw)
+        return found
+
+    def copy(self) -> dict[str, Any]:
+        """The object, to be changed by the caller."""
+        found: dict[str, Any] = msgspec.json.decode(self.raw)
+        return found
+
+
+class Event:
+    """One change: ``entry`` is what is now there, or, when ``deleted``, the last state with the revision of the deletion."""
+
+    __slots__ = ("deleted", "entry", "key", "previous", "table")
+
+    def __init__(self, table: Table, key: str, entry: Entry, previous: Entry | None, deleted: bool) -> None:
+        self.table, self.key, self.entry, self.previous, self.deleted = table, key, entry, previous, deleted
+
+    @property
+    def revision(self) -> int:
+        return self.entry.revision
+
+
+class Delivered(msgspec.Struct, frozen=True, gc=False):
+    """A change as one watcher sees it."""
+
+    type: EventType
+    entry: Entry
+
+
+class Watcher:
+    """A bounded queue of changes of one table. ``overflowed`` means that changes were lost: the watch must end."""
+
+    __slots__ = ("_notify", "after", "buffer", "limit", "matches", "overflowed", "prefix", "table")
+
+    def __init__(self, table: Table, prefix: str, matches: Matcher | None, after: int, limit: int) -> None:
+        self.table, self.prefix, self.matches, self.after, self.limit = table, prefix, matches, after, limit
+        self.buffer: deque[Delivered] = deque()
+        self.overflowed = False
+        self._notify: Callable[[], None] | None = None
+
+    def on_change(self, notify: Callable[[], None]) -> None:
+        """Called after each change that was added to the buffer; must not block."""
+        self._notify = notify
+        if self.buffer:
+            notify()
+
+    def take(self) -> list[Delivered]:
+        taken = list(self.buffer)
+        self.buffer.clear()
+        return taken
+
+    def offer(self, event: Event) -> None:
+        if self.overflowed or event.revision <= self.after or not event.key.startswith(self.prefix):
+            return
+        kind = self._seen_as(event)
+        if kind is None:
+            return
+        if len(self.buffer) >= self.limit:
+            self.overflowed = True
+            self.buffer.clear()
+        else:
+            self.buffer.append(Delivered(kind, _with_revision(event, kind)))
+        if self._notify is not None:
+            self._notify()
+
+    def _seen_as(self, event: Event) -> EventType | None:
+        matches = self.matches
+        before = event.previous is not None and (matches is None or matches(event.previous.object))
+        after = not event.deleted and (matches is None or matches(event.entry.object))
+        if after:
+            return "MODIFIED" if before else "ADDED"
+        return "DELETED" if before else None
+
+
+def _with_revision(event: Event, kind: EventType) -> Entry:
+    """An object that leaves a selector is shown as it was, at the revision at which it left."""
+    if kind != "DELETED" or event.deleted or event.previous is None:
+        return event.entry
+    return stamped(event.previous.copy(), event.revision)
+
+
+class Table:
+    """The objects of one kind by ``namespace/name`` (or name), in the order of their keys."""
+
+    def __init__(self, name: str, history: int = HISTORY) -> None:
+        self.name = name
+        self.entries: dict[str, Entry] = {}
+        self.keys: list[str] = []
+        self.history: deque[Event] = deque()
+        self.compacted = 0
+        self.watchers: dict[Watcher, None] = {}
+        self._limit = history
+
+    def scan(self, prefix: str = "") -> list[tuple[str, Entry]]:
+        entries = self.entries
+        return [(key, entries[key]) for key in self._keys(prefix)]
+
+    def count(self, prefix: str = "") -> int:
+        return len(self._keys(prefix))
+
+    def _keys(self, prefix: str) -> list[str]:
+        if not prefix:
+            return self.keys
+        start = bisect_left(self.keys, prefix)
+        return self.keys[start : bisect_left(self.keys, prefix[:-1] + chr(ord(prefix[-1]) + 1), start)]
+
+    def at(self, revision: int, prefix: str = "") -> list[tuple[str, Entry]]:
+        """The table as it was. The caller has made sure that ``revision`` is not compacted."""
+        undone: dict[str, Entry | None] = {}
+        for event in reversed(self.history):
+            if event.revision <= revision:
+                break
+            if event.key.startswith(prefix):
+                undone[event.key] = event.previous
+        if not undone:
+            return self.scan(prefix)
+        then = {key: entry for key, entry in self.scan(prefix) if key not in undone}
+        then.update({key: entry for key, entry in undone.items() if entry is not None})
+        return sorted(then.items())
+
+    def since(self, revision: int) -> Iterator[Event]:
+        newer: list[Event] = []
+        for event in reversed(self.history):
+            if event.revision <= revision:
+                break
+            newer.append(event)
+        return reversed(newer)
+
+    def load(self, key: str, entry: Entry) -> None:
+        self.entries[key] = entry
+
+    def apply(self, event: Event) -> None:
+        key = event.key
+        if event.deleted:
+            del self.entries[key]
+            del self.keys[bisect_left(self.keys, key)]
+        else:
+            if key not in self.entries:
+                insort(self.keys, key)
+            self.entries[key] = event.entry
+        self.history.append(event)
+        if len(self.history) > self._limit:
+            self.compacted = self.history.popleft().revision
+
+
+class Log(Protocol):
+    """Where changes are made durable. ``append`` returns at once; ``Store.publish`` is called when they are."""
+
+    def append(self, revision: int, table: str, key: str, value: bytes | None) -> None: ...
+
+
+class Store:
+    """Tables, the revision, and the way from a write to its watchers.
+
+    Without a log every change is published by the write itself; with one, when the log says that it is durable.
+    """
+
+    def __init__(self, log: Log | None = None, *, history: int = HISTORY, buffer: int = BUFFER) -> None:
+        self.revision = 1
+        self.published = 1
+        self._log, self._history, self._buffer = log, history, buffer
+        self._tables: dict[str, Table] = {}
+        self._unpublished: deque[Event] = deque()
+
+    def table(self, name: str) -> Table:
+        found = self._tables.get(name)
+        if found is None:
+            found = self._tables[name] = Table(name, self._history)
+            found.compacted = 0 if self.revision == 1 else self.revision
+        return found
+
+    @property
+    def tables(self) -> Iterable[Table]:
+        return self._tables.values()
+
+    def load(self, revision: int, rows: Iterable[tuple[str, str, int, bytes]]) -> None:
+        """What an earlier run left. Watches from before it are compacted."""
+        for table, key, at, raw in rows:
+            self.table(table).load(key, Entry(None, raw, at))
+        self.revision = self.published = max(revision, 1)
+        for loaded in self._tables.values():
+            loaded.keys = sorted(loaded.entries)
+            loaded.compacted = self.revision
+
+    def put(self, table: Table, key: str, obj: dict[str, Any]) -> Entry:
+        """Create or replace. ``obj`` belongs to the store from now on."""
+        entry = stamped(obj, self.revision + 1)
+        self._commit(Event(table, key, entry, table.entries.get(key), deleted=False))
+        return entry
+
+    def delete(self, table: Table, key: str, last: dict[str, Any] | None = None) -> Entry:
+        """Remove. ``last`` is the state that watchers shall see, where it differs from what is stored."""
+        previous = table.entries[key]
+        entry = stamped(last if last is not None else previous.copy(), self.revision + 1)
+        self._commit(Event(table, key, entry, previous, deleted=True))
+        return entry
+
+    def _commit(self, event: Event) -> None:
+        self.revision = event.revision
+        event.table.apply(event)
+        self._unpublished.append(event)
+        if self._log is None:
+            self.publish(event.revision)
+        else:
+            self._log.append(event.revision, event.table.name, event.key, None if event.deleted else event.entry.raw)
+
+    def publish(self, revision: int) -> None:
+        """Every change up to ``revision`` is durable: tell the watchers."""
+        waiting = self._unpublished
+        while waiting and waiting[0].revision <= revision:
+            event = waiting.popleft()
+            self.published = event.revision
+            for watcher in tuple(event.table.watchers):
+                watcher.offer(event)
+        self.published = max(self.published, revision)
+
+    def watch(self, table: Table, prefix: str, matches: Matcher | None, after: int) -> Watcher:
+        """Changes after ``after``, which is not compacted. Those that are published already are in the buffer at once."""
+        watcher = Watcher(table, prefix, matches, after, self._buffer)
+        for event in table.since(after):
+            if event.revision <= self.published:
+                watcher.offer(event)
+        watcher.after = max(after, 0)
+        table.watchers[watcher] = None
+        return watcher
+
+    def unwatch(self, watcher: Watcher) -> None:
+        watcher.table.watchers.pop(watcher, None)
+        watcher.buffer.clear()
+
+
+def stamped(obj: dict[str, Any], revision: int) -> Entry:
+    obj["metadata"]["resourceVersion"] = str(revision)
+    return Entry(obj, encode(obj), revision)

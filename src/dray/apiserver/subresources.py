@@ -1,0 +1,187 @@
+"""Subresources that are more than a part of their object: binding, eviction, scale, finalize."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from dray.api.core import LabelSelector
+from dray.api.kinds import POD_DISRUPTION_BUDGETS, PODS
+from dray.api.selectors import selects
+from dray.api.times import format_time
+from dray.apiserver.columns import at, selector_text
+from dray.apiserver.deletion import DeleteOptions
+from dray.apiserver.errors import ApiError, bad_request, conflict, invalid
+from dray.apiserver.operations import Operations, WriteOptions
+from dray.apiserver.registry import Problem, Resource
+from dray.apiserver.store import Entry
+
+Object = dict[str, Any]
+
+
+class Subresources:
+    def __init__(self, operations: Operations) -> None:
+        self._operations = operations
+        self._pods = operations.registry.of(PODS)
+        self._budgets = operations.registry.of(POD_DISRUPTION_BUDGETS)
+
+    # ---------------------------------------------------------------------------------------------------------- binding
+
+    def bind(self, namespace: str, name: str, binding: Object, options: WriteOptions) -> Entry:
+        """Assign a pod to a node. The annotations of the Binding are merged into the pod's."""
+        target = at(binding, "target.name", "")
+        if not isinstance(target, str) or not target:
+            raise invalid(PODS, name, [Problem("target.name", "Required", "")])
+        wanted = binding.get("metadata") or {}
+        if wanted.get("name", name) != name:
+            raise bad_request(f"the name of the object ({wanted['name']}) does not match the name on the URL ({name})")
+        now = self._operations.clock()
+
+        def change(pod: Object) -> Object:
+            _can_bind(pod, wanted, target)
+            pod["spec"]["nodeName"] = target
+            if wanted.get("annotations"):
+                pod["metadata"]["annotations"] = (pod["metadata"].get("annotations") or {}) | wanted["annotations"]
+            _scheduled(pod, now)
+            return pod
+
+        return self._operations.update(self._pods, namespace, name, change, options, subresource="binding")
+
+    # --------------------------------------------------------------------------------------------------------- eviction
+
+    def evict(self, namespace: str, name: str, eviction: Object, options: WriteOptions) -> None:
+        """Delete a pod if its disruption budget allows that."""
+        pod = self._operations.get(self._pods, namespace, name).object
+        try:
+            delete = msgspec.convert(eviction.get("deleteOptions") or {}, DeleteOptions)
+        except msgspec.ValidationError as error:
+            raise bad_request(f"deleteOptions: {error}") from error
+        dry_run = options.dry_run or bool(delete.dry_run)
+        if not pod["metadata"].get("deletionTimestamp") and at(pod, "status.phase") not in ("Succeeded", "Failed", "Pending"):
+            self._spend_budget(namespace, pod, dry_run)
+        self._operations.delete(self._pods, namespace, name, delete, dry_run)
+
+    def _spend_budget(self, namespace: str, pod: Object, dry_run: bool) -> None:
+        table = self._operations.table(self._budgets)
+        labels = pod["metadata"].get("labels") or {}
+        found = [e.object for _, e in table.scan(f"{namespace}/") if _selects(e.object, labels)]
+        if not found:
+            return
+        if len(found) > 1:
+            raise ApiError(
+                500,
+                "InternalError",
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+            )
+        budget = found[0]
+        if _ready(pod) or not _ignores_unready(budget, pod):
+            self._disrupt(namespace, budget, pod, dry_run)
+
+    def _disrupt(self, namespace: str, budget: Object, pod: Object, dry_run: bool) -> None:
+        name = budget["metadata"]["name"]
+        if at(budget, "status.observedGeneration", 0) < budget["metadata"].get("generation", 0):
+            raise _too_many(name, f"The disruption budget {name} is still being processed by the server.", 10)
+        if at(budget, "status.disruptionsAllowed", 0) <= 0:
+            status = budget.get("status", {})
+            message = (
+                f"The disruption budget {name} needs {status.get('desiredHealthy', 0)} healthy pods and has "
+                f"{status.get('currentHealthy', 0)} currently"
+            )
+            raise _too_many(name, message, 0)
+        now = format_time(self._operations.clock())
+
+        def change(current: Object) -> Object:
+            current["status"]["disruptionsAllowed"] -= 1
+            current["status"].setdefault("disruptedPods", {})[pod["metadata"]["name"]] = now
+            return current
+
+        options = WriteOptions(dry_run=dry_run, manager="dray")
+        self._operations.update(self._budgets, namespace, name, change, options, subresource="status")
+
+    # ------------------------------------------------------------------------------------------------------------ scale
+
+    def scale_of(self, entry: Entry) -> Object:
+        obj = entry.object
+        metadata = {f: obj["metadata"][f] for f in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")}
+        selector = selector_text(at(obj, "spec.selector"))
+        return {
+            "kind": "Scale",
+            "apiVersion": "autoscaling/v1",
+            "metadata": metadata,
+            "spec": {"replicas": at(obj, "spec.replicas", 0)},
+            "status": {"replicas": at(obj, "status.replicas", 0), "selector": "" if selector == "<none>" else selector},
+        }
+
+    def rescale(
+        self, resource: Resource, namespace: str, name: str, change: Callable[[Object], Object], options: WriteOptions
+    ) -> Object:
+        """Write the replicas of a Scale that ``change`` makes of the current one."""
+        scale = change(self.scale_of(self._operations.get(resource, namespace, name)))
+        replicas = at(scale, "spec.replicas", 0)
+        if type(replicas) is not int:
+            raise bad_request("spec.replicas must be a number")
+        if replicas < 0:
+            problem = Problem("spec.replicas", "Invalid", replicas, "must be greater than or equal to 0")
+            raise invalid(resource.kind, name, [problem])
+        wanted = scale.get("metadata") or {}
+
+        def apply(obj: Object) -> Object:
+            obj["spec"]["replicas"] = replicas
+            for field in ("resourceVersion", "uid"):
+                if wanted.get(field):
+                    obj["metadata"][field] = wanted[field]
+            return obj
+
+        return self.scale_of(self._operations.update(resource, namespace, name, apply, options, subresource="scale"))
+
+
+def _can_bind(pod: Object, wanted: Object, target: str) -> None:
+    metadata, name = pod["metadata"], pod["metadata"]["name"]
+    if wanted.get("uid") and wanted["uid"] != metadata["uid"]:
+        why = f"Precondition failed: UID in precondition: {wanted['uid']}, UID in object meta: {metadata['uid']}"
+        raise conflict(PODS, name, why)
+    if wanted.get("resourceVersion") and wanted["resourceVersion"] != metadata["resourceVersion"]:
+        why = (
+            f"Precondition failed: ResourceVersion in precondition: {wanted['resourceVersion']}, "
+            f"ResourceVersion in object meta: {metadata['resourceVersion']}"
+        )
+        raise conflict(PODS, name, why)
+    if metadata.get("deletionTimestamp"):
+        raise conflict(PODS, name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if pod["spec"].get("nodeName"):
+        raise conflict(PODS, name, f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"')
+    if pod["spec"].get("schedulingGates"):
+        raise conflict(PODS, name, f"pod {name} has non-empty .spec.schedulingGates")
+
+
+def _scheduled(pod: Object, now: float) -> None:
+    status = pod.setdefault("status", {})
+    conditions = [c for c in status.get("conditions") or () if c.get("type") != "PodScheduled"]
+    condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": format_time(now)}
+    status["conditions"] = [*conditions, condition]
+
+
+def _selects(budget: Object, labels: dict[str, str]) -> bool:
+    selector = at(budget, "spec.selector")
+    return selector is not None and selects(msgspec.convert(selector, LabelSelector), labels)
+
+
+def _ready(pod: Object) -> bool:
+    return any(c.get("type") == "Ready" and c.get("status") == "True" for c in at(pod, "status.conditions", ()))
+
+
+def _ignores_unready(budget: Object, pod: Object) -> bool:
+    """A pod that is not ready may go while the budget is met, or always, as the budget's policy says."""
+    if at(budget, "spec.unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    healthy, desired = at(budget, "status.currentHealthy", 0), at(budget, "status.desiredHealthy", 0)
+    return bool(healthy >= desired and desired > 0)
+
+
+def _too_many(budget: str, message: str, retry: int) -> ApiError:
+    details: Object = {"causes": [{"reason": "DisruptionBudget", "message": message}]}
+    if retry:
+        details["retryAfterSeconds"] = retry
+    return ApiError(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.", details)

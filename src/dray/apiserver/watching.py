@@ -1,0 +1,107 @@
+"""One client's watch: what it starts with, what it is sent, when it ends.
+
+A stream does no I/O. Whoever carries it calls ``pending`` for the bytes to send, is told through ``on_change`` when there
+are more, and closes it. A stream that lost changes says so with an Expired error and ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from dray.apiserver.errors import bad_request, expired, too_large_resource_version
+from dray.apiserver.presentation import Presentation
+from dray.apiserver.reading import list_options, options_invalid, parse_revision
+from dray.apiserver.registry import Problem, Resource
+from dray.apiserver.selection import Selection
+from dray.apiserver.store import Delivered, Store, encode
+
+BOOKMARK_SECONDS: Final = 60.0
+LONGEST_SECONDS: Final = 3600
+DEFAULT_SECONDS: Final = 1800
+
+
+class WatchOptions(msgspec.Struct, frozen=True):
+    labels: str = ""
+    fields: str = ""
+    resource_version: str = ""
+    match: str = ""
+    timeout: float = DEFAULT_SECONDS
+    bookmarks: bool = False
+    initial: bool = False
+
+
+def watch_options(query: Mapping[str, str]) -> WatchOptions:
+    common = list_options(query)
+    seconds = query.get("timeoutSeconds", "") or "0"
+    if not seconds.isdigit() or len(seconds) > 9:
+        raise bad_request(f"timeoutSeconds must be a number, not {seconds[:64]!r}")
+    initial, match = query.get("sendInitialEvents", "") in ("true", "1"), common.match
+    problems = []
+    if initial and match != "NotOlderThan":
+        message = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        problems.append(Problem("resourceVersionMatch", "Forbidden", "", message))
+    if "sendInitialEvents" not in query and match:
+        problems.append(Problem("resourceVersionMatch", "Forbidden", "", "resourceVersionMatch is forbidden for watch"))
+    if problems:
+        raise options_invalid("ListOptions", problems)
+    return WatchOptions(
+        labels=common.labels,
+        fields=common.fields,
+        resource_version=common.resource_version,
+        match=match,
+        timeout=float(min(int(seconds) or DEFAULT_SECONDS, LONGEST_SECONDS)),
+        bookmarks=query.get("allowWatchBookmarks", "") in ("true", "1"),
+        initial=initial,
+    )
+
+
+class Stream:
+    """A running watch. ``revision`` must be durable before anything of it is sent."""
+
+    def __init__(self, store: Store, resource: Resource, namespace: str, options: WatchOptions, present: Presentation) -> None:
+        selection = Selection(resource, namespace, options.labels, options.fields)
+        table = store.table(resource.storage)
+        self._store, self._present, self.options = store, present, options
+        self.revision = store.revision
+        self.ended = False
+        self._first: list[bytes] = []
+        after = store.revision
+        if options.resource_version in ("", "0") or options.initial:
+            matches = selection.matches
+            found = [e for _, e in table.scan(selection.prefix) if matches is None or matches(e.object)]
+            self._first = [present.event(Delivered("ADDED", entry)) for entry in found]
+            if options.initial:
+                self._first.append(present.bookmark(store.revision, initial=True))
+        else:
+            after = parse_revision(resource, options.resource_version)
+            if after > store.revision:
+                raise too_large_resource_version(after, store.revision)
+            if after < table.compacted:
+                raise expired(f"too old resource version: {after} ({table.compacted})")
+        self._watcher = store.watch(table, selection.prefix, selection.matches, after)
+
+    def on_change(self, notify: Callable[[], None]) -> None:
+        self._watcher.on_change(notify)
+
+    def pending(self) -> bytes:
+        """Everything to send now."""
+        if self._watcher.overflowed:
+            self.ended = True
+            error = expired("too old resource version: the watcher did not keep up; list again")
+            return b'{"type":"ERROR","object":%s}\n' % encode(error.status())
+        parts, self._first = self._first, []
+        event = self._present.event
+        parts += [event(delivered) for delivered in self._watcher.take()]
+        return b"".join(parts)
+
+    def bookmark(self) -> bytes:
+        """Where the client may resume; empty when it did not ask, or is behind."""
+        if not self.options.bookmarks or self._watcher.buffer or self._watcher.overflowed:
+            return b""
+        return self._present.bookmark(max(self._store.published, self._watcher.after))
+
+    def close(self) -> None:
+        self._store.unwatch(self._watcher)
