@@ -178,9 +178,8 @@ class Problem:
             taken.groups[device] = result["compatibilityGroups"]
 
     def _pools(self, slices: list[Json]) -> Iterator[Pool]:
-        known = [s for s in slices if self._understood(s)]
-        for driver, name in {_pool_key(s) for s in known}:
-            pool = self._pool(driver, name, [s for s in known if _pool_key(s) == (driver, name)])
+        for driver, name in {_pool_key(s) for s in slices}:
+            pool = self._pool(driver, name, [s for s in slices if _pool_key(s) == (driver, name)])
             if pool:
                 yield pool
 
@@ -191,7 +190,7 @@ class Problem:
         return not (spec.get("perDeviceNodeSelection") or spec.get("sharedCounters"))
 
     def _pool(self, driver: str, name: str, slices: list[Json]) -> Pool | None:
-        relevant = [s for s in slices if self._relevant(s["spec"])]
+        relevant = [s for s in slices if self._understood(s) and self._relevant(s["spec"])]
         if not relevant:
             return None
         generation = max(_generation(s) for s in relevant)
@@ -211,7 +210,7 @@ class Problem:
         devices = [d for s in kept for d in self._devices(s)]
         pool = Pool(driver, name, "complete", devices, devices + [d for s in others for d in self._devices(s)])
         sets = [c for s in kept + others for c in s["spec"].get("sharedCounters") or []]
-        pool.counters = {c["name"]: {n: quantity(v["value"]) for n, v in c["counters"].items()} for c in sets}
+        pool.counters = {c["name"]: {n: quantity(v["value"]) for n, v in (c.get("counters") or {}).items()} for c in sets}
         names = [d.raw["name"] for d in devices]
         invalid = len(set(names)) != len(names)
         if self.on["PartitionableDevices"]:

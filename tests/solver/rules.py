@@ -25,6 +25,8 @@ def selectable(problem: Problem, device: Device, request: Request, evaluate: Eva
         return False
     chosen = problem.classes[request.raw["deviceClassName"]]
     for selector in (chosen["spec"].get("selectors") or []) + (request.raw.get("selectors") or []):
+        if not selector.get("cel"):
+            raise Fatal("a selector of an unknown kind")
         answer = evaluate(selector["cel"]["expression"], device)
         if not isinstance(answer, bool):
             raise Fatal(f"{selector['cel']['expression']} is not a condition")
@@ -165,9 +167,10 @@ def _in_range(problem: Problem, valid: Json, wanted: Fraction) -> Fraction:
     if unit != 1 and (wanted / unit).denominator != 1:
         raise Fatal(f"{wanted} cannot be represented")
     low, step, wanted = (math.ceil(v / unit) * unit for v in (low, quantity(valid["step"]), wanted))
-    if wanted / unit > _INT64:
-        raise Fatal(f"{wanted} cannot be represented")
-    return low + math.ceil((wanted - low) / step) * step
+    rounded = low + math.ceil((wanted - low) / step) * step
+    if rounded / unit > _INT64:
+        raise Fatal(f"{rounded} cannot be represented")
+    return rounded
 
 
 def _unit(problem: Problem, valid: Json) -> Fraction:
