@@ -1,7 +1,7 @@
 """Exact Kubernetes quantities.
 
 A quantity is a whole number of nano units plus the format it was written in; the format matters only for printing.
-Parsing follows apimachinery: digits below nano round away from zero, amounts above 2^63-1 are capped.
+Parsing follows apimachinery: digits below nano round away from zero, binary amounts above 2^63-1 are capped.
 No float is ever involved.
 """
 
@@ -52,7 +52,7 @@ class Quantity:
         if isinstance(value, bool):
             raise QuantityError(f"{value!r} is not a quantity")
         if isinstance(value, int):
-            return Quantity(min(max(value, -MAX), MAX) * NANO)
+            return Quantity(value * NANO)
         return _parse(value if isinstance(value, str) else repr(value))
 
     @staticmethod
@@ -130,7 +130,8 @@ def _parse(text: str) -> Quantity:
         scale += int(suffix[1:])
     scale += 9
     nanos = numerator * 10 ** min(scale, 60) if scale >= 0 else _ceil_away(numerator, 10**-scale)
-    nanos = min(nanos, MAX * NANO)
+    if format == BINARY_SI:
+        nanos = min(nanos, MAX * NANO)
     # Go keeps a binary suffix only for amounts that it can print with one.
     if format == BINARY_SI and nanos < 1024 * NANO and nanos % NANO:
         format = DECIMAL_SI

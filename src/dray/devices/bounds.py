@@ -53,7 +53,7 @@ class Bounds:
                 layout.consumption[position] if kind.consumes else None,
                 layout.groups[position] if kind.consumes else None,
                 kind.serial if kind.multiple else -1,
-                bool(layout.binding & bit),
+                bool(layout.last & bit),
                 bool(self._attempt.base_taken & bit),
             )
             groups[key] = groups.get(key, 0) | bit

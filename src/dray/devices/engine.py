@@ -70,9 +70,12 @@ class Answer:
 class Devices:
     """The allocator over an inventory and a ledger."""
 
-    def __init__(self, gates: Gates, *, new_share: Callable[[], str] | None = None, budget: int = BUDGET) -> None:
+    def __init__(
+        self, gates: Gates, *, new_share: Callable[[], str] | None = None, budget: int = BUDGET, by_pool: bool = False
+    ) -> None:
+        """``by_pool``: prefer pools without binding conditions, as upstream does, instead of devices without them."""
         self.gates = gates
-        self.inventory = Inventory(gates)
+        self.inventory = Inventory(gates, by_pool=by_pool)
         self.ledger = self.inventory.ledger
         self.compiler = Compiler(gates)
         self.analysis = Analysis(gates)
@@ -83,8 +86,9 @@ class Devices:
 
     # ------------------------------------------------------------------------------------------------ what is known
 
-    def put_slice(self, slice: ResourceSlice) -> None:
-        self.inventory.put_slice(slice)
+    def put_slice(self, slice: ResourceSlice, key: str = "") -> None:
+        """``key`` tells apart slices that have one name, which no cluster has but test data may."""
+        self.inventory.put_slice(slice, key)
 
     def remove_slice(self, name: str) -> None:
         self.inventory.remove_slice(name)

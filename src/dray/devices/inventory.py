@@ -26,8 +26,8 @@ OPTIONAL_OPERATIONS = "DRAOptionalNodeOperations"
 class Inventory:
     """The devices of a cluster. ``epoch`` changes when a content that several nodes see, or anything static, changes."""
 
-    def __init__(self, gates: Gates) -> None:
-        self._gates = gates
+    def __init__(self, gates: Gates, *, by_pool: bool = False) -> None:
+        self._by_pool = by_pool
         self._partitions = gates("DRAPartitionableDevices")
         self._groups = gates("DRADeviceCompatibilityGroups")
         self._operations = gates("DRAOptionalNodeOperations")
@@ -64,19 +64,20 @@ class Inventory:
         if self.nodes.pop(name, None) is not None:
             self._forget_view(name)
 
-    def put_slice(self, raw: ResourceSlice) -> None:
-        name = raw.metadata.name
+    def put_slice(self, raw: ResourceSlice, key: str = "") -> None:
+        """``key`` tells slices apart that have one name, which no cluster has but test data may."""
+        name = key or raw.metadata.name
         before = self._slices.get(name)
         order = self._arrivals if before is None else before.order
         self._arrivals += 1
-        slice = PublishedSlice(raw, order)
+        slice = PublishedSlice(raw, name, order)
         if before is not None:
             self._unlink(before)
         self._slices[name] = slice
-        key = (slice.spec.driver, slice.spec.pool.name)
-        pool = self._pools.get(key)
+        pool_key = (slice.spec.driver, slice.spec.pool.name)
+        pool = self._pools.get(pool_key)
         if pool is None:
-            pool = self._pools[key] = Pool(key)
+            pool = self._pools[pool_key] = Pool(pool_key)
         pool.slices[name] = slice
         self._forget_contents(pool)
         if slice.spec.node_name:
@@ -104,17 +105,17 @@ class Inventory:
     def _unlink(self, slice: PublishedSlice) -> None:
         key = (slice.spec.driver, slice.spec.pool.name)
         pool = self._pools[key]
-        pool.slices.pop(slice.name, None)
+        pool.slices.pop(slice.key, None)
         self._forget_contents(pool)
         if not pool.slices:
             del self._pools[key]
         if slice.spec.node_name:
             on_node = self._on_node[slice.spec.node_name]
-            on_node.pop(slice.name, None)
+            on_node.pop(slice.key, None)
             if not on_node:
                 del self._on_node[slice.spec.node_name]
             self._forget_view(slice.spec.node_name)
-        elif self._elsewhere.pop(slice.name, None) is not None:
+        elif self._elsewhere.pop(slice.key, None) is not None:
             self._forget_all_views()
 
     def _forget_tainted(self, rule: DeviceTaintRule) -> None:
@@ -279,7 +280,7 @@ class Inventory:
         return ""
 
     def _content_of(self, pool: Pool, slices: list[PublishedSlice]) -> tuple[PoolContent | None, str]:
-        key = tuple(slice.name for slice in slices)
+        key = tuple(slice.key for slice in slices)
         found = pool.contents.get(key)
         if found is not None:
             return found, ""
@@ -319,7 +320,7 @@ class Inventory:
         segments: list[Segment] = []
         here = 0
         for slice in sorted(slices, key=lambda slice: slice.name):
-            start, length = content.segments.get(slice.name, (0, 0))
+            start, length = content.segments.get(slice.key, (0, 0))
             if not length:
                 continue
             segments.append(Segment(start, length, offset))
@@ -342,7 +343,7 @@ class Inventory:
         key = (operations, tuple((part.pool.serial, part.segments, part.here) for part in parts))
         found = self._node_layouts.get(key)
         if found is None:
-            found = self._node_layouts[key] = NodeLayout(len(self._node_layouts), parts, operations)
+            found = self._node_layouts[key] = NodeLayout(len(self._node_layouts), parts, operations, by_pool=self._by_pool)
         return found
 
 

@@ -21,9 +21,10 @@ Groups = frozenset[str]
 class PublishedSlice:
     """A slice as published, with its place in the order of arrival (upstream's 'first' slice of a pool)."""
 
-    __slots__ = ("generation", "name", "order", "spec")
+    __slots__ = ("generation", "key", "name", "order", "spec")
 
-    def __init__(self, raw: ResourceSlice, order: int) -> None:
+    def __init__(self, raw: ResourceSlice, key: str, order: int) -> None:
+        self.key = key
         self.name = raw.metadata.name
         self.spec = raw.spec
         self.generation = raw.spec.pool.generation
@@ -169,8 +170,8 @@ class PoolContent:
         self.segments: dict[str, tuple[int, int]] = {}
         for device in devices:
             self.bits[device.name] = (*self.bits.get(device.name, ()), device.bit)
-            start, _ = self.segments.get(device.slice.name, (device.bit, 0))
-            self.segments[device.slice.name] = (start, device.bit + 1 - start)
+            start, _ = self.segments.get(device.slice.key, (device.bit, 0))
+            self.segments[device.slice.key] = (start, device.bit + 1 - start)
         names = {slice.spec.node_name for slice in slices}
         self.local = len(names) == 1 and None not in names
         self.taken = 0

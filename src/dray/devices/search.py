@@ -121,7 +121,7 @@ class Search:
         self._patience = patience
         self._bounds = bounds
         self._faithful = attempt.problem.faithful
-        self._binding = attempt.problem.layout.binding
+        self._last = attempt.problem.layout.last
         self._stack: list[_Frame] = []
 
     def run(self, floor: int = 0) -> bool:
@@ -228,10 +228,10 @@ class Search:
         if last < 0:
             return -1
         later = -2 << last
-        binding = self._binding
-        if not binding:
+        lagging = self._last
+        if not lagging:
             return later
-        return later & binding if binding >> last & 1 else (later & ~binding) | binding
+        return later & lagging if lagging >> last & 1 else (later & ~lagging) | lagging
 
     def _next_device(self, frame: _Frame) -> bool:
         request = self.requests[frame.number]
@@ -240,7 +240,7 @@ class Search:
         while frame.remaining:
             if self._bounds is not None and frame.remaining.bit_count() < frame.need:
                 break
-            bits = frame.remaining & ~self._binding or frame.remaining
+            bits = frame.remaining & ~self._last or frame.remaining
             low = bits & -bits
             position = low.bit_length() - 1
             frame.remaining ^= low

@@ -42,6 +42,7 @@ class NodeLayout:
         "groups",
         "here",
         "kinds",
+        "last",
         "operations",
         "parts",
         "seen",
@@ -49,7 +50,7 @@ class NodeLayout:
         "width",
     )
 
-    def __init__(self, serial: int, parts: tuple[Part, ...], operations: bool) -> None:
+    def __init__(self, serial: int, parts: tuple[Part, ...], operations: bool, *, by_pool: bool) -> None:
         self.serial = serial
         self.parts = parts
         self.operations = operations
@@ -68,12 +69,14 @@ class NodeLayout:
         self.width = len(self.kinds)
         self.seen = (1 << self.width) - 1
         self.binding = sum(1 << position for position, kind in enumerate(self.kinds) if kind.binding)
-        self.all_order = self._upstream_order()
+        self.all_order, conditioned = self._upstream_order()
+        # Positions that are tried after all others: those with binding conditions, or whole pools that have any.
+        self.last = conditioned if by_pool else self.binding
         # What selections, demands and searches have worked out for this layout.
         self.cache: dict[object, object] = {}
 
-    def _upstream_order(self) -> tuple[int, ...]:
-        """All positions, pools that have any device with binding conditions last."""
+    def _upstream_order(self) -> tuple[tuple[int, ...], int]:
+        """All positions, pools that have any device with binding conditions last; and the mask of those."""
         first: list[int] = []
         last: list[int] = []
         for part in self.parts:
@@ -82,7 +85,7 @@ class NodeLayout:
             ]
             conditioned = any(self.kinds[position].binding for position in positions)
             (last if conditioned else first).extend(positions)
-        return (*first, *last)
+        return (*first, *last), sum(1 << position for position in last)
 
 
 class NodeView:
