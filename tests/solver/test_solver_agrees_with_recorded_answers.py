@@ -77,4 +77,7 @@ def test_the_upstream_table(path: Path) -> None:
     wanted = bool(case["expectResults"]) or not case["claims"]
     outcome = expected(wanted and not case["expectErrorSubstring"], case["expectErrorSubstring"])
     recorded = case["actual"]["experimental"].get("results") or []
+    for number, result in enumerate(r for a in recorded for r in a["devices"].get("results") or []):
+        if "shareID" in result:
+            result["shareID"] = str(number)  # the table has one and the same for all
     assert check(problem, mine, outcome, recorded) is None
