@@ -6,6 +6,7 @@ function of the declarations and the object given.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Protocol
@@ -13,6 +14,7 @@ from typing import Any, Final, Protocol
 from dray.apiserver.schema import text
 from dray.apiserver.schema.convert import Converters, WrongType
 from dray.apiserver.schema.decode import DecodeError, decode_json
+from dray.apiserver.schema.openapi import ResourceOf, document
 from dray.apiserver.schema.text import Field, Struct, Type
 
 __all__ = ["DecodeError", "Field", "KindLike", "Problem", "Schemas", "Struct", "Type", "decode_json", "load"]
@@ -88,6 +90,10 @@ class Schemas:
         paths: list[str] = []
         self._collect_unknown(Type("struct", ""), obj, "", paths, struct)
         return [Problem(path, f'unknown field "{path}"', UNKNOWN_FIELD) for path in paths]
+
+    def openapi_v3(self, resources: Iterable[ResourceOf], *, version: str = "v1") -> dict[str, Any]:
+        """The OpenAPI document of the resources of one group and version."""
+        return document(self, resources, version=version)
 
     def resolve(self, type_: Type) -> Struct | None:
         """The struct behind a type, if it is one."""
