@@ -1,0 +1,147 @@
+"""What the long-running commands share: options, logs, and ending well."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dray.api.gates import GateError, Gates
+from dray.cluster.kubeconfig import KubeconfigError, in_cluster, load
+from dray.cluster.port import ClusterError
+from dray.cluster.remote import Remote
+from dray.cluster.served import Served
+from dray.runtime import logs
+from dray.runtime.leader import LeadershipLost, Settings
+from dray.runtime.live import DeciderFailed
+from dray.runtime.process import Part, run, stop_on_signals
+
+log = logging.getLogger(__name__)
+
+
+def log_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--log-format`` and ``--log-level``, applied before the command runs."""
+
+    @click.option(
+        "--log-format", type=click.Choice(["logfmt", "json"]), default="logfmt", show_default=True, help="One line per record."
+    )
+    @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
+    @wraps(function)
+    def command(*args: Any, log_format: logs.Format, log_level: str, **options: Any) -> Any:
+        logs.configure(log_format, log_level)
+        return function(*args, **options)
+
+    return command
+
+
+def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """How to reach a cluster, what to serve and whether to elect a leader."""
+    for option in reversed(
+        (
+            click.option(
+                "--kubeconfig",
+                type=click.Path(path_type=Path),
+                help="The cluster to work on. Default: KUBECONFIG, then the service account.",
+            ),
+            click.option("--context", default="", help="The context in the kubeconfig."),
+            click.option(
+                "--leader-elect", is_flag=True, help="Act only while holding a Lease, so that several replicas can run."
+            ),
+            click.option("--leader-elect-lease-duration", default=15.0, show_default=True, help="Seconds."),
+            click.option("--leader-elect-renew-deadline", default=10.0, show_default=True, help="Seconds."),
+            click.option("--leader-elect-retry-period", default=2.0, show_default=True, help="Seconds."),
+            click.option("--leader-elect-resource-namespace", default="kube-system", show_default=True),
+            click.option(
+                "--serve", default="", metavar="HOST:PORT", help="Serve /healthz, /readyz, /livez, /metrics and /story here."
+            ),
+            click.option("--feature-gates", default="", metavar="A=true,B=false", help="Switch features, by Kubernetes' names."),
+        )
+    ):
+        function = option(function)
+    return log_options(function)
+
+
+class Connection:
+    """The values of ``cluster_options``."""
+
+    def __init__(self, lease: str, options: dict[str, Any]) -> None:
+        self.kubeconfig: Path | None = options["kubeconfig"]
+        self.context: str = options["context"]
+        self.serve: str = options["serve"]
+        self.gates = gates(options["feature_gates"])
+        self.election: Settings | None = None
+        if options["leader_elect"]:
+            try:
+                self.election = Settings(
+                    lease,
+                    options["leader_elect_resource_namespace"],
+                    options["leader_elect_lease_duration"],
+                    options["leader_elect_renew_deadline"],
+                    options["leader_elect_retry_period"],
+                )
+            except ValueError as error:
+                raise click.UsageError(str(error)) from error
+
+    def remote(self) -> Remote:
+        import os
+
+        if self.kubeconfig is None and not os.environ.get("KUBECONFIG") and "KUBERNETES_SERVICE_HOST" in os.environ:
+            return Remote(in_cluster())
+        return Remote(load(self.kubeconfig, self.context))
+
+
+def gates(text: str) -> Gates:
+    try:
+        return Gates.parse(text, Gates.dray())
+    except GateError as error:
+        raise click.BadParameter(str(error), param_hint="--feature-gates") from error
+
+
+def run_on_cluster(connection: Connection, part: Part) -> None:
+    """Run a part on a real cluster until a signal; exit 1 when it cannot go on."""
+
+    async def go() -> None:
+        stop = stop_on_signals()
+        remote = connection.remote()
+        try:
+            cluster = await Served.of(remote, part.kinds)
+            await run(cluster, part, stop)
+        finally:
+            await remote.close()
+
+    to_the_end(go)
+
+
+def to_the_end(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run to the end on the fastest loop there is; known failures are one line and exit code 1."""
+    try:
+        with asyncio.Runner(loop_factory=_loop) as runner:
+            runner.run(_first_error(job))
+    except (KubeconfigError, ClusterError, LeadershipLost, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    except DeciderFailed:
+        log.exception("a decider failed: this is a bug in Dray; start it again, it resumes from what the cluster shows")
+        raise SystemExit(1) from None
+
+
+async def _first_error(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    try:
+        await job()
+    except* (KubeconfigError, ClusterError, LeadershipLost, OSError, DeciderFailed) as group:
+        error: BaseException = group
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        raise error from None
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
