@@ -1,0 +1,406 @@
+"""From decision to bound pod: claims written, devices ready, pod bound. One state per pod, driven by outcomes and changes.
+
+Always true: a pod here counts on its node and its claims count as taken. Whatever stage is interrupted, the API shows
+enough to go on: a restarted scheduler finds claims allocated and reserved for the pod, and continues from there.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from typing import Any, Literal, Protocol
+
+from dray.api.core import Pod
+from dray.api.events import event_body
+from dray.api.kinds import EVENTS, PODS, RESOURCE_CLAIMS
+from dray.api.meta import decode
+from dray.api.reason import Reason
+from dray.api.resource import ResourceClaim
+from dray.cluster.port import ClusterError, Conflict, NotFound, Outcome, Unreachable, Write
+from dray.cluster.world import World
+from dray.scheduling import conditions
+from dray.scheduling.claims import RETRY_AFTER, ClaimDesk
+from dray.scheduling.conditions import Verdict
+from dray.scheduling.config import Profile
+from dray.scheduling.extended import Special
+from dray.scheduling.metrics import Meter
+from dray.scheduling.queue import Pending
+
+Stage = Literal["creating", "claims", "conditions", "binding"]
+_POD_STATUS = "pod status"
+
+
+class Host(Protocol):
+    """What binding asks of the scheduler around it."""
+
+    def undo(self, pending: Pending, reason: Reason | None, now: float) -> None: ...
+
+    def bound(self, pending: Pending, node: str, now: float) -> None: ...
+
+    def rest(self, device: conditions.Device, now: float) -> None: ...
+
+    def adopt(self, special: Special, claim: ResourceClaim) -> None: ...
+
+    def abandon(self, special: Special) -> None: ...
+
+    def is_unbound(self, uid: str) -> bool: ...
+
+
+class Binding:
+    """One pod on its way to one node."""
+
+    __slots__ = ("awaiting", "claims", "due", "node", "pending", "profile", "since", "special", "stage", "waited", "writing")
+
+    def __init__(self, pending: Pending, node: str, profile: Profile, now: float) -> None:
+        self.pending = pending
+        self.node = node
+        self.profile = profile
+        self.since = now
+        self.claims: list[str] = []
+        self.awaiting: set[str] = set()
+        self.special: Special | None = None
+        self.stage: Stage = "claims"
+        self.writing = False
+        self.waited: float | None = None
+        self.due = 0.0
+
+    @property
+    def pod(self) -> Pod:
+        return self.pending.pod
+
+
+class Binder:
+    def __init__(self, world: World, desk: ClaimDesk, host: Host, meter: Meter) -> None:
+        self._world, self._desk, self._host, self._meter = world, desk, host, meter
+        self._bindings: dict[str, Binding] = {}
+        self._by_pod: dict[str, str] = {}
+        self._by_claim: dict[str, dict[str, None]] = {}
+        self._timers: list[tuple[float, str]] = []
+        self._out: list[Write] = []
+        self._waiting = 0
+
+    # -------------------------------------------------------------------------------------------------------- reading
+
+    def get(self, uid: str) -> Binding | None:
+        return self._bindings.get(uid)
+
+    @property
+    def in_flight(self) -> int:
+        """Pods whose writes are under way; those that wait for devices cost nothing and do not count."""
+        return len(self._bindings) - self._waiting
+
+    @property
+    def waiting(self) -> int:
+        return self._waiting
+
+    def next_due(self) -> float | None:
+        while self._timers and self._timers[0][1] not in self._bindings:
+            heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    def writes(self) -> list[Write]:
+        out, self._out = self._out, []
+        return out
+
+    # ------------------------------------------------------------------------------------------------------- starting
+
+    def start(
+        self,
+        binding: Binding,
+        open: list[ResourceClaim],
+        pinned: list[ResourceClaim],
+        now: float,
+        leftover: ResourceClaim | None = None,
+    ) -> None:
+        """The decision is made: ``open`` claims were just allocated at the desk, ``pinned`` ones need a reservation;
+        ``leftover`` is a special claim from an earlier attempt that is used again."""
+        pod = binding.pod
+        self._bindings[pod.uid] = binding
+        self._by_pod[pod.key] = pod.uid
+        for claim in (*open, *pinned):
+            self._follow(binding, claim.key)
+            binding.awaiting.add(claim.key)
+        if leftover is not None:
+            self.adopt_special(binding, leftover, now)
+        elif binding.special is not None:
+            binding.stage = "creating"
+            self._create_special(binding)
+        elif not binding.awaiting:
+            self._bind(binding)
+
+    def _follow(self, binding: Binding, key: str) -> None:
+        binding.claims.append(key)
+        self._by_claim.setdefault(key, {})[binding.pod.uid] = None
+
+    def _create_special(self, binding: Binding) -> None:
+        assert binding.special is not None
+        pod = binding.pod
+        body = binding.special.body(pod)
+        self._out.append(Write("create", RESOURCE_CLAIMS, pod.metadata.namespace, "", body, about=pod.key))
+
+    # ------------------------------------------------------------------------------------------------------ progress
+
+    def reserved(self, uid: str, key: str, now: float) -> None:
+        binding = self._bindings.get(uid)
+        if binding is not None:
+            binding.awaiting.discard(key)
+            self._advance(binding, now)
+
+    def lost(self, uid: str, key: str, now: float) -> None:
+        binding = self._bindings.get(uid)
+        if binding is not None:
+            binding.awaiting.discard(key)
+            self.give_up(binding, Reason("ClaimLost", f"claim/{key}"), now)
+
+    def claim_changed(self, key: str, now: float) -> None:
+        for uid in list(self._by_claim.get(key, ())):
+            binding = self._bindings.get(uid)
+            if binding is not None and binding.stage == "conditions":
+                self._check_conditions(binding, now)
+
+    def due(self, now: float) -> None:
+        while (at := self.next_due()) is not None and at <= now:
+            _, uid = heappop(self._timers)
+            binding = self._bindings[uid]
+            if binding.stage == "conditions":
+                self._check_conditions(binding, now)
+            elif binding.stage == "binding" and not binding.writing:
+                self._bind(binding)
+            elif binding.stage == "creating" and not binding.writing:
+                self._create_special(binding)
+
+    def _advance(self, binding: Binding, now: float) -> None:
+        if binding.awaiting or binding.stage != "claims":
+            return
+        if any(conditions.waits(claim) for claim in self._claims(binding)):
+            self._wait(binding, now)
+        else:
+            self._bind(binding)
+
+    def _claims(self, binding: Binding) -> list[ResourceClaim]:
+        found = (self._world.get(RESOURCE_CLAIMS, key) for key in binding.claims)
+        return [claim for claim in found if claim is not None]
+
+    # ---------------------------------------------------------------------------------------------- binding conditions
+
+    def _wait(self, binding: Binding, now: float) -> None:
+        binding.stage = "conditions"
+        binding.waited = now
+        self._waiting += 1
+        if self._check_conditions(binding, now):
+            return
+        pod = binding.pod
+        note = f"waiting for binding conditions for device on node {binding.node}"
+        self._event(binding, now, "BindingConditionsPending", note, "Scheduling")
+        if pod.status.nominated_node_name != binding.node:
+            body = {"status": {"nominatedNodeName": binding.node}}
+            self._out.append(
+                Write("patch", PODS, pod.metadata.namespace, pod.metadata.name, body, "status", uid=pod.uid, about=pod.key)
+            )
+
+    def _check_conditions(self, binding: Binding, now: float) -> bool:
+        """Whether the wait is over, one way or the other."""
+        assert binding.waited is not None
+        claims = self._claims(binding)
+        if len(claims) < len(binding.claims) or any(claim.status.allocation is None for claim in claims):
+            self.give_up(binding, Reason("ClaimLost", f"claim/{binding.claims[0]}"), now)
+            return True
+        dues = [conditions.deadline(claim, binding.profile.binding_timeout, binding.waited) for claim in claims]
+        verdicts = [conditions.judge(claim, now, due) for claim, due in zip(claims, dues)]
+        worst = next((v for wanted in ("failed", "timeout") for v in verdicts if v.readiness == wanted), None)
+        if worst is not None:
+            self._not_ready(binding, claims, worst, now)
+            return True
+        if all(verdict.readiness == "ready" for verdict in verdicts):
+            self._observe_wait(binding, claims, "success", now)
+            self._waiting -= 1
+            binding.stage = "binding"
+            self._bind(binding)
+            return True
+        due = min(due for due, verdict in zip(dues, verdicts) if verdict.readiness == "pending")
+        if due != binding.due:
+            binding.due = due
+            heappush(self._timers, (due, binding.pod.uid))
+        return False
+
+    def _not_ready(self, binding: Binding, claims: list[ResourceClaim], verdict: Verdict, now: float) -> None:
+        assert verdict.device is not None
+        failed = verdict.readiness == "failed"
+        self._observe_wait(binding, claims, "failure" if failed else "timeout", now)
+        self._host.rest(verdict.device, now)
+        data = {"condition": verdict.condition, "message": verdict.message, "node": binding.node}
+        self._clear(binding, claims)
+        reason = Reason("BindingFailed" if failed else "BindingTimeout", f"device/{verdict.device}", data)
+        self.give_up(binding, reason, now)
+
+    def _clear(self, binding: Binding, claims: list[ResourceClaim]) -> None:
+        """Clear what only pods use that have not started: a claim that a bound pod uses is only given back."""
+        for claim in claims:
+            if all(self._host.is_unbound(consumer.uid) for consumer in claim.status.reserved_for):
+                self._desk.deallocate(claim)
+
+    def _observe_wait(self, binding: Binding, claims: list[ResourceClaim], status: str, now: float) -> None:
+        waited = now - (binding.waited if binding.waited is not None else now)
+        name = binding.profile.scheduler_name
+        for claim in claims:
+            for result in claim.status.allocation.devices.results if claim.status.allocation is not None else ():
+                if result.binding_conditions:
+                    labels = (name, result.driver, status)
+                    self._meter.count("scheduler_dra_bindingconditions_allocations_total", labels)
+                    self._meter.observe("scheduler_dra_bindingconditions_wait_duration_seconds", waited, labels)
+
+    # --------------------------------------------------------------------------------------------------------- the bind
+
+    def _bind(self, binding: Binding) -> None:
+        pod = binding.pod
+        binding.stage = "binding"
+        binding.writing = True
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace, "uid": pod.uid},
+            "target": {"kind": "Node", "name": binding.node},
+        }
+        self._out.append(
+            Write("create", PODS, pod.metadata.namespace, pod.metadata.name, body, "binding", uid=pod.uid, about=pod.key)
+        )
+
+    # --------------------------------------------------------------------------------------------------------- outcomes
+
+    def observe(self, outcome: Outcome, now: float) -> None:
+        write = outcome.write
+        uid = write.uid or self._by_pod.get(write.about, "")
+        binding = self._bindings.get(uid)
+        if binding is None:
+            self._orphaned(outcome)
+        elif write.kind is PODS and write.subresource == "binding":
+            binding.writing = False
+            self._bind_ended(binding, outcome.error, now)
+        elif write.kind is PODS and "extendedResourceClaimStatus" in write.body.get("status", {}):
+            self._mapping_ended(binding, outcome.error, now)
+        elif write.kind is RESOURCE_CLAIMS and write.verb == "create":
+            self._create_ended(binding, outcome, now)
+
+    def _bind_ended(self, binding: Binding, error: ClusterError | None, now: float) -> None:
+        if error is None:
+            pod = binding.pod
+            self._event(binding, now, "Scheduled", f"Successfully assigned {pod.key} to {binding.node}", "Binding")
+            self._remove(binding)
+            self._host.bound(binding.pending, binding.node, now)
+        elif isinstance(error, Unreachable):
+            # It may be bound: it keeps its place, and binding again does no harm.
+            heappush(self._timers, (now + RETRY_AFTER, binding.pod.uid))
+        else:
+            self.give_up(binding, _write_failed(error), now)
+
+    def _create_ended(self, binding: Binding, outcome: Outcome, now: float) -> None:
+        assert binding.special is not None
+        result = "success" if outcome.ok else "failure"
+        self._meter.count("dynamic_resource_allocation_resourceclaim_creates_total", (result, "false", "", "Pod"))
+        if outcome.object is None or outcome.error is not None:
+            # Also when there was no answer: a claim that was made all the same is found by its owner and annotation.
+            self.give_up(binding, _write_failed(outcome.error), now)
+            return
+        claim = decode(ResourceClaim, outcome.object)
+        self.adopt_special(binding, claim, now)
+
+    def adopt_special(self, binding: Binding, claim: ResourceClaim, now: float) -> None:
+        """The claim for extended resources exists now: allocate it and tell the pod's status, both at once."""
+        special = binding.special
+        assert special is not None
+        binding.stage = "claims"
+        special.name = claim.metadata.name
+        self._host.adopt(special, claim)
+        self._follow(binding, claim.key)
+        binding.awaiting.add(claim.key)
+        if claim.status.allocation is None:
+            self._desk.allocate(claim, special.allocation, binding.pod, now)
+        else:
+            self._desk.reserve(claim, binding.pod)
+        self._patch_mapping(binding)
+
+    def _patch_mapping(self, binding: Binding) -> None:
+        assert binding.special is not None
+        pod = binding.pod
+        body = {"status": {"extendedResourceClaimStatus": binding.special.status()}}
+        binding.awaiting.add(_POD_STATUS)
+        self._out.append(
+            Write("patch", PODS, pod.metadata.namespace, pod.metadata.name, body, "status", uid=pod.uid, about=pod.key)
+        )
+
+    def _mapping_ended(self, binding: Binding, error: ClusterError | None, now: float) -> None:
+        if error is None:
+            binding.awaiting.discard(_POD_STATUS)
+            self._advance(binding, now)
+        else:
+            self.give_up(binding, _write_failed(error), now)
+
+    def _orphaned(self, outcome: Outcome) -> None:
+        """An answer for a pod that is gone: a claim that was made for it is deleted again."""
+        write = outcome.write
+        if write.kind is RESOURCE_CLAIMS and write.verb == "create" and outcome.object is not None:
+            claim = decode(ResourceClaim, outcome.object)
+            self.delete_claim(claim, write.about)
+
+    # ---------------------------------------------------------------------------------------------------- giving up
+
+    def give_up(self, binding: Binding, reason: Reason | None, now: float) -> None:
+        """The decision does not hold: everything is given back, and the pod is decided on again."""
+        self._withdraw(binding)
+        self._host.undo(binding.pending, reason, now)
+
+    def pod_gone(self, uid: str) -> Binding | None:
+        """The pod was deleted or finished on its way. Devices that were being made ready for it are freed at once."""
+        binding = self._bindings.get(uid)
+        if binding is None:
+            return None
+        if binding.stage == "conditions":
+            self._clear(binding, self._claims(binding))
+        self._withdraw(binding)
+        return binding
+
+    def _withdraw(self, binding: Binding) -> None:
+        if binding.stage == "conditions":
+            self._waiting -= 1
+        uid = binding.pod.uid
+        self._remove(binding)
+        for key in binding.claims:
+            if not self._desk.clearing(key):
+                self._desk.unreserve(key, uid)
+        if binding.special is not None:
+            self._host.abandon(binding.special)
+            claim = self._world.get(RESOURCE_CLAIMS, f"{binding.pod.metadata.namespace}/{binding.special.name}")
+            if claim is not None:
+                self.delete_claim(claim, binding.pod.key)
+
+    def delete_claim(self, claim: ResourceClaim, about: str) -> None:
+        """Let a claim that the scheduler made go: its finalizer first, as upstream does."""
+        namespace, name = claim.metadata.namespace, claim.metadata.name
+        if claim.metadata.finalizers:
+            body: dict[str, Any] = {"metadata": {"finalizers": None}}
+            self._out.append(Write("patch", RESOURCE_CLAIMS, namespace, name, body, uid=claim.uid, about=about))
+        self._out.append(Write("delete", RESOURCE_CLAIMS, namespace, name, uid=claim.uid, about=about))
+
+    def _remove(self, binding: Binding) -> None:
+        uid = binding.pod.uid
+        self._bindings.pop(uid, None)
+        if self._by_pod.get(binding.pod.key) == uid:
+            del self._by_pod[binding.pod.key]
+        for key in binding.claims:
+            users = self._by_claim.get(key)
+            if users is not None:
+                users.pop(uid, None)
+                if not users:
+                    del self._by_claim[key]
+
+    def _event(self, binding: Binding, now: float, reason: str, note: str, action: str) -> None:
+        pod = binding.pod
+        controller = binding.profile.scheduler_name
+        body = event_body(PODS, pod, now=now, type="Normal", reason=reason, note=note, action=action, controller=controller)
+        self._out.append(Write("create", EVENTS, body["metadata"]["namespace"], body["metadata"]["name"], body, about=pod.key))
+
+
+def _write_failed(error: ClusterError | None) -> Reason | None:
+    """None where deciding again is all there is to say."""
+    if error is None or isinstance(error, Conflict | NotFound):
+        return None
+    return Reason("WriteFailed", "", {"error": str(error)[:200]})

@@ -1,0 +1,227 @@
+"""The nodes that will do for one demand, best first, kept as nodes change.
+
+Always true after ``catch_up``: every examined node's verdict is that of its present state. Only nodes that changed
+since the last time are looked at again, so the thousandth pod of a shape costs as much as its own effect on one node.
+Not more nodes are examined than give enough choice, as upstream samples; the start moves on so that all nodes get their turn.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import Final
+
+from dray.api.reason import Reason
+from dray.scheduling.changes import EVERYTHING, ChangeLog
+from dray.scheduling.nodes import NodeInfo, Nodes
+from dray.scheduling.plan import Plan
+from dray.scheduling.plugins.base import Reasons, because, normalized
+from dray.scheduling.refusal import Tally
+
+_MIN_NODES: Final = 100
+_MIN_PERCENT: Final = 5
+
+
+def enough(total: int, percentage: int) -> int:
+    """How many feasible nodes give enough choice; ``percentage`` 0 adapts to the size of the cluster."""
+    if total < _MIN_NODES or percentage >= 100:
+        return total
+    percent = percentage or max(50 - total // 125, _MIN_PERCENT)
+    return max(total * percent // 100, _MIN_NODES)
+
+
+class Entry:
+    """A node as examined for the demand. ``reasons`` None: it will do, as far as the node itself is concerned."""
+
+    __slots__ = ("devices", "fixed", "raw", "reasons", "version")
+
+    def __init__(self) -> None:
+        self.reasons: Reasons | None = None
+        self.devices: Reasons | None = None
+        self.fixed = 0
+        self.raw: tuple[int, ...] = ()
+        self.version = 0
+
+
+class Candidates:
+    def __init__(self, plan: Plan, nodes: Nodes, freed: ChangeLog, start: int) -> None:
+        self.plan = plan
+        self._nodes = nodes
+        # Nodes whose devices may do now although they did not before.
+        self._freed = freed
+        self._position = nodes.changes.position
+        self._freed_position = freed.position
+        self._entries: dict[str, Entry] = {}
+        self._heap: list[tuple[int, int, int, str]] = []
+        self._highest = [0] * len(plan.raw_scores)
+        self._feasible = 0
+        self._all = nodes.order
+        self._order = self._in_scope()
+        self._cursor = self._first = start % max(len(self._order), 1)
+        self._unexamined = len(self._order)
+
+    def _in_scope(self) -> list[NodeInfo]:
+        """Nodes that can do at all: those that the pod names, where it does."""
+        names = self.plan.names
+        if names is None:
+            return self._all
+        return [info for name in sorted(names) if (info := self._nodes.get(name)) is not None]
+
+    # ------------------------------------------------------------------------------------------------- what is best
+
+    def catch_up(self) -> None:
+        """Look again at what changed, and at more nodes while there is too little choice."""
+        changed = self._nodes.changes.since(self._position)
+        self._position = self._nodes.changes.position
+        if changed is None or self._all is not self._nodes.order:
+            self._restart()
+        else:
+            for name in sorted(changed) if len(changed) > 1 else changed:
+                if name in self._entries:
+                    self._examine(name)
+        freed = self._freed.since(self._freed_position)
+        self._freed_position = self._freed.position
+        if freed is None or EVERYTHING in freed:
+            self._rearm(list(self._entries))
+        elif freed:
+            self._rearm([name for name in sorted(freed) if name in self._entries])
+        self._widen()
+
+    def best(self) -> str | None:
+        """The best node that is left, not removed from here: placing a pod on it changes it, which does that."""
+        while True:
+            while self._heap:
+                _, _, version, name = self._heap[0]
+                entry = self._entries.get(name)
+                if entry is not None and entry.version == version:
+                    return name
+                heappop(self._heap)
+            if not self._widen():
+                return None
+
+    def refuse(self, name: str, reasons: Reasons) -> None:
+        """The node's devices will not do, until the log of freed devices names it."""
+        entry = self._entries[name]
+        if entry.reasons is None and entry.devices is None:
+            entry.devices = reasons
+            entry.version += 1
+            self._feasible -= 1
+
+    def _rearm(self, names: list[str]) -> None:
+        """Devices may do now on these nodes."""
+        for name in names:
+            entry = self._entries[name]
+            if self.plan.devices is not None:
+                self._examine(name)
+            elif entry.devices is not None:
+                entry.devices = None
+                if entry.reasons is None:
+                    self._feasible += 1
+                    self._push(name, entry)
+
+    def feasible(self) -> list[str]:
+        """Every examined node that will do, in the order of nodes."""
+        found = [name for name, entry in self._entries.items() if entry.reasons is None and entry.devices is None]
+        return sorted(found, key=self._place)
+
+    def refusals(self) -> list[tuple[Reason, int]]:
+        """How many nodes are refused for each reason."""
+        tally = Tally()
+        for entry in self._entries.values():
+            tally.add(entry.reasons if entry.reasons is not None else entry.devices)
+        tally.add(_OTHER_NAME, len(self._all) - len(self._order))
+        return tally.counts()
+
+    def verdicts(self) -> dict[str, Reasons]:
+        """The refused nodes and why."""
+        found = {name: entry.reasons if entry.reasons is not None else entry.devices for name, entry in self._entries.items()}
+        return {name: reasons for name, reasons in found.items() if reasons}
+
+    @property
+    def examined(self) -> int:
+        return len(self._entries)
+
+    # ----------------------------------------------------------------------------------------------------- examining
+
+    def _restart(self) -> None:
+        """Nodes came or went: forget those that are gone, look again at those that are known."""
+        known = [name for name in self._entries if self._nodes.get(name) is not None]
+        refused = {name: entry.devices for name, entry in self._entries.items() if entry.devices is not None}
+        self._entries, self._heap, self._feasible = {}, [], 0
+        self._all = self._nodes.order
+        self._order = self._in_scope()
+        self._cursor = self._first = self._first % max(len(self._order), 1)
+        for name in known:
+            self._examine(name)
+            if name in refused and self._entries[name].reasons is None:
+                self.refuse(name, refused[name])
+        self._unexamined = len(self._order)
+
+    def _widen(self) -> bool:
+        """Examine more nodes while the choice is too small; whether any was found that will do."""
+        wanted = enough(len(self._order), self.plan.profile.percentage_of_nodes_to_score)
+        before = self._feasible
+        order, total = self._order, len(self._order)
+        while self._feasible < wanted and self._unexamined:
+            info = order[self._cursor]
+            self._cursor = self._cursor + 1 if self._cursor + 1 < total else 0
+            self._unexamined -= 1
+            if info.name not in self._entries:
+                self._examine(info.name)
+        return self._feasible > before
+
+    @property
+    def next_start(self) -> int:
+        """Where another demand should start looking, so that nodes take turns."""
+        return self._cursor
+
+    def _examine(self, name: str) -> None:
+        info = self._nodes.get(name)
+        entry = self._entries.get(name)
+        if entry is None:
+            entry = self._entries[name] = Entry()
+        elif entry.reasons is None and entry.devices is None:
+            self._feasible -= 1
+        entry.version += 1
+        if info is None:
+            del self._entries[name]
+            return
+        entry.reasons = self.plan.refuses(info)
+        if entry.reasons is None:
+            self._rate(info, entry)
+            if entry.devices is None:
+                self._feasible += 1
+                self._push(name, entry)
+
+    def _rate(self, info: NodeInfo, entry: Entry) -> None:
+        entry.fixed = self.plan.fixed(info)
+        entry.raw = self.plan.raw(info) if self.plan.node_scores else ()
+        if self.plan.devices is not None:
+            entry.devices, score = self.plan.devices(info)
+            entry.raw = (*entry.raw, score)
+            if entry.devices is not None:
+                return
+        if any(raw > highest for raw, highest in zip(entry.raw, self._highest)):
+            self._highest = [max(raw, highest) for raw, highest in zip(entry.raw, self._highest)]
+            self._reorder()
+
+    def _push(self, name: str, entry: Entry) -> None:
+        heappush(self._heap, (-self._total(entry), self._place(name), entry.version, name))
+
+    def _reorder(self) -> None:
+        """The highest raw score rose, so all totals did change."""
+        live = [(n, e) for n, e in self._entries.items() if e.reasons is None and e.devices is None and e.version]
+        self._heap = [(-self._total(entry), self._place(name), entry.version, name) for name, entry in live]
+        heapify(self._heap)
+
+    def _total(self, entry: Entry) -> int:
+        total = entry.fixed
+        for score, raw, highest in zip(self.plan.raw_scores, entry.raw, self._highest):
+            total += score.weight * normalized(raw, highest, score.normalize)
+        return total
+
+    def _place(self, name: str) -> int:
+        info = self._nodes.get(name)
+        return info.place if info is not None else -1
+
+
+_OTHER_NAME: Final = because("NodeSelectorMismatch")

@@ -1,0 +1,89 @@
+"""Binding conditions (KEP-5007): whether the devices of a claim are ready, have failed, or ran out of time.
+
+Only the status of conditions counts, in the status of the very device (and share) that was allocated; a device without
+status is not ready yet.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from dray.api.meta import Condition
+from dray.api.resource import DeviceRequestAllocationResult, ResourceClaim
+from dray.api.times import parse_time
+
+Readiness = Literal["ready", "pending", "failed", "timeout"]
+
+
+class Device(msgspec.Struct, frozen=True):
+    driver: str
+    pool: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}/{self.name}"
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    readiness: Readiness
+    device: Device | None = None
+    condition: str = ""
+    message: str = ""
+
+
+READY = Verdict("ready")
+
+
+def waits(claim: ResourceClaim) -> bool:
+    """Whether the claim's allocation has binding conditions at all."""
+    return claim.status.allocation is not None and any(r.binding_conditions for r in claim.status.allocation.devices.results)
+
+
+def deadline(claim: ResourceClaim, timeout: float, first_seen: float) -> float:
+    """When the claim's devices must be ready; without a timestamp in the allocation, counted from when it was first seen."""
+    allocation = claim.status.allocation
+    stamp = allocation.allocation_timestamp if allocation is not None else None
+    return (parse_time(stamp) if stamp else first_seen) + timeout
+
+
+def judge(claim: ResourceClaim, now: float, due: float) -> Verdict:
+    """The worst over all devices of the claim: failed, then timed out, then pending."""
+    if claim.status.allocation is None:
+        return READY
+    pending: Verdict | None = None
+    for result in claim.status.allocation.devices.results:
+        if not result.binding_conditions:
+            continue
+        verdict = _judge_one(claim, result)
+        if verdict.readiness == "failed":
+            return verdict
+        if verdict.readiness == "pending" and pending is None:
+            pending = verdict
+    if pending is None:
+        return READY
+    return msgspec.structs.replace(pending, readiness="timeout") if now >= due else pending
+
+
+def _judge_one(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> Verdict:
+    device = Device(result.driver, result.pool, result.device)
+    conditions = _conditions(claim, result)
+    for type in result.binding_failure_conditions:
+        found = conditions.get(type)
+        if found is not None and found.status == "True":
+            return Verdict("failed", device, type, f"{found.reason}: {found.message}" if found.reason else found.message)
+    for type in result.binding_conditions:
+        found = conditions.get(type)
+        if found is None or found.status != "True":
+            return Verdict("pending", device, type)
+    return READY
+
+
+def _conditions(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> dict[str, Condition]:
+    for status in claim.status.devices:
+        if (status.driver, status.pool, status.device) != (result.driver, result.pool, result.device):
+            continue
+        if result.share_id is None or status.share_id is None or status.share_id == result.share_id:
+            return {condition.type: condition for condition in status.conditions}
+    return {}

@@ -1,0 +1,99 @@
+"""What an administrator decides about scheduling: profiles, plugins, weights and arguments.
+
+Read from a ``KubeSchedulerConfiguration`` (kubescheduler.config.k8s.io/v1), strictly: a field, plugin or argument that is
+not known is an error that names it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from dray.api.core import NodeAffinity, TopologySpreadConstraint
+from dray.scheduling.plugins.resources import FitArgs, ResourceWeight
+
+# Plugins in upstream's order, with the weight of those that score (0: it does not score).
+DEFAULT_PLUGINS: Final[tuple[tuple[str, int], ...]] = (
+    ("SchedulingGates", 0),
+    ("PrioritySort", 0),
+    ("NodeName", 0),
+    ("NodeUnschedulable", 0),
+    ("TaintToleration", 3),
+    ("NodeAffinity", 2),
+    ("NodePorts", 0),
+    ("NodeResourcesFit", 1),
+    ("VolumeRestrictions", 0),
+    ("NodeVolumeLimits", 0),
+    ("VolumeBinding", 0),
+    ("VolumeZone", 0),
+    ("PodTopologySpread", 2),
+    ("InterPodAffinity", 2),
+    ("DynamicResources", 2),
+    ("DefaultPreemption", 0),
+    ("NodeResourcesBalancedAllocation", 1),
+    ("ImageLocality", 1),
+    ("DefaultBinder", 0),
+)
+FILTERS: Final = (
+    "NodeName",
+    "NodeUnschedulable",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodePorts",
+    "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
+    "VolumeBinding",
+    "VolumeZone",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "DynamicResources",
+)
+SCORES: Final = (
+    "TaintToleration",
+    "NodeAffinity",
+    "NodeResourcesFit",
+    "PodTopologySpread",
+    "InterPodAffinity",
+    "DynamicResources",
+    "NodeResourcesBalancedAllocation",
+    "ImageLocality",
+)
+
+
+class Profile(msgspec.Struct, frozen=True, eq=False):
+    """How pods of one scheduler name are placed."""
+
+    scheduler_name: str = "default-scheduler"
+    filters: tuple[str, ...] = FILTERS
+    scores: tuple[tuple[str, int], ...] = tuple((name, weight) for name, weight in DEFAULT_PLUGINS if name in SCORES)
+    preempts: bool = True
+    percentage_of_nodes_to_score: int = 0
+    fit: FitArgs = FitArgs()
+    balanced: tuple[ResourceWeight, ...] = (ResourceWeight("cpu"), ResourceWeight("memory"))
+    added_affinity: NodeAffinity = msgspec.field(default_factory=NodeAffinity)
+    hard_pod_affinity_weight: int = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    system_default_constraints: bool = True
+    binding_timeout: float = 600.0
+    filter_timeout: float = 10.0
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+    device_scoring: str = "Packing"
+
+
+class Config(msgspec.Struct, frozen=True):
+    profiles: tuple[Profile, ...] = (Profile(),)
+    initial_backoff: float = 1.0
+    max_backoff: float = 10.0
+    # Dray's own: pods whose writes may be under way at once, how often waiting pods are checked for missed wake-ups,
+    # how long a device rests after binding to it failed.
+    in_flight: int = 256
+    sweep_interval: float = 300.0
+    device_rest: float = 60.0
+
+    @property
+    def by_name(self) -> dict[str, Profile]:
+        return {profile.scheduler_name: profile for profile in self.profiles}

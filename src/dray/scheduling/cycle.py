@@ -1,0 +1,472 @@
+"""One pod: which claims it needs, which nodes will do, which is best, and what it gets there.
+
+Always true: deciding changes nothing outside its own caches; the caller makes the decision count. Equal pods share one
+set of candidates, so most pods cost one look at the best node.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from dray.api.core import NodeSelector, Pod
+from dray.api.kinds import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from dray.api.reason import Reason
+from dray.api.resource import AllocationResult, DeviceTaint, ResourceClaim
+from dray.cluster.world import World
+from dray.devices import Devices, Verdict
+from dray.scheduling import conditions, topics
+from dray.scheduling.candidates import Candidates, enough
+from dray.scheduling.changes import ChangeLog
+from dray.scheduling.config import Profile
+from dray.scheduling.demand import Demand
+from dray.scheduling.extended import (
+    MOST_DEVICES,
+    ClassNames,
+    Requests,
+    Special,
+    by_devices,
+    owner_uid,
+    requests_for,
+    special_claim,
+    still_valid,
+    wanted_names,
+)
+from dray.scheduling.nodes import NodeInfo, Nodes
+from dray.scheduling.plan import Facts, Plan
+from dray.scheduling.plugins.base import Reasons, because, normalized
+from dray.scheduling.plugins.neighbours import Neighbours, View
+from dray.scheduling.queue import Pending, Queue
+from dray.scheduling.refusal import Refusal, Tally
+from dray.scheduling.resolution import Refused, Resolved, claim_topic, pod_topic, requests, reserved_for, resolve
+from dray.scheduling.scoring import DeviceScorer
+
+# Sets of candidates that are kept; each holds at most the nodes that were examined for it.
+_KEPT: Final = 128
+
+
+class Placement:
+    """What was decided for a pod."""
+
+    __slots__ = ("key", "leftover", "node", "open", "pinned", "results", "special")
+
+    def __init__(self, key: Hashable, node: str, resolved: Resolved) -> None:
+        self.key = key
+        self.node = node
+        self.open = resolved.open
+        self.pinned = resolved.pinned
+        self.results: list[AllocationResult] = []
+        self.special: Special | None = None
+        self.leftover: ResourceClaim | None = None
+
+
+class NotPlaced(Exception):
+    """The pod is refused. ``key`` groups pods that are refused alike; ``free_claims`` may help when deallocated."""
+
+    def __init__(
+        self,
+        key: Hashable,
+        refusal: Refusal,
+        topics: frozenset[str],
+        free_claims: Sequence[ResourceClaim] = (),
+        shared: bool = False,
+    ) -> None:
+        super().__init__(refusal)
+        self.key = key
+        self.refusal = refusal
+        self.topics = topics
+        self.free_claims = free_claims
+        self.shared = shared
+
+
+class Wish:
+    """A pod with its claims resolved: everything that decides where it can go."""
+
+    __slots__ = ("demand", "key", "leftover", "names", "open", "pending", "pod", "profile", "resolved", "unusable", "view")
+
+    def __init__(self, pending: Pending, profile: Profile, resolved: Resolved) -> None:
+        self.pending = pending
+        self.pod: Pod = pending.pod
+        self.demand: Demand = pending.demand
+        self.profile = profile
+        self.resolved = resolved
+        self.names: frozenset[str] = frozenset()
+        self.leftover: ResourceClaim | None = None
+        self.unusable: list[tuple[ResourceClaim, Reason]] = []
+        self.view: View | None = None
+        self.key: Hashable = None
+
+    @property
+    def needs_devices(self) -> bool:
+        return bool(self.resolved.open or self.names)
+
+
+class Cycle:
+    def __init__(
+        self,
+        world: World,
+        nodes: Nodes,
+        queue: Queue,
+        engine: Devices,
+        classes: ClassNames,
+        facts: Facts,
+        neighbours: Neighbours,
+        claims: Any,
+        extended: bool,
+        conditions_on: bool,
+        taints_on: bool,
+    ) -> None:
+        self._world, self._nodes, self._queue, self._engine = world, nodes, queue, engine
+        self._classes, self._facts, self._neighbours, self._claims = classes, facts, neighbours, claims
+        self._extended, self._conditions_on, self._taints_on = extended, conditions_on, taints_on
+        self.freed = ChangeLog()
+        self.scorer = DeviceScorer()
+        self.class_epoch = 0
+        self._kept: OrderedDict[Hashable, Candidates] = OrderedDict()
+        self._start = 0
+        self._specs: dict[bytes, int] = {}
+        self._spec_of: dict[str, int] = {}
+        self._requests: dict[tuple[int, frozenset[str]], Requests] = {}
+        self._wanted: dict[int, frozenset[str]] = {}
+        self._slices = world.index(RESOURCE_SLICES, lambda slice: (f"{slice.spec.driver}/{slice.spec.pool.name}",))
+        self._specials = world.index(RESOURCE_CLAIMS, owner_uid)
+        self._encoder = msgspec.msgpack.Encoder(order="deterministic")
+
+    # -------------------------------------------------------------------------------------------------------- deciding
+
+    def decide(self, pending: Pending, profile: Profile, now: float) -> Placement:
+        """Where the pod goes; raises ``NotPlaced``."""
+        wish = self.wish(pending, profile, now)
+        self._share(wish)
+        if wish.unusable:
+            raise self._unusable(wish)
+        if wish.view is not None:
+            return self._among_neighbours(wish)
+        candidates = self.candidates(wish)
+        nominated = wish.pod.status.nominated_node_name
+        if nominated and (placement := self._on(wish, candidates, nominated)) is not None:
+            return placement
+        while (name := candidates.best()) is not None:
+            placement = self._on(wish, candidates, name)
+            if placement is not None:
+                return placement
+        raise self._refused(wish, candidates.refusals())
+
+    def wish(self, pending: Pending, profile: Profile, now: float) -> Wish:
+        """The pod's needs as they are now; raises ``NotPlaced`` when it cannot be tried at all."""
+        pod = pending.pod
+        if pod.spec.scheduling_gates:
+            names = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+            raise NotPlaced(pod.uid, Refusal.of("SchedulingGated", f"pod/{pod.key}", gates=names), frozenset({pod_topic(pod)}))
+        try:
+            resolved = resolve(pod, self._world, self._claims) if pod.spec.resource_claims else Resolved()
+        except Refused as refused:
+            raise NotPlaced(pod.uid, refused.refusal, refused.topics) from None
+        wish = Wish(pending, profile, resolved)
+        self._check_classes(wish)
+        if self._extended:
+            self._add_extended(wish)
+        if resolved.pinned:
+            wish.unusable = [bad for claim in resolved.pinned if (bad := self._unusable_claim(wish, claim, now)) is not None]
+        wish.view = self._neighbours.view(pod, wish.demand, profile)
+        wish.key = self._key(wish)
+        return wish
+
+    def _key(self, wish: Wish) -> Hashable:
+        resolved = wish.resolved
+        key: tuple[Hashable, ...] = (
+            wish.demand.id,
+            wish.profile.scheduler_name,
+            tuple(self._spec_id(claim) for claim in resolved.open),
+            tuple((claim.uid, claim.metadata.resource_version) for claim in resolved.pinned),
+            wish.leftover.uid if wish.leftover is not None else "",
+        )
+        if wish.view is not None:
+            pod = wish.pod
+            key = (*key, pod.metadata.namespace, tuple(sorted(pod.metadata.labels.items())))
+        return key
+
+    def _spec_id(self, claim: ResourceClaim) -> int:
+        """Claims with equal specs are one. A spec never changes, so it is looked at once per claim."""
+        known = self._spec_of.get(claim.uid)
+        if known is None:
+            encoded = self._encoder.encode(claim.spec)
+            known = self._spec_of[claim.uid] = self._specs.setdefault(encoded, len(self._specs))
+        return known
+
+    def forget_claim(self, uid: str) -> None:
+        self._spec_of.pop(uid, None)
+
+    def _share(self, wish: Wish) -> None:
+        """Pods that wait for the same were refused for the same: nothing changed since, or they would not wait."""
+        group = self._queue.group(wish.key)
+        if group is not None and group.leader is None and wish.pending.group is not group and group.members:
+            raise NotPlaced(wish.key, group.refusal, group.topics, shared=True)
+
+    # --------------------------------------------------------------------------------------------------- candidates
+
+    def candidates(self, wish: Wish) -> Candidates:
+        found = self._kept.get(wish.key)
+        if found is None:
+            plan = self.plan(wish)
+            found = self._kept[wish.key] = Candidates(plan, self._nodes, self.freed, self._start)
+            if len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+            found.catch_up()
+            self._start = found.next_start
+            return found
+        self._kept.move_to_end(wish.key)
+        found.catch_up()
+        return found
+
+    def kept(self, key: Hashable) -> Candidates | None:
+        return self._kept.get(key)
+
+    def plan(self, wish: Wish) -> Plan:
+        judge = self._judge(wish) if wish.needs_devices and self.scorer.wanted(wish.resolved.open, wish.profile) else None
+        return Plan(wish.demand, wish.profile, self._facts, self._selectors(wish), judge)
+
+    def _selectors(self, wish: Wish) -> list[NodeSelector]:
+        selectors = wish.resolved.selectors
+        if wish.leftover is not None and (allocation := wish.leftover.status.allocation) is not None and allocation.node_selector:
+            selectors.append(allocation.node_selector)
+        return selectors
+
+    def _judge(self, wish: Wish) -> Callable[[NodeInfo], tuple[Reasons | None, int]]:
+        def judge(info: NodeInfo) -> tuple[Reasons | None, int]:
+            claims, _ = self._claims_on(wish, info)
+            verdict = self._engine.allocate(info.name, claims)
+            if not verdict.ok:
+                return _device_reasons(verdict), 0
+            return None, self.scorer.score(verdict, wish.profile)
+
+        return judge
+
+    def forget_candidates(self) -> None:
+        """Something that plans were made of changed."""
+        self._kept.clear()
+        self._requests.clear()
+        self._wanted.clear()
+
+    def _on(self, wish: Wish, candidates: Candidates, name: str) -> Placement | None:
+        """The pod on this node, or None (and why, in the candidates) when its devices will not do."""
+        info = self._nodes.get(name)
+        if info is None or candidates.plan.refuses(info) is not None:
+            return None
+        found = self._place(wish, info)
+        if isinstance(found, Placement):
+            return found
+        candidates.refuse(name, found)
+        return None
+
+    def _place(self, wish: Wish, info: NodeInfo) -> Placement | Reasons:
+        placement = Placement(wish.key, info.name, wish.resolved)
+        if not wish.needs_devices:
+            return placement
+        claims, special = self._claims_on(wish, info)
+        if wish.leftover is not None:
+            return self._reuse(wish, placement, claims, special)
+        if special is not None and special.devices > MOST_DEVICES:
+            return because("TooManyDevices", limit=MOST_DEVICES)
+        if not claims:
+            return placement
+        verdict = self._engine.allocate(info.name, claims)
+        if not verdict.ok:
+            self._raise_fatal(wish, verdict)
+            return _device_reasons(verdict)
+        placement.results = list(verdict.results)
+        if special is not None:
+            placement.special = Special(claims[-1], special, placement.results.pop())
+        return placement
+
+    def _claims_on(self, wish: Wish, info: NodeInfo) -> tuple[list[ResourceClaim], Requests | None]:
+        """The claims to allocate on this node: the pod's own, then the special one if the node leaves resources to devices."""
+        if not wish.names:
+            return wish.resolved.open, None
+        names = by_devices(wish.names, info)
+        if not names:
+            return wish.resolved.open, None
+        key = (wish.demand.id, names)
+        found = self._requests.get(key)
+        if found is None:
+            found = self._requests[key] = requests_for(wish.pod.spec, names, self._classes)
+        return [*wish.resolved.open, special_claim(wish.pod, found)], found
+
+    def _raise_fatal(self, wish: Wish, verdict: Verdict) -> None:
+        """An error that does not depend on the node: trying others would say the same."""
+        if verdict.error and not verdict.node_error:
+            reasons = tuple(verdict.reasons) or (Reason("InvalidRequest", "", {"error": verdict.error}),)
+            refusal = Refusal(tuple((reason, 0) for reason in reasons))
+            raise NotPlaced(
+                wish.key, refusal, topics.topics_of(refusal, self._claim_topics(wish) | {topics.DEVICES, topics.CLASSES})
+            )
+
+    # ------------------------------------------------------------------------------------------------ extended resources
+
+    def _add_extended(self, wish: Wish) -> None:
+        demand = wish.demand
+        names = self._wanted.get(demand.id)
+        if names is None:
+            names = self._wanted[demand.id] = wanted_names(demand.spec, self._classes)
+        wish.names = names
+        leftovers = [self._world.get(RESOURCE_CLAIMS, key) for key in self._specials[wish.pod.uid]]
+        alive = [claim for claim in leftovers if claim is not None and claim.metadata.deletion_timestamp is None]
+        if alive:
+            wish.leftover = alive[0]
+            if not names:
+                reason = Reason("ClaimElsewhere", f"claim/{alive[0].key}")
+                wish.unusable.append((alive[0], reason))
+
+    def _reuse(
+        self, wish: Wish, placement: Placement, claims: list[ResourceClaim], special: Requests | None
+    ) -> Placement | Reasons:
+        """A special claim from an earlier attempt is used again where it still asks for the right thing."""
+        leftover = wish.leftover
+        assert leftover is not None
+        if special is None or not still_valid(leftover, special):
+            return because("ClaimElsewhere", claim=leftover.key)
+        own = claims[:-1]
+        allocation = self._claims.allocation_of(leftover)
+        wanted = own if allocation is not None else [*own, leftover]
+        if wanted:
+            verdict = self._engine.allocate(placement.node, wanted)
+            if not verdict.ok:
+                self._raise_fatal(wish, verdict)
+                return _device_reasons(verdict)
+            placement.results = list(verdict.results)
+            if allocation is None:
+                allocation = placement.results.pop()
+        assert allocation is not None
+        placement.special = Special(leftover, special, allocation)
+        placement.special.name = leftover.metadata.name
+        placement.leftover = leftover
+        return placement
+
+    # --------------------------------------------------------------------------------------------------- other pods
+
+    def _among_neighbours(self, wish: Wish) -> Placement:
+        """Where other pods decide with it, nodes are looked at for this pod alone."""
+        plan = self.plan(wish)
+        view = wish.view
+        assert view is not None
+        tally = Tally()
+        infos = self._in_turn(plan)
+        wanted = enough(len(infos), wish.profile.percentage_of_nodes_to_score)
+        found: list[tuple[NodeInfo, Placement]] = []
+        for seen, info in enumerate(infos, 1):
+            reasons = plan.refuses(info) or view.refuses(info)
+            if reasons is None:
+                placed = self._place(wish, info)
+                if isinstance(placed, Placement):
+                    found.append((info, placed))
+                    if len(found) >= wanted or info.name == wish.pod.status.nominated_node_name:
+                        self._start = (self._start + seen) % max(len(self._nodes), 1)
+                        break
+                    continue
+                reasons = placed
+            tally.add(reasons)
+        if not found:
+            tally.add(because("NodeSelectorMismatch"), len(self._nodes) - len(infos))
+            raise self._refused(wish, tally.counts())
+        return self._best_of(plan, view, found)
+
+    def _in_turn(self, plan: Plan) -> list[NodeInfo]:
+        if plan.names is not None:
+            return [info for name in sorted(plan.names) if (info := self._nodes.get(name)) is not None]
+        order = self._nodes.order
+        start = self._start % max(len(order), 1)
+        return [*order[start:], *order[:start]]
+
+    def _best_of(self, plan: Plan, view: View, found: list[tuple[NodeInfo, Placement]]) -> Placement:
+        infos = [info for info, _ in found]
+        totals = [plan.fixed(info) for info in infos]
+        for score in plan.node_scores:
+            raw = [score.measure(info) for info in infos]
+            highest = max(raw)
+            for index, value in enumerate(raw):
+                totals[index] += score.weight * normalized(value, highest, score.normalize)
+        for weight, values in view.scores(infos):
+            for index, value in enumerate(values):
+                totals[index] += weight * value
+        best = max(range(len(infos)), key=lambda index: (totals[index], -infos[index].place))
+        return found[best][1]
+
+    # ------------------------------------------------------------------------------------------------------- refusals
+
+    def _refused(self, wish: Wish, counts: list[tuple[Reason, int]]) -> NotPlaced:
+        if not len(self._nodes):
+            refusal = Refusal.of("NoNodes")
+        else:
+            refusal = Refusal(tuple(counts), len(self._nodes))
+        claims = [claim for claim in wish.resolved.pinned if self._may_free(wish, claim)]
+        if wish.leftover is not None:
+            claims.append(wish.leftover)
+        return NotPlaced(wish.key, refusal, topics.topics_of(refusal, self._claim_topics(wish)), claims)
+
+    def _claim_topics(self, wish: Wish) -> frozenset[str]:
+        return frozenset(claim_topic(claim.key) for claim in wish.resolved.all)
+
+    def _may_free(self, wish: Wish, claim: ResourceClaim) -> bool:
+        return claim.status.allocation is not None and all(consumer.uid == wish.pod.uid for consumer in claim.status.reserved_for)
+
+    def _check_classes(self, wish: Wish) -> None:
+        for claim in wish.resolved.open:
+            for name, request in requests(claim):
+                if request.device_class_name and self._world.get(DEVICE_CLASSES, request.device_class_name) is None:
+                    refusal = Refusal.of(
+                        "ClassMissing", f"claim/{claim.key}", request=name, **{"class": request.device_class_name}
+                    )
+                    raise NotPlaced(wish.pod.uid, refusal, topics.topics_of(refusal, frozenset({claim_topic(claim.key)})))
+
+    def _unusable(self, wish: Wish) -> NotPlaced:
+        refusal = Refusal(tuple((reason, 0) for _, reason in wish.unusable))
+        free = [claim for claim, _ in wish.unusable if self._may_free(wish, claim) or claim is wish.leftover]
+        return NotPlaced(wish.key, refusal, topics.topics_of(refusal, self._claim_topics(wish)), free)
+
+    def _taints(self, driver: str, pool: str, device: str) -> Iterable[DeviceTaint]:
+        """The taints of a device now: its own and those of rules."""
+        rules = self._engine.inventory.rules_for(driver, pool, device)
+        return (*self._own_taints(driver, pool, device), *(rule.spec.taint for rule in rules))
+
+    def _own_taints(self, driver: str, pool: str, device: str) -> Iterable[DeviceTaint]:
+        for key in self._slices[f"{driver}/{pool}"]:
+            for found in self._world.get(RESOURCE_SLICES, key).spec.devices:
+                if found.name == device:
+                    yield from found.taints
+
+    def _unusable_claim(self, wish: Wish, claim: ResourceClaim, now: float) -> tuple[ResourceClaim, Reason] | None:
+        """A claim whose devices failed, never became ready, or are tainted, does not take new pods."""
+        if claim.status.allocation is None:
+            return None
+        if self._conditions_on and conditions.waits(claim):
+            verdict = conditions.judge(claim, now, conditions.deadline(claim, wish.profile.binding_timeout, now))
+            if verdict.readiness in ("failed", "timeout"):
+                code = "BindingFailed" if verdict.readiness == "failed" else "BindingTimeout"
+                return claim, Reason(code, f"claim/{claim.key}", {"device": str(verdict.device), "condition": verdict.condition})
+        if reserved_for(claim, wish.pod.uid) or not self._taints_on:
+            return None
+        for result in claim.status.allocation.devices.results:
+            for taint in self._taints(result.driver, result.pool, result.device):
+                if taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(t, taint) for t in result.tolerations):
+                    device = f"{result.driver}/{result.pool}/{result.device}"
+                    data = {"device": device, "key": taint.key, "value": taint.value, "effect": taint.effect}
+                    return claim, Reason("ClaimTainted", f"claim/{claim.key}", data)
+        return None
+
+
+def tolerates(toleration: Any, taint: DeviceTaint) -> bool:
+    """KEP-5055: an empty effect matches every effect, an empty key with Exists every key."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and bool(toleration.value == taint.value)
+
+
+def _device_reasons(verdict: Verdict) -> Reasons:
+    return tuple(verdict.reasons) or because("NotEnoughDevices")

@@ -1,0 +1,252 @@
+"""Extended resources that devices provide (KEP-5004): class names, and the one claim that the scheduler makes for a pod.
+
+Always true: a resource name is served by the newest class that names it, then by the class whose name sorts first; when
+that one goes the next serves it. The requests of the special claim depend on the node only through which of the pod's
+resources that node leaves to devices, so nodes that leave the same ones share the same requests.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from dray.api.core import Pod, PodSpec
+from dray.api.meta import ObjectMeta, OwnerReference
+from dray.api.resource import (
+    EXTENDED_RESOURCE_CLAIM,
+    FINALIZER,
+    IMPLICIT_RESOURCE_PREFIX,
+    AllocationResult,
+    DeviceClaim,
+    DeviceClass,
+    DeviceRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+)
+from dray.scheduling.nodes import NodeInfo
+from dray.scheduling.plugins.resources import is_extended
+from dray.scheduling.requests import container_requests, is_sidecar
+
+# What a pod may ask for at once: beyond this the claim cannot be written.
+MOST_DEVICES: Final = 128
+
+
+class ClassNames:
+    """Which class serves an extended resource name."""
+
+    def __init__(self) -> None:
+        self._classes: dict[str, DeviceClass] = {}
+        self._by_name: dict[str, dict[str, DeviceClass]] = {}
+
+    def put(self, cls: DeviceClass) -> set[str]:
+        """The class is now this; answers the resource names that this may concern."""
+        concerned = self.remove(cls.metadata.name)
+        self._classes[cls.metadata.name] = cls
+        for name in _names_of(cls):
+            self._by_name.setdefault(name, {})[cls.metadata.name] = cls
+            concerned.add(name)
+        return concerned
+
+    def remove(self, name: str) -> set[str]:
+        known = self._classes.pop(name, None)
+        if known is None:
+            return set()
+        for resource in _names_of(known):
+            classes = self._by_name[resource]
+            del classes[name]
+            if not classes:
+                del self._by_name[resource]
+        return set(_names_of(known))
+
+    def serving(self, resource: str) -> DeviceClass | None:
+        classes = self._by_name.get(resource)
+        if not classes:
+            return None
+        newest = max(cls.metadata.creation_timestamp or "" for cls in classes.values())
+        return min(
+            (cls for cls in classes.values() if (cls.metadata.creation_timestamp or "") == newest),
+            key=lambda cls: cls.metadata.name,
+        )
+
+    def offers(self, resource: str) -> bool:
+        return resource in self._by_name
+
+
+def _names_of(cls: DeviceClass) -> list[str]:
+    names = [IMPLICIT_RESOURCE_PREFIX + cls.metadata.name]
+    if cls.spec.extended_resource_name:
+        names.append(cls.spec.extended_resource_name)
+    return names
+
+
+# -------------------------------------------------------------------------------------------------- requests and mappings
+
+
+class Mapping(msgspec.Struct, frozen=True):
+    container: str
+    resource: str
+    request: str
+
+
+class Requests(msgspec.Struct, frozen=True):
+    """The requests of a special claim and which container uses which of them."""
+
+    requests: tuple[DeviceRequest, ...]
+    mappings: tuple[Mapping, ...]
+
+    @property
+    def devices(self) -> int:
+        return sum(request.exactly.count for request in self.requests if request.exactly is not None)
+
+
+class _Slot:
+    """One request in the making."""
+
+    __slots__ = ("container", "count", "index", "name")
+
+    def __init__(self, index: int, container: str, count: int, name: str) -> None:
+        self.index = index
+        self.container = container
+        self.count = count
+        self.name = name
+
+
+def by_devices(wanted: frozenset[str], info: NodeInfo) -> frozenset[str]:
+    """Which of the pod's class-backed resources this node leaves to devices: those that it does not offer itself."""
+    return frozenset(name for name in wanted if not info.allocatable.get(name))
+
+
+def wanted_names(spec: PodSpec, classes: ClassNames) -> frozenset[str]:
+    """The extended resources that the pod asks for and a class serves."""
+    found: set[str] = set()
+    for container in (*spec.init_containers, *spec.containers):
+        for name, count in container_requests(container).items():
+            if count > 0 and is_extended(name) and classes.offers(name):
+                found.add(name)
+    return frozenset(found)
+
+
+def requests_for(spec: PodSpec, names: frozenset[str], classes: ClassNames) -> Requests:
+    requests: list[DeviceRequest] = []
+    mappings: list[Mapping] = []
+    for resource in sorted(names):
+        cls = classes.serving(resource)
+        if cls is None:
+            continue
+        slots, mapped = _slots(spec, resource, names)
+        mappings.extend(mapped)
+        requests.extend(_request(slot, cls.metadata.name) for slot in slots)
+    return Requests(tuple(sorted(requests, key=lambda request: request.name)), tuple(mappings))
+
+
+def _request(slot: _Slot, cls: str) -> DeviceRequest:
+    exactly = ExactDeviceRequest(device_class_name=cls, allocation_mode="ExactCount", count=slot.count)
+    return DeviceRequest(name=slot.name, exactly=exactly)
+
+
+def _slots(spec: PodSpec, resource: str, names: frozenset[str]) -> tuple[list[_Slot], list[Mapping]]:
+    """Containers that stay get devices of their own; init containers that end use those of later ones first, and
+    what they need beyond that is shared among them."""
+    staying: list[_Slot] = []
+    ending: list[_Slot] = []
+    for index, container in enumerate((*spec.init_containers, *spec.containers)):
+        asked = container_requests(container)
+        if not (count := asked.get(resource, 0)):
+            continue
+        position = sorted(name for name in asked if name in names and asked[name]).index(resource)
+        slot = _Slot(index, container.name, count, f"container-{index}-request-{position}")
+        ends = index < len(spec.init_containers) and not is_sidecar(container)
+        (ending if ends else staying).append(slot)
+    mappings = [Mapping(slot.container, resource, slot.name) for slot in staying]
+    extra, shared = _share(ending, staying)
+    mappings.extend(Mapping(slot.container, resource, name) for slot, names_ in shared for name in names_)
+    return ([*staying, extra] if extra is not None else staying), mappings
+
+
+def _share(ending: list[_Slot], staying: list[_Slot]) -> tuple[_Slot | None, list[tuple[_Slot, list[str]]]]:
+    uses: list[tuple[_Slot, list[str], int]] = []
+    for slot in ending:
+        missing, used = slot.count, []
+        for other in staying:
+            if missing > 0 and other.index >= slot.index:
+                used.append(other.name)
+                missing -= other.count
+        uses.append((slot, used, max(missing, 0)))
+    most = max((missing for _, _, missing in uses), default=0)
+    largest = next((slot for slot, _, missing in uses if missing == most), None) if most else None
+    extra = _Slot(largest.index, largest.container, most, largest.name) if largest is not None else None
+    shared = [(slot, [*used, extra.name] if missing and extra is not None else used) for slot, used, missing in uses]
+    return extra, shared
+
+
+# --------------------------------------------------------------------------------------------------------- the claim
+
+
+class Special:
+    """The special claim of one pod on one node: decided, then made in the API under ``name``."""
+
+    __slots__ = ("allocation", "claim", "name", "requests")
+
+    def __init__(self, claim: ResourceClaim, requests: Requests, allocation: AllocationResult) -> None:
+        self.claim = claim
+        self.requests = requests
+        self.allocation = allocation
+        self.name = ""
+
+    def body(self, pod: Pod) -> dict[str, Any]:
+        """As it is created: with the finalizer already, which saves a write."""
+        return {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {
+                "generateName": f"{pod.metadata.name}-extended-resources-",
+                "namespace": pod.metadata.namespace,
+                "annotations": {EXTENDED_RESOURCE_CLAIM: "true"},
+                "finalizers": [FINALIZER],
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.uid, "controller": True}
+                ],
+            },
+            "spec": msgspec.to_builtins(self.claim.spec),
+        }
+
+    def status(self) -> dict[str, Any]:
+        """``pod.status.extendedResourceClaimStatus``."""
+        mappings = [
+            {"containerName": m.container, "resourceName": m.resource, "requestName": m.request} for m in self.requests.mappings
+        ]
+        return {"resourceClaimName": self.name, "requestMappings": mappings}
+
+
+def special_claim(pod: Pod, requests: Requests) -> ResourceClaim:
+    """The claim as long as it is only in memory."""
+    owner = OwnerReference("v1", "Pod", pod.metadata.name, pod.uid, True)
+    metadata = ObjectMeta(
+        name="<extended-resources>",
+        namespace=pod.metadata.namespace,
+        uid=f"extended-resources-of-{pod.uid}",
+        annotations={EXTENDED_RESOURCE_CLAIM: "true"},
+        owner_references=(owner,),
+    )
+    return ResourceClaim(metadata, ResourceClaimSpec(DeviceClaim(requests.requests)))
+
+
+def is_special(claim: ResourceClaim) -> bool:
+    return claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM) == "true" and claim.metadata.controller is not None
+
+
+def owner_uid(claim: ResourceClaim) -> tuple[str, ...]:
+    """For an index of special claims by the pod that owns them."""
+    owner = claim.metadata.controller
+    return (owner.uid,) if owner is not None and owner.kind == "Pod" and is_special(claim) else ()
+
+
+def still_valid(claim: ResourceClaim, requests: Requests) -> bool:
+    """Whether a claim that was made earlier asks for exactly what is needed now."""
+
+    def essence(found: tuple[DeviceRequest, ...]) -> list[tuple[str, str, int]]:
+        return [(r.name, r.exactly.device_class_name, r.exactly.count) for r in found if r.exactly is not None]
+
+    return essence(claim.spec.devices.requests) == essence(requests.requests)

@@ -1,0 +1,73 @@
+"""Numbers about decisions, recorded as data; a shell exports them. Names are upstream's where upstream has them."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+Labels = tuple[str, ...]
+
+
+class Meter(Protocol):
+    def count(self, name: str, labels: Labels = (), by: int = 1) -> None: ...
+
+    def observe(self, name: str, value: float, labels: Labels = ()) -> None: ...
+
+    def gauge(self, name: str, value: float, labels: Labels = ()) -> None: ...
+
+
+# name -> (kind, label names, help)
+METRICS: Final[dict[str, tuple[str, Labels, str]]] = {
+    "scheduler_schedule_attempts_total": ("counter", ("result", "profile"), "Attempts to schedule pods, by result"),
+    "scheduler_pod_scheduling_sli_duration_seconds": ("histogram", ("attempts",), "From first seen to bound"),
+    "scheduler_pending_pods": ("gauge", ("queue",), "Pods that are not placed, by queue"),
+    "scheduler_preemption_attempts_total": ("counter", (), "Attempts to make room by evicting pods"),
+    "scheduler_preemption_victims": ("histogram", (), "Pods evicted at once to make room"),
+    "scheduler_dra_bindingconditions_allocations_total": (
+        "counter",
+        ("profile", "driver", "status"),
+        "Allocation results with binding conditions, by how the wait ended",
+    ),
+    "scheduler_dra_bindingconditions_wait_duration_seconds": (
+        "histogram",
+        ("profile", "driver", "status"),
+        "How long binding conditions were waited for, per allocation result",
+    ),
+    "dynamic_resource_allocation_resourceclaim_creates_total": (
+        "counter",
+        ("status", "admin_access", "owner_api_group", "owner_api_kind"),
+        "Claims created for extended resources",
+    ),
+    "dray_missed_wakeups_total": ("counter", (), "Waiting pods that the sweep could place although no event had woken them"),
+    "dray_write_conflicts_total": ("counter", ("resource",), "Writes refused because the object had changed"),
+}
+
+
+class Recorder:
+    """Keeps every number in memory; what tests and simulations read."""
+
+    def __init__(self) -> None:
+        self.counters: dict[tuple[str, Labels], int] = {}
+        self.gauges: dict[tuple[str, Labels], float] = {}
+        self.samples: dict[tuple[str, Labels], list[float]] = {}
+
+    def count(self, name: str, labels: Labels = (), by: int = 1) -> None:
+        self.counters[name, labels] = self.counters.get((name, labels), 0) + by
+
+    def observe(self, name: str, value: float, labels: Labels = ()) -> None:
+        self.samples.setdefault((name, labels), []).append(value)
+
+    def gauge(self, name: str, value: float, labels: Labels = ()) -> None:
+        self.gauges[name, labels] = value
+
+
+class Silent:
+    """Records nothing: the default where no one asks."""
+
+    def count(self, name: str, labels: Labels = (), by: int = 1) -> None:
+        pass
+
+    def observe(self, name: str, value: float, labels: Labels = ()) -> None:
+        pass
+
+    def gauge(self, name: str, value: float, labels: Labels = ()) -> None:
+        pass

@@ -1,0 +1,146 @@
+"""A demand under a profile, compiled: the checks a node must pass and the scores that rank those that do.
+
+Only what depends on one node at a time is here; what depends on other nodes' pods (spreading, pod affinity) is
+asked for each pod in ``cycle``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from dray.api.core import NodeSelector
+from dray.api.selectors import node_selector_matches
+from dray.scheduling.config import Profile
+from dray.scheduling.demand import Demand
+from dray.scheduling.nodes import NodeInfo
+from dray.scheduling.plugins import images, placement, resources
+from dray.scheduling.plugins.base import Check, Measure, Normalize, Reasons, Score, because
+from dray.scheduling.plugins.images import SharedBy
+from dray.scheduling.plugins.resources import OffersDevices
+
+DeviceJudge = Callable[[NodeInfo], tuple[Reasons | None, int]]
+"""Why the node's devices will not do, or how well they would."""
+
+
+VolumeChecks = Callable[[Demand, str], Check | None]
+"""The check that a volume plugin makes for a demand."""
+
+
+class Facts:
+    """What plans ask about the cluster beyond the node at hand."""
+
+    __slots__ = ("offers_devices", "shared_by", "volumes")
+
+    def __init__(
+        self, offers_devices: OffersDevices, shared_by: SharedBy, volumes: Callable[[Demand, str], Check | None]
+    ) -> None:
+        self.offers_devices = offers_devices
+        self.shared_by = shared_by
+        self.volumes = volumes
+
+
+class Plan:
+    """``refuses`` says why a node will not do; ``fixed`` and ``raw`` are its scores, final and still to be normalized.
+
+    ``selectors`` are those of claims that are allocated already. ``devices``, where set, judges and scores the devices
+    of each node as it is examined; else only the node that is about to be picked is asked for its devices."""
+
+    __slots__ = ("checks", "demand", "devices", "fixed_scores", "names", "node_scores", "profile", "raw_scores")
+
+    def __init__(
+        self,
+        demand: Demand,
+        profile: Profile,
+        facts: Facts,
+        selectors: Sequence[NodeSelector] = (),
+        devices: DeviceJudge | None = None,
+    ) -> None:
+        self.demand = demand
+        self.profile = profile
+        self.devices = devices
+        self.names = _both(placement.node_names(demand) if "NodeAffinity" in profile.filters else None, _names(selectors))
+        made = (_check(name, demand, profile, facts) for name in profile.filters)
+        elsewhere = (_elsewhere(selectors),) if selectors else ()
+        self.checks: tuple[Check, ...] = (*elsewhere, *(check for check in made if check is not None))
+        scores = [score for name, weight in profile.scores if (score := _score(name, weight, demand, profile, facts)) is not None]
+        self.fixed_scores = tuple((score.measure, score.weight) for score in scores if score.normalize == "none")
+        self.node_scores = tuple(score for score in scores if score.normalize != "none")
+        self.raw_scores = self.node_scores
+        if devices is not None:
+            self.raw_scores = (
+                *self.node_scores,
+                Score("DynamicResources", dict(profile.scores).get("DynamicResources", 0), _none, "max"),
+            )
+
+    def refuses(self, info: NodeInfo) -> Reasons | None:
+        for check in self.checks:
+            reasons = check(info)
+            if reasons is not None:
+                return reasons
+        return None
+
+    def fixed(self, info: NodeInfo) -> int:
+        total = 0
+        for measure, weight in self.fixed_scores:
+            total += measure(info) * weight
+        return total
+
+    def raw(self, info: NodeInfo) -> tuple[int, ...]:
+        return tuple(score.measure(info) for score in self.node_scores)
+
+
+def _none(_: NodeInfo) -> int:
+    return 0
+
+
+def _names(selectors: Sequence[NodeSelector]) -> frozenset[str] | None:
+    """The nodes that the allocations of claims leave, where they name nodes."""
+    found: frozenset[str] | None = None
+    for selector in selectors:
+        found = _both(found, placement.names_in(selector))
+    return found
+
+
+def _both(a: frozenset[str] | None, b: frozenset[str] | None) -> frozenset[str] | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return a & b
+
+
+def _elsewhere(selectors: Sequence[NodeSelector]) -> Check:
+    refusal = because("ClaimElsewhere")
+    return lambda info: None if all(node_selector_matches(selector, info.node) for selector in selectors) else refusal
+
+
+def _check(name: str, demand: Demand, profile: Profile, facts: Facts) -> Check | None:
+    match name:
+        case "NodeUnschedulable":
+            return placement.unschedulable(demand)
+        case "TaintToleration":
+            return placement.taints(demand)
+        case "NodeAffinity":
+            return placement.node_affinity(demand, profile.added_affinity.required)
+        case "NodePorts":
+            return placement.ports(demand)
+        case "NodeResourcesFit":
+            return resources.fit(demand, profile.fit, facts.offers_devices)
+        case "VolumeRestrictions" | "NodeVolumeLimits" | "VolumeBinding" | "VolumeZone":
+            return facts.volumes(demand, name) if demand.volumes else None
+        case _:
+            return None
+
+
+def _score(name: str, weight: int, demand: Demand, profile: Profile, facts: Facts) -> Score | None:
+    made: dict[str, tuple[Callable[[], Measure | None], Normalize]] = {
+        "TaintToleration": (partial(placement.intolerable_preferences, demand), "reverse"),
+        "NodeAffinity": (partial(placement.preferred_affinity, demand, profile.added_affinity.preferred), "max"),
+        "NodeResourcesFit": (partial(resources.allocation_score, demand, profile.fit), "none"),
+        "NodeResourcesBalancedAllocation": (partial(resources.balance_score, demand, profile.balanced), "none"),
+        "ImageLocality": (partial(images.image_locality, demand, facts.shared_by), "none"),
+    }
+    if name not in made:
+        return None
+    make, normalize = made[name]
+    measure = make()
+    return None if measure is None else Score(name, weight, measure, normalize)

@@ -1,0 +1,39 @@
+"""Nodes that hold the pod's images already are better, the more so the fewer other nodes do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from dray.scheduling.demand import Demand
+from dray.scheduling.nodes import NodeInfo
+from dray.scheduling.plugins.base import MAX_SCORE, Measure
+
+_MIB: Final = 1024 * 1024
+_SMALLEST: Final = 23 * _MIB
+_LARGEST_PER_CONTAINER: Final = 1000 * _MIB
+
+SharedBy = Callable[[str], float]
+"""The part of all nodes that hold an image, 0..1."""
+
+
+def image_locality(demand: Demand, shared_by: SharedBy) -> Measure | None:
+    names = tuple(full_name(image) for image in demand.images if image)
+    if not names:
+        return None
+    largest = _LARGEST_PER_CONTAINER * demand.containers
+
+    def measure(info: NodeInfo) -> int:
+        images = info.images
+        if not images:
+            return 0
+        held = sum(int(images[name] * shared_by(name)) for name in names if name in images)
+        bounded = min(max(held, _SMALLEST), largest)
+        return MAX_SCORE * (bounded - _SMALLEST) // (largest - _SMALLEST)
+
+    return measure
+
+
+def full_name(image: str) -> str:
+    """With the tag that is meant when none is given."""
+    return image if ":" in image.rpartition("/")[2] else f"{image}:latest"

@@ -1,0 +1,266 @@
+"""Pods that are to be placed: active, backing off, or waiting for something to change.
+
+Always true: a waiting pod is in exactly one group, the group of the pods that were refused for the same demand, and the
+group stands under every topic that could change its verdict. An event costs work only for the groups under its topic, and
+then for one pod of the group: when that one is placed the next one follows, when it is refused again the rest stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from heapq import heappop, heappush
+from typing import Final, Literal
+
+from dray.api.core import Pod
+from dray.scheduling.demand import Demand
+from dray.scheduling.refusal import Refusal
+
+INITIAL_BACKOFF: Final = 1.0
+MAX_BACKOFF: Final = 10.0
+
+State = Literal["active", "backoff", "waiting", "taken"]
+
+
+class Pending:
+    """A pod on its way to a node. ``seen`` decides the order among pods of one priority."""
+
+    __slots__ = (
+        "attempts",
+        "blocked_until",
+        "demand",
+        "failures",
+        "group",
+        "pod",
+        "refusal",
+        "reported",
+        "seen",
+        "since",
+        "state",
+        "swept",
+        "version",
+    )
+
+    def __init__(self, pod: Pod, demand: Demand, seen: float) -> None:
+        self.pod = pod
+        self.demand = demand
+        self.seen = seen
+        self.since = seen
+        self.attempts = 0
+        self.failures = 0
+        self.blocked_until = 0.0
+        self.refusal: Refusal | None = None
+        self.reported: Refusal | None = None
+        self.group: Group | None = None
+        self.state: State = "active"
+        self.swept = False
+        self.version = 0
+
+    @property
+    def uid(self) -> str:
+        return self.pod.uid
+
+
+class Group:
+    """Waiting pods with one verdict. ``key`` is what made them equal."""
+
+    __slots__ = ("key", "leader", "members", "refusal", "since", "topics")
+
+    def __init__(self, key: Hashable, refusal: Refusal, topics: frozenset[str], since: float) -> None:
+        self.key = key
+        self.refusal = refusal
+        self.topics = topics
+        self.since = since
+        self.members: dict[str, Pending] = {}
+        self.leader: Pending | None = None
+
+
+class Queue:
+    """``push``, ``pop``, ``refuse``, ``wake`` and ``forget``; the time is always given."""
+
+    def __init__(self, initial_backoff: float = INITIAL_BACKOFF, max_backoff: float = MAX_BACKOFF) -> None:
+        self._initial, self._max = initial_backoff, max_backoff
+        self._pods: dict[str, Pending] = {}
+        self._active: list[tuple[int, float, int, int, str]] = []
+        self._backoff: list[tuple[float, int, int, str]] = []
+        self._groups: dict[Hashable, Group] = {}
+        self._topics: dict[str, dict[Hashable, Group]] = {}
+        self._serial = 0
+        self._counts: dict[State, int] = {"active": 0, "backoff": 0, "waiting": 0, "taken": 0}
+
+    # ------------------------------------------------------------------------------------------------------- reading
+
+    def get(self, uid: str) -> Pending | None:
+        return self._pods.get(uid)
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __iter__(self) -> Iterator[Pending]:
+        return iter(self._pods.values())
+
+    def count(self, state: State) -> int:
+        return self._counts[state]
+
+    def group(self, key: Hashable) -> Group | None:
+        return self._groups.get(key)
+
+    def groups(self) -> list[Group]:
+        return list(self._groups.values())
+
+    def under(self, topic: str) -> list[Group]:
+        """The groups that an event about this topic concerns."""
+        return list(self._topics.get(topic, {}).values())
+
+    def next_due(self) -> float | None:
+        """When the first pod that is backing off may be tried again."""
+        while self._backoff and not self._current(self._backoff[0][3], self._backoff[0][2], "backoff"):
+            heappop(self._backoff)
+        return self._backoff[0][0] if self._backoff else None
+
+    # ------------------------------------------------------------------------------------------------------ changing
+
+    def push(self, pending: Pending, now: float) -> None:
+        """A pod that is new, or that is to be decided on again at once."""
+        self._leave(pending)
+        if pending.uid not in self._pods:
+            self._pods[pending.uid] = pending
+            self._counts[pending.state] += 1
+        if pending.blocked_until > now:
+            self._enter(pending, "backoff")
+            heappush(self._backoff, (pending.blocked_until, self._serial, pending.version, pending.uid))
+        else:
+            self._enter(pending, "active")
+            heappush(self._active, (-pending.demand.priority, pending.seen, self._serial, pending.version, pending.uid))
+
+    def pop(self, now: float) -> Pending | None:
+        """The next pod to decide on: the highest priority, then the longest known. It is ``taken`` until it comes back."""
+        self._release_due(now)
+        while self._active:
+            _, _, _, version, uid = heappop(self._active)
+            if self._current(uid, version, "active"):
+                pending = self._pods[uid]
+                self._enter(pending, "taken")
+                pending.attempts += 1
+                return pending
+        return None
+
+    def fail(self, pending: Pending, now: float) -> None:
+        """Something outside the verdict went wrong (a write): try again after a while, longer each time."""
+        pending.failures += 1
+        pending.blocked_until = now + min(self._initial * 2 ** (pending.failures - 1), self._max)
+        self.push(pending, now)
+
+    def refuse(self, pending: Pending, key: Hashable, refusal: Refusal, topics: frozenset[str], now: float) -> Group:
+        """The pod waits, with all others of the same key, for an event under one of the topics."""
+        if pending.group is None or pending.group.key != key:
+            self._leave(pending)
+        pending.version += 1
+        pending.refusal = refusal
+        pending.blocked_until = now + min(self._initial * 2 ** min(pending.attempts - 1, 16), self._max)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = Group(key, refusal, topics, now)
+            self._subscribe(group)
+        else:
+            if group.topics != topics:
+                self._unsubscribe(group)
+                group.topics = topics
+                self._subscribe(group)
+            group.refusal = refusal
+            group.since = now
+        group.members[pending.uid] = pending
+        pending.group = group
+        pending.since = now
+        if group.leader is pending:
+            group.leader = None
+        self._enter(pending, "waiting")
+        return group
+
+    def wake(self, group: Group, now: float) -> Pending | None:
+        """Something that the group waits for happened: its first pod is tried again, after its backoff if others want
+        to be tried now."""
+        if group.leader is not None or not group.members:
+            return None
+        first = next(iter(group.members.values()))
+        group.leader = first
+        first.version += 1
+        self._serial += 1
+        if first.blocked_until > now and self._counts["active"]:
+            self._enter(first, "backoff")
+            heappush(self._backoff, (first.blocked_until, self._serial, first.version, first.uid))
+        else:
+            self._enter(first, "active")
+            heappush(self._active, (-first.demand.priority, first.seen, self._serial, first.version, first.uid))
+        return first
+
+    def placed(self, pending: Pending, now: float) -> None:
+        """The pod has its node: the next of its group may have luck too."""
+        group = pending.group
+        self.forget(pending.uid)
+        if group is not None and group.members:
+            next(iter(group.members.values())).blocked_until = 0.0
+            self.wake(group, now)
+
+    def forget(self, uid: str) -> Pending | None:
+        pending = self._pods.pop(uid, None)
+        if pending is None:
+            return None
+        self._counts[pending.state] -= 1
+        group = pending.group
+        pending.version += 1
+        pending.group = None
+        if group is not None:
+            group.members.pop(uid, None)
+            led = group.leader is pending
+            if led:
+                group.leader = None
+            if not group.members and group.leader is None:
+                self._drop(group)
+        return pending
+
+    # ------------------------------------------------------------------------------------------------------- inside
+
+    def _enter(self, pending: Pending, state: State) -> None:
+        self._counts[pending.state] -= 1
+        self._counts[state] += 1
+        pending.state = state
+
+    def _leave(self, pending: Pending) -> None:
+        """Out of wherever it is; marks left behind in heaps are recognised by their version."""
+        pending.version += 1
+        self._serial += 1
+        group = pending.group
+        if group is None:
+            return
+        pending.group = None
+        group.members.pop(pending.uid, None)
+        if group.leader is pending:
+            group.leader = None
+        if not group.members and group.leader is None:
+            self._drop(group)
+
+    def _current(self, uid: str, version: int, state: State) -> bool:
+        pending = self._pods.get(uid)
+        return pending is not None and pending.version == version and pending.state == state
+
+    def _release_due(self, now: float) -> None:
+        while (due := self.next_due()) is not None and due <= now:
+            _, _, version, uid = heappop(self._backoff)
+            pending = self._pods[uid]
+            self._enter(pending, "active")
+            heappush(self._active, (-pending.demand.priority, pending.seen, self._serial, version, uid))
+
+    def _subscribe(self, group: Group) -> None:
+        for topic in group.topics:
+            self._topics.setdefault(topic, {})[group.key] = group
+
+    def _unsubscribe(self, group: Group) -> None:
+        for topic in group.topics:
+            groups = self._topics.get(topic, {})
+            groups.pop(group.key, None)
+            if not groups:
+                self._topics.pop(topic, None)
+
+    def _drop(self, group: Group) -> None:
+        self._unsubscribe(group)
+        self._groups.pop(group.key, None)

@@ -1,0 +1,77 @@
+"""Why a pod is not placed, now: reasons counted over nodes, and what would change them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from dray.api.reason import Reason
+
+Reasons = tuple[Reason, ...]
+
+# Reasons that the eviction of pods from the node can cure. All others stay whatever is evicted.
+CURABLE: Final = frozenset(
+    {
+        "ResourcesInsufficient",
+        "TooManyPods",
+        "PortTaken",
+        "PodAntiAffinity",
+        "PodAntiAffinityExisting",
+        "TopologySpread",
+        "VolumeTaken",
+        "VolumeLimit",
+        "DeviceTaken",
+        "NotEnoughDevices",
+        "AllDevicesBusy",
+        "CountersExhausted",
+        "CapacityExhausted",
+        "GroupIncompatible",
+        "NoCombination",
+    }
+)
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """``reasons`` with the number of nodes each was given for (0: it concerns the pod, not nodes)."""
+
+    reasons: tuple[tuple[Reason, int], ...]
+    nodes: int = 0
+
+    @property
+    def codes(self) -> frozenset[str]:
+        return frozenset(reason.code for reason, _ in self.reasons)
+
+    @staticmethod
+    def of(code: str, object: str = "", **data: str | int) -> Refusal:
+        """A refusal that concerns the pod as such."""
+        return Refusal(((Reason(code, object, dict(data)), 0),))
+
+    def says_the_same(self, other: Refusal | None) -> bool:
+        """Whether the same reasons are given, whatever their counts."""
+        return other is not None and [_key(r) for r, _ in self.reasons] == [_key(r) for r, _ in other.reasons]
+
+
+class Tally:
+    """Counts reasons over nodes; what was said most comes first."""
+
+    def __init__(self) -> None:
+        # Most nodes share the very same tuple, so that is counted first and told apart by content later.
+        self._shared: dict[int, tuple[Reasons, int]] = {}
+
+    def add(self, reasons: Reasons | None, count: int = 1) -> None:
+        if reasons and count:
+            _, known = self._shared.get(id(reasons), (reasons, 0))
+            self._shared[id(reasons)] = (reasons, known + count)
+
+    def counts(self) -> list[tuple[Reason, int]]:
+        merged: dict[str, tuple[Reason, int]] = {}
+        for reasons, count in self._shared.values():
+            for reason in reasons:
+                key = _key(reason)
+                merged[key] = (reason, count + (merged[key][1] if key in merged else 0))
+        return [merged[key] for key in sorted(merged, key=lambda key: (-merged[key][1], key))]
+
+
+def _key(reason: Reason) -> str:
+    return f"{reason.code} {reason.object} {sorted(reason.data.items())}"

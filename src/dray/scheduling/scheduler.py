@@ -1,0 +1,515 @@
+"""The scheduler: a decider that gives every pod a node, and its claims devices.
+
+Always true: what was decided counts at once (nodes, ports, devices), so the next decision sees it while the writes of the
+last are still under way. Nothing is remembered that the API does not show, except caches and decisions being written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from dray.api.core import Pod
+from dray.api.gates import Gates
+from dray.api.kinds import (
+    DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
+    EVENTS,
+    NAMESPACES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    STORAGE_CLASSES,
+    Kind,
+)
+from dray.api.reason import Reason
+from dray.api.resource import AllocationResult, ResourceClaim
+from dray.cluster.port import Change, Conflict, Event, Outcome, Write
+from dray.cluster.world import World
+from dray.devices import DeviceKey, Devices
+from dray.scheduling import report, topics
+from dray.scheduling.binding import Binder, Binding
+from dray.scheduling.changes import EVERYTHING
+from dray.scheduling.claims import ClaimDesk
+from dray.scheduling.conditions import Device
+from dray.scheduling.config import Config, Profile
+from dray.scheduling.cycle import Cycle, NotPlaced, Placement
+from dray.scheduling.demand import Demand, Demands
+from dray.scheduling.extended import ClassNames, Special, is_special
+from dray.scheduling.metrics import Meter, Silent
+from dray.scheduling.nodes import Nodes
+from dray.scheduling.plan import Facts
+from dray.scheduling.plugins.neighbours import Neighbours
+from dray.scheduling.plugins.placement import names_in
+from dray.scheduling.queue import Group, Pending, Queue
+from dray.scheduling.refusal import Refusal
+from dray.scheduling.resolution import claim_keys, claim_topic
+
+KINDS: Final[tuple[Kind, ...]] = (
+    NODES,
+    PODS,
+    NAMESPACES,
+    PERSISTENT_VOLUMES,
+    PERSISTENT_VOLUME_CLAIMS,
+    STORAGE_CLASSES,
+    POD_DISRUPTION_BUDGETS,
+    DEVICE_CLASSES,
+    RESOURCE_SLICES,
+    DEVICE_TAINT_RULES,
+    RESOURCE_CLAIMS,
+)
+# Decisions in one call of ``act``: the shell starts writing them while the next ones are made.
+_PER_ACT: Final = 256
+
+
+class Scheduler:
+    name = "scheduler"
+    kinds = KINDS
+
+    def __init__(
+        self,
+        world: World,
+        config: Config | None = None,
+        gates: Gates | None = None,
+        engine: Devices | None = None,
+        meter: Meter | None = None,
+    ) -> None:
+        self.world = world
+        self.config = config or Config()
+        self.gates = gates or Gates.dray()
+        self.meter: Meter = meter or Silent()
+        self.engine: Devices = engine if engine is not None else Devices(self.gates)
+        self.nodes = Nodes()
+        self.demands = Demands()
+        self.classes = ClassNames()
+        self.queue = Queue(self.config.initial_backoff, self.config.max_backoff)
+        self._profiles = self.config.by_name
+        conditions_on = self.gates("DRADeviceBindingConditions")
+        self.desk = ClaimDesk(world, conditions_on, self._reserved, self._lost, self._release)
+        self.binder = Binder(world, self.desk, self, self.meter)
+        self.neighbours = Neighbours()
+        facts = Facts(self._offers_devices, self._shared_by, _no_volumes)
+        self.cycle = Cycle(
+            world,
+            self.nodes,
+            self.queue,
+            self.engine,
+            self.classes,
+            facts,
+            self.neighbours,
+            self.desk,
+            self.gates("DRAExtendedResource"),
+            conditions_on,
+            self.gates("DRADeviceTaints"),
+        )
+        self._out: list[Write] = []
+        self._woken: dict[str, None] = {}
+        self._resting: dict[DeviceKey, float] = {}
+        self._sweep_at: float | None = None
+        self._image_nodes: dict[str, int] = {}
+        self._pods_by_claim = world.index(PODS, _unbound_claim_keys)
+        self._handlers: dict[Kind, Callable[[Change, float], None]] = {
+            PODS: self._pod,
+            NODES: self._node,
+            RESOURCE_CLAIMS: self._claim,
+            RESOURCE_SLICES: self._slice,
+            DEVICE_CLASSES: self._class,
+            DEVICE_TAINT_RULES: self._rule,
+        }
+        for kind in self._handlers:
+            if kind in world.kinds:
+                for found in list(world.all(kind).values()):
+                    self._handlers[kind](Change(kind, None, found), 0.0)
+
+    # ------------------------------------------------------------------------------------------------------- the decider
+
+    def observe(self, event: Event, now: float) -> None:
+        if isinstance(event, Outcome):
+            self._outcome(event, now)
+            return
+        handler = self._handlers.get(event.kind)
+        if handler is not None:
+            handler(event, now)
+
+    def act(self, now: float) -> list[Write]:
+        self._end_rests(now)
+        self._wake_waiting(now)
+        self._sweep(now)
+        self.binder.due(now)
+        self._decide(now)
+        writes = [*self.desk.writes(now), *self.binder.writes(), *self._out]
+        # A claim that turned out to be settled lets its pods go on at once.
+        writes.extend(self.binder.writes())
+        self._out = []
+        self._gauges()
+        return writes
+
+    def wake(self) -> float | None:
+        if self.queue.count("active") and self.binder.in_flight < self.config.in_flight:
+            return 0.0
+        times = [self.queue.next_due(), self.binder.next_due(), self.desk.next_due(), *self._resting.values()]
+        if self.queue.count("waiting"):
+            times.append(self._sweep_at)
+        return min((at for at in times if at is not None), default=None)
+
+    def _gauges(self) -> None:
+        self.meter.gauge("scheduler_pending_pods", self.queue.count("active"), ("active",))
+        self.meter.gauge("scheduler_pending_pods", self.queue.count("backoff"), ("backoff",))
+        self.meter.gauge("scheduler_pending_pods", self.queue.count("waiting"), ("unschedulable",))
+
+    # -------------------------------------------------------------------------------------------------------- decisions
+
+    def _decide(self, now: float) -> None:
+        for _ in range(_PER_ACT):
+            if self.binder.in_flight >= self.config.in_flight:
+                return
+            pending = self.queue.pop(now)
+            if pending is None:
+                return
+            profile = self._profiles[pending.demand.scheduler_name]
+            try:
+                placement = self.cycle.decide(pending, profile, now)
+            except NotPlaced as refused:
+                self._refuse(pending, refused, profile, now)
+            else:
+                self._place(pending, placement, profile, now)
+
+    def _place(self, pending: Pending, placement: Placement, profile: Profile, now: float) -> None:
+        pod = pending.pod
+        self.nodes.place(pod, pending.demand, placement.node, assumed=True)
+        self.queue.placed(pending, now)
+        self.meter.count("scheduler_schedule_attempts_total", ("scheduled", profile.scheduler_name))
+        if pending.swept:
+            self.meter.count("dray_missed_wakeups_total")
+        for claim, result in zip(placement.open, placement.results):
+            self._hold(claim, result)
+            self.desk.allocate(claim, result, pod, now)
+        for claim in placement.pinned:
+            self.desk.reserve(claim, pod)
+        binding = Binding(pending, placement.node, profile, now)
+        if placement.special is not None:
+            self._hold(placement.special.claim, placement.special.allocation)
+            binding.special = placement.special
+        self.binder.start(binding, placement.open, placement.pinned, now, placement.leftover)
+
+    def _refuse(self, pending: Pending, refused: NotPlaced, profile: Profile, now: float) -> None:
+        pod, refusal = pending.pod, refused.refusal
+        own = frozenset(claim_topic(key) for key in claim_keys(pod)) if pod.spec.resource_claims else frozenset()
+        self.queue.refuse(pending, refused.key, refusal, refused.topics | own, now)
+        if not refused.shared:
+            result = "unschedulable"
+            self.meter.count("scheduler_schedule_attempts_total", (result, profile.scheduler_name))
+        if refused.free_claims:
+            self._free_one(refused.free_claims, pod)
+        if not refusal.says_the_same(pending.reported):
+            pending.reported = refusal
+            self._out.extend(report.refused(pod, refusal, profile.scheduler_name, now, clear_nominated=True))
+
+    def _free_one(self, claims: Any, pod: Pod) -> None:
+        """One claim per attempt is given back, so that it can be allocated where the pod fits."""
+        claim: ResourceClaim = claims[0]
+        if claim.metadata.controller is not None and claim.metadata.controller.uid == pod.uid and is_special(claim):
+            self.binder.delete_claim(claim, pod.key)
+        else:
+            self.desk.deallocate(claim)
+
+    def _hold(self, claim: ResourceClaim, result: AllocationResult) -> None:
+        self.engine.hold(claim, result)
+
+    def _release(self, uid: str) -> None:
+        self.engine.release(uid)
+        self._devices_freed(EVERYTHING)
+
+    # ------------------------------------------------------------------------------------------ what binding asks of us
+
+    def _reserved(self, uid: str, key: str, now: float) -> None:
+        self.binder.reserved(uid, key, now)
+
+    def _lost(self, uid: str, key: str, now: float) -> None:
+        self.binder.lost(uid, key, now)
+
+    def undo(self, pending: Pending, reason: Reason | None, now: float) -> None:
+        """The decision for a pod does not hold: its node is free again, and it is decided on once more."""
+        pod = pending.pod
+        self._leave_node(pod.uid)
+        current: Pod | None = self.world.get(PODS, pod.key)
+        if current is None or current.uid != pod.uid or current.spec.node_name or not self._is_ours(current):
+            return
+        pending.pod = current
+        if reason is not None:
+            refusal = Refusal(((reason, 0),))
+            pending.refusal = pending.reported = refusal
+            profile = self._profiles[pending.demand.scheduler_name]
+            self._out.extend(report.refused(current, refusal, profile.scheduler_name, now, clear_nominated=True))
+            self.meter.count("scheduler_schedule_attempts_total", ("error", profile.scheduler_name))
+        if reason is None or reason.code == "ClaimLost":
+            self.queue.push(pending, now)
+        else:
+            self.queue.fail(pending, now)
+
+    def bound(self, pending: Pending, node: str, now: float) -> None:
+        attempts = str(min(pending.attempts, 16))
+        self.meter.observe("scheduler_pod_scheduling_sli_duration_seconds", now - pending.seen, (attempts,))
+
+    def rest(self, device: Device, now: float) -> None:
+        """A device that could not be bound is left alone for a while."""
+        key = DeviceKey(device.driver, device.pool, device.name)
+        self.engine.rest(key)
+        self._resting[key] = now + self.config.device_rest
+
+    def _end_rests(self, now: float) -> None:
+        for key in [key for key, until in self._resting.items() if until <= now]:
+            del self._resting[key]
+            self.engine.wake(key)
+            self._devices_freed(EVERYTHING)
+
+    def adopt(self, special: Special, claim: ResourceClaim) -> None:
+        """The special claim has its real identity now; what it holds stays held."""
+        if special.claim.uid != claim.uid:
+            self.engine.release(special.claim.uid)
+            self.engine.hold(claim, special.allocation)
+            special.claim = claim
+
+    def abandon(self, special: Special) -> None:
+        self._release(special.claim.uid)
+
+    def is_unbound(self, uid: str) -> bool:
+        """Whether a consumer of a claim is a pod that has not started: on its way here, or gone."""
+        placed = self.nodes.placed(uid)
+        return placed is None or placed.assumed
+
+    # ---------------------------------------------------------------------------------------------------------- outcomes
+
+    def _outcome(self, outcome: Outcome, now: float) -> None:
+        write = outcome.write
+        if isinstance(outcome.error, Conflict):
+            self.meter.count("dray_write_conflicts_total", (write.kind.resource,))
+        if write.kind is EVENTS:
+            return
+        if write.kind is RESOURCE_CLAIMS and write.name:
+            self.desk.observe(outcome, now)
+        else:
+            self.binder.observe(outcome, now)
+
+    # -------------------------------------------------------------------------------------------------------------- pods
+
+    def _is_ours(self, pod: Pod) -> bool:
+        return pod.spec.scheduler_name in self._profiles and not pod.terminal and pod.metadata.deletion_timestamp is None
+
+    def _pod(self, change: Change, now: float) -> None:
+        new, old = change.new, change.old
+        if new is None or new.terminal:  # type: ignore[attr-defined]
+            self._pod_gone(change.object.uid)
+        elif new.spec.node_name:  # type: ignore[attr-defined]
+            self._pod_placed(new)  # type: ignore[arg-type]
+        elif self._is_ours(new):  # type: ignore[arg-type]
+            self._pod_pending(old, new, now)  # type: ignore[arg-type]
+        else:
+            self._pod_gone(new.uid)
+
+    def _pod_gone(self, uid: str) -> None:
+        self.queue.forget(uid)
+        self.binder.pod_gone(uid)
+        self._leave_node(uid)
+
+    def _leave_node(self, uid: str) -> None:
+        placed = self.nodes.placed(uid)
+        if placed is not None:
+            self.nodes.displace(uid)
+            self._woken[topics.FREE] = None
+
+    def _pod_placed(self, pod: Pod) -> None:
+        placed = self.nodes.placed(pod.uid)
+        demand = (
+            placed.demand if placed is not None and placed.pod.spec.containers == pod.spec.containers else self.demands.of(pod)
+        )
+        self.queue.forget(pod.uid)
+        binding = self.binder.get(pod.uid)
+        if binding is not None and binding.node != pod.spec.node_name:
+            # Someone else bound it elsewhere.
+            self.binder.pod_gone(pod.uid)
+        self.nodes.place(pod, demand, pod.spec.node_name)
+
+    def _pod_pending(self, old: Pod | None, new: Pod, now: float) -> None:
+        binding = self.binder.get(new.uid)
+        if binding is not None:
+            binding.pending.pod = new
+            return
+        if self.nodes.placed(new.uid) is not None:
+            # Bound a moment ago: the watch is behind the answer to our write.
+            return
+        pending = self.queue.get(new.uid)
+        if pending is None:
+            self.queue.push(Pending(new, self.demands.of(new), now), now)
+            return
+        changed = old is None or _matters(old, new)
+        pending.pod = new
+        if changed:
+            pending.demand = self.demands.of(new)
+            pending.blocked_until = 0.0
+            self.queue.push(pending, now)
+
+    # ------------------------------------------------------------------------------------------------- nodes and devices
+
+    def _node(self, change: Change, now: float) -> None:
+        old, new = change.old, change.new
+        self._count_images(old, -1)
+        self._count_images(new, 1)
+        if new is None:
+            self.nodes.remove(change.object.metadata.name)
+            self.engine.remove_node(change.object.metadata.name)
+            self._woken[topics.PODS] = None
+            return
+        if old is not None and _same_node(old, new):
+            # A heartbeat.
+            return
+        self.nodes.put(new)  # type: ignore[arg-type]
+        self.engine.put_node(new)  # type: ignore[arg-type]
+        self.cycle.freed.note(new.metadata.name)
+        self._woken[topics.NODE] = None
+        self._woken[topics.FREE] = None
+        self._woken[topics.PODS] = None
+
+    def _count_images(self, node: Any, by: int) -> None:
+        for image in node.status.images if node is not None else ():
+            for name in image.names:
+                self._image_nodes[name] = self._image_nodes.get(name, 0) + by
+
+    def _shared_by(self, image: str) -> float:
+        return self._image_nodes.get(image, 0) / max(len(self.nodes), 1)
+
+    def _offers_devices(self, resource: str) -> bool:
+        return self.gates("DRAExtendedResource") and self.classes.offers(resource)
+
+    def _devices_freed(self, node: str) -> None:
+        self.cycle.freed.note(node)
+        self._woken[topics.DEVICES] = None
+
+    def _claim(self, change: Change, now: float) -> None:
+        old: ResourceClaim | None = change.old  # type: ignore[assignment]
+        new: ResourceClaim | None = change.new  # type: ignore[assignment]
+        key = change.object.key
+        before = old.status.allocation if old is not None else None
+        after = new.status.allocation if new is not None else None
+        if new is None:
+            self.engine.remove_claim(change.object.uid)
+            self.cycle.forget_claim(change.object.uid)
+        elif (before is None) != (after is None):
+            self.engine.put_claim(new)
+        if before is not None and after is None:
+            self._devices_freed_by(before)
+        self.desk.touched(key)
+        self.binder.claim_changed(key, now)
+        if _claim_matters(old, new):
+            self._woken[claim_topic(key)] = None
+
+    def _devices_freed_by(self, allocation: AllocationResult) -> None:
+        names = names_in(allocation.node_selector) if allocation.node_selector is not None else None
+        for name in sorted(names) if names is not None else (EVERYTHING,):
+            self._devices_freed(name)
+
+    def _slice(self, change: Change, now: float) -> None:
+        new: Any = change.new
+        old: Any = change.old
+        if new is None:
+            self.engine.remove_slice(change.object.metadata.name)
+        else:
+            self.engine.put_slice(new)
+        self.cycle.scorer.binding_conditions += _with_conditions(new) - _with_conditions(old)
+        nodes = {found.spec.node_name or EVERYTHING for found in (old, new) if found is not None}
+        for name in sorted(nodes):
+            self._devices_freed(name)
+
+    def _class(self, change: Change, now: float) -> None:
+        new: Any = change.new
+        if new is None:
+            self.engine.remove_class(change.object.metadata.name)
+            self.classes.remove(change.object.metadata.name)
+        else:
+            self.engine.put_class(new)
+            self.classes.put(new)
+        self.cycle.forget_candidates()
+        self._woken[topics.CLASSES] = None
+        self._devices_freed(EVERYTHING)
+
+    def _rule(self, change: Change, now: float) -> None:
+        new: Any = change.new
+        if new is None:
+            self.engine.remove_rule(change.object.metadata.name)
+        else:
+            self.engine.put_rule(new)
+        self._devices_freed(EVERYTHING)
+
+    # ----------------------------------------------------------------------------------------------------------- waking
+
+    def _wake_waiting(self, now: float) -> None:
+        woken, self._woken = self._woken, {}
+        for topic in woken:
+            for group in self.queue.under(topic):
+                if topic not in (topics.NODE, topics.FREE, topics.DEVICES) or self._may_do_now(group):
+                    self.queue.wake(group, now)
+
+    def _may_do_now(self, group: Group) -> bool:
+        """Whether any node will do now as far as nodes and freed devices go. Without its candidates at hand: perhaps."""
+        candidates = self.cycle.kept(group.key)
+        if candidates is None:
+            return True
+        candidates.catch_up()
+        return candidates.best() is not None
+
+    def _sweep(self, now: float) -> None:
+        """Pods that waited for long are tried again; one that can be placed shows that a wake-up was missed."""
+        if self._sweep_at is None:
+            self._sweep_at = now + self.config.sweep_interval
+        if now < self._sweep_at:
+            return
+        self._sweep_at = now + self.config.sweep_interval
+        for group in self.queue.groups():
+            if now - group.since >= self.config.sweep_interval:
+                leader = self.queue.wake(group, now)
+                if leader is not None:
+                    leader.swept = True
+                    group.since = now
+
+
+def _no_volumes(demand: Demand, name: str) -> None:
+    return None
+
+
+def _unbound_claim_keys(pod: Pod) -> tuple[str, ...]:
+    return () if pod.spec.node_name or not pod.spec.resource_claims else tuple(claim_keys(pod))
+
+
+def _matters(old: Pod, new: Pod) -> bool:
+    """Whether a change of a waiting pod can change its verdict; its own condition cannot."""
+    return (
+        old.spec != new.spec
+        or old.metadata.labels != new.metadata.labels
+        or old.status.resource_claim_statuses != new.status.resource_claim_statuses
+        or old.status.nominated_node_name != new.status.nominated_node_name
+    )
+
+
+def _same_node(old: Any, new: Any) -> bool:
+    return bool(
+        old.spec == new.spec
+        and old.metadata.labels == new.metadata.labels
+        and old.status.allocatable == new.status.allocatable
+        and old.status.images == new.status.images
+        and old.status.declared_features == new.status.declared_features
+    )
+
+
+def _claim_matters(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
+    """A finalizer that comes or goes changes nothing for a waiting pod."""
+    if old is None or new is None:
+        return True
+    return old.status != new.status or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+
+
+def _with_conditions(slice: Any) -> int:
+    return sum(bool(device.binding_conditions) for device in slice.spec.devices) if slice is not None else 0
