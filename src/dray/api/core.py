@@ -348,6 +348,10 @@ class PodDisruptionBudgetSpec(Struct):
 
 class PodDisruptionBudgetStatus(Struct):
     disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    observed_generation: int = 0
 
 
 class PodDisruptionBudget(Object):
