@@ -1,0 +1,109 @@
+"""Namespaces: a new one gets its default service account; one that is deleted is emptied and then let go.
+
+Always true: a namespace is finalized only when no object of a watched kind is left in it and a moment has passed in which a
+late watch could still have shown one; objects that turn up in a namespace that no longer exists are deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from dray.api.core import Namespace
+from dray.api.kinds import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, Kind
+from dray.api.meta import Object
+from dray.api.times import parse_time
+from dray.cluster.port import Change, Conflict, Outcome, Write
+from dray.cluster.world import World
+from dray.controllers.keyed import Keyed
+
+SETTLE_SECONDS: Final = 1.5
+STRAY_SECONDS: Final = 30.0
+ROOT_CA: Final = "kube-root-ca.crt"
+
+
+class Namespaces(Keyed):
+    """The decider. Keys are names of namespaces. ``certificate`` is published in each one as ``kube-root-ca.crt``."""
+
+    name = "namespaces"
+
+    def __init__(self, world: World, kinds: Sequence[Kind], certificate: str = "") -> None:
+        super().__init__(world)
+        self._contents = tuple(kind for kind in kinds if kind.namespaced)
+        self.kinds = (NAMESPACES, *self._contents)
+        self._certificate = certificate
+        self._inside = {kind: world.index(kind, lambda found: (found.metadata.namespace,)) for kind in self._contents}
+        self._emptied: dict[str, float] = {}
+
+    def concerned(self, change: Change) -> Iterable[str]:
+        if change.kind == NAMESPACES:
+            return [change.object.metadata.name]
+        name = change.object.metadata.namespace
+        namespace = self.world.get(NAMESPACES, name)
+        quiet = namespace is not None and namespace.metadata.deletion_timestamp is None
+        missed = change.new is None and change.kind in (SERVICE_ACCOUNTS, CONFIG_MAPS)
+        return [] if quiet and not missed else [name]
+
+    def ended(self, key: str, outcome: Outcome, now: float) -> None:
+        if isinstance(outcome.error, Conflict) and outcome.error.reason == "AlreadyExists":
+            self.look_at(key, now + 5.0)
+
+    def decide(self, key: str, now: float) -> list[Write]:
+        namespace: Namespace | None = self.world.get(NAMESPACES, key)
+        if namespace is None:
+            return self._strays(key, now)
+        if namespace.metadata.deletion_timestamp is None:
+            return self._furnish(key)
+        left = list(self._left(key))
+        if left:
+            self._emptied.pop(key, None)
+            return [_delete(kind, found) for kind, found in left if found.metadata.deletion_timestamp is None]
+        return self._finalize(namespace, now)
+
+    def _furnish(self, name: str) -> list[Write]:
+        writes = []
+        if SERVICE_ACCOUNTS in self._inside and self.world.get(SERVICE_ACCOUNTS, f"{name}/default") is None:
+            account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
+            writes.append(Write("create", SERVICE_ACCOUNTS, name, "default", account))
+        if self._certificate and self.world.get(CONFIG_MAPS, f"{name}/{ROOT_CA}") is None:
+            data = {"ca.crt": self._certificate}
+            published = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": ROOT_CA, "namespace": name}, "data": data}
+            writes.append(Write("create", CONFIG_MAPS, name, ROOT_CA, published))
+        return writes
+
+    def _finalize(self, namespace: Namespace, now: float) -> list[Write]:
+        name = namespace.metadata.name
+        began = parse_time(namespace.metadata.deletion_timestamp or "1970-01-01T00:00:00Z")
+        settled = max(self._emptied.setdefault(name, now), began) + SETTLE_SECONDS
+        if now < settled:
+            self.look_at(name, settled)
+            return []
+        if "kubernetes" not in (namespace.spec.get("finalizers") or ()):
+            return []
+        kept = [each for each in namespace.spec["finalizers"] if each != "kubernetes"]
+        metadata = {"name": name, "uid": namespace.uid, "resourceVersion": namespace.metadata.resource_version}
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata, "spec": {"finalizers": kept}}
+        return [Write("update", NAMESPACES, name=name, body=body, subresource="finalize")]
+
+    def _strays(self, name: str, now: float) -> list[Write]:
+        """What was left behind in a namespace that is gone, or belongs to one that the watch has not shown yet."""
+        left = list(self._left(name))
+        if not left:
+            self.forget(name)
+            self._emptied.pop(name, None)
+            return []
+        since = self._emptied.setdefault(name, now)
+        if now < since + STRAY_SECONDS:
+            self.look_at(name, since + STRAY_SECONDS)
+            return []
+        return [_delete(kind, found) for kind, found in left if found.metadata.deletion_timestamp is None]
+
+    def _left(self, name: str) -> Iterable[tuple[Kind, Object]]:
+        for kind, index in self._inside.items():
+            for key in index[name]:
+                yield kind, self.world.get(kind, key)
+
+
+def _delete(kind: Kind, found: Object) -> Write:
+    body = {"propagationPolicy": "Background"}
+    return Write("delete", kind, found.metadata.namespace, found.metadata.name, body, uid=found.uid)

@@ -1,0 +1,60 @@
+"""The embedded API server as the core of a simulation: the same operations as over HTTP, called directly, on virtual time."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+
+from dray.api.gates import Gates
+from dray.api.kinds import Kind
+from dray.apiserver.api import Answer
+from dray.apiserver.catalog import CATALOG
+from dray.apiserver.embedded import _request as as_request
+from dray.apiserver.server import Core
+from dray.apiserver.store import Event, Table
+from dray.cluster.port import Expired, WatchEvent, Write, refused
+from dray.runtime.virtual import Clock
+
+
+class InProcess:
+    """An API server without I/O. The same clock and seed give the same uids, names and versions."""
+
+    def __init__(self, clock: Clock, *, seed: int = 0, gates: Gates | None = None) -> None:
+        self.core = Core(gates=gates, clock=clock, randomness=random.Random(f"api server {seed}"))
+        self.core.furnish()
+
+    def list(self, kind: Kind) -> tuple[list[bytes], str]:
+        return [entry.raw for _, entry in self._table(kind).scan()], str(self.core.store.revision)
+
+    def since(self, kind: Kind, resource_version: str) -> tuple[WatchEvent, ...]:
+        table, version = self._table(kind), int(resource_version)
+        if version < table.compacted:
+            raise Expired(410, "Expired", f"too old resource version: {version} ({table.compacted})")
+        return tuple(map(_seen, table.since(version)))
+
+    def write(self, write: Write) -> dict[str, Any]:
+        answer = self.core.api.handle(as_request(write))
+        assert isinstance(answer, Answer)
+        plain: dict[str, Any] = msgspec.json.decode(answer.body)
+        if answer.code >= 400:
+            raise refused(plain, answer.code)
+        return plain
+
+    def get(self, kind: Kind, key: str) -> dict[str, Any] | None:
+        entry = self._table(kind).entries.get(key)
+        return entry.object if entry is not None else None
+
+    def all(self, kind: Kind) -> dict[str, dict[str, Any]]:
+        return {key: entry.object for key, entry in self._table(kind).scan()}
+
+    def _table(self, kind: Kind) -> Table:
+        return self.core.store.table(CATALOG.of(kind).storage)
+
+
+def _seen(event: Event) -> WatchEvent:
+    version = str(event.revision)
+    if event.deleted:
+        return WatchEvent("DELETED", event.entry.raw, version)
+    return WatchEvent("ADDED" if event.previous is None else "MODIFIED", event.entry.raw, version)
