@@ -84,7 +84,8 @@ class ClaimDesk:
         return work is not None and work.clear
 
     def next_due(self) -> float | None:
-        return min((self._work[key].not_before for key in self._dirty if not self._work[key].retry_version), default=None)
+        ready = (work for key in self._dirty if (work := self._work.get(key)) is not None)
+        return min((work.not_before for work in ready if work.writing is None and not work.retry_version), default=None)
 
     # ------------------------------------------------------------------------------------------------------- deciding
 
@@ -159,8 +160,10 @@ class ClaimDesk:
 
     def _next(self, work: ClaimWork, claim: ResourceClaim, now: float) -> Write | None:
         """The next write that brings the API closer to what was decided; None when there is nothing left."""
-        if work.clear:
-            return self._clearing(work, claim)
+        if work.clear and claim.status.allocation is not None:
+            body = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
+            return _patch(claim, body, claim.key, "status")
+        work.clear = False
         if self._outdated(work, claim):
             self._fail_all(work, now)
             return None
@@ -175,20 +178,11 @@ class ClaimDesk:
             return _patch(claim, {"metadata": {"finalizers": finalizers}}, about)
         status: dict[str, Any] = {}
         if claim.status.allocation is None and work.allocation is not None:
-            status["allocation"] = msgspec.to_builtins(work.allocation)
-        kept = [msgspec.to_builtins(c) for c in claim.status.reserved_for if c.uid not in leaving]
+            status["allocation"] = _plain(work.allocation)
+        kept = [_plain(c) for c in claim.status.reserved_for if c.uid not in leaving]
         added = [{"resource": "pods", "name": pod.metadata.name, "uid": pod.uid} for pod in missing]
         status["reservedFor"] = [*kept, *added]
         return _patch(claim, {"status": status}, about, "status")
-
-    def _clearing(self, work: ClaimWork, claim: ResourceClaim) -> Write | None:
-        if claim.status.allocation is None:
-            work.clear = False
-            work.leaving.clear()
-            self._tidy(work)
-            return None
-        body = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
-        return _patch(claim, body, claim.key, "status")
 
     def _outdated(self, work: ClaimWork, claim: ResourceClaim) -> bool:
         """Someone else allocated what we wanted to allocate, or took the allocation that we counted on."""
@@ -257,6 +251,10 @@ class ClaimDesk:
         """The claim changed in the API."""
         if key in self._work:
             self._dirty[key] = None
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(value))
 
 
 def same_allocation(a: AllocationResult, b: AllocationResult) -> bool:

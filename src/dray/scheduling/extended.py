@@ -209,7 +209,7 @@ class Special:
                     {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.uid, "controller": True}
                 ],
             },
-            "spec": msgspec.to_builtins(self.claim.spec),
+            "spec": msgspec.json.decode(msgspec.json.encode(self.claim.spec)),
         }
 
     def status(self) -> dict[str, Any]:

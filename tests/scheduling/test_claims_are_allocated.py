@@ -1,0 +1,314 @@
+"""Pods with claims: allocated, reserved, bound; and what happens when someone else is faster."""
+
+from __future__ import annotations
+
+import pytest
+from scheduling_cluster import Sim
+
+from dray.api import kinds
+from dray.cluster.port import Conflict, Unreachable, Write
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+
+
+@pytest.fixture
+def gpus(sim: Sim) -> Sim:
+    sim.add_class()
+    for name in ("n1", "n2"):
+        sim.add_node(name)
+        sim.add_slice(name, 2)
+    return sim
+
+
+def test_a_claim_is_written_in_three_writes_and_one_event(gpus: Sim) -> None:
+    gpus.add_claim("c")
+    pod = gpus.add_pod("p", claims=["c"])
+    gpus.settle()
+    assert gpus.node_of("p") == "n1"
+    claim = gpus.claim("c")
+    assert claim["metadata"]["finalizers"] == [FINALIZER]
+    assert claim["status"]["reservedFor"] == [{"resource": "pods", "name": "p", "uid": pod["metadata"]["uid"]}]
+    assert gpus.devices_of("c") == ["n1/gpu-0"]
+    term = claim["status"]["allocation"]["nodeSelector"]["nodeSelectorTerms"][0]
+    assert term["matchFields"] == [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]
+    assert claim["status"]["allocation"]["allocationTimestamp"] == "2027-01-15T08:00:00Z"
+    assert [(w.verb, w.kind.plural, w.subresource) for w in gpus.log] == [
+        ("patch", "resourceclaims", ""),
+        ("patch", "resourceclaims", "status"),
+        ("create", "pods", "binding"),
+        ("create", "events", ""),
+    ]
+
+
+def test_a_finalizer_that_is_there_is_not_written_again(gpus: Sim) -> None:
+    gpus.add_claim("c", metadata={"finalizers": [FINALIZER]})
+    gpus.add_pod("p", claims=["c"])
+    gpus.settle()
+    assert [w.subresource for w in gpus.log if w.kind is kinds.RESOURCE_CLAIMS] == ["status"]
+
+
+def test_devices_run_out(gpus: Sim) -> None:
+    for index in range(5):
+        gpus.add_claim(f"c{index}")
+        gpus.add_pod(f"p{index}", claims=[f"c{index}"])
+    gpus.settle()
+    placed = [gpus.node_of(f"p{index}") for index in range(5)]
+    assert sorted(placed) == ["", "n1", "n1", "n2", "n2"]
+    assert placed[4] == ""
+    held = [device for index in range(5) for device in gpus.devices_of(f"c{index}")]
+    assert len(set(held)) == 4
+    gpus.remove(kinds.PODS, "default/p0")
+    gpus.api.put(kinds.RESOURCE_CLAIMS, {**gpus.claim("c0"), "status": {}})
+    gpus.settle()
+    assert gpus.node_of("p4") != ""
+
+
+def test_pods_that_share_a_claim_are_reserved_by_one_write(gpus: Sim) -> None:
+    gpus.add_claim("c")
+    for index in range(5):
+        gpus.add_pod(f"p{index}", claims=["c"])
+    gpus.settle()
+    assert {gpus.node_of(f"p{index}") for index in range(5)} == {"n1"}
+    assert len(gpus.claim("c")["status"]["reservedFor"]) == 5
+    assert len([w for w in gpus.log if w.kind is kinds.RESOURCE_CLAIMS and w.subresource == "status"]) == 1
+
+
+def test_a_claim_that_is_allocated_pins_its_node(gpus: Sim) -> None:
+    gpus.add_claim("c")
+    gpus.add_pod("first", claims=["c"])
+    gpus.settle()
+    gpus.add_pod("second", claims=["c"], requests={"cpu": "3"})
+    gpus.settle()
+    assert gpus.node_of("second") == gpus.node_of("first")
+
+
+def test_the_257th_consumer_waits_for_room(gpus: Sim) -> None:
+    gpus.add_claim("c")
+    gpus.add_pod("first", claims=["c"])
+    gpus.settle()
+    claim = gpus.claim("c")
+    claim["status"]["reservedFor"] = [{"resource": "pods", "name": f"x{i}", "uid": f"x{i}"} for i in range(256)]
+    gpus.api.put(kinds.RESOURCE_CLAIMS, claim)
+    gpus.add_pod("p", claims=["c"])
+    gpus.settle()
+    assert gpus.node_of("p") == ""
+    assert "256" in gpus.condition("p")["message"]
+    claim = gpus.claim("c")
+    claim["status"]["reservedFor"].pop()
+    gpus.api.put(kinds.RESOURCE_CLAIMS, claim)
+    gpus.settle()
+    assert gpus.node_of("p") == "n1"
+
+
+def test_a_generated_claim_is_waited_for(gpus: Sim) -> None:
+    pod = gpus.add_pod("p", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "t"}])
+    gpus.settle()
+    assert gpus.condition("p")["reason"] == "Unschedulable"
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod["metadata"]["uid"], "controller": True}
+    gpus.add_claim("p-gpu", metadata={"ownerReferences": [owner]})
+    pod = gpus.pod("p")
+    pod["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "p-gpu"}]
+    gpus.api.put(kinds.PODS, pod)
+    gpus.settle()
+    assert gpus.node_of("p") == "n1"
+
+
+def test_a_template_that_needs_no_claim_is_skipped(gpus: Sim) -> None:
+    entry = {"name": "gpu", "resourceClaimTemplateName": "t"}
+    gpus.add_pod("p", resourceClaims=[entry], status={"resourceClaimStatuses": [{"name": "gpu"}]})
+    gpus.settle()
+    assert gpus.node_of("p") == "n1"
+
+
+def test_a_claim_of_another_pod_is_not_taken(gpus: Sim) -> None:
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "someone-else", "controller": True}
+    gpus.add_claim("p-gpu", metadata={"ownerReferences": [owner]})
+    statuses = [{"name": "gpu", "resourceClaimName": "p-gpu"}]
+    entry = {"name": "gpu", "resourceClaimTemplateName": "t"}
+    gpus.add_pod("p", resourceClaims=[entry], status={"resourceClaimStatuses": statuses})
+    gpus.settle()
+    assert gpus.node_of("p") == ""
+    assert "p-gpu" in gpus.condition("p")["message"]
+
+
+def test_a_missing_claim_has_a_condition_and_an_event_with_its_name(gpus: Sim) -> None:
+    gpus.add_pod("p", claims=["nope"])
+    gpus.settle()
+    assert "default/nope" in gpus.condition("p")["message"]
+    assert "default/nope" in gpus.events("FailedScheduling")[0]["note"]
+    gpus.add_claim("nope")
+    gpus.settle()
+    assert gpus.node_of("p") == "n1"
+
+
+def test_a_claim_that_is_being_deleted_blocks(gpus: Sim) -> None:
+    gpus.add_claim("c", metadata={"deletionTimestamp": "2027-01-01T00:00:00Z", "finalizers": ["x"]})
+    gpus.add_pod("p", claims=["c"])
+    gpus.settle()
+    assert gpus.node_of("p") == ""
+
+
+def test_a_missing_class_is_waited_for(sim: Sim) -> None:
+    sim.add_node("n1")
+    sim.add_slice("n1")
+    sim.add_claim("c")
+    sim.add_pod("p", claims=["c"])
+    sim.settle()
+    assert "gpu" in sim.condition("p")["message"]
+    sim.add_class("gpu")
+    sim.settle()
+    assert sim.node_of("p") == "n1"
+
+
+def test_devices_that_appear_later_wake_the_pod(sim: Sim) -> None:
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_claim("c")
+    sim.add_pod("p", claims=["c"])
+    sim.settle()
+    assert sim.node_of("p") == ""
+    sim.add_slice("n1")
+    sim.settle()
+    assert sim.node_of("p") == "n1"
+
+
+def allocation(node: str, device: str) -> dict[str, object]:
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
+    results = [{"request": "req", "driver": "gpu.example.com", "pool": node, "device": device}]
+    return {"devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": terms}}
+
+
+def test_an_unused_claim_on_the_wrong_node_is_deallocated(gpus: Sim) -> None:
+    gpus.add_claim("c", status={"allocation": allocation("n1", "gpu-0"), "devices": []})
+    gpus.add_pod("p", claims=["c"], nodeSelector={"kubernetes.io/hostname": "n2"})
+    gpus.settle()
+    assert gpus.node_of("p") == "n2"
+    assert gpus.devices_of("c") == ["n2/gpu-0"]
+
+
+def test_a_claim_that_another_pod_uses_is_not_deallocated(gpus: Sim) -> None:
+    reserved = [{"resource": "pods", "name": "other", "uid": "other"}]
+    gpus.add_claim("c", status={"allocation": allocation("n1", "gpu-0"), "reservedFor": reserved})
+    gpus.add_pod("p", claims=["c"], nodeSelector={"kubernetes.io/hostname": "n2"})
+    gpus.settle()
+    assert gpus.node_of("p") == ""
+    assert gpus.devices_of("c") == ["n1/gpu-0"]
+
+
+def test_a_conflict_is_tried_again_with_what_is_there_now(gpus: Sim) -> None:
+    gpus.add_claim("c")
+    gpus.add_pod("p", claims=["c"])
+    refused: list[Write] = []
+
+    def fault(write: Write) -> Conflict | None:
+        if write.kind is kinds.RESOURCE_CLAIMS and write.subresource == "status" and not refused:
+            refused.append(write)
+            claim = gpus.claim("c")
+            claim["metadata"]["labels"] = {"touched": "yes"}
+            gpus.api.put(kinds.RESOURCE_CLAIMS, claim)
+            return Conflict(409, "Conflict", "")
+        return None
+
+    gpus.fault = fault
+    gpus.settle()
+    assert refused
+    assert gpus.node_of("p") == "n1"
+    assert gpus.devices_of("c") == ["n1/gpu-0"]
+
+
+def test_an_allocation_by_another_scheduler_leads_to_a_new_decision(gpus: Sim) -> None:
+    gpus.add_claim("c")
+    gpus.add_pod("p", claims=["c"])
+    done: list[Write] = []
+
+    def fault(write: Write) -> Conflict | None:
+        if write.kind is kinds.RESOURCE_CLAIMS and write.subresource == "status" and not done:
+            done.append(write)
+            claim = gpus.claim("c")
+            claim["status"] = {"allocation": allocation("n2", "gpu-1")}
+            gpus.api.put(kinds.RESOURCE_CLAIMS, claim)
+            return Conflict(409, "Conflict", "")
+        return None
+
+    gpus.fault = fault
+    gpus.settle()
+    assert gpus.node_of("p") == "n2"
+    assert gpus.devices_of("c") == ["n2/gpu-1"]
+    # What was decided first is free again.
+    for index in range(3):
+        gpus.add_claim(f"d{index}")
+        gpus.add_pod(f"q{index}", claims=[f"d{index}"])
+    gpus.settle()
+    assert all(gpus.node_of(f"q{index}") for index in range(3))
+
+
+def test_a_claim_deleted_before_its_write_frees_everything(gpus: Sim) -> None:
+    gpus.add_claim("c")
+    gpus.add_pod("p", claims=["c"])
+    writes = gpus.scheduler.act(gpus.now)
+    assert len(writes) == 1
+    gpus.remove(kinds.RESOURCE_CLAIMS, "default/c")
+    gpus.settle()
+    from dray.cluster.port import NotFound, Outcome
+
+    gpus.scheduler.observe(Outcome(writes[0], None, NotFound(404, "NotFound", "c")), gpus.now)
+    gpus.settle()
+    assert "default/c" in gpus.condition("p")["message"]
+    for index in range(4):
+        gpus.add_claim(f"d{index}")
+        gpus.add_pod(f"q{index}", claims=[f"d{index}"])
+    gpus.settle()
+    assert all(gpus.node_of(f"q{index}") for index in range(4))
+
+
+def test_a_failed_bind_gives_the_reservation_back_and_keeps_the_allocation(gpus: Sim) -> None:
+    from dray.cluster.port import Forbidden
+
+    gpus.add_claim("c")
+    gpus.add_pod("p", claims=["c"])
+    gpus.fault = lambda write: Forbidden(403, "Forbidden", "no") if write.subresource == "binding" else None
+    gpus.settle()
+    assert gpus.claim("c")["status"]["reservedFor"] == []
+    assert gpus.devices_of("c") == ["n1/gpu-0"]
+    gpus.fault = None
+    gpus.settle(5)
+    assert gpus.node_of("p") == "n1"
+
+
+def test_an_answer_that_never_came_is_asked_for_again(gpus: Sim) -> None:
+    gpus.add_claim("c")
+    gpus.add_pod("p", claims=["c"])
+    lost = {"count": 0}
+
+    def fault(write: Write) -> Unreachable | None:
+        if write.kind is kinds.EVENTS or lost["count"] >= 6:
+            return None
+        lost["count"] += 1
+        if lost["count"] % 2:
+            gpus.api.write(write)
+        return Unreachable("gone")
+
+    gpus.fault = fault
+    gpus.settle(30)
+    assert gpus.node_of("p") == "n1"
+    assert gpus.devices_of("c") == ["n1/gpu-0"]
+
+
+def test_a_restart_at_every_write_boundary_converges(gpus: Sim) -> None:
+    for name in ("a", "b"):
+        gpus.add_claim(name)
+        gpus.add_pod(name, claims=[name])
+    gpus.add_pod("plain")
+    for _ in range(40):
+        writes = gpus.scheduler.act(gpus.now)
+        if not writes:
+            break
+        gpus.api.write(writes[0])
+        gpus.start()
+    gpus.settle()
+    assert gpus.node_of("a")
+    assert gpus.node_of("b")
+    assert gpus.node_of("plain")
+    assert gpus.devices_of("a") != gpus.devices_of("b")
+    for name in ("a", "b"):
+        assert len(gpus.claim(name)["status"]["reservedFor"]) == 1
