@@ -1,8 +1,8 @@
 """CEL for device selectors: parse, check, compile, cost.
 
-``compile(text)`` gives a ``Program``; ``program.matches(DeviceView.of(driver, device))`` its verdict on a device. A program knows what
-it reads of a device (``reads``) and a view what it looks like to such a program (``projection``), so equal devices need one evaluation.
-Nothing here knows what a claim is.
+``compile(text)`` gives a ``Program``; ``program.matches(DeviceView.of(driver, device))`` its verdict on a device. A program knows
+what it reads of a device (``reads``) and a view what it looks like to such a program (``projection``), so devices that look the
+same need one evaluation. Nothing here knows what a claim is.
 """
 
 from dray.cel.device import DeviceView

@@ -31,8 +31,7 @@ _LITERALS: Final[dict[type, Type]] = {
 }
 _TYPE_NAMES: Final[dict[str, Type]] = {
     **{kind.name: kind for kind in (types.BOOL, types.INT, types.UINT, types.DOUBLE, types.STRING, types.BYTES, types.NULL)},
-    **{kind.name: kind for kind in (types.DURATION, types.TIMESTAMP, types.QUANTITY, types.SEMVER, types.URL, types.FORMAT)},
-    **{kind.name: kind for kind in (types.IP, types.CIDR, DEVICE, types.DYN)},
+    **{kind.name: kind for kind in (types.DURATION, types.TIMESTAMP, types.IP, types.CIDR, DEVICE)},
     "list": list_of(DYN),
     "map": map_of(DYN, DYN),
     "type": Type("type", "type"),
@@ -50,6 +49,7 @@ def check(node: Node, expression: str, features: frozenset[str]) -> Type:
     checker = _Checker(expression, features)
     checker.check(node)
     checker.settle(node, set())
+    checker.homogeneous(node, set())
     return node.type
 
 
@@ -159,7 +159,7 @@ class _Checker:
         for index, child in enumerate(node.elements):
             self.check(child)
             kind = self.optional_element(child) if index in node.optional else child.type
-            element = self.joined(child, element, kind)
+            element = self.joined(element, kind)
         return list_of(element or self.variable())
 
     def map_literal(self, node: MapLiteral) -> Type:
@@ -168,8 +168,8 @@ class _Checker:
         for key_node, value_node, optional in node.entries:
             self.check(key_node)
             self.check(value_node)
-            key = self.joined(key_node, key, key_node.type)
-            value = self.joined(value_node, value, self.optional_element(value_node) if optional else value_node.type)
+            key = self.joined(key, key_node.type)
+            value = self.joined(value, self.optional_element(value_node) if optional else value_node.type)
         return map_of(key or self.variable(), value or self.variable())
 
     def optional_element(self, node: Node) -> Type:
@@ -178,14 +178,11 @@ class _Checker:
             self.fail(f"expected type 'optional_type({kind})' but found '{kind}'", node)
         return kind
 
-    def joined(self, node: Node, previous: Type | None, current: Type) -> Type:
-        """Literals are homogeneous: all elements have one type."""
+    def joined(self, previous: Type | None, current: Type) -> Type:
+        """The type of both; whether they may differ is decided when all types are known."""
         if previous is None:
             return current
-        if not self.accepts(previous, current):
-            wanted, found = substitute(self.bindings, previous, True), substitute(self.bindings, current, True)
-            self.fail(f"expected type '{wanted}' but found '{found}'", node)
-        return types.most_general(previous, current)
+        return types.most_general(previous, current) if self.accepts(previous, current) else DYN
 
     # ----------------------------------------------------------------------------------------------------- calls
 
@@ -301,10 +298,11 @@ class _Checker:
             return (types.INT, element) if node.variable2 else (element, element)
         if over.kind == "map":
             return over.parameters[0], over.parameters[1]
-        if over.kind in ("dyn", "parameter"):
-            self.accepts(DYN, over)
-            return DYN, DYN
-        self.fail(f"expression of type '{over}' cannot be range of a comprehension (must be list, map, or dynamic)", node.range)
+        if over.kind not in ("dyn", "parameter"):
+            wanted = "must be list, map, or dynamic"
+            self.fail(f"expression of type '{over}' cannot be range of a comprehension ({wanted})", node.range)
+        self.accepts(DYN, over)
+        return DYN, DYN
 
     def settle(self, node: Node, seen: set[int]) -> None:
         """Replaces type variables by what they were found to be, or by dyn."""
@@ -314,6 +312,25 @@ class _Checker:
         node.type = self.resolved(node, True)
         for child in children(node):
             self.settle(child, seen)
+
+    def homogeneous(self, node: Node, seen: set[int]) -> None:
+        """All elements of a literal have one type, except in the arguments of ``format``."""
+        if id(node) in seen or (isinstance(node, Call) and node.function == "format"):
+            return
+        seen.add(id(node))
+        if isinstance(node, ListLiteral):
+            self.same_types(node.elements, [index in node.optional for index in range(len(node.elements))])
+        elif isinstance(node, MapLiteral):
+            self.same_types([key for key, _, _ in node.entries], [False] * len(node.entries))
+            self.same_types([value for _, value, _ in node.entries], [optional for _, _, optional in node.entries])
+        for child in children(node):
+            self.homogeneous(child, seen)
+
+    def same_types(self, nodes: list[Node], optional: list[bool]) -> None:
+        kinds = [types.unwrap_optional(node.type)[0] if wrapped else node.type for node, wrapped in zip(nodes, optional)]
+        for node, kind in zip(nodes, kinds):
+            if kind != kinds[0]:
+                self.fail(f"expected type '{kinds[0]}' but found '{kind}'", node)
 
 
 def children(node: Node) -> list[Node]:

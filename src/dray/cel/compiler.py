@@ -1,8 +1,8 @@
 """A checked tree to closures.
 
-A closure takes the frame: the device view, the meter, then one slot per local variable. Failures are exceptions, so strict functions need
-no code for them; ``&&``, ``||``, ``all`` and ``exists`` catch them. Functions are chosen by the run-time types of their arguments and
-remembered by them. Without a meter, steps into the device are fused into one closure.
+A closure takes the frame: the device view, the meter, then one slot per local variable. Failures are exceptions, so strict
+functions need no code for them; ``&&``, ``||``, ``all`` and ``exists`` catch them. Functions are chosen by the run-time types
+of their arguments and remembered by them. Without a meter, steps into the device are fused into one closure.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Compiler:
             value = node.value
             return lambda frame: value
         if isinstance(node, Ident):
-            return self.charged(self.ident(node), 1)
+            return self.charged(self.ident(node), 0 if node.type.kind == "type" else 1)
         if isinstance(node, Select):
             return self.select(node)
         if isinstance(node, Call):
@@ -93,20 +93,21 @@ class _Compiler:
     def select(self, node: Select) -> Closure:
         if node.type.kind == "type" and qualified_name(node) is not None and not hasattr(node.operand, "type"):
             value = TypeValue(node.type.parameters[0].name)
-            return self.charged(lambda frame: value, 1)
+            return lambda frame: value
         if not self.metered and not node.test:
             fused = device_path(node)
             if fused is not None:
                 return fused
         operand, field, position = self.compile(node.operand), node.field, node.position
+        rooted = 0 if is_attribute(node.operand) else 1
         if node.test:
-            return lambda frame: present(operand(frame), field, position)
-        return self.charged(lambda frame: step(operand(frame), field, position), 1)
+            return self.charged(lambda frame: present(operand(frame), field, position), rooted)
+        return self.charged(lambda frame: step(operand(frame), field, position), 1 + rooted)
 
     def list_literal(self, node: ListLiteral) -> Closure:
         elements = [self.compile(element) for element in node.elements]
         if is_constant(node):
-            value = tuple(element([]) for element in elements)
+            value = tuple([element([None, None]) for element in elements])
             return lambda frame: value
         if not node.optional:
             return lambda frame: tuple([element(frame) for element in elements])
@@ -154,6 +155,10 @@ class _Compiler:
         if special is not None:
             return special
         operands = [self.compile(operand) for operand in node.operands]
+        if is_constant(node):
+            folded = fold_constant(node, operands)
+            if folded is not None:
+                return folded
         if self.metered:
             return metered_call(node, operands)
         if len(operands) == 1:
@@ -169,7 +174,7 @@ class _Compiler:
             return folds.junction([self.compile(argument) for argument in node.args], function == "_||_", node.position)
         if function == "_?_:_":
             test, yes, no = (self.compile(argument) for argument in node.args)
-            return folds.conditional(test, yes, no, node.position)
+            return folds.conditional(test, self.rebated(yes, node.args[1]), self.rebated(no, node.args[2]), node.position)
         if function in ("_[_]", "_[?_]", "_?._"):
             return self.step_call(node)
         if function in ("or", "orValue"):
@@ -183,11 +188,23 @@ class _Compiler:
             fused = device_path(node)
             if fused is not None:
                 return fused
-        operand, key = (self.compile(argument) for argument in node.args)
-        position = node.position
+        operand, key, position = self.compile(node.args[0]), self.rebated(self.compile(node.args[1]), node.args[1]), node.position
+        rooted = 0 if is_attribute(node.args[0]) else 1
         if node.function == "_[_]":
-            return self.charged(lambda frame: step(operand(frame), key(frame), position), 1)
-        return self.charged(lambda frame: optional_step(operand(frame), key(frame), position), 1)
+            return self.charged(lambda frame: step(operand(frame), key(frame), position), 1 + rooted)
+        metered = self.metered
+
+        def optional(frame: Frame) -> Optional:
+            found = optional_step(operand(frame), key(frame), position)
+            if metered and found.present:
+                frame[METER].spend(1)
+            return found
+
+        return self.charged(optional, rooted)
+
+    def rebated(self, closure: Closure, node: Node) -> Closure:
+        """Upstream does not count the name itself where an attribute is the key of a step or the branch of a condition."""
+        return self.charged(closure, -1) if is_attribute(node) and node.type.kind != "type" else closure
 
     def alternative(self, node: Call) -> Closure:
         assert node.target is not None
@@ -274,7 +291,7 @@ class _Compiler:
             frame[slot] = MISSING
             return result(frame)
 
-        return self.charged(bound, LIST)
+        return bound
 
 
 # ---------------------------------------------------------------------------------------------------------- steps
@@ -284,8 +301,27 @@ def slot_reader(slot: int) -> Closure:
     return lambda frame: frame[slot]
 
 
+def is_attribute(node: Node) -> bool:
+    """A name, or steps from something: what upstream counts as one attribute."""
+    return isinstance(node, Ident | Select) or (isinstance(node, Call) and node.function in ("_[_]", "_[?_]", "_?._"))
+
+
+_CONVERSIONS: Final = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
+
+
+def fold_constant(node: Call, operands: list[Closure]) -> Closure | None:
+    """A conversion of a constant, made once; left for run time if it fails."""
+    try:
+        value = any_call(node, operands)([None, None])
+    except Failure:
+        return None
+    return lambda frame: value
+
+
 def is_constant(node: Node) -> bool:
-    """Literals, and lists and maps of nothing else: upstream makes them once."""
+    """Literals, and lists, maps and conversions of nothing else: upstream makes them once."""
+    if isinstance(node, Call):
+        return node.function in _CONVERSIONS and node.target is None and all(is_constant(argument) for argument in node.args)
     if isinstance(node, ListLiteral):
         return not node.optional and all(is_constant(element) for element in node.elements)
     if isinstance(node, MapLiteral):
@@ -486,13 +522,20 @@ def any_call(node: Call, operands: list[Closure]) -> Closure:
 def metered_call(node: Call, operands: list[Closure]) -> Closure:
     dispatch, position, name = Dispatch(node), node.position, node.function
     overload = node.overloads[0].id if len(node.overloads) == 1 else ""
+    # A list of constants becomes a set upstream, and asking it is free.
+    free = name == "@in" and isinstance(node.args[1], ListLiteral) and is_constant(node.args[1])
 
     def call(frame: Frame) -> Any:
-        args = tuple([operand(frame) for operand in operands])
-        function = dispatch.known.get(tuple(map(type, args))) or dispatch.find(*args)
-        result = located(position, function, *args)
         meter: Meter = frame[METER]
-        meter.spend(call_cost(name, overload, args, result))
+        try:
+            args = tuple([operand(frame) for operand in operands])
+            function = dispatch.known.get(tuple(map(type, args))) or dispatch.find(*args)
+            result = located(position, function, *args)
+        except Failure:
+            meter.spend(1)
+            raise
+        if not free:
+            meter.spend(call_cost(name, overload, args, result))
         meter.made(result)
         return result
 

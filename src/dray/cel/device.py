@@ -1,7 +1,7 @@
 """What an expression sees of a device, and the part of it that a given expression can tell apart.
 
-A view is made from a typed device and reads it only when asked. Two devices with the same projection onto what an expression reads get
-the same answer from it, so an answer may be remembered by (expression, projection).
+A view is made from a typed device and reads it only when asked. Two devices with the same projection onto what an expression
+reads get the same answer from it, so an answer may be remembered by (expression, projection).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What can go wrong with an expression, and where.
 
-``CompileError``: whoever wrote the expression must correct it. ``EvaluationError``: the expression is fine, but not for this device.
-``CostLimitExceeded``: the expression did more work than Kubernetes allows; no ``||`` can absorb it. All carry the expression and the
-position in it (offset, line and column, counted in characters; line and column from 1).
+``CompileError``: whoever wrote the expression must correct it. ``EvaluationError``: the expression is fine, but not for this
+device. ``CostLimitExceeded``: the expression did more work than Kubernetes allows; no ``||`` can absorb it. All carry the
+expression and the position in it (offset, line and column, counted in characters; line and column from 1).
 """
 
 from __future__ import annotations

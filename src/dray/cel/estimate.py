@@ -1,7 +1,8 @@
 """The static worst case of an expression's cost, in upstream's units.
 
-Kubernetes refuses expressions by this number when they are written, so it has to be the same number. It follows sizes: every value is
-given a range of sizes, from the limits of the API for what comes from the device and from the expression itself for the rest.
+Kubernetes refuses expressions by this number when they are written, so it has to be the same number. It follows sizes: every
+value is given a range of sizes, from the limits of the API for what comes from the device and from the expression itself for
+the rest.
 """
 
 from __future__ import annotations

@@ -38,14 +38,14 @@ def junction(terms: list[Closure], decisive: bool, position: int) -> Closure:
         failed: Failure | None = None
         for term in terms:
             try:
-                value = term(frame)
+                value: object = term(frame)
             except Failure as failure:
                 failed = failed or failure
                 continue
             if value is decisive:
                 return decisive
-            if value is not other:
-                failed = failed or not_bool(position)
+            if value is not other and failed is None:
+                failed = not_bool(position)
         if failed is not None:
             raise failed
         return other
@@ -58,7 +58,7 @@ def _pair(first: Closure, second: Closure, decisive: bool, position: int) -> Clo
 
     def evaluate(frame: Frame) -> bool:
         try:
-            value = first(frame)
+            value: object = first(frame)
             if value is decisive:
                 return decisive
             if value is not other:
@@ -140,19 +140,23 @@ class Loop:
 
 def quantifier(loop: Loop, predicate: Closure, exists: bool) -> Closure:
     other = not exists
-    each = 4 if exists else 3
+    # The condition of upstream's fold is asked once more before it stops, if there is another element.
+    condition = 3 if exists else 2
 
     def evaluate(frame: Frame) -> bool:
         failed: Failure | None = None
         loop.charge(frame, 1)
-        for _ in loop.turns(frame):
-            loop.charge(frame, each)
+        turns = iter(loop.turns(frame))
+        for _ in turns:
+            loop.charge(frame, condition + 1)
             try:
-                value = predicate(frame)
+                value: object = predicate(frame)
             except Failure as failure:
                 failed = failed or failure
                 continue
             if value is exists:
+                if loop.metered and next(turns, turns) is not turns:
+                    loop.charge(frame, condition)
                 return exists
             if value is not other:
                 failed = failed or not_bool(loop.position)
@@ -178,8 +182,6 @@ def exactly_one(loop: Loop, test: Closure) -> Closure:
             if _holds(loop, test, frame):
                 loop.charge(frame, 2)
                 count += 1
-            else:
-                loop.charge(frame, 1)
         return count == 1
 
     return evaluate
@@ -190,9 +192,8 @@ def gather_list(loop: Loop, test: Closure | None, made: Closure) -> Closure:
         built: list[Any] = []
         loop.charge(frame, 1)
         for _ in loop.turns(frame):
-            loop.charge(frame, 1)
             if test is None or _holds(loop, test, frame):
-                loop.charge(frame, 11)
+                loop.charge(frame, 12)
                 built.append(made(frame))
         bounded(len(built))
         return tuple(built)
@@ -207,10 +208,9 @@ def gather_map(loop: Loop, test: Closure | None, made: list[Closure]) -> Closure
         built: dict[Any, Any] = {}
         loop.charge(frame, 1)
         for _ in loop.turns(frame):
-            loop.charge(frame, 1)
             if test is not None and not _holds(loop, test, frame):
                 continue
-            loop.charge(frame, 1)
+            loop.charge(frame, 2)
             added = [closure(frame) for closure in made]
             try:
                 built = insert(built, *added)

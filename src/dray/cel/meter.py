@@ -114,7 +114,7 @@ def _list_cost(overload: str, args: tuple[Any, ...], result: Any) -> int | None:
         return 1 + LIST + size(result)
     if overload in ("list_flatten", "list_flatten_int"):
         depth = args[1] if len(args) == 2 else 1
-        return 1 + LIST + math.ceil(size(args[0]) * depth)
+        return 1 + LIST + int(size(args[0]) * depth)
     if overload == "list_distinct" or overload.endswith("_sort"):
         return 1 + LIST + _self_compare(args[0])
     if overload.endswith("_sortByAssociatedKeys"):
@@ -127,7 +127,7 @@ def _list_cost(overload: str, args: tuple[Any, ...], result: Any) -> int | None:
 
 def _self_compare(elements: tuple[Any, ...]) -> int:
     factor = 2 + (STRING_FACTOR if elements and type(elements[0]) in (str, bytes) else 0)
-    return math.ceil(len(elements) * len(elements) * factor)
+    return int(len(elements) * len(elements) * factor)
 
 
 def _standard_cost(overload: str, args: tuple[Any, ...]) -> int:

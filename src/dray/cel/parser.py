@@ -1,7 +1,7 @@
 """Tokens to a tree: an operator-precedence parser for the whole CEL grammar.
 
-Nesting is bounded, so no input exhausts the stack, here or in any later walk of the tree. Chains of ``&&`` and ``||`` are one node
-each, however long they are.
+Nesting is bounded, so no input exhausts the stack, here or in any later walk of the tree. Chains of ``&&`` and ``||`` are one
+node each, however long they are.
 """
 
 from __future__ import annotations
@@ -18,12 +18,32 @@ MAX_LENGTH: Final = 10 * 1024
 MAX_DEPTH: Final = 200
 """Levels of the tree; upstream stops at 250 nested rules of its grammar."""
 
+_TOO_DEEP: Final = f"expression is nested too deeply: at most {MAX_DEPTH} levels are allowed"
 _RESERVED: Final = frozenset(
-    ["as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package", "namespace", "return", "var", "void", "while"]
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
 )
 # Loosest first; && and || are handled apart, because they take any number of operands.
 _BINARY: Final = {
-    "<": (1, "_<_"), "<=": (1, "_<=_"), ">": (1, "_>_"), ">=": (1, "_>=_"), "==": (1, "_==_"), "!=": (1, "_!=_"), "in": (1, "@in"),
+    "<": (1, "_<_"), "<=": (1, "_<=_"), ">": (1, "_>_"), ">=": (1, "_>=_"),
+    "==": (1, "_==_"), "!=": (1, "_!=_"), "in": (1, "@in"),
     "+": (2, "_+_"), "-": (2, "_-_"), "*": (3, "_*_"), "/": (3, "_/_"), "%": (3, "_%_"),
 }  # fmt: skip
 
@@ -37,7 +57,7 @@ def parse(expression: str) -> Node:
         node = parser.expression()
         parser.expect(END)
     except RecursionError:
-        raise CompileError(f"expression is nested too deeply: at most {MAX_DEPTH} levels are allowed", 0, expression) from None
+        raise CompileError(_TOO_DEEP, 0, expression) from None
     return node
 
 
@@ -80,7 +100,7 @@ class _Parser:
 
     def bounded(self, node: Node) -> Node:
         if node.depth > MAX_DEPTH:
-            self.fail(f"expression is nested too deeply: at most {MAX_DEPTH} levels are allowed", node.position)
+            self.fail(_TOO_DEEP, node.position)
         return node
 
     # ------------------------------------------------------------------------------------------------- operators
@@ -88,7 +108,7 @@ class _Parser:
     def expression(self) -> Node:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            self.fail(f"expression is nested too deeply: at most {MAX_DEPTH} levels are allowed", self.token.position)
+            self.fail(_TOO_DEEP, self.token.position)
         node = self.junction("||", "_||_")
         if self.token.kind == "?":
             position = self.advance().position
@@ -194,10 +214,10 @@ class _Parser:
             return node
         if kind == "[":
             return self.list_literal(token.position)
-        if kind == "{":
-            return self.map_literal(token.position)
-        self.at -= 1
-        self.unexpected("expecting an expression")
+        if kind != "{":
+            self.at -= 1
+            self.unexpected("expecting an expression")
+        return self.map_literal(token.position)
 
     def name(self, token: Token) -> Node:
         rooted = token.kind == "."

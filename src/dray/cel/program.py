@@ -81,8 +81,8 @@ class Program:
 def compile(expression: str, *, features: frozenset[str] = STORED, limit: int = COST_LIMIT, derived: bool = False) -> Program:
     """The program for an expression; a CompileError if it is not valid.
 
-    ``features`` are the names of the gates that are on (others than the two that matter here are ignored); the default is what stored
-    expressions may use. ``derived`` is for derived attributes, which give a value instead of a verdict.
+    ``features`` are the names of the gates that are on (others than the two that matter here are ignored); the default is what
+    stored expressions may use. ``derived`` is for derived attributes, which give a value instead of a verdict.
     Programs and errors are remembered, the least recently used are forgotten.
     """
     found = _compile(expression, features & STORED, limit, derived)

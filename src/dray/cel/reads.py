@@ -1,8 +1,8 @@
 """Which parts of a device an expression can read.
 
-Paths are ``("driver",)``, ``("allowMultipleAllocations",)``, ``("attributes", domain, id)``, ``("attributes", domain)`` for a whole
-domain (or whether it exists), ``("attributes",)`` for everything; the same for capacity. Never too few: what cannot be followed counts
-as reading everything.
+Paths are ``("driver",)``, ``("allowMultipleAllocations",)``, ``("attributes", domain, id)``, ``("attributes", domain)`` for a
+whole domain (or whether it exists), ``("attributes",)`` for everything; the same for capacity. Never too few: what cannot be
+followed counts as reading everything.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 class Node:
     __slots__ = ("depth", "position", "type")
 
+    position: int
+    depth: int
     type: Type
 
     def __init__(self, position: int, *children: Node | None) -> None:
@@ -90,7 +92,7 @@ class MapLiteral(Node):
 
 
 class Comprehension(Node):
-    """What macros become: a fold over ``range``. ``macro`` names the source form, so that the compiler can do better than a fold."""
+    """What macros become: a fold over ``range``. ``macro`` names the source form: the compiler does better than a fold."""
 
     __slots__ = ("accumulator", "condition", "init", "macro", "range", "result", "step", "variable", "variable2")
 

@@ -221,8 +221,8 @@ def _read_type(words: list[str], at: int) -> tuple[Type, int]:
         inner: list[Type] = []
         at += 1
         while words[at] != ")":
-            kind, at = _read_type(words, at + 1)
-            inner.append(kind)
-        maker = {"list": list_of, "map": map_of, "optional": optional_of, "type": type_of}[word]
-        return maker(*inner), at + 1
+            element, at = _read_type(words, at + 1)
+            inner.append(element)
+        kind, name = ("opaque", "optional_type") if word == "optional" else (word, word)
+        return Type(kind, name, tuple(inner)), at + 1
     return (parameter(word) if word.isupper() else _NAMED[word]), at + 1

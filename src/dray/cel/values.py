@@ -1,8 +1,8 @@
 """Values at run time, and what is true of all of them: equality, order, size, names.
 
-bool, int, double, string, bytes and null are Python's own; a list is a tuple, a map is a dict. ``True == 1`` in Python but not in CEL,
-so boolean map keys are stored as ``TRUE_KEY`` and ``FALSE_KEY`` and equality never trusts ``==`` alone.
-No value is ever changed.
+bool, int, double, string, bytes and null are Python's own; a list is a tuple, a map is a dict. ``True == 1`` in Python but
+not in CEL, so boolean map keys are stored as ``TRUE_KEY`` and ``FALSE_KEY`` and equality never trusts ``==`` alone. No value
+is ever changed.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def _parse_semver(text: str) -> Semver:
     bad = any(not part or (part.isdigit() and (len(part) > 20 or (len(part) > 1 and part[0] == "0"))) for part in parts)
     if bad or max(numbers) > UINT_MAX or (build and not all(build.split("."))):
         raise SemverError(f"{text[:80]!r} is not a semantic version")
-    return Semver(*numbers, pre, build)
+    return Semver(numbers[0], numbers[1], numbers[2], pre, build)
 
 
 # ------------------------------------------------------------------------------------------------------- names

@@ -12,7 +12,10 @@ from dray.cel.errors import Failure
 from dray.cel.library.times import SECOND, parse_duration, parse_timestamp, timestamp_of_seconds, timestamp_text
 from dray.cel.values import INT_MAX, INT_MIN, UINT_MAX, Duration, Timestamp, TypeValue, Uint, type_name
 
-_BOOLEANS: Final = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False)
+_BOOLEANS: Final = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.fromkeys(
+    ("0", "f", "F", "FALSE", "false", "False"), False
+)
+_EXPONENT_FROM: Final = 6
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
 _UNSIGNED: Final = re.compile(r"[0-9]{1,40}")
 _DOUBLE: Final = re.compile(
@@ -87,17 +90,24 @@ def bytes_to_string(value: bytes) -> str:
 
 
 def double_text(value: float) -> str:
-    """The shortest decimal form without an exponent."""
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "+Inf" if value > 0 else "-Inf"
+    """The shortest form, as Go's %g writes it: with an exponent below 1e-4 and from 1e6 on."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else ("+Inf" if value > 0 else "-Inf")
+    sign, digits, scale = Decimal(repr(value)).normalize().as_tuple()
+    power = len(digits) + int(scale) - 1
+    if value != 0 and (power < -4 or power >= _EXPONENT_FROM):
+        head, rest = str(digits[0]), "".join(map(str, digits[1:]))
+        return f"{'-' * sign}{head}{'.' * bool(rest)}{rest}e{power:+03d}"
+    return _plain(value)
+
+
+def _plain(value: float) -> str:
     text = format(Decimal(repr(value)), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def duration_text(value: Duration) -> str:
-    return double_text(value.nanos / SECOND) + "s"
+    return _plain(value.nanos / SECOND) + "s"
 
 
 def text_of(value: Any) -> str:

@@ -128,7 +128,7 @@ def _scientific(value: Any, digits: int) -> str:
         return special
     mantissa, _, exponent = f"{number:.{_DEFAULT_PRECISION}e}".partition("e")
     sign = "⁻" if exponent[0] == "-" else ""
-    return f"{mantissa}\u202f×\u202f10{sign}{exponent[1:].translate(_SUPERSCRIPT)}"
+    return f"{mantissa}×10{sign}{exponent[1:].translate(_SUPERSCRIPT)}"
 
 
 def _decimal(value: Any) -> str:

@@ -92,7 +92,7 @@ def _number(value: int) -> int:
 
 
 def _compare(a: Any, b: Any) -> int:
-    return (a > b) - (a < b)
+    return int(a > b) - int(a < b)
 
 
 # ------------------------------------------------------------------------------------------------------- formats
@@ -101,9 +101,18 @@ _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS1035: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
 _NAME: Final = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_LABEL_TEXT: Final = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character"
-_DNS1035_TEXT: Final = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character"
-_SUBDOMAIN_TEXT: Final = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character"
+_LABEL_TEXT: Final = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
+    "with an alphanumeric character"
+)
+_DNS1035_TEXT: Final = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic "
+    "character, and end with an alphanumeric character"
+)
+_SUBDOMAIN_TEXT: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
+    "and end with an alphanumeric character"
+)
 _NAME_TEXT: Final = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
 )
@@ -130,6 +139,8 @@ def _shaped(expression: str, limit: int, message: str, prefix: bool = False) -> 
 def _qualified_name(text: str) -> list[str]:
     prefix, slash, name = text.rpartition("/")
     problems: list[str] = []
+    if "/" in prefix:
+        return ["a qualified name is a name with an optional DNS subdomain prefix and '/'"]
     if slash:
         problems = [f"prefix part {why}" for why in (["must be non-empty"] if not prefix else _SUBDOMAIN_SHAPE(prefix))]
     if not name:
@@ -189,10 +200,10 @@ FORMATS: Final[dict[str, tuple[Validate, int]]] = {
     "dns1035LabelPrefix": (_shaped(_DNS1035, 63, _DNS1035_TEXT, prefix=True), 30),
     "labelValue": (_label_value, 40),
     "uri": (_uri, 1103),
-    "uuid": (lambda text: [] if _UUID.fullmatch(text) else ["does not match the UUID format"], 73),
-    "byte": (_base64, 80),
-    "date": (lambda text: [] if _is_date(text) else ["invalid date"], 126),
-    "datetime": (_datetime, 126),
+    "uuid": (lambda text: [] if _UUID.fullmatch(text) else ["does not match the UUID format"], 72),
+    "byte": (_base64, 84),
+    "date": (lambda text: [] if _is_date(text) else ["invalid date"], 80),
+    "datetime": (_datetime, 80),
 }
 
 

@@ -44,7 +44,8 @@ def sort_by_keys(elements: Elements, keys: Elements) -> Elements:
         if type(key) is not type(keys[0]):
             raise Failure("list elements must have the same type")
         compare(key, key)
-    order = sorted(range(len(keys)), key=cmp_to_key(lambda a, b: compare(keys[a], keys[b])))
+    by_key = cmp_to_key(compare)
+    order = sorted(range(len(keys)), key=lambda index: by_key(keys[index]))
     return tuple(elements[index] for index in order)
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-import re2
+import re2  # type: ignore[import-untyped]
 
 from dray.cel.errors import Failure
 from dray.cel.library.formatting import format_text, quote
 from dray.cel.values import bounded
 
-_SPACE: Final = "\t\n\v\f\r \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_SPACE: Final = "\t\n\v\f\r \u0085\u00a0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER: Final = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 
