@@ -5,6 +5,7 @@ or ``fitting``, charge a decision with ``hold`` and plan with ``checkpoint`` and
 """
 
 from dray.devices.engine import Devices, Verdict
+from dray.devices.explain import Change, DeviceFinding, Explanation, RequestFinding
 from dray.devices.ledger import DeviceKey
 
-__all__ = ["DeviceKey", "Devices", "Verdict"]
+__all__ = ["Change", "DeviceFinding", "DeviceKey", "Devices", "Explanation", "RequestFinding", "Verdict"]

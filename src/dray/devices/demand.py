@@ -197,7 +197,7 @@ class Compiler:
                     f"{RESULTS_MAX}, with {least} already accounted for",
                     "TooManyDevices",
                     request=request.name,
-                    needs=least + compiled.least,
+                    needed=least + compiled.least,
                     limit=RESULTS_MAX,
                 )
             least += compiled.least
@@ -233,7 +233,7 @@ class Compiler:
 
     def _off(self, claim: ResourceClaim, request: str, what: str, gate: str, word: str = "request") -> DemandError:
         return DemandError(
-            f"claim {CLAIM}, {word} {request}: {what}, but the {gate} feature is disabled", "FeatureOff", gate=gate
+            f"claim {CLAIM}, {word} {request}: {what}, but the {gate} feature is disabled", "FeatureOff", feature=gate
         )
 
     def _alternative(self, claim: ResourceClaim, parent: str, wanted: DeviceSubRequest, name: str) -> Alternative:
@@ -248,8 +248,8 @@ class Compiler:
                 f"{where}: could not retrieve device class {wanted.device_class_name}: "
                 f'deviceclass.resource.k8s.io "{wanted.device_class_name}" not found',
                 "ClassMissing",
-                deviceClass=wanted.device_class_name,
                 request=name,
+                **{"class": wanted.device_class_name},
             )
         alternative = Alternative(name, short, class_, self._selection(claim, class_, wanted.selectors))
         alternative.everything = wanted.allocation_mode == "All"
@@ -270,14 +270,14 @@ class Compiler:
     def _check_features(self, claim: ResourceClaim, wanted: DeviceSubRequest, where: str) -> None:
         if wanted.derived_attributes and not self._gates("DRADerivedAttributes"):
             message = f"{where}: cannot handle request with derived attributes, the feature is disabled"
-            raise DemandError(message, "FeatureOff", gate="DRADerivedAttributes")
+            raise DemandError(message, "FeatureOff", feature="DRADerivedAttributes")
         for index, selector in enumerate(wanted.selectors):
             if selector.cel is None:
                 message = f"{where}, selector #{index}: CEL expression empty (unsupported selector type?)"
                 raise DemandError(message, "InvalidRequest")
         if isinstance(wanted, ExactDeviceRequest) and wanted.admin_access is not None and not self._gates("DRAAdminAccess"):
             message = f"{where}: admin access is requested, but the feature is disabled"
-            raise DemandError(message, "FeatureOff", gate="DRAAdminAccess")
+            raise DemandError(message, "FeatureOff", feature="DRAAdminAccess")
 
     def _selection(self, claim: ResourceClaim, class_: DeviceClass, selectors: tuple[DeviceSelector, ...]) -> Selection:
         sources = [

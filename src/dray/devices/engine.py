@@ -19,9 +19,10 @@ from dray.api.resource import RESULTS_MAX, AllocationResult, DeviceClass, Device
 from dray.devices.attempt import Fatal, Pick
 from dray.devices.capacity import CapacityError
 from dray.devices.demand import Compiler, Demand
+from dray.devices.explain import Explainer, Explanation
 from dray.devices.inventory import Inventory
-from dray.devices.ledger import Charge, DeviceKey, charges_of
-from dray.devices.problem import Analysis, Option, Problem, RequestProblem
+from dray.devices.ledger import Charge, DeviceKey, PoolKey, charges_of
+from dray.devices.problem import Analysis, Problem, RequestProblem
 from dray.devices.result import Assembly, SelectorTerms
 from dray.devices.search import BUDGET, BudgetSpent, solve
 from dray.devices.selection import Failure
@@ -156,6 +157,10 @@ class Devices:
         """``namespace/name`` of the claims that hold the device."""
         return tuple(self._names.get(uid, uid) for uid in self.ledger.owners(device))
 
+    def owners(self, device: DeviceKey) -> tuple[str, ...]:
+        """The uids of the claims that hold the device."""
+        return self.ledger.owners(device)
+
     # ------------------------------------------------------------------------------------------------------ questions
 
     def allocate(self, node_name: str, claims: Sequence[ResourceClaim]) -> Verdict:
@@ -211,6 +216,31 @@ class Devices:
                 return "", self._verdict(view, demand, claims, answer)
         return "", Verdict(False, steps=steps)
 
+    def fits(self, node_name: str, claims: Sequence[ResourceClaim], without: str = "") -> bool:
+        """Whether the claims would fit, as things are or without one claim (by uid)."""
+        mark = self.checkpoint()
+        try:
+            if without:
+                self.release(without)
+            return self.allocate(node_name, claims).ok
+        finally:
+            self.rollback(mark)
+
+    def explain(self, node_name: str, claims: Sequence[ResourceClaim]) -> Explanation:
+        """Why the claims do not fit on this node: per node, request and device, and what would help."""
+        verdict = self.allocate(node_name, claims)
+        if verdict.ok:
+            return Explanation(())
+        view = self.inventory.view(node_name)
+        demand = self.compiler.demand(tuple(claims))
+        if view is None or demand.error is not None:
+            return Explanation(verdict.reasons)
+        problem = self.analysis.problem(demand, view.layout)
+        found = Explainer(self, view, problem, claims, binding=self.analysis.binding).explain()
+        unreadable = tuple(self._incomplete(view, key) for key in view.incomplete)
+        found.reasons = verdict.reasons or (*found.reasons, *unreadable)
+        return found
+
     # ------------------------------------------------------------------------------------------------------- answers
 
     def _current(self, demand: Demand) -> Demand:
@@ -255,7 +285,8 @@ class Devices:
             answer.error = "invalid resource pools were encountered"
             answer.node_error = True
             answer.reasons = tuple(
-                Reason("PoolInvalid", f"pool/{driver}/{pool}", {"why": why}) for (driver, pool), why in view.invalid
+                Reason("PoolInvalid", f"node/{view.name}", {"driver": driver, "pool": pool, "detail": why})
+                for (driver, pool), why in view.invalid
             )
         return answer
 
@@ -289,8 +320,17 @@ class Devices:
         answer = Answer(None, 0)
         answer.error = f"{where}: asks for all devices, but resource pool {driver}/{pool} {what}"
         answer.node_error = True
-        answer.reasons = (Reason(code, f"pool/{driver}/{pool}", {"node": view.name}),)
+        if code == "PoolIncomplete":
+            answer.reasons = (self._incomplete(view, (driver, pool)),)
+        else:
+            detail = dict(view.invalid)[driver, pool]
+            answer.reasons = (Reason(code, f"node/{view.name}", {"driver": driver, "pool": pool, "detail": detail}),)
         return answer
+
+    def _incomplete(self, view: NodeView, key: PoolKey) -> Reason:
+        published, expected = self.inventory.completeness(key)
+        data = {"driver": key[0], "pool": key[1], "published": published, "expected": expected}
+        return Reason("PoolIncomplete", f"node/{view.name}", data)
 
     def _over_limit(self, claim: str, problem: Problem, request: RequestProblem, before: int) -> Answer:
         name = problem.demand.claims[request.claim].requests[request.index].name
@@ -299,7 +339,7 @@ class Devices:
             f"claim {claim}, request {name}: adding {request.least} devices exceeds the claim limit of {RESULTS_MAX}, "
             f"with {before} already accounted for"
         )
-        data = {"request": name, "needs": before + request.least, "limit": RESULTS_MAX}
+        data = {"request": name, "needed": before + request.least, "limit": RESULTS_MAX}
         answer.reasons = (Reason("TooManyDevices", f"claim/{claim}", data),)
         return answer
 
@@ -315,17 +355,18 @@ class Devices:
             if failure.source.owner == "claim":
                 failure = failure._replace(source=failure.source._replace(owner=f"claim {claim}"))
             answer.error = failure.text(device)
-            data |= {"expression": failure.source.expression, "owner": failure.source.owner, "error": failure.message}
+            data |= {"expression": failure.source.expression, "source": failure.source.owner, "error": failure.message}
         elif isinstance(fatal.failure, CapacityError):
             answer.error = f"{where}: checking capacity for device {device}: {fatal.failure}"
-            code, data["error"] = "InvalidRequest", str(fatal.failure)
+            code, data["detail"] = "InvalidRequest", str(fatal.failure)
         elif fatal.failure == "constraint":
             answer.error = f"{where}: cannot add device {device} because a claim constraint would not be satisfied"
             code = "ConstraintViolated"
         else:
             answer.error = str(fatal.failure).replace("{device}", device)
             data["error"] = answer.error
-        answer.reasons = (Reason(code, f"device/{device}", data),)
+        subject = f"device/{device}" if code == "ConstraintViolated" else f"claim/{claim}"
+        answer.reasons = (Reason(code, subject, data),)
         return answer
 
     def _verdict(self, view: NodeView, demand: Demand, claims: Sequence[ResourceClaim], answer: Answer) -> Verdict:
@@ -334,7 +375,7 @@ class Devices:
         try:
             results = self._assembly.results(view, demand, claims, answer.picks, answer.chosen)
         except SelectorTerms as error:
-            reason = Reason("InvalidRequest", f"node/{view.name}", {"error": str(error)})
+            reason = Reason("InvalidRequest", f"claim/{claims[0].key}", {"detail": str(error)})
             return Verdict(False, error=f"create NodeSelector for claim: {error}", steps=answer.steps, reasons=(reason,))
         return Verdict(True, results, steps=answer.steps, score=answer.score)
 
@@ -342,12 +383,10 @@ class Devices:
         error = demand.error
         assert error is not None
         claim = claims[error.claim].key
-        reason = Reason(error.code, f"claim/{claim}", dict(error.data))
-        return Verdict(False, error=error.text(claim), reasons=(reason,))
+        text = error.text(claim)
+        data = {"detail": text} if error.code == "InvalidRequest" else error.data
+        return Verdict(False, error=text, reasons=(Reason(error.code, f"claim/{claim}", data),))
 
 
 def _rest_uid(device: DeviceKey) -> str:
     return f"rest/{device}"
-
-
-__all__ = ["Devices", "Option", "Verdict"]

@@ -198,6 +198,11 @@ class Inventory:
     def rules_for(self, driver: str, pool: str, device: str) -> list[DeviceTaintRule]:
         return [rule for rule in self._rules.values() if _rule_matches(rule, driver, pool, device)]
 
+    def completeness(self, key: PoolKey) -> tuple[int, int]:
+        """How many slices the newest generation of a pool has, and how many it should have."""
+        newest = self._pools[key].of_generation(self._pools[key].newest())
+        return len(newest), newest[0].spec.pool.resource_slice_count
+
     def pools(self) -> Iterable[Pool]:
         return self._pools.values()
 

@@ -137,7 +137,7 @@ class Analysis:
     """Makes problems. Holds the gates that change what a device's fields mean."""
 
     def __init__(self, gates: Gates) -> None:
-        self._binding = gates("DRADeviceBindingConditions") and gates("DRAResourceClaimDeviceStatus")
+        self.binding = gates("DRADeviceBindingConditions") and gates("DRAResourceClaimDeviceStatus")
         self._lists = gates("DRAListTypeAttributes")
         self._capacity = gates("DRAConsumableCapacity")
         self._fractional = gates("DRAFractionalCapacityRange")
@@ -169,7 +169,7 @@ class Analysis:
     def _option(self, claim: ClaimDemand, alternative: Alternative, layout: NodeLayout) -> Option:
         option = Option(alternative)
         mask, failures = alternative.selection.on(layout)
-        if not self._binding:
+        if not self.binding:
             mask &= ~layout.binding
             failures = {position: failure for position, failure in failures.items() if not layout.binding >> position & 1}
         option.selected = mask & layout.here

@@ -1,0 +1,272 @@
+"""``dray allocate``: the allocator alone, JSON lines in, one JSON line out for each, in the same order.
+
+A line that cannot be answered is answered with what is wrong with it and the rest still run. The shape of lines and answers is
+a fixed contract (docs/allocate.md); the same lines give the same bytes, apart from the time that a batch took.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, Final, TypeVar
+
+import click
+import msgspec
+
+from dray.api.core import Node
+from dray.api.defaults import apply_defaults
+from dray.api.gates import GateError, Gates
+from dray.api.meta import DecodeError, Object, decode
+from dray.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from dray.api.validation import validate_create
+from dray.devices import Devices, Verdict
+from dray.explain.words import as_json
+
+LINE_MAX: Final = 512 * 1024 * 1024
+# Objects are defaulted at one fixed moment: no answer depends on it.
+_THEN: Final = 0.0
+
+Json = dict[str, Any]
+T = TypeVar("T", bound=Object)
+
+
+class Line(msgspec.Struct, rename="camel"):
+    """One question. Objects stay undecoded until it is known what kind of line it is."""
+
+    id: Any = None
+    features: dict[str, bool] = {}
+    node: msgspec.Raw | None = None
+    nodes: list[msgspec.Raw] = []
+    classes: list[msgspec.Raw] | None = None
+    slices: list[msgspec.Raw] | None = None
+    taint_rules: list[msgspec.Raw] | None = None
+    allocated_claims: list[msgspec.Raw] | None = None
+    claims: list[msgspec.Raw] | None = None
+    pods: list[list[msgspec.Raw]] | None = None
+    raw: bool = False
+    validate: bool = False
+    rotate: bool = False
+    upstream_order: bool = False
+
+
+class Invalid(ValueError):
+    """The line is not of the form that this command answers. ``problems`` says what is wrong, one entry each."""
+
+    def __init__(self, *problems: str, answered: bool = False) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = problems
+        # True when the line itself is fine and its objects are what is wrong: that is an answer.
+        self.answered = answered
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"), default="-")
+def allocate(file: BinaryIO) -> None:
+    """Run the device allocator alone: which devices would these claims get on this node, or why none?
+
+    FILE has one question a line (JSON); - reads standard input. Each line holds a node (or nodes), device classes, resource
+    slices, allocated claims and the claims of one pod (or of many). Each is answered with one line.
+
+    \b
+    Example, one line:
+      {"node": {"metadata": {"name": "n1"}}, "classes": [...], "slices": [...], "claims": [...]}
+    """
+    out = sys.stdout.buffer
+    invalid = False
+    for text in _lines(file):
+        answer, answered = _answer(text)
+        invalid = invalid or not answered
+        out.write(msgspec.json.encode(answer) + b"\n")
+        out.flush()
+    sys.exit(2 if invalid else 0)
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    while text := file.readline(LINE_MAX + 1):
+        if text.strip():
+            yield text
+
+
+def _answer(text: bytes) -> tuple[Json, bool]:
+    """The answer, and whether the line could be answered."""
+    identity: Any = None
+    try:
+        if len(text) > LINE_MAX:
+            raise Invalid(f"the line is longer than {LINE_MAX} bytes; split it")
+        line = _parse(text)
+        identity = line.id
+        answer = _run(line)
+    except (Invalid, GateError, DecodeError) as error:
+        problems = list(error.problems) if isinstance(error, Invalid) else [str(error)]
+        answer = {"ok": False, "invalid": problems}
+        return _named(identity, answer), isinstance(error, Invalid) and error.answered
+    return _named(identity, answer), True
+
+
+def _named(identity: Any, answer: Json) -> Json:
+    return answer if identity is None else {"id": identity, **answer}
+
+
+def _parse(text: bytes) -> Line:
+    try:
+        return msgspec.json.decode(text, type=Line)
+    except msgspec.ValidationError as error:
+        return _parse_without_nulls(text, error)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Invalid(f"not JSON: {error}") from None
+
+
+def _parse_without_nulls(text: bytes, error: msgspec.ValidationError) -> Line:
+    """``null`` counts as absent, as it does for Go."""
+    plain = msgspec.json.decode(text)
+    if not isinstance(plain, dict):
+        raise Invalid(f"not a JSON object: {error}")
+    kept = {key: value for key, value in plain.items() if value is not None}
+    try:
+        return msgspec.json.decode(msgspec.json.encode(kept), type=Line)
+    except msgspec.ValidationError as again:
+        raise Invalid(str(again)) from None
+
+
+# ----------------------------------------------------------------------------------------------------------- one line
+
+
+class Session:
+    """The objects of one line, in an engine of their own."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.gates = Gates.dray().updated(line.features)
+        shares = itertools.count(1)
+        self.engine = Devices(
+            self.gates, new_share=lambda: f"00000000-0000-4000-8000-{next(shares):012d}", by_pool=line.upstream_order
+        )
+        self.problems: list[str] = []
+        self._load()
+
+    def _load(self) -> None:
+        line, engine = self.line, self.engine
+        self._each("deviceclasses", DeviceClass, line.classes, engine.put_class)
+        numbers = itertools.count()
+        self._each("resourceslices", ResourceSlice, line.slices, lambda slice: engine.put_slice(slice, f"{next(numbers)}"))
+        self._each("devicetaintrules", DeviceTaintRule, line.taint_rules, engine.put_rule)
+        self._each("resourceclaims", ResourceClaim, line.allocated_claims, self._charge, status=True)
+
+    def _charge(self, claim: ResourceClaim) -> None:
+        if not claim.metadata.uid:
+            claim.metadata.uid = f"allocated/{claim.key}"
+        if self.engine.ledger.entry(claim.uid) is not None:
+            claim.metadata.uid += "/again"
+        self.engine.put_claim(claim)
+
+    def _each(
+        self, plural: str, type: type[T], raw: list[msgspec.Raw] | None, put: Callable[[T], None], *, status: bool = False
+    ) -> None:
+        for text in raw or ():
+            put(self.object(plural, type, text, status=status))
+
+    def object(self, plural: str, type: type[T], text: msgspec.Raw, *, status: bool = False) -> T:
+        """One object, with API defaults, and with its problems noted where the line asks for validation."""
+        # Only claims have defaults that matter here; the rest is decoded without a detour.
+        if not self.line.validate and (self.line.raw or plural != "resourceclaims" or status):
+            return decode(type, text)
+        plain = msgspec.json.decode(text)
+        if not isinstance(plain, dict):
+            raise DecodeError(f"{type.__name__}: expected an object, got {text[:40]!r}")
+        if not self.line.raw:
+            self._default(plural, plain, type.__name__)
+        typed = decode(type, plain)
+        if self.line.validate:
+            self.problems.extend(f"{error.path}: {error.message}" for error in validate_create(plural, plain, self.gates))
+        return typed
+
+    def _default(self, plural: str, plain: Json, name: str) -> None:
+        try:
+            apply_defaults(plural, plain, _THEN, self.gates)
+        except (AttributeError, TypeError, ValueError):
+            # A field of the wrong type: decoding says which one, in words.
+            decode(Object, {key: value for key, value in plain.items() if key == "metadata"})
+
+    def node(self, text: msgspec.Raw) -> str:
+        node = decode(Node, text)
+        if not node.metadata.name:
+            raise Invalid("node: metadata.name: required")
+        self.engine.put_node(node)
+        return node.metadata.name
+
+    def claims(self, texts: list[msgspec.Raw]) -> list[ResourceClaim]:
+        claims = [self.object("resourceclaims", ResourceClaim, text) for text in texts]
+        for number, claim in enumerate(claims):
+            if not claim.metadata.uid:
+                claim.metadata.uid = f"claim/{claim.key}/{number}"
+        return claims
+
+    def check(self) -> None:
+        if self.problems:
+            raise Invalid(*self.problems, answered=True)
+
+    def told(self, node: str, claims: list[ResourceClaim], verdict: Verdict) -> Json:
+        if verdict.ok:
+            return {"ok": True, "results": verdict.results, "steps": verdict.steps}
+        answer: Json = {"ok": False}
+        if verdict.error:
+            answer["error"] = verdict.error
+        if verdict.node_error:
+            answer["nodeError"] = True
+        answer["reasons"] = [as_json(reason) for reason in verdict.reasons]
+        if not verdict.error and node:
+            found = self.engine.explain(node, claims)
+            answer["reasons"] = [as_json(reason) for reason in found.reasons]
+            answer["requests"] = found.requests
+            answer["changes"] = found.changes
+        answer["steps"] = verdict.steps
+        return answer
+
+
+def _run(line: Line) -> Json:
+    session = Session(line)
+    if line.pods is not None:
+        return _batch(session, line)
+    if line.claims is None:
+        raise Invalid('the line has neither "claims" nor "pods"')
+    if line.node is None and not line.nodes:
+        raise Invalid('the line has neither "node" nor "nodes"')
+    nodes = [session.node(text) for text in ([line.node] if line.node is not None else line.nodes)]
+    claims = session.claims(line.claims)
+    session.check()
+    answers = [session.told(node, claims, session.engine.allocate(node, claims)) for node in nodes]
+    if line.node is not None:
+        return answers[0]
+    return {"perNode": [{"node": node, **answer} for node, answer in zip(nodes, answers)]}
+
+
+def _batch(session: Session, line: Line) -> Json:
+    """Pods one after another; each allocation is carried on to the next."""
+    nodes = [session.node(text) for text in line.nodes]
+    pods = [session.claims(texts) for texts in line.pods or ()]
+    session.check()
+    for number, claims in enumerate(pods):
+        for claim in claims:
+            # Pods of one template come with equal names; each still has claims of its own.
+            claim.metadata.uid = f"{claim.metadata.uid}/{number}"
+    answers: list[Json] = []
+    start = 0
+    began = time.perf_counter_ns()
+    twice = nodes + nodes if line.rotate else nodes
+    index = {name: number for number, name in enumerate(nodes)}
+    for claims in pods:
+        order = twice[start : start + len(nodes)] if line.rotate and start else nodes
+        node, verdict = session.engine.first_fit(order, claims)
+        if verdict.ok:
+            for claim, result in zip(claims, verdict.results):
+                session.engine.hold(claim, result)
+            answers.append({"node": node, "ok": True, "results": verdict.results})
+            if line.rotate:
+                start = (index[node] + 1) % len(nodes)
+        else:
+            answers.append(session.told("", claims, verdict))
+    micros = (time.perf_counter_ns() - began) // 1000
+    scheduled = sum(1 for answer in answers if answer["ok"])
+    return {"pods": answers, "scheduled": scheduled, "unschedulable": len(answers) - scheduled, "micros": micros}

@@ -1,0 +1,318 @@
+"""Why claims do not fit on a node, as data, at three depths: the node, each request, each device.
+
+Nothing here is on the path of a decision: it is worked out only when somebody asks. For every device it names the first check
+that fails, with its numbers, on the node as the ledger has it. ``changes`` are the smallest changes that would admit the
+claims here: each one was tried before it is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, Protocol
+
+import msgspec
+
+from dray.api.quantity import Quantity
+from dray.api.reason import Reason
+from dray.api.resource import DeviceToleration, ResourceClaim
+from dray.devices.attempt import Attempt
+from dray.devices.capacity import CapacityError
+from dray.devices.demand import Alternative
+from dray.devices.ledger import DeviceKey
+from dray.devices.problem import Option, Problem, RequestProblem, positions, untolerated
+from dray.devices.selection import Failure
+from dray.devices.shapes import Kind
+from dray.devices.views import NodeView
+
+# How many changes are tried before giving up; each costs one search on one node.
+TRIALS = 24
+
+
+class DeviceFinding(msgspec.Struct):
+    """One device for one request: usable, or the first check that fails."""
+
+    device: str
+    reason: Reason | None = None
+
+
+class RequestFinding(msgspec.Struct):
+    """One alternative of a request: how many devices it needs, how many match and how many of those can be used now."""
+
+    claim: str
+    request: str
+    device_class: str
+    needed: int
+    matching: int
+    usable: int
+    refused: dict[str, int] = {}
+    devices: tuple[DeviceFinding, ...] = ()
+
+    @property
+    def missing(self) -> int:
+        return max(self.needed - self.usable, 0)
+
+
+class Change(msgspec.Struct):
+    """One change that would admit the claims: ``tolerate`` a taint, ``release`` a claim, or ask for ``fewer`` devices."""
+
+    kind: str
+    claim: str
+    request: str = ""
+    data: dict[str, Any] = {}
+
+
+class Explanation(msgspec.Struct):
+    """``reasons`` is the summary; ``nearest`` the request that lacks least (its index in ``requests``), if one does."""
+
+    reasons: tuple[Reason, ...]
+    requests: tuple[RequestFinding, ...] = ()
+    nearest: int | None = None
+    changes: tuple[Change, ...] = ()
+
+
+class Engine(Protocol):
+    """What explaining needs of the allocator: who holds a device, and trials that leave no trace."""
+
+    def owner_names(self, device: DeviceKey) -> tuple[str, ...]: ...
+
+    def owners(self, device: DeviceKey) -> tuple[str, ...]: ...
+
+    def fits(self, node_name: str, claims: Sequence[ResourceClaim], without: str = "") -> bool: ...
+
+
+class Explainer:
+    """Explains one problem on one node."""
+
+    def __init__(
+        self, engine: Engine, view: NodeView, problem: Problem, claims: Sequence[ResourceClaim], *, binding: bool
+    ) -> None:
+        self._engine = engine
+        self._view = view
+        self._problem = problem
+        self._claims = claims
+        self._binding = binding
+        self._attempt = Attempt(problem, view)
+
+    def explain(self) -> Explanation:
+        findings: list[RequestFinding] = []
+        reasons: list[Reason] = []
+        for request in self._problem.requests:
+            own = [self._request(request, option) for option in request.options]
+            findings.extend(own)
+            if all(finding.missing or not finding.needed for finding in own) and own:
+                reasons.append(self._summary(request, min(own, key=lambda finding: finding.missing)))
+        if not reasons:
+            claim = ", ".join(claim.key for claim in self._claims)
+            reasons.append(Reason("NoCombination", f"node/{self._view.name}", {"claim": claim}))
+        lacking = [number for number, finding in enumerate(findings) if finding.missing]
+        nearest = min(lacking, key=lambda number: findings[number].missing, default=None)
+        return Explanation(tuple(reasons), tuple(findings), nearest, tuple(self._changes()))
+
+    def _summary(self, request: RequestProblem, finding: RequestFinding) -> Reason:
+        data: dict[str, Any] = {"class": finding.device_class, "request": finding.request, "claim": finding.claim}
+        node = f"node/{self._view.name}"
+        if not finding.matching:
+            return Reason("NoDevices", node, data)
+        data |= {"needed": finding.needed, "free": finding.usable, "total": finding.matching, "refused": finding.refused}
+        holders = sorted(
+            {d.reason.data["claim"] for d in finding.devices if d.reason is not None and d.reason.code == "DeviceTaken"}
+        )
+        if holders:
+            data["holders"] = holders
+        if all(option.alternative.everything for option in request.options):
+            return Reason("AllDevicesBusy", node, data)
+        return Reason("NotEnoughDevices", node, data | {"missing": finding.missing})
+
+    def _request(self, request: RequestProblem, option: Option) -> RequestFinding:
+        devices = tuple(
+            DeviceFinding(str(self._view.key(position)), self._check(request, option, position))
+            for position in range(self._view.layout.width)
+        )
+        unselected = ("DeviceNotSelected", "DeviceOtherNode")
+        matching = [device for device in devices if device.reason is None or device.reason.code not in unselected]
+        refused: dict[str, int] = {}
+        for device in matching:
+            if device.reason is not None:
+                refused[device.reason.code] = refused.get(device.reason.code, 0) + 1
+        alternative = option.alternative
+        return RequestFinding(
+            self._claims[request.claim].key,
+            alternative.name,
+            alternative.class_.metadata.name,
+            option.count,
+            len(matching),
+            len(matching) - sum(refused.values()),
+            refused,
+            devices,
+        )
+
+    # ---------------------------------------------------------------------------------------------- one device
+
+    def _check(self, request: RequestProblem, option: Option, position: int) -> Reason | None:
+        """The first check that fails, in the order in which a search makes them."""
+        key = self._view.key(position)
+        name = f"device/{key}"
+        kind = self._view.layout.kinds[position]
+        bit = 1 << position
+        for code, data in self._failing(request, option, position, kind, key, bit):
+            return Reason(code, name, data)
+        return None
+
+    def _failing(
+        self, request: RequestProblem, option: Option, position: int, kind: Kind, key: DeviceKey, bit: int
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        if kind.binding and not self._binding:
+            yield "BindingConditionsOff", {}
+        failure = option.failures.get(position)
+        if isinstance(failure, Failure):
+            yield "SelectorError", {"device": str(key), "error": failure.message, "expression": failure.source.expression}
+        if not option.selected & bit and not isinstance(failure, CapacityError):
+            yield self._not_selected(option, position, kind)
+        if not option.alternative.admin and self._attempt.base_taken & bit:
+            yield self._taken(key)
+        if isinstance(failure, CapacityError):
+            yield "CapacityPolicy", {"policy": str(failure)}
+        yield from self._capacity(option, position)
+        if kind.skip_operations and not self._view.layout.operations:
+            yield "NodeOperationsUnsupported", {"operations": ", ".join(kind.skip_operations)}
+        yield from self._counters(position, kind, bit)
+        taint = untolerated(kind, option.alternative.tolerations)
+        if taint is not None:
+            found = kind.taints[taint]
+            yield "DeviceTainted", {"key": found.key, "value": found.value, "effect": found.effect}
+        for index, values in option.values.items():
+            if not values.present & bit:
+                yield "AttributeMissing", {"attribute": self._problem.constraints[request.claim][index].attribute}
+
+    def _not_selected(self, option: Option, position: int, kind: Kind) -> tuple[str, dict[str, Any]]:
+        if not self._view.layout.here >> position & 1:
+            return (
+                ("FeatureOff", {"feature": "DRADeviceCompatibilityGroups"}) if kind.declares_groups else ("DeviceOtherNode", {})
+            )
+        for source, column in zip(option.alternative.selection.sources, option.alternative.selection.columns):
+            if column.program is not None and column.at(kind.shape) is False:
+                return "DeviceNotSelected", {"source": source.owner, "expression": source.expression}
+        return "DeviceNotSelected", {}
+
+    def _taken(self, key: DeviceKey) -> tuple[str, dict[str, Any]]:
+        owners = self._engine.owner_names(key)
+        if owners and all(owner.startswith("rest/") for owner in owners):
+            return "DeviceCoolingDown", {}
+        return "DeviceTaken", {"claim": ", ".join(owner for owner in owners if not owner.startswith("rest/"))}
+
+    def _capacity(self, option: Option, position: int) -> Iterator[tuple[str, dict[str, Any]]]:
+        takes = option.consumes.get(position)
+        if takes is None:
+            return
+        if takes.why is not None:
+            code, name = takes.why
+            data: dict[str, Any] = {"capacity": name}
+            if name in takes.values:
+                data["needed"] = str(takes.values[name])
+            yield code, data
+            return
+        used = self._view.consumed(position)
+        full = takes.room(used, None)
+        if full is not None:
+            left = takes.limits[full] - used.get(full, 0)
+            yield "CapacityExhausted", {"capacity": full, "needed": str(takes.values[full]), "free": str(Quantity(left))}
+
+    def _counters(self, position: int, kind: Kind, bit: int) -> Iterator[tuple[str, dict[str, Any]]]:
+        layout = self._view.layout
+        if not kind.consumes or (kind.multiple and self._attempt.base_shared & bit):
+            return
+        if not layout.groups[position]:
+            yield "FeatureOff", {"feature": "DRAPartitionableDevices"}
+            return
+        part, counters = layout.consumption[position]
+        content = self._view.contents[part]
+        for number, groups in layout.groups[position]:
+            state = content.groups.get(number)
+            if state is not None and not state.admits(groups):
+                used = ", ".join(sorted(state.groups)) or "no group"
+                offers = ", ".join(sorted(groups)) or "no group"
+                yield "GroupIncompatible", {"counterSet": content.layout.sets[number], "groups": offers, "used": used}
+        names = {index: pair for pair, index in content.layout.counters.items()}
+        for counter, amount in counters:
+            left = content.available[counter]
+            if left < amount:
+                counter_set, name = names[counter]
+                numbers = {
+                    "needed": str(Quantity(amount)),
+                    "free": str(Quantity(max(left, 0))),
+                    "missing": str(Quantity(amount - max(left, 0))),
+                }
+                yield "CountersExhausted", {"counterSet": counter_set, "counter": name, **numbers}
+        if self._attempt.overcommitted() & bit:
+            yield "CountersExhausted", {"counterSet": content.layout.sets[layout.groups[position][0][0]]}
+
+    # ---------------------------------------------------------------------------------------------- smallest change
+
+    def _changes(self) -> Iterator[Change]:
+        """Changes that were tried and would do: tolerate one taint, let go of one claim, ask for one device fewer."""
+        for change, claims, without in islice(self._candidates(), TRIALS):
+            if self._engine.fits(self._view.name, claims, without):
+                yield change
+
+    def _candidates(self) -> Iterator[tuple[Change, Sequence[ResourceClaim], str]]:
+        seen: set[object] = set()
+        for request in self._problem.requests:
+            for option in request.options:
+                yield from self._tolerations(request, option, seen)
+        for request in self._problem.requests:
+            for option in request.options:
+                yield from self._releases(option, seen)
+        for request in self._problem.requests:
+            claim = self._claims[request.claim]
+            alternative = request.options[0].alternative
+            if len(request.options) == 1 and not alternative.everything and alternative.count > 1:
+                data = {"count": alternative.count - 1}
+                yield Change("fewer", claim.key, alternative.name, data), self._with(request, count=alternative.count - 1), ""
+
+    def _tolerations(
+        self, request: RequestProblem, option: Option, seen: set[object]
+    ) -> Iterator[tuple[Change, Sequence[ResourceClaim], str]]:
+        for position in positions(option.selected):
+            kind = self._view.layout.kinds[position]
+            index = untolerated(kind, option.alternative.tolerations)
+            if index is None:
+                continue
+            taint = kind.taints[index]
+            key = (request.claim, request.index, taint.key, taint.value, taint.effect)
+            if key in seen:
+                continue
+            seen.add(key)
+            toleration = DeviceToleration(taint.key, "Equal" if taint.value else "Exists", taint.value, taint.effect)
+            data = {"key": taint.key, "value": taint.value, "effect": taint.effect}
+            change = Change("tolerate", self._claims[request.claim].key, option.alternative.name, data)
+            yield change, self._with(request, alternative=option.alternative, toleration=toleration), ""
+
+    def _releases(self, option: Option, seen: set[object]) -> Iterator[tuple[Change, Sequence[ResourceClaim], str]]:
+        for position in positions(option.selected):
+            key = self._view.key(position)
+            for uid, name in zip(self._engine.owners(key), self._engine.owner_names(key)):
+                if uid not in seen and not uid.startswith("rest/"):
+                    seen.add(uid)
+                    yield Change("release", name), self._claims, uid
+
+    def _with(
+        self,
+        request: RequestProblem,
+        *,
+        count: int = 0,
+        alternative: Alternative | None = None,
+        toleration: DeviceToleration | None = None,
+    ) -> list[ResourceClaim]:
+        """The claims with one request changed."""
+        claims = [msgspec.convert(msgspec.to_builtins(claim), ResourceClaim) for claim in self._claims]
+        wanted = claims[request.claim].spec.devices.requests[request.index]
+        targets = [wanted.exactly] if wanted.exactly is not None else list(wanted.first_available)
+        for target in targets:
+            if target is None or (alternative is not None and wanted.first_available and target.name != alternative.short_name):
+                continue
+            if count:
+                target.count = count
+            if toleration is not None:
+                target.tolerations = (*target.tolerations, toleration)
+        return claims
