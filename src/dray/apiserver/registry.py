@@ -7,25 +7,16 @@ one (None on create) and the ``Context``. Hooks change only the new object, whic
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
 from dray.api.gates import Gates
 from dray.api.kinds import Kind
+from dray.api.validation.errors import FieldError
 from dray.apiserver.columns import DEFAULT, Column
-from dray.apiserver.errors import FieldProblem
 
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-
-
-class Problem(NamedTuple):
-    """One thing wrong with a field: ``type`` is Required, Invalid, Duplicate, NotSupported, Forbidden, TooLong or TooMany."""
-
-    path: str
-    type: str
-    value: Any
-    message: str = ""
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -39,7 +30,7 @@ class Context(msgspec.Struct, frozen=True):
 
 
 Hook = Callable[[dict[str, Any], dict[str, Any] | None, Context], None]
-Check = Callable[[dict[str, Any], dict[str, Any] | None, Context], Iterable[FieldProblem]]
+Check = Callable[[dict[str, Any], dict[str, Any] | None, Context], Iterable[FieldError]]
 View = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -127,6 +118,13 @@ class Registry:
     def named(self, resource: str) -> Resource:
         """By ``plural.group``, in its first version."""
         return self._by_name[resource]
+
+    @property
+    def owned(self) -> tuple[Kind, ...]:
+        """The kinds that can have owners and be emptied with a namespace: each stored kind once, events left out."""
+        cared = ("delete", "list", "watch")
+        found = (r for r in self.resources if r.kind.plural != "events" and all(verb in r.verbs for verb in cared))
+        return tuple({r.storage: r.kind for r in reversed(tuple(found))}.values())
 
     def group_versions(self) -> dict[str, dict[str, list[Resource]]]:
         """group -> version -> resources, in the order of declaration (the first version is preferred)."""

@@ -1,0 +1,54 @@
+"""The controllers by the names that users choose them with, and the kinds that each choice needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from dray.api.gates import Gates
+from dray.api.kinds import NAMESPACES, Kind
+from dray.cluster.port import Decider
+from dray.cluster.world import World
+from dray.controllers.budgets import Budgets
+from dray.controllers.claims import ClaimsController
+from dray.controllers.deployments import Deployments
+from dray.controllers.garbage import Garbage
+from dray.controllers.jobs import Jobs
+from dray.controllers.namespaces import Namespaces
+from dray.controllers.podgarbage import PodGarbage
+from dray.controllers.replicasets import ReplicaSets
+
+
+class Setting:
+    """What controllers are made from. ``owned`` are the kinds that garbage and namespaces look after."""
+
+    def __init__(self, world: World, gates: Gates, owned: Sequence[Kind], certificate: str = "") -> None:
+        self.world, self.gates, self.owned, self.certificate = world, gates, owned, certificate
+
+
+Make = Callable[[Setting], list[Decider]]
+
+SETS: Final[dict[str, Make]] = {
+    "claims": lambda s: [ClaimsController(s.world, s.gates)],
+    "workloads": lambda s: [ReplicaSets(s.world), Deployments(s.world), Jobs(s.world), Budgets(s.world)],
+    "namespaces": lambda s: [Namespaces(s.world, s.owned, s.certificate)],
+    "garbage": lambda s: [Garbage(s.world, s.owned), PodGarbage(s.world)],
+}
+_FIXED: Final[dict[str, tuple[Kind, ...]]] = {
+    "claims": tuple(ClaimsController.kinds),
+    "workloads": (*ReplicaSets.kinds, *Deployments.kinds, *Jobs.kinds, *Budgets.kinds),
+    "namespaces": (NAMESPACES,),
+    "garbage": tuple(PodGarbage.kinds),
+}
+
+
+def kinds(chosen: Sequence[str], owned: Sequence[Kind]) -> tuple[Kind, ...]:
+    """What must be mirrored for the chosen controllers."""
+    found = [kind for name in chosen for kind in _FIXED[name]]
+    if {"namespaces", "garbage"} & set(chosen):
+        found.extend(owned)
+    return tuple(dict.fromkeys(found))
+
+
+def deciders(chosen: Sequence[str], setting: Setting) -> list[Decider]:
+    return [decider for name in chosen for decider in SETS[name](setting)]
