@@ -1,0 +1,153 @@
+"""`dray up`: a Kubernetes cluster in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dray.cli.manifests import read_manifests
+from dray.cli.running import gates, log_options, to_the_end
+
+_CONFIG_KIND = "KubeSchedulerConfiguration"
+
+
+def _data_default() -> Path:
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "dray"
+
+
+@click.command()
+@click.option("--port", default=0, type=click.IntRange(0, 65535), help="Where the API listens on 127.0.0.1; 0 takes a free one.")
+@click.option(
+    "--data", type=click.Path(path_type=Path, file_okay=False), help="Where the cluster is kept.  [default: ~/.local/share/dray]"
+)
+@click.option("--ephemeral", is_flag=True, help="Keep nothing: the cluster is gone when this ends.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the kubeconfig here.  [default: in the data directory]",
+)
+@click.option(
+    "-f",
+    "--filename",
+    "manifests",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Apply these objects at start. Repeatable.",
+)
+@click.option("--nodes", type=click.IntRange(0, 10_000), help="Plain simulated nodes.")
+@click.option(
+    "--hardware", multiple=True, metavar="NAME:COUNT", help="Simulated nodes with devices; see --list-hardware. Repeatable."
+)
+@click.option("--list-hardware", is_flag=True, help="Print the catalogue of simulated hardware and end.")
+@click.option("--without", default="", metavar="PART,…", help="Leave out scheduler, controllers or nodes.")
+@click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written when every part serves.")
+@click.option("--serve", default="", metavar="HOST:PORT", help="Serve /healthz, /readyz, /metrics and /story of the parts here.")
+@click.option("--feature-gates", default="", metavar="A=true,B=false", help="Switch features, by Kubernetes' names.")
+@log_options
+def up(
+    port: int,
+    data: Path | None,
+    ephemeral: bool,
+    kubeconfig: Path | None,
+    manifests: tuple[Path, ...],
+    nodes: int | None,
+    hardware: tuple[str, ...],
+    list_hardware: bool,
+    without: str,
+    ready_file: Path | None,
+    serve: str,
+    feature_gates: str,
+) -> None:
+    """Run a Kubernetes cluster in this process: API, scheduler, controllers and simulated nodes with devices.
+
+    Runs until Ctrl-C. What is written survives: the next `dray up` with the same data goes on where this one ended.
+
+    \b
+    Examples:
+      dray up --hardware gpu8:4 --kubeconfig kc        then: kubectl --kubeconfig kc get resourceslices
+      dray up --ephemeral --nodes 3 -f app.yaml        three plain nodes, your manifests
+      dray up --without scheduler                      for another scheduler
+    """
+    if list_hardware:
+        _list_hardware()
+        return
+    from dray.runtime.local import PARTS, Settings
+
+    if ephemeral and data is not None:
+        raise click.UsageError("--ephemeral keeps nothing and --data says where to keep it: give one or the other")
+    left_out = tuple(filter(None, (part.strip() for part in without.split(","))))
+    if unknown := [part for part in left_out if part not in PARTS]:
+        raise click.BadParameter(f"{unknown[0]!r} is not a part; parts: {', '.join(PARTS)}", param_hint="--without")
+    chosen = gates(feature_gates)
+    config, objects = _split(read_manifests(manifests), chosen)
+    directory = None if ephemeral else data or _data_default()
+    target = kubeconfig or (directory / "kubeconfig" if directory is not None else Path("dray.kubeconfig"))
+    settings = Settings(directory, port, chosen, config, left_out, serve)
+    objects = [*_machines(nodes, hardware), *objects]
+    to_the_end(lambda: _serve(settings, objects, target, ready_file))
+
+
+async def _serve(settings: Any, objects: list[dict[str, Any]], kubeconfig: Path, ready_file: Path | None) -> None:
+    from dray.runtime.local import Local, Unappliable
+    from dray.runtime.process import stop_on_signals
+
+    started = time.perf_counter()
+    stop, ready = stop_on_signals(), asyncio.Event()
+    local = Local(settings)
+    await local.start()
+    running = asyncio.create_task(local.run(stop, ready))
+    try:
+        await local.apply(objects)
+    except Unappliable as error:
+        stop.set()
+        await running
+        raise click.ClickException(str(error)) from error
+    first = asyncio.create_task(ready.wait())
+    await asyncio.wait({first, running}, return_when=asyncio.FIRST_COMPLETED)
+    if ready.is_set():
+        local.server.write_kubeconfig(kubeconfig)
+        if ready_file is not None:
+            ready_file.write_text(local.server.url + "\n")
+        click.echo(f"The cluster answers at {local.server.url} ({time.perf_counter() - started:.1f} s).", err=True)
+        click.echo(f"Use it:  export KUBECONFIG={kubeconfig.absolute()}", err=True)
+    first.cancel()
+    await running
+
+
+def _split(objects: list[dict[str, Any]], chosen: Any) -> tuple[Any, list[dict[str, Any]]]:
+    """The scheduler's configuration, if the manifests carry one, and the objects."""
+    from dray.runtime.local import EMBEDDED
+    from dray.scheduling.config_file import ConfigError, parse_config
+
+    configs = [found for found in objects if found["kind"] == _CONFIG_KIND]
+    if len(configs) > 1:
+        raise click.BadParameter(f"{len(configs)} {_CONFIG_KIND} objects are given; one at most", param_hint="-f")
+    try:
+        config = parse_config(configs[0], chosen) if configs else EMBEDDED
+    except ConfigError as error:
+        raise click.BadParameter(str(error), param_hint="-f") from error
+    return config, [found for found in objects if found["kind"] != _CONFIG_KIND]
+
+
+def _machines(nodes: int | None, hardware: tuple[str, ...]) -> list[dict[str, Any]]:
+    from dray.nodes.hardware import HardwareError, manifests
+
+    wanted = list(hardware)
+    if nodes:
+        wanted.append(f"plain:{nodes}")
+    try:
+        return manifests(wanted)
+    except HardwareError as error:
+        raise click.BadParameter(str(error), param_hint="--hardware") from error
+
+
+def _list_hardware() -> None:
+    from dray.cli.output import console, table
+    from dray.nodes.hardware import CATALOGUE
+
+    console().print(table(("name", "what it is"), [(name, model.description) for name, model in CATALOGUE.items()]))

@@ -1,0 +1,130 @@
+"""A whole cluster in this process: API server, scheduler, controllers, simulated nodes.
+
+The parts run on the in-process port; kubectl and everything else comes in over HTTPS. Each part can be left out, for someone
+else's scheduler or controllers to take its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from dray.api.gates import Gates
+from dray.api.kinds import Kind
+from dray.apiserver.catalog import CATALOG
+from dray.apiserver.embedded import Embedded
+from dray.apiserver.server import ApiServer
+from dray.cluster.port import Conflict, Decider, Invalid, Write
+from dray.cluster.world import World
+from dray.controllers.sets import SETS, Setting, deciders, kinds
+from dray.nodes.fabric import Fabric
+from dray.nodes.kubelet import Kubelet
+from dray.runtime.meter import Meter
+from dray.runtime.metrics import Metrics
+from dray.runtime.process import Part, run
+from dray.scheduling.config import Config, Profile
+from dray.scheduling.metrics import METRICS
+from dray.scheduling.scheduler import KINDS as SCHEDULER_KINDS
+from dray.scheduling.scheduler import Scheduler
+
+PARTS: Final = ("scheduler", "controllers", "nodes")
+# The embedded cluster serves pods that name no scheduler, and pods that name Dray's.
+EMBEDDED: Final = Config((Profile("default-scheduler"), Profile("dray")))
+IN_FLIGHT: Final = 256
+
+
+class Unappliable(Exception):
+    """An object cannot be brought into the cluster: names the object and why."""
+
+
+class Settings(msgspec.Struct, frozen=True):
+    data: Path | None = None
+    port: int = 0
+    gates: Gates = msgspec.field(default_factory=Gates.dray)
+    config: Config = EMBEDDED
+    without: tuple[str, ...] = ()
+    serve: str = ""
+
+
+class Local:
+    """``await start()``, then ``run(stop)`` until it ends; ``port`` is the in-process way in."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.server = ApiServer(settings.data, gates=settings.gates)
+        self.port = Embedded(self.server)
+
+    async def start(self) -> None:
+        await self.server.start(port=self._settings.port)
+
+    async def run(self, stop: asyncio.Event, ready: asyncio.Event | None = None) -> None:
+        """Run the parts until ``stop``, then stop serving."""
+        parts = [name for name in PARTS if name not in self._settings.without]
+        try:
+            if parts:
+                part = Part(
+                    self._kinds(parts),
+                    lambda world, metrics: self._deciders(parts, world, metrics),
+                    self._settings.serve,
+                    None,
+                    IN_FLIGHT,
+                )
+                await run(self.port, part, stop, ready)
+            else:
+                if ready is not None:
+                    ready.set()
+                await stop.wait()
+        finally:
+            await self.port.close()
+            await self.server.stop()
+
+    async def apply(self, objects: Sequence[dict[str, Any]]) -> None:
+        """Create the objects, or change them to these if they exist."""
+        for found in objects:
+            await self._apply(found)
+
+    async def _apply(self, found: dict[str, Any]) -> None:
+        kind = served_kind(found)
+        metadata = found.get("metadata") or {}
+        namespace = str(metadata.get("namespace") or "default") if kind.namespaced else ""
+        name = str(metadata.get("name") or "")
+        try:
+            try:
+                await self.port.write(Write("create", kind, namespace, name, found))
+            except Conflict:
+                await self.port.write(Write("patch", kind, namespace, name, found))
+        except Invalid as error:
+            raise Unappliable(f"{kind.kind} {name}: {error.message}") from error
+
+    @staticmethod
+    def _kinds(parts: Sequence[str]) -> tuple[Kind, ...]:
+        needed: list[Kind] = []
+        if "scheduler" in parts:
+            needed.extend(SCHEDULER_KINDS)
+        if "controllers" in parts:
+            needed.extend(kinds(tuple(SETS), CATALOG.owned))
+        if "nodes" in parts:
+            needed.extend((*Kubelet.kinds, *Fabric.kinds))
+        return tuple(dict.fromkeys(needed))
+
+    def _deciders(self, parts: Sequence[str], world: World, metrics: Metrics) -> list[Decider]:
+        settings, made = self._settings, list[Decider]()
+        if "scheduler" in parts:
+            made.append(Scheduler(world, settings.config, settings.gates, meter=Meter(metrics.registry, METRICS)))
+        if "controllers" in parts:
+            made.extend(deciders(tuple(SETS), Setting(world, settings.gates, CATALOG.owned, self.server.identity.ca)))
+        if "nodes" in parts:
+            made.extend((Kubelet(world), Fabric(world)))
+        return made
+
+
+def served_kind(found: dict[str, Any]) -> Kind:
+    """The kind of an object, if it is served."""
+    for resource in CATALOG.resources:
+        if (resource.kind.api_version, resource.kind.kind) == (found.get("apiVersion"), found.get("kind")):
+            return resource.kind
+    raise Unappliable(f"no kind {found.get('kind')!r} in {found.get('apiVersion')!r} is served; see `kubectl api-resources`")
