@@ -35,6 +35,9 @@ def controllers(only: str, **options: Any) -> None:
             raise click.BadParameter(f"{name!r} is not a controller; known: {', '.join(SETS)}", param_hint="--only")
     connection = Connection("dray-controllers", options)
     part = Part(
-        kinds(chosen), lambda world, metrics: deciders(chosen, world, connection.gates), connection.serve, connection.election
+        kinds(chosen, CATALOG.owned),
+        lambda world, metrics: deciders(chosen, Setting(world, connection.gates, CATALOG.owned)),
+        connection.serve,
+        connection.election,
     )
     run_on_cluster(connection, part)
