@@ -50,12 +50,17 @@ class Schemas:
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[str, str], Struct] = {}
+        self._structs: dict[str, Struct] = {}
         self._converters = Converters(self.struct)
+        self._partial = Converters(self.struct, fill=False)
 
     def struct(self, name: str) -> Struct:
         """A struct by its full name in the declarations: ``core.PodSpec``."""
-        file, _, local = name.rpartition(".")
-        return text.read(file.replace("_", "."))[local]
+        found = self._structs.get(name)
+        if found is None:
+            file, _, local = name.rpartition(".")
+            found = self._structs[name] = text.read(file.replace("_", "."))[local]
+        return found
 
     def kind(self, kind: KindLike) -> Struct | None:
         """The declaration of a kind, or None where it is not declared."""
@@ -72,15 +77,22 @@ class Schemas:
 
         With a ``wrong type`` problem there is nothing to store and the object given comes back.
         """
+        return self._convert(self._converters, kind, obj)
+
+    def _convert(self, converters: Converters, kind: KindLike, obj: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
         struct = self.kind(kind)
         if struct is None:
             return obj, []
         unknown: list[str] = []
         try:
-            made = self._converters.struct(self._reference(kind))(obj, unknown)
+            made = converters.struct(self._reference(kind))(obj, unknown)
         except WrongType as error:
             return obj, [Problem(error.place, str(error), WRONG_TYPE)]
         return made, self.unknown_fields(struct, obj) if unknown else []
+
+    def partial(self, kind: KindLike, obj: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+        """As ``normalise``, for a part of an object: canonical and without unknown fields, but nothing is filled in."""
+        return self._convert(self._partial, kind, obj)
 
     def check(self, kind: KindLike, obj: dict[str, Any]) -> list[Problem]:
         """What is wrong with the object's fields and types."""

@@ -176,12 +176,11 @@ _SCALARS: Final[dict[str, Converter]] = {
 
 
 class Converters:
-    """The converters of all structs, built when first needed."""
+    """The converters of all structs, built when first needed. Without ``fill``, empty fields are neither added nor left out."""
 
-    def __init__(self, lookup: Lookup) -> None:
-        self._lookup = lookup
+    def __init__(self, lookup: Lookup, *, fill: bool = True) -> None:
+        self._lookup, self._fill = lookup, fill
         self._structs: dict[str, Converter] = {}
-        self._empty: dict[str, dict[str, Any]] = {}
 
     def struct(self, name: str) -> Converter:
         """A converter for the struct; the struct's own is built at the first call, so that structs may contain themselves."""
@@ -207,8 +206,8 @@ class Converters:
 
     def _build(self, struct: Struct) -> Converter:
         fields = {name: (self.of(field.type), not field.presence) for name, field in struct.fields.items()}
-        always = [(field.name, self._filler(field)) for field in struct.fields.values() if field.presence == "!"]
-        label = struct.name
+        always = [(field.name, self._filler(field)) for field in struct.fields.values() if self._fill and field.presence == "!"]
+        label, fill = struct.name, self._fill
 
         def convert(value: Any, unknown: list[str]) -> Any:
             if type(value) is not dict:
@@ -227,11 +226,11 @@ class Converters:
                     error.path.append(f".{key}")
                     error.struct = error.struct or label
                     raise
-                if converted or not known[1]:
+                if converted or not known[1] or not fill:
                     made[key] = converted
-            for key, fill in always:
+            for key, filler in always:
                 if key not in made:
-                    made[key] = fill(unknown)
+                    made[key] = filler(unknown)
             return made
 
         return convert

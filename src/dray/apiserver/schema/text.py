@@ -11,8 +11,8 @@ One line declares one thing::
 A field's type is a scalar (``string int32 int64 bool float bytes quantity time microtime intOrString any``), a struct of
 this file or ``file.Struct``, ``[]type`` or ``map type``; ``string(A|B)`` lists the known values. A mark after the type says
 when the field is written: ``!`` always, ``?`` when it was given (even if empty), nothing: when it is not empty. After that:
-``required``; ``patch=strategy[:key]`` as strategic merge patches need it; ``list=keys``, ``set`` or ``atomic`` as apply
-needs it.
+``required``; ``patch=strategy[:key]`` as strategic merge patches need it; ``list=keys`` (``key:value`` where an absent key
+means that value), ``set`` or ``atomic`` as apply needs it.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class Field:
     strategies: tuple[str, ...] = ()
     merge_key: str = ""
     list_keys: tuple[str, ...] = ()
+    key_defaults: tuple[tuple[str, str], ...] = ()
     list_type: str = ""
     words: str = ""
 
@@ -165,7 +166,9 @@ def _flagged(declared: Field, flags: list[str], place: str) -> Field:
             strategies, _, key = value.partition(":")
             declared = replace(declared, strategies=tuple(strategies.split(",")), merge_key=key)
         elif word == "list":
-            declared = replace(declared, list_type="map", list_keys=tuple(value.split(",")))
+            keys = [key.partition(":") for key in value.split(",")]
+            defaults = tuple((name, default) for name, colon, default in keys if colon)
+            declared = replace(declared, list_type="map", list_keys=tuple(key[0] for key in keys), key_defaults=defaults)
         elif word in ("set", "atomic"):
             declared = replace(declared, list_type=word)
         else:

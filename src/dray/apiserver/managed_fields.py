@@ -1,0 +1,304 @@
+"""Who manages which field: managedFields kept for updates, and server-side apply.
+
+An entry belongs to a manager, an operation (Apply or Update), an API version and a subresource. An update gives the manager
+the fields that it set or changed, and takes them from the others. An apply gives the manager just the fields of its
+configuration; those that it had before, does not send any more, and nobody else manages are removed. Another manager's
+fields are always taken over, as with force.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dray.api.times import format_time
+from dray.apiserver.field_sets import LEAF, SELF, Fields, FieldSet, element_key, from_wire, minus, to_wire, union
+from dray.apiserver.patch_errors import PatchError
+from dray.apiserver.schema import UNKNOWN_FIELD, Field, KindLike, Schemas, Struct, Type
+
+Object = dict[str, Any]
+
+APPLY: Final = "Apply"
+UPDATE: Final = "Update"
+MAX_MANAGER: Final = 128
+
+_SERVER_FIELDS: Final = (
+    "creationTimestamp",
+    "generation",
+    "managedFields",
+    "name",
+    "namespace",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+)
+_NOT_OWNED: Final[FieldSet] = {
+    "f:apiVersion": LEAF,
+    "f:kind": LEAF,
+    "f:metadata": {SELF: {}, **{f"f:{name}": LEAF for name in _SERVER_FIELDS}},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose entry it is."""
+
+    manager: str
+    operation: str
+    api_version: str
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    fields: FieldSet
+    time: str
+
+
+class ManagedFields:
+    """Keeps managedFields of objects of all kinds."""
+
+    def __init__(self, schemas: Schemas) -> None:
+        self._schemas = schemas
+        self._fields = Fields(schemas)
+        self._empty: dict[tuple[str, str], Object] = {}
+
+    def updated(
+        self,
+        kind: KindLike,
+        new: Object,
+        old: Object | None,
+        *,
+        manager: str,
+        now: float,
+        subresource: str = "",
+        has_status: bool,
+    ) -> list[Object]:
+        """The entries after a create (``old`` is None) or an update. ``new`` carries the entries to start from."""
+        struct = self._schemas.kind(kind)
+        entries = _read((new.get("metadata") or {}).get("managedFields"))
+        if struct is None:
+            return _write(entries)
+        changed, removed = self._fields.changes(struct, old if old is not None else self._nothing(kind), new)
+        changed = minus(_without_foreign(changed, subresource, has_status=has_status), _NOT_OWNED)
+        owner = Owner(manager, UPDATE, kind.api_version, subresource)
+        return _write(_taken(entries, owner, changed, minus(removed, _NOT_OWNED), now))
+
+    def apply(
+        self,
+        kind: KindLike,
+        current: Object | None,
+        patch: Object,
+        *,
+        manager: str,
+        now: float,
+        subresource: str = "",
+        has_status: bool,
+    ) -> Object:
+        """The object after applying a configuration, with its managedFields. ``current`` is None where there is none yet."""
+        struct = self._schemas.kind(kind)
+        if struct is None:
+            raise PatchError(415, "UnsupportedMediaType", f"{kind.kind} does not support server-side apply")
+        _check_patch(kind, patch, manager)
+        wanted = self._configuration(kind, patch)
+        entries = _read(((current or {}).get("metadata") or {}).get("managedFields"))
+        owner = Owner(manager, APPLY, kind.api_version, subresource)
+        applied = self._fields.of_object(struct, wanted)
+        applied = minus(_without_foreign(applied, subresource, has_status=has_status), _NOT_OWNED)
+        had = entries[owner].fields if owner in entries else {}
+        base = current if current is not None else self._nothing(kind)
+        merged = _Merge(self._schemas).structs(struct, base, wanted)
+        others: FieldSet = {}
+        for other, claim in entries.items():
+            if other != owner:
+                others = union(others, claim.fields)
+        merged = _Removal(self._schemas).structs(struct, merged, minus(minus(had, applied), others))
+        changed, removed = self._fields.changes(struct, base, merged)
+        merged.setdefault("metadata", {})["managedFields"] = _write(_applied(entries, owner, applied, changed, removed, now))
+        return merged
+
+    def _configuration(self, kind: KindLike, patch: Object) -> Object:
+        """The configuration in canonical form. What the kind does not declare cannot be managed, so it is refused."""
+        wanted, problems = self._schemas.partial(kind, patch)
+        if problems:
+            metadata = patch.get("metadata") or {}
+            subject = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {kind.api_version}, Kind={kind.kind}"
+            details = ", ".join(
+                f".{problem.path}: {'field not declared in schema' if problem.category == UNKNOWN_FIELD else problem.message}"
+                for problem in problems[:20]
+            )
+            raise PatchError(400, "BadRequest", f"failed to create typed patch object ({subject}): {details}")
+        return wanted
+
+    def _nothing(self, kind: KindLike) -> Object:
+        """An object of the kind with nothing set: what a new one is compared with."""
+        key = (kind.api_version, kind.kind)
+        found = self._empty.get(key)
+        if found is None:
+            found = self._empty[key] = self._schemas.normalise(kind, {})[0]
+        return found
+
+
+# entries
+
+
+def _read(entries: Any) -> dict[Owner, _Claim]:
+    made: dict[Owner, _Claim] = {}
+    for entry in entries or ():
+        if isinstance(entry, dict) and entry.get("operation") in (APPLY, UPDATE):
+            owner = Owner(
+                entry.get("manager") or "", entry["operation"], entry.get("apiVersion") or "", entry.get("subresource") or ""
+            )
+            made[owner] = _Claim(from_wire(entry.get("fieldsV1")), entry.get("time") or "")
+    return made
+
+
+def _write(entries: dict[Owner, _Claim]) -> list[Object]:
+    """In a fixed order: applied first, then by time."""
+    ordered = sorted(entries.items(), key=lambda item: (item[0].operation, item[1].time, item[0].manager, item[0].subresource))
+    return [_entry(owner, claim) for owner, claim in ordered]
+
+
+def _entry(owner: Owner, claim: _Claim) -> Object:
+    made = {
+        "manager": owner.manager,
+        "operation": owner.operation,
+        "apiVersion": owner.api_version,
+        "time": claim.time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": to_wire(claim.fields),
+    }
+    return made | {"subresource": owner.subresource} if owner.subresource else made
+
+
+def _taken(entries: dict[Owner, _Claim], owner: Owner, changed: FieldSet, removed: FieldSet, now: float) -> dict[Owner, _Claim]:
+    if not changed and not removed:
+        return entries
+    made: dict[Owner, _Claim] = {}
+    for other, claim in entries.items():
+        left = minus(claim.fields, removed) if other == owner else minus(minus(claim.fields, removed), changed)
+        if left:
+            made[other] = _Claim(left, claim.time)
+    if changed:
+        mine = made.get(owner, _Claim({}, ""))
+        made[owner] = _Claim(union(mine.fields, changed), format_time(now))
+    return made
+
+
+def _applied(
+    entries: dict[Owner, _Claim], owner: Owner, applied: FieldSet, changed: FieldSet, removed: FieldSet, now: float
+) -> dict[Owner, _Claim]:
+    before = entries.get(owner)
+    rest = {other: claim for other, claim in entries.items() if other != owner}
+    made = {
+        other: _Claim(left, claim.time) for other, claim in rest.items() if (left := minus(minus(claim.fields, removed), changed))
+    }
+    if not applied:
+        return made
+    same = before is not None and before.fields == applied and not changed and not removed
+    made[owner] = before if same and before is not None else _Claim(applied, format_time(now))
+    return made
+
+
+def _without_foreign(changed: FieldSet, subresource: str, *, has_status: bool) -> FieldSet:
+    """A write of the status owns no spec, and a write of the object no status, where these are written apart."""
+    if subresource == "status":
+        return {key: fields for key, fields in changed.items() if key != "f:spec"}
+    if has_status and not subresource:
+        return {key: fields for key, fields in changed.items() if key != "f:status"}
+    return changed
+
+
+# configurations
+
+
+def _check_patch(kind: KindLike, patch: Any, manager: str) -> None:
+    if not isinstance(patch, dict):
+        raise PatchError(400, "BadRequest", "the body of an apply patch must be an object")
+    if not manager:
+        message = 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
+        raise PatchError(422, "Invalid", message)
+    if len(manager) > MAX_MANAGER or not manager.isprintable():
+        raise PatchError(422, "Invalid", f"fieldManager must be at most {MAX_MANAGER} printable characters")
+    if (patch.get("metadata") or {}).get("managedFields"):
+        raise PatchError(400, "BadRequest", "metadata.managedFields must be nil")
+    for field, wanted in (("apiVersion", kind.api_version), ("kind", kind.kind)):
+        if patch.get(field) != wanted:
+            message = f"the {field} of an apply patch must be {wanted!r}, not {patch.get(field)!r}"
+            raise PatchError(400, "BadRequest", message)
+
+
+class _Merge:
+    """An object with a configuration laid over it."""
+
+    def __init__(self, schemas: Schemas) -> None:
+        self._schemas = schemas
+
+    def structs(self, struct: Struct, current: Object, wanted: Object) -> Object:
+        made = dict(current)
+        for name, value in wanted.items():
+            field = struct.fields.get(name)
+            if field is not None:
+                made[name] = self._values(field.type, field, current.get(name), value)
+            else:
+                made[name] = value
+        return made
+
+    def _values(self, type_: Type, field: Field | None, current: Any, wanted: Any) -> Any:
+        struct = self._schemas.resolve(type_)
+        atomic = (field is not None and field.list_type == "atomic") or (struct is not None and struct.atomic)
+        if atomic or type(current) is not type(wanted):
+            return copy.deepcopy(wanted)
+        if isinstance(wanted, dict) and struct is not None:
+            return self.structs(struct, current, wanted)
+        if isinstance(wanted, dict) and type_.item is not None:
+            item = type_.item
+            return current | {key: self._values(item, None, current.get(key), value) for key, value in wanted.items()}
+        if isinstance(wanted, list) and field is not None and field.list_type in ("map", "set") and type_.item is not None:
+            return self._lists(type_.item, field, current, wanted)
+        return copy.deepcopy(wanted)
+
+    def _lists(self, item: Type, field: Field, current: list[Any], wanted: list[Any]) -> list[Any]:
+        made = {element_key(field, value): value for value in current}
+        for value in wanted:
+            key = element_key(field, value)
+            made[key] = self._values(item, None, made.get(key), value)
+        return list(made.values())
+
+
+class _Removal:
+    """An object without a set of fields."""
+
+    def __init__(self, schemas: Schemas) -> None:
+        self._schemas = schemas
+
+    def structs(self, struct: Struct | None, value: Object, gone: FieldSet, item: Type | None = None) -> Object:
+        if not gone:
+            return value
+        made: Object = {}
+        for name, child in value.items():
+            fields = gone.get(f"f:{name}")
+            field = struct.fields.get(name) if struct is not None else None
+            inner = field.type if field is not None else item
+            if fields is None or inner is None:
+                made[name] = child
+            elif SELF not in fields and (left := self._value(inner, field, child, fields)) is not None:
+                made[name] = left
+        return made
+
+    def _value(self, type_: Type, field: Field | None, value: Any, gone: FieldSet) -> Any:
+        """What is left; a list or map of which nothing is left goes, too."""
+        if isinstance(value, dict):
+            struct = self._schemas.resolve(type_)
+            left: Any = self.structs(struct, value, gone, type_.item)
+            return left if left or struct is not None else None
+        if isinstance(value, list) and field is not None and type_.item is not None:
+            kept = [self._element(type_.item, child, gone.get(element_key(field, child))) for child in value]
+            return [child for child in kept if child is not None] or None
+        return value
+
+    def _element(self, item: Type, value: Any, gone: FieldSet | None) -> Any:
+        if gone is None:
+            return value
+        return None if SELF in gone else self._value(item, None, value, gone)
