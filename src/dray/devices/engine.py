@@ -190,16 +190,21 @@ class Devices:
                 yield "", self._verdict(view, demand, claims, answer)
                 return
 
-    def first_fit(self, node_names: Sequence[str], claims: Sequence[ResourceClaim]) -> tuple[str, Verdict]:
-        """The first node on which the claims fit, and the verdict there; '' and a refusal where there is none."""
+    def first_fit(self, node_names: Sequence[str], claims: Sequence[ResourceClaim], start: int = 0) -> tuple[str, Verdict]:
+        """The first node on which the claims fit, and the verdict there; '' and a refusal where there is none.
+
+        The search goes once around, beginning with number ``start``.
+        """
         demand = self.compiler.demand(tuple(claims))
         if demand.error is not None:
             return "", self._impossible(demand, claims)
         inventory = self.inventory
-        views = inventory._views
+        views = inventory.views
         refused = self._current(demand).refused
         steps = 0
-        for name in node_names:
+        total = len(node_names)
+        for number in range(start, start + total):
+            name = node_names[number] if number < total else node_names[number - total]
             view = views.get(name)
             if view is None:
                 view = inventory.view(name)

@@ -8,18 +8,20 @@ up to date with the ledger.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from hashlib import blake2b
 
 import msgspec
 
 from dray.api.core import Node, NodeSelector
 from dray.api.gates import Gates
-from dray.api.resource import Device, DeviceTaint, DeviceTaintRule, ResourceSlice
+from dray.api.resource import Device, DeviceTaint, DeviceTaintRule, ResourceSlice, ResourceSliceSpec
 from dray.api.selectors import node_selector_matches
 from dray.devices.ledger import DeviceKey, Holding, Ledger, PoolKey
-from dray.devices.pools import Pool, PoolContent, PoolDevice, PoolLayout, PublishedSlice, counter_sets
+from dray.devices.pools import Pool, PoolContent, PoolLayout, PublishedSlice, counter_sets
 from dray.devices.shapes import Interner, Kind
 from dray.devices.views import NodeLayout, NodeView, Part, Segment
 
+_encode = msgspec.json.Encoder().encode
 OPTIONAL_OPERATIONS = "DRAOptionalNodeOperations"
 
 
@@ -42,10 +44,11 @@ class Inventory:
         self._on_node: dict[str, dict[str, PublishedSlice]] = {}
         self._elsewhere: dict[str, PublishedSlice] = {}
         self._rules: dict[str, DeviceTaintRule] = {}
-        self._views: dict[str, NodeView] = {}
+        self.views: dict[str, NodeView] = {}
         self._arrivals = 0
         self._serials = 0
         self._pool_layouts: dict[tuple[object, ...], PoolLayout] = {}
+        self._slice_kinds: dict[tuple[object, ...], tuple[Kind, ...]] = {}
         self._node_layouts: dict[tuple[object, ...], NodeLayout] = {}
         self._states: dict[tuple[object, ...], int] = {}
 
@@ -57,8 +60,8 @@ class Inventory:
         self.nodes[name] = node
         if before is None or _seen_of(before) != _seen_of(node):
             self._forget_view(name)
-        elif name in self._views:
-            self._views[name].node = node
+        elif name in self.views:
+            self.views[name].node = node
 
     def remove_node(self, name: str) -> None:
         if self.nodes.pop(name, None) is not None:
@@ -131,7 +134,7 @@ class Inventory:
             for name in tuple(content.views):
                 self._forget_view(name)
         pool.contents.clear()
-        if not self._views:
+        if not self.views:
             return
         # An incomplete pool has no content through which to find the nodes that wait for its missing slices.
         for slice in pool.slices.values():
@@ -139,13 +142,13 @@ class Inventory:
                 self._forget_view(slice.spec.node_name)
 
     def _forget_view(self, name: str) -> None:
-        view = self._views.pop(name, None)
+        view = self.views.pop(name, None)
         if view is not None:
             for content in view.contents:
                 content.views.discard(name)
 
     def _forget_all_views(self) -> None:
-        for name in tuple(self._views):
+        for name in tuple(self.views):
             self._forget_view(name)
 
     def _holding_changed(self, key: DeviceKey, holding: Holding) -> None:
@@ -156,7 +159,7 @@ class Inventory:
             content.update(key, holding)
             if content.local:
                 for name in content.views:
-                    self._views[name].state = 0
+                    self.views[name].state = 0
             else:
                 self.epoch += 1
 
@@ -164,12 +167,12 @@ class Inventory:
 
     def view(self, name: str) -> NodeView | None:
         """The node's devices now; None for a node that is not known."""
-        view = self._views.get(name)
+        view = self.views.get(name)
         if view is None:
             node = self.nodes.get(name)
             if node is None:
                 return None
-            view = self._views[name] = self._make_view(node)
+            view = self.views[name] = self._make_view(node)
             for content in view.contents:
                 content.views.add(name)
         return view
@@ -185,7 +188,7 @@ class Inventory:
     def _forget_states(self) -> None:
         self._states.clear()
         self.epoch += 1
-        for view in self._views.values():
+        for view in self.views.values():
             view.state = 0
 
     def taints_of(self, driver: str, pool: str, device: Device) -> tuple[DeviceTaint, ...]:
@@ -232,9 +235,10 @@ class Inventory:
     def _relevant(self, node: Node) -> dict[PoolKey, list[PublishedSlice]]:
         """The slices that concern the node, of the newest generation among them, in order of arrival."""
         found: dict[PoolKey, list[PublishedSlice]] = {}
-        local = sorted(self._on_node.get(node.metadata.name, {}).values(), key=_order)
-        others = [slice for slice in self._elsewhere.values() if self._targets(slice, node)]
-        for slice in (*local, *sorted(others, key=_order)):
+        slices = sorted(self._on_node.get(node.metadata.name, {}).values(), key=_order)
+        if self._elsewhere:
+            slices += sorted((slice for slice in self._elsewhere.values() if self._targets(slice, node)), key=_order)
+        for slice in slices:
             if not self._partitions and (slice.spec.per_device_node_selection is not None or slice.spec.shared_counters):
                 continue
             key = (slice.spec.driver, slice.spec.pool.name)
@@ -274,15 +278,10 @@ class Inventory:
         return not (self._partitions and slice.spec.shared_counters)
 
     def _duplicate(self, slices: list[PublishedSlice]) -> str:
-        names: set[str] = set()
-        for slice in slices:
-            if not self._has_devices(slice):
-                continue
-            for device in slice.spec.devices:
-                if device.name in names:
-                    return device.name
-                names.add(device.name)
-        return ""
+        devices = [device.name for slice in slices if self._has_devices(slice) for device in slice.spec.devices]
+        if len(set(devices)) == len(devices):
+            return ""
+        return next(name for number, name in enumerate(devices) if name in devices[:number])
 
     def _content_of(self, pool: Pool, slices: list[PublishedSlice]) -> tuple[PoolContent | None, str]:
         key = tuple(slice.key for slice in slices)
@@ -292,25 +291,29 @@ class Inventory:
         sets, problem = counter_sets(slices) if self._partitions else ((), "")
         if problem:
             return None, problem
-        devices: list[PoolDevice] = []
-        for slice in slices:
-            if self._has_devices(slice):
-                devices.extend(
-                    PoolDevice(device, self._kind(slice, device), slice, bit)
-                    for bit, device in enumerate(slice.spec.devices, len(devices))
-                )
-        layout = self._pool_layout(tuple(device.kind for device in devices), sets)
+        kinds = tuple(kind for slice in slices if self._has_devices(slice) for kind in self._kinds(slice))
+        layout = self._pool_layout(kinds, sets)
         if layout.invalid:
             return None, layout.invalid
         self._serials += 1
-        content = PoolContent(self._serials, pool.key, slices, devices, layout, live_groups=self._groups)
+        content = PoolContent(self._serials, pool.key, slices, layout, partitions=self._partitions, live_groups=self._groups)
         for name, holding in self.ledger.holdings(pool.key).items():
             content.update(DeviceKey(*pool.key, name), holding)
         pool.contents[key] = content
         return content, ""
 
-    def _kind(self, slice: PublishedSlice, device: Device) -> Kind:
+    def _kinds(self, slice: PublishedSlice) -> tuple[Kind, ...]:
+        """The kinds of a slice's devices. Slices that differ only in names of pool and node are looked at once."""
         spec = slice.spec
+        if self._rules:
+            return tuple(self._kind(spec, device) for device in spec.devices)
+        key = (spec.driver, spec.skip_node_operations, blake2b(_encode(spec.devices), digest_size=16).digest())
+        found = self._slice_kinds.get(key)
+        if found is None:
+            found = self._slice_kinds[key] = tuple(self._kind(spec, device) for device in spec.devices)
+        return found
+
+    def _kind(self, spec: ResourceSliceSpec, device: Device) -> Kind:
         taints = self.taints_of(spec.driver, spec.pool.name, device)
         return self.interner.kind(spec.driver, device, taints, spec.skip_node_operations)
 
@@ -369,7 +372,7 @@ def _merged(segments: list[Segment]) -> tuple[Segment, ...]:
 
 
 def _seen_of(node: Node) -> bytes:
-    return msgspec.json.encode((node.metadata.labels, node.status.declared_features))
+    return _encode((node.metadata.labels, node.status.declared_features))
 
 
 def _device_on(device: Device, node: Node) -> bool:

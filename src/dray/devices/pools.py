@@ -8,7 +8,9 @@ slice of the pool, or a taint rule for it, changes.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from dray.api.quantity import Quantity, QuantityError
 from dray.api.resource import Device, ResourceSlice
@@ -31,17 +33,16 @@ class PublishedSlice:
         self.order = order
 
 
-class PoolDevice:
-    """One device of a content. ``bit`` is its position there."""
+class PoolDevice(NamedTuple):
+    """One device of a content, as published."""
 
-    __slots__ = ("bit", "kind", "name", "published", "slice")
+    published: Device
+    kind: Kind
+    slice: PublishedSlice
 
-    def __init__(self, published: Device, kind: Kind, slice: PublishedSlice, bit: int) -> None:
-        self.published = published
-        self.name = published.name
-        self.kind = kind
-        self.slice = slice
-        self.bit = bit
+    @property
+    def name(self) -> str:
+        return self.published.name
 
 
 class PoolLayout:
@@ -132,13 +133,13 @@ class PoolContent:
     """Devices of one consistent set of slices and what of them is in use."""
 
     __slots__ = (
+        "_bits",
         "_groups",
         "_key",
+        "_slices",
         "_strays",
         "allocated",
         "available",
-        "bits",
-        "devices",
         "holdings",
         "key",
         "layout",
@@ -152,37 +153,49 @@ class PoolContent:
     )
 
     def __init__(
-        self,
-        serial: int,
-        key: PoolKey,
-        slices: Iterable[PublishedSlice],
-        devices: list[PoolDevice],
-        layout: PoolLayout,
-        *,
-        live_groups: bool,
+        self, serial: int, key: PoolKey, slices: list[PublishedSlice], layout: PoolLayout, *, partitions: bool, live_groups: bool
     ) -> None:
         self.serial = serial
         self.key = key
         self.layout = layout
-        self.devices = devices
         self.live_groups = live_groups
-        self.bits: dict[str, tuple[int, ...]] = {}
         self.segments: dict[str, tuple[int, int]] = {}
-        for device in devices:
-            self.bits[device.name] = (*self.bits.get(device.name, ()), device.bit)
-            start, _ = self.segments.get(device.slice.key, (device.bit, 0))
-            self.segments[device.slice.key] = (start, device.bit + 1 - start)
-        names = {slice.spec.node_name for slice in slices}
-        self.local = len(names) == 1 and None not in names
+        self._slices: list[tuple[int, PublishedSlice]] = []
+        start = 0
+        for slice in slices:
+            if not (partitions and slice.spec.shared_counters):
+                length = len(slice.spec.devices)
+                self.segments[slice.key] = (start, length)
+                self._slices.append((start, slice))
+                start += length
+        first = slices[0].spec.node_name
+        self.local = first is not None and all(slice.spec.node_name == first for slice in slices)
         self.taken = 0
         self.shared = 0
         self.allocated = 0
         self.available = list(layout.totals)
         self.holdings: dict[int, Holding] = {}
         self.views: set[str] = set()
+        self._bits: dict[str, tuple[int, ...]] | None = None
         self._strays: dict[str, Holding] = {}
         self._groups: dict[int, GroupState] | None = None
         self._key: object = None
+
+    def device(self, bit: int) -> PoolDevice:
+        number = bisect_right(self._slices, bit, key=_start) - 1
+        start, slice = self._slices[number]
+        return PoolDevice(slice.spec.devices[bit - start], self.layout.kinds[bit], slice)
+
+    @property
+    def bits(self) -> dict[str, tuple[int, ...]]:
+        """Positions by device name. A name may occur twice, on different nodes, and is then one device in use."""
+        if self._bits is None:
+            bits: dict[str, tuple[int, ...]] = {}
+            for start, slice in self._slices:
+                for bit, device in enumerate(slice.spec.devices, start):
+                    bits[device.name] = (*bits[device.name], bit) if device.name in bits else (bit,)
+            self._bits = bits
+        return self._bits
 
     def update(self, key: DeviceKey, holding: Holding) -> None:
         """The ledger's holding of one device changed."""
@@ -260,6 +273,10 @@ class PoolContent:
 
 
 _NO_MEMBERS = GroupState()
+
+
+def _start(segment: tuple[int, PublishedSlice]) -> int:
+    return segment[0]
 
 
 def _fold_snapshots(states: dict[int, GroupState], number_of: dict[str, int], holding: Holding) -> None:

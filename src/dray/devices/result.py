@@ -66,7 +66,7 @@ class Assembly:
         return bool(claim.spec.devices.config) or any(alternative.class_.spec.config for alternative in alternatives)
 
     def _result(self, view: NodeView, pick: Pick) -> DeviceRequestAllocationResult:
-        device = view.devices[pick.position]
+        device = view.device(pick.position)
         kind = device.kind
         spec = device.slice.spec
         alternative = pick.option.alternative
@@ -119,7 +119,7 @@ def _node_selector(view: NodeView, picks: list[Pick]) -> NodeSelector | None:
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
     for pick in picks:
-        device = view.devices[pick.position]
+        device = view.device(pick.position)
         spec = device.slice.spec
         source = device.published if spec.per_device_node_selection else spec
         if source.node_name is not None or device.kind.binds_to_node:

@@ -91,7 +91,7 @@ class NodeLayout:
 class NodeView:
     """The devices of one node now. Valid until the inventory says otherwise."""
 
-    __slots__ = ("_devices", "contents", "incomplete", "invalid", "layout", "name", "node", "state")
+    __slots__ = ("contents", "incomplete", "invalid", "layout", "name", "node", "state")
 
     def __init__(
         self,
@@ -109,23 +109,22 @@ class NodeView:
         self.invalid = invalid
         # Number of the state that the node is in; 0 when it has to be looked up again.
         self.state = 0
-        self._devices: list[PoolDevice] | None = None
 
-    @property
-    def devices(self) -> list[PoolDevice]:
-        if self._devices is None:
-            self._devices = [
-                device
-                for part, content in zip(self.layout.parts, self.contents)
-                for segment in part.segments
-                for device in content.devices[segment.start : segment.start + segment.length]
-            ]
-        return self._devices
+    def place(self, position: int) -> tuple[PoolContent, int]:
+        """Where the device at this position stands in its content."""
+        for part, content in zip(self.layout.parts, self.contents):
+            for start, length, offset in part.segments:
+                if offset <= position < offset + length:
+                    return content, start + position - offset
+        raise IndexError(position)
+
+    def device(self, position: int) -> PoolDevice:
+        content, bit = self.place(position)
+        return content.device(bit)
 
     def key(self, position: int) -> DeviceKey:
-        device = self.devices[position]
-        spec = device.slice.spec
-        return DeviceKey(spec.driver, spec.pool.name, device.name)
+        content, bit = self.place(position)
+        return DeviceKey(*content.key, content.device(bit).name)
 
     def taken(self) -> int:
         """Positions that are in use as a whole."""
@@ -160,12 +159,9 @@ class NodeView:
 
     def consumed(self, position: int) -> dict[str, int]:
         """Capacity of the device that existing shares use, in nano units."""
-        for part, content in zip(self.layout.parts, self.contents):
-            for start, length, offset in part.segments:
-                if offset <= position < offset + length:
-                    holding = content.holdings.get(start + position - offset)
-                    return holding.consumed if holding is not None else {}
-        return {}
+        content, bit = self.place(position)
+        holding = content.holdings.get(bit)
+        return holding.consumed if holding is not None else {}
 
     def state_key(self) -> tuple[object, ...]:
         """What the answer for a demand depends on. Contents that several nodes see are told apart by serial, not by state."""
