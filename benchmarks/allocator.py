@@ -10,36 +10,21 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 from benchmarks import scenarios
+from benchmarks.allocators import Allocator, dray_allocator, upstream_allocator
 from benchmarks.table import Table, mebibytes, micros, ratio
-from benchmarks.upstream_allocator import UpstreamAllocator
 
 Json = dict[str, Any]
 COLUMNS = ("nodes", "pods", "placed", "Go per pod", "Dray per pod", "Dray / Go")
-
-
-def dray_answer(line: Json) -> Json:
-    """The answer of ``dray allocate`` in a process of its own."""
-    program = Path(sys.executable).with_name("dray")
-    done = subprocess.run(
-        [str(program), "allocate", "-"], input=json.dumps(line), capture_output=True, text=True, timeout=600, check=False
-    )
-    if done.returncode:
-        raise RuntimeError(f"dray allocate exited with {done.returncode}: {done.stderr[-1000:]}{done.stdout[-500:]}")
-    found: Json = json.loads(done.stdout)
-    return found
 
 
 def compare(title: str, first: str, cases: Iterable[tuple[str, Json]]) -> Table:
     """One row per case; a row in which the two placed a different number of pods says so."""
     table = Table(title, (first, *COLUMNS))
     for label, line in cases:
-        with UpstreamAllocator(pod_seconds=30) as upstream:
-            go = upstream.answer(line)
-        ours = dray_answer(line)
+        go, ours = (best(start, line) for start in (lambda: upstream_allocator(pod_seconds=30), dray_allocator))
         count = len(line["pods"])
         placed = str(ours["scheduled"])
         if ours["scheduled"] != go.get("scheduled", 0):
@@ -47,6 +32,19 @@ def compare(title: str, first: str, cases: Iterable[tuple[str, Json]]) -> Table:
         each = [answer["micros"] / count for answer in (go, ours)]
         table.add(label, str(len(line["nodes"])), str(count), placed, *map(micros, each), ratio(each[1], each[0]))
     return table
+
+
+def best(start: Callable[[], Allocator], line: Json) -> Json:
+    """The quickest of up to three answers, each from a new process that knows nothing; a slow one is not asked again."""
+    found: Json = {}
+    for _ in range(3):
+        with start() as program:
+            answer = program.answer(line)
+        if not found or answer["micros"] < found["micros"]:
+            found = answer
+        if answer["micros"] > 3_000_000:
+            break
+    return found
 
 
 def one_device(quick: bool) -> Table:
@@ -102,7 +100,7 @@ def load(quick: bool) -> Table:
     """Reading slices, and the memory that they take. For Go: decoding alone, as its allocator keeps no index."""
     nodes = 500 if quick else 5_000
     line = scenarios.whole_gpus(nodes, 1)
-    with UpstreamAllocator(memory=True) as upstream:
+    with upstream_allocator(memory=True) as upstream:
         go = upstream.answer(line)
     ours = measure_load(line)
     table = Table(f"Allocator: {nodes} slices with {nodes * 8} devices", ("what", "Go", "Dray", "Dray / Go"))

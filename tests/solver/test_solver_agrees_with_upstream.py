@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from benchmarks.upstream_allocator import UpstreamAllocator
+from benchmarks.allocators import Allocator, upstream_allocator
 from tests.real.upstream.binaries import Unavailable
 from tests.solver.assembly import allocations, comparable
 from tests.solver.model import Json, Problem
@@ -17,9 +17,9 @@ from tests.solver.validity import violations
 
 
 @pytest.fixture(scope="module")
-def upstream() -> Iterator[UpstreamAllocator]:
+def upstream() -> Iterator[Allocator]:
     try:
-        with UpstreamAllocator(pod_seconds=5) as running:
+        with upstream_allocator(pod_seconds=5) as running:
             yield running
     except Unavailable as missing:
         pytest.skip(str(missing))
@@ -28,7 +28,7 @@ def upstream() -> Iterator[UpstreamAllocator]:
 @pytest.mark.real
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
 @given(line=lines())
-def test_random_clusters_get_the_go_allocators_answer(upstream: UpstreamAllocator, line: Json) -> None:
+def test_random_clusters_get_the_go_allocators_answer(upstream: Allocator, line: Json) -> None:
     problem = Problem(line)
     if not problem.on["CompatibilityGroups"]:
         return  # upstream hides the whole pool, Dray only the devices that declare groups

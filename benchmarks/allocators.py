@@ -1,4 +1,4 @@
-"""The upstream allocator as a process that answers the lines of ``dray allocate`` (see ``go_allocator/main.go``)."""
+"""The two allocators as processes that answer the lines of ``dray allocate``: ours, and upstream's (``go_allocator/main.go``)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import hashlib
 import json
 import shutil
 import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -33,14 +35,13 @@ def binary() -> Path:
     return path
 
 
-class UpstreamAllocator:
-    """Answers one line at a time until the context ends."""
+class Allocator:
+    """A program that answers one line at a time until the context ends."""
 
-    def __init__(self, *, pod_seconds: float = 20, memory: bool = False) -> None:
-        argv = [str(binary()), f"-pod-timeout={pod_seconds}s", f"-memory={str(memory).lower()}"]
+    def __init__(self, argv: Sequence[str]) -> None:
         self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def __enter__(self) -> UpstreamAllocator:
+    def __enter__(self) -> Allocator:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -52,5 +53,16 @@ class UpstreamAllocator:
         assert self.process.stdout
         self.process.stdin.write(json.dumps(line).encode() + b"\n")
         self.process.stdin.flush()
-        found: dict[str, Any] = json.loads(self.process.stdout.readline())
+        raw = self.process.stdout.readline()
+        if not raw:
+            raise RuntimeError(f"the allocator ended with {self.process.wait()}")
+        found: dict[str, Any] = json.loads(raw)
         return found
+
+
+def upstream_allocator(*, pod_seconds: float = 20, memory: bool = False) -> Allocator:
+    return Allocator([str(binary()), f"-pod-timeout={pod_seconds}s", f"-memory={str(memory).lower()}"])
+
+
+def dray_allocator() -> Allocator:
+    return Allocator([str(Path(sys.executable).with_name("dray")), "allocate", "-"])

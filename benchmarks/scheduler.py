@@ -1,0 +1,209 @@
+"""Schedulers on a real kube-apiserver: kube-scheduler beside ``dray scheduler``, one scenario after the other, in the same run.
+
+Each run has a new control plane. Nodes, slices, claims and pods are there before the scheduler starts; the rate counts from
+the first binding to the last, so that it leaves out the start of the program. All share two things that a cluster would not:
+the machine, and its API server; so the processor time of the scheduler itself is shown as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from benchmarks.table import Table, ratio
+from benchmarks.wire import MERGE, Wire, over_all, wires
+from tests.real.upstream import manifests
+from tests.real.upstream.client import PATHS, collection
+from tests.real.upstream.control_plane import Server, control_plane
+from tests.real.upstream.process import Program
+from tests.real.upstream.scheduler import kube_scheduler
+
+Json = dict[str, Any]
+DEVICES = 10
+LIMIT = 300.0
+"""Seconds after which a run ends with what was bound by then."""
+SCHEDULER_OF = {"kube-scheduler": "default-scheduler", "dray": "dray"}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """``claims`` are made for every ``pods_per_claim`` pods."""
+
+    label: str
+    nodes: int
+    pods: int
+    claim: Json | None = None
+    constraints: tuple[Json, ...] = ()
+    pods_per_claim: int = 1
+    extended: bool = False
+
+
+def exactly(**more: Any) -> Json:
+    return {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1, **more}
+
+
+MODEL = [{"cel": {"expression": 'device.attributes["gpu.example.com"].model == "h100"'}}]
+ROOT = "resource.kubernetes.io/pcieRoot"
+SCENARIOS = {
+    "scheduler-one": Scenario("one device, 500 nodes", 500, 2_000, exactly()),
+    "scheduler-selector": Scenario("CEL selector, 500 nodes", 500, 2_000, exactly(selectors=MODEL)),
+    "scheduler-root": Scenario("five of one PCI root, 500 nodes", 500, 800, exactly(count=5), ({"matchAttribute": ROOT},)),
+    "scheduler-extended": Scenario("extended resource, 500 nodes", 500, 1_000, extended=True),
+    "scheduler-shared": Scenario("five pods a claim, 500 nodes", 500, 2_000, exactly(), pods_per_claim=5),
+    "scheduler-large": Scenario("one device, 5,000 nodes", 5_000, 2_000, exactly()),
+    "scheduler-plain": Scenario("no devices, 500 nodes", 500, 2_000),
+}
+
+
+@dataclass
+class Run:
+    bound: int
+    seconds: float
+    first: float
+    cpu: float
+
+    @property
+    def rate(self) -> float:
+        return (self.bound - 1) / self.seconds if self.bound > 1 and self.seconds else 0.0
+
+
+def compare(names: list[str], quick: bool) -> Table:
+    """One row for each scenario and scheduler."""
+    columns = ("scenario", "scheduler", "bound", "pods/s", "first bound", "CPU per pod", "pods/s against kube-scheduler")
+    table = Table("Schedulers on a real kube-apiserver, 10 devices a node", columns)
+    for name in names:
+        scenario = small(SCENARIOS[name]) if quick else SCENARIOS[name]
+        base = 0.0
+        for scheduler in SCHEDULER_OF:
+            run = measure(scenario, scheduler)
+            base = base or run.rate
+            cpu = f"{run.cpu / max(run.bound, 1) * 1000:.2f} ms"
+            bound = f"{run.bound} of {scenario.pods}"
+            row = (bound, f"{run.rate:.0f}", f"{run.first:.1f} s", cpu, ratio(run.rate, base))
+            table.add(scenario.label, scheduler, *row)
+    return table
+
+
+def small(scenario: Scenario) -> Scenario:
+    nodes = min(scenario.nodes, 20)
+    return Scenario(
+        f"{scenario.label} (quick: {nodes})",
+        nodes,
+        40,
+        scenario.claim,
+        scenario.constraints,
+        scenario.pods_per_claim,
+        scenario.extended,
+    )
+
+
+def measure(scenario: Scenario, scheduler: str) -> Run:
+    with tempfile.TemporaryDirectory(prefix="dray-bench-") as folder, control_plane(Path(folder)) as server:
+        return uvloop.run(_measure(scenario, scheduler, server, Path(folder)))
+
+
+async def _measure(scenario: Scenario, scheduler: str, server: Server, folder: Path) -> Run:
+    async with wires(server.kubeconfig, 24) as connections:
+        for stage in objects(scenario, SCHEDULER_OF[scheduler]):
+            await over_all(connections, stage, _create)
+    watcher = await Wire.open(server.kubeconfig)
+    listed = json.loads(await watcher.call("GET", "api/v1/pods?limit=1"))
+    bindings: list[float] = []
+    task = asyncio.create_task(_watch(watcher, listed["metadata"]["resourceVersion"], scenario.pods, bindings))
+    with running(scheduler, server.kubeconfig, folder) as program:
+        began = time.perf_counter()
+        try:
+            await asyncio.wait_for(task, LIMIT)
+        except TimeoutError:
+            pass
+        if program.process.poll() is not None:
+            raise RuntimeError(f"{scheduler} ended:\n{program.text()[-2000:]}")
+        cpu = program.cpu_seconds()
+    watcher.close()
+    if not bindings:
+        raise RuntimeError(f"{scheduler} bound nothing in {LIMIT:g} s:\n{program.text()[-2000:]}")
+    return Run(len(bindings), bindings[-1] - bindings[0], bindings[0] - began, cpu)
+
+
+async def _create(wire: Wire, manifest: Json) -> None:
+    path = collection(manifest)
+    await wire.call("POST", path, json.dumps(manifest).encode())
+    if "status" in manifest:
+        body = json.dumps({"status": manifest["status"]}).encode()
+        await wire.call("PATCH", f"{path}/{manifest['metadata']['name']}/status", body, MERGE)
+
+
+async def _watch(wire: Wire, version: str, wanted: int, bindings: list[float]) -> None:
+    """When each pod was bound."""
+    seen: set[str] = set()
+    path = f"{PATHS['Pod'].format(namespace='default')}?watch=1&resourceVersion={version}"
+    async for event in wire.events(path):
+        pod = event["object"]
+        if pod.get("spec", {}).get("nodeName") and pod["metadata"]["name"] not in seen:
+            seen.add(pod["metadata"]["name"])
+            bindings.append(time.perf_counter())
+        if len(seen) == wanted:
+            return
+
+
+@contextmanager
+def running(scheduler: str, kubeconfig: Path, folder: Path) -> Iterator[Program]:
+    if scheduler == "kube-scheduler":
+        with kube_scheduler(kubeconfig, folder, qps=5000) as program:
+            yield program
+        return
+    argv: list[str | Path] = [Path(sys.executable).with_name("dray"), "scheduler", "--kubeconfig", kubeconfig]
+    with Program("dray scheduler", argv, folder / "dray-scheduler.log") as program:
+        yield program
+
+
+# ------------------------------------------------------------------------------------------------------------ objects
+
+
+def objects(scenario: Scenario, scheduler: str) -> Iterator[list[Json]]:
+    """What is created, in stages."""
+    extended = {"extendedResourceName": "example.com/gpu"} if scenario.extended else {}
+    yield [manifests.device_class("gpu", **extended)]
+    nodes = [f"node-{i:04d}" for i in range(scenario.nodes)]
+    yield [manifests.node(n) for n in nodes]
+    if scenario.claim or scenario.extended:
+        yield [manifests.resource_slice(n, [device(i) for i in range(DEVICES)]) for n in nodes]
+    if scenario.claim:
+        yield [claim(scenario, i) for i in range(-(-scenario.pods // scenario.pods_per_claim))]
+    yield [pod(scenario, i, scheduler) for i in range(scenario.pods)]
+
+
+def device(number: int) -> Json:
+    attributes = {"model": {"string": "h100"}, "index": {"int": number}, ROOT: {"string": f"pci0000:{number // 5:02x}"}}
+    return {"name": f"gpu-{number}", "attributes": attributes, "capacity": {"memory": {"value": "80Gi"}}}
+
+
+def claim(scenario: Scenario, number: int) -> Json:
+    requests = [{"name": "device", "exactly": scenario.claim}]
+    return manifests.claim(f"claim-{number}", requests=requests, constraints=list(scenario.constraints))
+
+
+def pod(scenario: Scenario, number: int, scheduler: str) -> Json:
+    claims = [f"claim-{number // scenario.pods_per_claim}"] if scenario.claim else []
+    made = manifests.pod(f"pod-{number:05d}", *claims, scheduler=scheduler)
+    if scenario.extended:
+        resources = made["spec"]["containers"][0]["resources"]
+        resources["requests"]["example.com/gpu"] = resources.setdefault("limits", {})["example.com/gpu"] = "1"
+    return made
+
+
+def _table(name: str) -> Callable[[bool], Table]:
+    return lambda quick: compare([name], quick)
+
+
+TABLES: dict[str, Callable[[bool], Table]] = {name: _table(name) for name in SCENARIOS}
