@@ -229,7 +229,7 @@ def _namespace(obj: Object, now: float) -> None:
     metadata = obj.setdefault("metadata", {})
     if metadata.get("name"):
         metadata.setdefault("labels", {})["kubernetes.io/metadata.name"] = metadata["name"]
-    _fill(_spec(obj), finalizers=["kubernetes"])
+    _spec(obj)  # its finalizers are the server's to set, once: a namespace that was finalized must stay so
     _fill(obj.setdefault("status", {}), phase="Active")
 
 
