@@ -2,12 +2,13 @@
 
 A controller says which keys a change concerns and what to write for a key; this class remembers what is due, what is being
 written, what rests after a failure and what has a timer. A key is looked at again when all writes for it have been answered.
+Writes that were accepted and changed nothing are not repeated at once: whatever ignores them will not stop a loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -15,6 +16,8 @@ from dray.api.kinds import Kind
 from dray.cluster.port import Change, Event, Outcome, Write
 from dray.cluster.world import World
 from dray.controllers.work import Work
+
+REPEAT_SECONDS: Final = 5.0
 
 
 class Keyed:
@@ -30,6 +33,7 @@ class Keyed:
         self._work = Work()
         self._timers: dict[str, float] = {}
         self._said: list[Write] = []
+        self._last: dict[str, tuple[list[Write], float]] = {}
 
     def concerned(self, change: Change) -> Iterable[str]:
         """The keys to look at because of this change."""
@@ -55,6 +59,7 @@ class Keyed:
     def forget(self, key: str) -> None:
         self._work.forget(key)
         self._timers.pop(key, None)
+        self._last.pop(key, None)
 
     # -------------------------------------------------------------------------------------------------- the decider
 
@@ -67,6 +72,7 @@ class Keyed:
             if event.ok:
                 self._work.succeeded(key)
             else:
+                self._last.pop(key, None)
                 self._work.failed(key, now)
 
     def act(self, now: float) -> list[Write]:
@@ -74,12 +80,24 @@ class Keyed:
         writes: list[Write] = []
         for key in self._work.take(now):
             self._timers.pop(key, None)
-            decided = [msgspec.structs.replace(write, about=key) for write in self.decide(key, now)]
+            decided = self._fresh(key, [msgspec.structs.replace(write, about=key) for write in self.decide(key, now)], now)
             self._work.started(key, len(decided))
             writes += decided
         writes += self._said
         self._said = []
         return writes
+
+    def _fresh(self, key: str, decided: list[Write], now: float) -> list[Write]:
+        """What was decided, unless it is exactly what was written and accepted a moment ago."""
+        if not decided:
+            self._last.pop(key, None)
+            return decided
+        last, at = self._last.get(key, ([], 0.0))
+        if decided == last and now < at + REPEAT_SECONDS:
+            self.look_at(key, at + REPEAT_SECONDS)
+            return []
+        self._last[key] = (decided, now)
+        return decided
 
     def wake(self) -> float | None:
         times = [at for key, at in self._timers.items() if not self._work.writing(key)]
