@@ -145,11 +145,11 @@ class Binder:
             binding.awaiting.discard(key)
             self._advance(binding, now)
 
-    def lost(self, uid: str, key: str, now: float) -> None:
+    def lost(self, uid: str, key: str, error: ClusterError | None, now: float) -> None:
         binding = self._bindings.get(uid)
         if binding is not None:
             binding.awaiting.discard(key)
-            self.give_up(binding, Reason("ClaimLost", f"claim/{key}"), now)
+            self.give_up(binding, _write_failed(error) or Reason("ClaimLost", f"claim/{key}"), now)
 
     def claim_changed(self, key: str, now: float) -> None:
         for uid in list(self._by_claim.get(key, ())):

@@ -16,7 +16,7 @@ from dray.api.core import Pod
 from dray.api.kinds import RESOURCE_CLAIMS
 from dray.api.resource import FINALIZER, AllocationResult, ResourceClaim
 from dray.api.times import format_time
-from dray.cluster.port import Conflict, NotFound, Outcome, Unreachable, Write
+from dray.cluster.port import ClusterError, Conflict, NotFound, Outcome, Unreachable, Write
 from dray.cluster.world import World
 from dray.scheduling.resolution import reserved_for
 
@@ -54,7 +54,7 @@ class ClaimDesk:
         world: World,
         stamps: bool,
         reserved: Callable[[str, str, float], None],
-        lost: Callable[[str, str, float], None],
+        lost: Callable[[str, str, ClusterError | None, float], None],
         release: Callable[[str], None],
     ) -> None:
         self._world = world
@@ -202,7 +202,8 @@ class ClaimDesk:
         for uid in pods:
             self._reserved(uid, work.key, now)
 
-    def _fail_all(self, work: ClaimWork, now: float) -> None:
+    def _fail_all(self, work: ClaimWork, now: float, error: ClusterError | None = None) -> None:
+        """What was decided cannot be: because of an error, or because the claim is another one now."""
         pods = list(work.reservers)
         work.reservers.clear()
         work.clear = False
@@ -210,7 +211,7 @@ class ClaimDesk:
         self._work.pop(work.key, None)
         self._dirty.pop(work.key, None)
         for uid in pods:
-            self._lost(uid, work.key, now)
+            self._lost(uid, work.key, error, now)
 
     def _drop_unused(self, work: ClaimWork) -> None:
         """An allocation that nobody wants any more is not written; what it held is free again."""
@@ -245,7 +246,7 @@ class ClaimDesk:
             # It may have happened: what the watch shows next decides.
             work.not_before = now + RETRY_AFTER
         else:
-            self._fail_all(work, now)
+            self._fail_all(work, now, error)
 
     def touched(self, key: str) -> None:
         """The claim changed in the API."""

@@ -270,7 +270,7 @@ class Cycle:
         if wish.leftover is not None:
             return self._reuse(wish, placement, claims, special)
         if special is not None and special.devices > MOST_DEVICES:
-            return because("TooManyDevices", limit=MOST_DEVICES)
+            return because("TooManyDevices", needed=special.devices, limit=MOST_DEVICES)
         if not claims:
             return placement
         verdict = self._engine.allocate(info.name, claims)
@@ -407,7 +407,8 @@ class Cycle:
         return NotPlaced(wish.key, refusal, topics.topics_of(refusal, self._claim_topics(wish)), claims)
 
     def _claim_topics(self, wish: Wish) -> frozenset[str]:
-        return frozenset(claim_topic(claim.key) for claim in wish.resolved.all)
+        found = [*wish.resolved.all, wish.leftover] if wish.leftover is not None else wish.resolved.all
+        return frozenset(claim_topic(claim.key) for claim in found)
 
     def _may_free(self, wish: Wish, claim: ResourceClaim) -> bool:
         return claim.status.allocation is not None and all(consumer.uid == wish.pod.uid for consumer in claim.status.reserved_for)

@@ -28,7 +28,7 @@ from dray.api.kinds import (
 )
 from dray.api.reason import Reason
 from dray.api.resource import AllocationResult, ResourceClaim
-from dray.cluster.port import Change, Conflict, Event, Outcome, Write
+from dray.cluster.port import Change, ClusterError, Conflict, Event, Outcome, Write
 from dray.cluster.world import World
 from dray.devices import DeviceKey, Devices
 from dray.scheduling import report, topics
@@ -229,8 +229,8 @@ class Scheduler:
     def _reserved(self, uid: str, key: str, now: float) -> None:
         self.binder.reserved(uid, key, now)
 
-    def _lost(self, uid: str, key: str, now: float) -> None:
-        self.binder.lost(uid, key, now)
+    def _lost(self, uid: str, key: str, error: ClusterError | None, now: float) -> None:
+        self.binder.lost(uid, key, error, now)
 
     def undo(self, pending: Pending, reason: Reason | None, now: float) -> None:
         """The decision for a pod does not hold: its node is free again, and it is decided on once more."""

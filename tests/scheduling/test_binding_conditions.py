@@ -1,0 +1,240 @@
+"""KEP-5007: a pod is bound when its devices say that they are ready, and not before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scheduling_cluster import EPOCH, Sim
+
+from dray.api import kinds
+from dray.api.gates import Gates
+from dray.scheduling.config import Config, Profile
+
+READY = "dra.example.com/is-prepared"
+FAILED = "dra.example.com/preparing-failed"
+FABRIC = {"bindsToNode": True, "bindingConditions": [READY], "bindingFailureConditions": [FAILED]}
+DRIVER = "gpu.example.com"
+
+
+@pytest.fixture
+def fabric(sim: Sim) -> Sim:
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_node("n2")
+    sim.add_slice("", 2, pool="fabric", **FABRIC)
+    return sim
+
+
+def say(sim: Sim, claim: str, condition: str, status: str = "True", message: str = "") -> None:
+    """What the controller of the device does."""
+    found = sim.claim(claim)
+    result = found["status"]["allocation"]["devices"]["results"][0]
+    said = {
+        "type": condition,
+        "status": status,
+        "reason": "Said",
+        "message": message,
+        "lastTransitionTime": "2027-01-15T08:00:00Z",
+    }
+    device = {key: result[key] for key in ("driver", "pool", "device")}
+    found["status"]["devices"] = [{**device, "conditions": [said]}]
+    sim.api.put(kinds.RESOURCE_CLAIMS, found)
+
+
+def waiting_pod(sim: Sim, name: str = "p", **extra: Any) -> None:
+    sim.add_claim(name)
+    sim.add_pod(name, claims=[name], **extra)
+    sim.settle()
+
+
+def test_the_pod_is_bound_when_all_conditions_are_true(fabric: Sim) -> None:
+    waiting_pod(fabric)
+    claim = fabric.claim("p")
+    result = claim["status"]["allocation"]["devices"]["results"][0]
+    assert (result["bindingConditions"], result["bindingFailureConditions"]) == ([READY], [FAILED])
+    assert fabric.node_of("p") == ""
+    assert fabric.pod("p")["status"]["nominatedNodeName"] == "n1"
+    event = fabric.events("BindingConditionsPending")[0]
+    assert event["note"] == "waiting for binding conditions for device on node n1"
+    say(fabric, "p", READY)
+    fabric.settle()
+    assert fabric.node_of("p") == "n1"
+    labels = ("default-scheduler", DRIVER, "success")
+    assert fabric.meter.counters["scheduler_dra_bindingconditions_allocations_total", labels] == 1
+    assert len(fabric.meter.samples["scheduler_dra_bindingconditions_wait_duration_seconds", labels]) == 1
+
+
+def test_binds_to_node_pins_the_claim_to_the_node(fabric: Sim) -> None:
+    waiting_pod(fabric)
+    terms = fabric.claim("p")["status"]["allocation"]["nodeSelector"]["nodeSelectorTerms"]
+    assert terms[0]["matchFields"][0]["values"] == ["n1"]
+
+
+def test_a_condition_that_is_false_or_a_device_without_status_is_not_ready(fabric: Sim) -> None:
+    waiting_pod(fabric)
+    say(fabric, "p", READY, "False")
+    fabric.settle(30)
+    assert fabric.node_of("p") == ""
+
+
+def test_a_failure_clears_the_allocation_at_once_and_another_device_is_taken(fabric: Sim) -> None:
+    waiting_pod(fabric)
+    assert fabric.devices_of("p") == ["fabric/gpu-0"]
+    say(fabric, "p", FAILED, message="cable missing")
+    fabric.settle(2)
+    assert fabric.devices_of("p") == ["fabric/gpu-1"]
+    assert fabric.node_of("p") == ""
+    say(fabric, "p", READY)
+    fabric.settle(2)
+    assert fabric.node_of("p") != ""
+    labels = ("default-scheduler", DRIVER, "failure")
+    assert fabric.meter.counters["scheduler_dra_bindingconditions_allocations_total", labels] == 1
+    assert any("cable missing" in event["note"] for event in fabric.events("FailedScheduling"))
+
+
+def test_a_device_that_failed_is_used_again_after_its_rest(sim: Sim) -> None:
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("", 1, pool="fabric", **FABRIC)
+    waiting_pod(sim)
+    say(sim, "p", FAILED)
+    sim.settle(20)
+    assert sim.devices_of("p") == []
+    sim.settle(60)
+    assert sim.devices_of("p") == ["fabric/gpu-0"]
+
+
+def test_the_timeout_counts_from_the_allocation(fabric: Sim) -> None:
+    waiting_pod(fabric)
+    fabric.settle(599)
+    assert fabric.devices_of("p") == ["fabric/gpu-0"]
+    fabric.settle(3)
+    assert fabric.devices_of("p") == ["fabric/gpu-1"]
+    labels = ("default-scheduler", DRIVER, "timeout")
+    assert fabric.meter.counters["scheduler_dra_bindingconditions_allocations_total", labels] == 1
+
+
+def test_the_timeout_is_configurable() -> None:
+    sim = Sim(Config(profiles=(Profile(binding_timeout=10.0),)))
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("", 2, pool="fabric", **FABRIC)
+    waiting_pod(sim)
+    sim.settle(12)
+    assert sim.devices_of("p") == ["fabric/gpu-1"]
+
+
+def test_a_second_pod_of_a_shared_claim_waits_only_the_rest_of_the_time(fabric: Sim) -> None:
+    waiting_pod(fabric)
+    fabric.settle(500)
+    fabric.add_pod("late", claims=["p"])
+    fabric.settle()
+    assert len(fabric.claim("p")["status"]["reservedFor"]) == 2
+    fabric.settle(101)
+    labels = ("default-scheduler", DRIVER, "timeout")
+    assert fabric.meter.counters["scheduler_dra_bindingconditions_allocations_total", labels] >= 1
+    assert fabric.devices_of("p") == ["fabric/gpu-1"]
+
+
+def test_a_shared_claim_that_becomes_ready_binds_all_its_pods(fabric: Sim) -> None:
+    fabric.add_claim("c")
+    for name in ("a", "b"):
+        fabric.add_pod(name, claims=["c"])
+    fabric.settle()
+    say(fabric, "c", READY)
+    fabric.settle()
+    assert fabric.node_of("a") == fabric.node_of("b") == "n1"
+
+
+def test_several_claims_are_all_waited_for(fabric: Sim) -> None:
+    fabric.add_claim("a")
+    fabric.add_claim("b")
+    fabric.add_pod("p", claims=["a", "b"])
+    fabric.settle()
+    say(fabric, "a", READY)
+    fabric.settle()
+    assert fabric.node_of("p") == ""
+    say(fabric, "b", READY)
+    fabric.settle()
+    assert fabric.node_of("p") == "n1"
+
+
+def test_a_restart_resumes_the_wait_on_the_same_node(fabric: Sim) -> None:
+    waiting_pod(fabric)
+    before = fabric.devices_of("p")
+    fabric.settle(100)
+    fabric.start()
+    fabric.settle()
+    assert fabric.devices_of("p") == before
+    say(fabric, "p", READY)
+    fabric.settle()
+    assert fabric.node_of("p") == "n1"
+
+
+def test_the_timeout_survives_a_restart(fabric: Sim) -> None:
+    waiting_pod(fabric)
+    fabric.settle(590)
+    fabric.start()
+    fabric.settle(11)
+    assert fabric.devices_of("p") == ["fabric/gpu-1"]
+
+
+def test_a_failure_that_happened_while_no_scheduler_ran_is_cleaned_up(fabric: Sim) -> None:
+    waiting_pod(fabric)
+    fabric.api.watchers.clear()
+    say(fabric, "p", FAILED)
+    fabric.now += 7
+    fabric.api.watchers.append(fabric._watch)
+    fabric.start()
+    fabric.settle(5)
+    assert fabric.claim("p")["status"].get("devices") in (None, [])
+    assert fabric.claim("p")["status"]["allocation"]["allocationTimestamp"] == "2027-01-15T08:00:07Z"
+
+
+def test_a_pod_deleted_while_it_waits_frees_its_device_at_once(fabric: Sim) -> None:
+    waiting_pod(fabric, "a")
+    waiting_pod(fabric, "b")
+    waiting_pod(fabric, "c")
+    assert fabric.devices_of("c") == []
+    fabric.remove(kinds.PODS, "default/a")
+    fabric.settle()
+    assert fabric.devices_of("a") == []
+    assert fabric.devices_of("c") == ["fabric/gpu-0"]
+
+
+def test_nodes_with_ready_devices_are_preferred(fabric: Sim) -> None:
+    fabric.add_slice("n2", 1)
+    waiting_pod(fabric)
+    assert fabric.node_of("p") == "n2"
+
+
+def test_without_the_gate_nothing_is_waited_for() -> None:
+    sim = Sim(gates=Gates.dray().updated({"DRADeviceBindingConditions": False}))
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("n1", 1)
+    waiting_pod(sim)
+    assert sim.node_of("p") == "n1"
+    assert "allocationTimestamp" not in sim.claim("p")["status"]["allocation"]
+
+
+def test_a_thousand_waiting_pods_cost_nothing(sim: Sim) -> None:
+    sim.add_class()
+    sim.add_node("n1", pods="5000", cpu="500", memory="1Ti")
+    for part in range(8):
+        sim.add_slice("", 125, pool=f"fabric-{part}", **FABRIC)
+    for index in range(1000):
+        sim.add_claim(f"c{index}")
+        sim.add_pod(f"p{index}", claims=[f"c{index}"])
+    sim.settle(most=20000)
+    assert sim.scheduler.binder.waiting == 1000
+    assert sim.scheduler.binder.in_flight == 0
+    assert sim.scheduler.act(sim.now) == []
+    # Nothing is polled: the next thing to do is the first timeout.
+    wake = sim.scheduler.wake()
+    assert wake is not None
+    assert wake >= EPOCH + 599
+    sim.add_pod("plain")
+    sim.settle()
+    assert sim.node_of("plain") == "n1"
