@@ -254,6 +254,7 @@ def _batch(session: Session, line: Line) -> Json:
             claim.metadata.uid = f"{claim.metadata.uid}/{number}"
     answers: list[Json] = []
     start = 0
+    session.engine.prepare()
     # What was read stays: without this the collector would walk all of it again and again.
     gc.freeze()
     began = time.perf_counter_ns()

@@ -141,7 +141,35 @@ class Bounds:
                 exclusive = exclusive and not option.alternative.admin
             if exclusive and not self._any_multiple(masks):
                 wanted.append((masks, request.least))
-        return self._counters_allow(wanted) and _matching(wanted)
+        return self._counters_allow(wanted) and _matching(wanted) and self._values_suffice(rest)
+
+    def _values_suffice(self, rest: Sequence[RequestProblem]) -> bool:
+        """Under a distinctAttribute constraint every device needs a value of its own: match slots to values."""
+        for claim, index in sorted({(r.claim, i) for r in rest for o in r.options for i in o.values}):
+            if self._attempt.problem.constraints[claim][index].match:
+                continue
+            numbers: dict[object, int] = {}
+            wanted: list[tuple[int, int]] = []
+            for request in rest:
+                if request.claim == claim and all(index in option.values for option in request.options):
+                    values = 0
+                    for option in request.options:
+                        values |= self._values(option, index, self._free(request, option), numbers)
+                    wanted.append((values, request.least))
+            if not _matching(wanted):
+                return False
+        return True
+
+    def _values(self, option: Option, index: int, free: int, numbers: dict[object, int]) -> int:
+        """The values that the option's free devices have, as bits numbered by ``numbers``."""
+        found = option.values[index]
+        mask = 0
+        for atom, devices in found.masks.items():
+            if devices & free:
+                mask |= 1 << numbers.setdefault(atom, len(numbers))
+        if found.unknown & free:
+            mask |= 1 << numbers.setdefault(None, len(numbers))
+        return mask
 
     def _any_multiple(self, mask: int) -> bool:
         kinds = self._attempt.problem.layout.kinds
@@ -149,14 +177,12 @@ class Bounds:
 
     def _counters_allow(self, wanted: list[tuple[int, int]]) -> bool:
         """The smallest consumptions first: how many devices can each counter set give at most?"""
-        layout = self._attempt.problem.layout
         union, total = 0, 0
         for mask, need in wanted:
             union |= mask
             total += need
             if need > 1 and not self._sets_give(mask, need):
                 return False
-        del layout
         return total <= 1 or self._sets_give(union, total)
 
     def _sets_give(self, mask: int, need: int) -> bool:

@@ -112,6 +112,13 @@ class Devices:
     def remove_node(self, name: str) -> None:
         self.inventory.remove_node(name)
 
+    def prepare(self) -> None:
+        """Look at every node now, so that the first question does not have to."""
+        for name in self.inventory.nodes:
+            view = self.inventory.view(name)
+            if view is not None:
+                self.inventory.state(view)
+
     # ------------------------------------------------------------------------------------------------ what is in use
 
     def put_claim(self, claim: ResourceClaim) -> None:
