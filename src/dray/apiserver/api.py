@@ -135,7 +135,7 @@ class Api:
             case ["version"]:
                 return Document(VERSION)
             case ["openapi", "v2"]:
-                return self._openapi.v2(request.accept)
+                return self._openapi.v2
             case ["openapi", "v3"]:
                 return self._openapi.index
             case ["openapi", "v3", *path]:

@@ -82,7 +82,6 @@ CORE: Final = (
         columns=columns.EVENTS,
         table="events",
         create_on_update=True,
-        check=(events.check_event,),
     ),
     Resource(kind=_core("configmaps", "ConfigMap"), short=("cm",), columns=columns.CONFIG_MAPS),
     Resource(kind=_core("secrets", "Secret"), fields={"type": ""}, columns=columns.SECRETS),

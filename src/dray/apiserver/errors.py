@@ -7,22 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from dray.api.kinds import Kind
-
-
-class FieldProblem(Protocol):
-    """What validation finds: where, which sort of problem, the value found, and what is wrong with it."""
-
-    @property
-    def path(self) -> str: ...
-    @property
-    def type(self) -> str: ...
-    @property
-    def value(self) -> Any: ...
-    @property
-    def message(self) -> str: ...
+from dray.api.validation.errors import FieldError
 
 
 class ApiError(Exception):
@@ -114,7 +102,7 @@ def too_large_resource_version(asked: int, current: int) -> ApiError:
     return ApiError(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
 
 
-def invalid(kind: Kind, name: str, problems: Iterable[FieldProblem]) -> ApiError:
+def invalid(kind: Kind, name: str, problems: Iterable[FieldError]) -> ApiError:
     """422 with every problem, worded as apimachinery words it."""
     unique = {(p.path, describe(p)): p for p in problems}
     texts = [f"{path}: {text}" for path, text in unique]
@@ -148,7 +136,7 @@ _PREFIX = {
 _WITHOUT_VALUE = frozenset({"Required", "Forbidden", "TooLong", "TooMany", "Internal"})
 
 
-def describe(problem: FieldProblem) -> str:
+def describe(problem: FieldError) -> str:
     """``Invalid value: "x": must be ...``"""
     prefix = _PREFIX.get(problem.type, problem.type)
     value = "" if problem.type in _WITHOUT_VALUE else f": {_shown(problem.value)}"

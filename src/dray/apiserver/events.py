@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from dray.apiserver.registry import Context, Problem
+from dray.api.validation.errors import FieldError
+from dray.apiserver.registry import Context
 
 # events.k8s.io name -> core name
 _NAMES: Final = {
@@ -28,20 +29,12 @@ def from_core(event: dict[str, Any]) -> dict[str, Any]:
     return {_CORE_NAMES.get(field, field): value for field, value in event.items()} | {"apiVersion": "events.k8s.io/v1"}
 
 
-def check_event(event: dict[str, Any], old: dict[str, Any] | None, context: Context) -> Iterable[Problem]:
-    """The event lives where the object it is about lives; one about a cluster-scoped object in ``default``."""
-    about, namespace = (event.get("involvedObject") or {}).get("namespace", ""), event["metadata"].get("namespace", "")
-    if about and about != namespace:
-        yield Problem("involvedObject.namespace", "Invalid", about, "does not match event.namespace")
-
-
-def check_new_event(event: dict[str, Any], old: dict[str, Any] | None, context: Context) -> Iterable[Problem]:
+def check_new_event(event: dict[str, Any], old: dict[str, Any] | None, context: Context) -> Iterable[FieldError]:
     """What events.k8s.io/v1 asks for besides."""
-    yield from check_event(event, old, context)
     if old is not None:
         return
     if not event.get("eventTime"):
-        yield Problem("eventTime", "Required", "")
+        yield FieldError("eventTime", "Required", "")
     for field, shown, limit in (
         ("reportingComponent", "reportingController", 0),
         ("reportingInstance", "reportingInstance", 128),
@@ -50,17 +43,17 @@ def check_new_event(event: dict[str, Any], old: dict[str, Any] | None, context: 
     ):
         value = event.get(field) or ""
         if not value:
-            yield Problem(shown, "Required", "")
+            yield FieldError(shown, "Required", "")
         elif limit and len(value) > limit:
-            yield Problem(shown, "Invalid", value, f"can have at most {limit} characters")
+            yield FieldError(shown, "Invalid", value, f"can have at most {limit} characters")
     if event.get("type") not in ("Normal", "Warning"):
-        yield Problem("type", "Invalid", event.get("type") or "", 'has invalid value: must be "Normal" or "Warning"')
+        yield FieldError("type", "Invalid", event.get("type") or "", 'has invalid value: must be "Normal" or "Warning"')
     if len(event.get("message") or "") > 1024:
-        yield Problem("note", "Invalid", event["message"], "can have at most 1024 characters")
+        yield FieldError("note", "Invalid", event["message"], "can have at most 1024 characters")
     for core, shown in (
         ("count", "deprecatedCount"),
         ("firstTimestamp", "deprecatedFirstTimestamp"),
         ("lastTimestamp", "deprecatedLastTimestamp"),
     ):
         if event.get(core):
-            yield Problem(shown, "Invalid", event[core], "needs to be unset")
+            yield FieldError(shown, "Invalid", event[core], "needs to be unset")

@@ -11,10 +11,10 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from dray.api.validation.errors import FieldError
 from dray.apiserver.errors import ApiError, bad_request
 from dray.apiserver.operations import WriteOptions
 from dray.apiserver.reading import options_invalid
-from dray.apiserver.registry import Problem
 from dray.apiserver.schema import DecodeError, decode_json
 from dray.apiserver.schema.decode import MAX_DEPTH
 
@@ -96,15 +96,15 @@ def write_options(query: Mapping[str, str], user_agent: str) -> WriteOptions:
     validation = query.get("fieldValidation", "")
     problems = []
     if validation and validation not in _VALIDATIONS:
-        problems.append(
-            Problem("fieldValidation", "NotSupported", validation, 'supported values: "", "Ignore", "Strict", "Warn"')
-        )
+        problems.append(FieldError("fieldValidation", "NotSupported", validation, "supported values: Ignore, Strict, Warn"))
     manager = query.get("fieldManager", "")
     if len(manager) > 128 or not manager.isprintable():
-        problems.append(Problem("fieldManager", "TooLong", manager[:128], "may not be more than 128 bytes and must be printable"))
+        problems.append(
+            FieldError("fieldManager", "TooLong", manager[:128], "may not be more than 128 bytes and must be printable")
+        )
     dry_run = query.get("dryRun", "")
     if dry_run not in ("", "All"):
-        problems.append(Problem("dryRun", "NotSupported", dry_run, 'supported values: "All"'))
+        problems.append(FieldError("dryRun", "NotSupported", dry_run, 'supported values: "All"'))
     if problems:
         raise options_invalid("PatchOptions", problems)
     agent = user_agent.partition("/")[0][:128]

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any, Final
 
-from dray.apiserver.registry import Problem
+from dray.api.validation.errors import FieldError
 
 _SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
 _GENERATED_BASE: Final = 58
@@ -30,8 +30,8 @@ _LABEL_MESSAGE: Final = (
     "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
 )
 _LABEL_1035_MESSAGE: Final = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with "
-    "an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end "
+    "with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
 _QUALIFIED_MESSAGE: Final = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
@@ -82,65 +82,65 @@ def qualified_name_problem(name: str) -> str:
     return "" if _QUALIFIED.fullmatch(last) else _QUALIFIED_MESSAGE
 
 
-def label_problems(labels: Any, path: str) -> Iterator[Problem]:
+def label_problems(labels: Any, path: str) -> Iterator[FieldError]:
     for key, value in (labels or {}).items():
         if problem := qualified_name_problem(key):
-            yield Problem(path, "Invalid", key, problem)
+            yield FieldError(path, "Invalid", key, problem)
         if len(value) > 63:
-            yield Problem(path, "Invalid", value, "must be no more than 63 characters")
+            yield FieldError(path, "Invalid", value, "must be no more than 63 characters")
         elif not _LABEL_VALUE.fullmatch(value):
-            yield Problem(path, "Invalid", value, _VALUE_MESSAGE)
+            yield FieldError(path, "Invalid", value, _VALUE_MESSAGE)
 
 
-def problems(metadata: dict[str, Any], rule: str, path: str = "metadata") -> Iterator[Problem]:
+def problems(metadata: dict[str, Any], rule: str, path: str = "metadata") -> Iterator[FieldError]:
     """Everything wrong with the metadata of an object of a kind whose names follow ``rule``."""
     generate = metadata.get("generateName") or ""
     if generate and (problem := name_problem(generate[:_GENERATED_BASE].rstrip("-.") or "x", rule)):
-        yield Problem(f"{path}.generateName", "Invalid", generate, problem)
+        yield FieldError(f"{path}.generateName", "Invalid", generate, problem)
     name = metadata.get("name") or ""
     if not name:
-        yield Problem(f"{path}.name", "Required", "", "name or generateName is required")
+        yield FieldError(f"{path}.name", "Required", "", "name or generateName is required")
     elif problem := name_problem(name, rule):
-        yield Problem(f"{path}.name", "Invalid", name, problem)
+        yield FieldError(f"{path}.name", "Invalid", name, problem)
     yield from label_problems(metadata.get("labels"), f"{path}.labels")
     yield from _annotation_problems(metadata.get("annotations") or {}, f"{path}.annotations")
     yield from _finalizer_problems(metadata.get("finalizers") or (), f"{path}.finalizers")
     yield from _owner_problems(metadata.get("ownerReferences") or (), f"{path}.ownerReferences")
 
 
-def _annotation_problems(annotations: dict[str, str], path: str) -> Iterator[Problem]:
+def _annotation_problems(annotations: dict[str, str], path: str) -> Iterator[FieldError]:
     for key in annotations:
         if problem := qualified_name_problem(key.lower()):
-            yield Problem(path, "Invalid", key, problem)
+            yield FieldError(path, "Invalid", key, problem)
     if sum(len(key) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_BYTES:
-        yield Problem(path, "TooLong", "", f"may not be more than {_ANNOTATIONS_BYTES} bytes")
+        yield FieldError(path, "TooLong", "", f"may not be more than {_ANNOTATIONS_BYTES} bytes")
 
 
-def _finalizer_problems(finalizers: Any, path: str) -> Iterator[Problem]:
+def _finalizer_problems(finalizers: Any, path: str) -> Iterator[FieldError]:
     for index, finalizer in enumerate(finalizers):
         if problem := qualified_name_problem(finalizer):
-            yield Problem(f"{path}[{index}]" if index else path, "Invalid", finalizer, problem)
+            yield FieldError(f"{path}[{index}]" if index else path, "Invalid", finalizer, problem)
         elif "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             message = "name is neither a standard finalizer name nor is it fully qualified"
-            yield Problem(path, "Invalid", finalizer, message)
+            yield FieldError(path, "Invalid", finalizer, message)
     if {"orphan", "foregroundDeletion"} <= set(finalizers):
         message = 'finalizer "orphan" and finalizer "foregroundDeletion" cannot both be set'
-        yield Problem(path, "Invalid", list(finalizers), message)
+        yield FieldError(path, "Invalid", list(finalizers), message)
 
 
-def _owner_problems(owners: Any, path: str) -> Iterator[Problem]:
+def _owner_problems(owners: Any, path: str) -> Iterator[FieldError]:
     controllers = []
     for index, owner in enumerate(owners):
         for field in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(field):
-                yield Problem(f"{path}[{index}].{field}", "Invalid", owner.get(field) or "", "must not be empty")
+                yield FieldError(f"{path}[{index}].{field}", "Invalid", owner.get(field) or "", "must not be empty")
         if owner.get("controller"):
             controllers.append(owner.get("kind", "") + "/" + owner.get("name", ""))
     if len(controllers) > 1:
         message = (
             f'Only one reference can have Controller set to true. Found "true" in references for {" and ".join(controllers)}'
         )
-        yield Problem(path, "Invalid", list(owners), message)
+        yield FieldError(path, "Invalid", list(owners), message)
 
 
 _KEPT: Final = (
@@ -164,13 +164,13 @@ def keep_server_fields(new: dict[str, Any], old: dict[str, Any]) -> None:
             new.pop(field, None)
 
 
-def update_problems(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Problem]:
+def update_problems(new: dict[str, Any], old: dict[str, Any]) -> Iterator[FieldError]:
     if old.get("deletionTimestamp"):
         added = [f for f in new.get("finalizers") or () if f not in (old.get("finalizers") or ())]
         if added:
             shown = ", ".join(f'"{finalizer}"' for finalizer in added)
             message = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
-            yield Problem("metadata.finalizers", "Forbidden", "", message)
+            yield FieldError("metadata.finalizers", "Forbidden", "", message)
 
 
 def tidy(metadata: dict[str, Any]) -> None:

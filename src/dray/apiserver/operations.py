@@ -16,12 +16,14 @@ import msgspec
 from dray.api.defaults import apply_defaults
 from dray.api.gates import Gates
 from dray.api.kinds import Kind
+from dray.api.stripping import strip_disabled
 from dray.api.times import format_time
+from dray.api.validation import FieldError, validate_create, validate_update
 from dray.apiserver import metadata as meta
 from dray.apiserver.deletion import DeleteOptions, Deletion, Removal
 from dray.apiserver.errors import already_exists, bad_request, conflict, forbidden, invalid, modified, not_found
 from dray.apiserver.ownership import Ownership
-from dray.apiserver.registry import Context, Problem, Registry, Resource
+from dray.apiserver.registry import Context, Registry, Resource
 from dray.apiserver.schema import Schemas
 from dray.apiserver.selection import Selection
 from dray.apiserver.store import Entry, Store, Table, encode
@@ -118,6 +120,7 @@ class Operations:
         apply_defaults(resource.kind.plural, obj, context.now, context.gates)
         for hook in resource.prepare:
             hook(obj, None, context)
+        strip_disabled(resource.kind.plural, obj, None, context.gates)
 
     def _free_key(self, resource: Resource, namespace: str, metadata: dict[str, Any], table: Table) -> str:
         base = metadata.get("generateName")
@@ -187,7 +190,7 @@ class Operations:
             raise conflict(resource.kind, name, why)
         version = new.get("resourceVersion")
         if not version and unconditional and not resource.unconditional_update:
-            problem = Problem("metadata.resourceVersion", "Invalid", 0, "must be specified for an update")
+            problem = FieldError("metadata.resourceVersion", "Invalid", 0, "must be specified for an update")
             raise invalid(resource.kind, name, [problem])
         if version and version not in ("0", old["resourceVersion"]):
             raise modified(resource.kind, name)
@@ -203,6 +206,7 @@ class Operations:
             hook(obj, old, context)
         if resource.generation and context.subresource != "status" and _differ_in_spec(obj, old):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        strip_disabled(resource.kind.plural, obj, old, context.gates)
 
     def _replace(self, resource: Resource, namespace: str, obj: dict[str, Any], old: Entry, options: WriteOptions) -> Entry:
         obj["metadata"]["resourceVersion"] = old.object["metadata"]["resourceVersion"]
@@ -222,10 +226,18 @@ class Operations:
             problems += meta.problems(metadata, resource.names)
         if old is not None:
             problems += meta.update_problems(metadata, old["metadata"])
+        problems += self._kind_problems(resource.kind.plural, obj, old, context)
         for check in resource.check:
             problems += check(obj, old, context)
         if problems:
             raise invalid(resource.kind, metadata.get("name") or "", problems)
+
+    def _kind_problems(self, plural: str, obj: dict[str, Any], old: dict[str, Any] | None, context: Context) -> list[FieldError]:
+        namespace = self._namespaces.entries.get(obj["metadata"].get("namespace", ""))
+        labels = (namespace.object["metadata"].get("labels") or {}) if namespace is not None else None
+        if old is None:
+            return validate_create(plural, obj, context.gates, namespace_labels=labels)
+        return validate_update(plural, obj, old, context.gates, context.subresource, namespace_labels=labels)
 
     # ------------------------------------------------------------------------------------------------------------ delete
 

@@ -13,16 +13,17 @@ from typing import Any
 
 import msgspec
 
+from dray.api.validation.errors import FieldError
 from dray.apiserver.errors import ApiError, bad_request, expired, invalid, too_large_resource_version
-from dray.apiserver.registry import Problem, Resource
+from dray.apiserver.registry import Resource
 from dray.apiserver.selection import Selection
 from dray.apiserver.store import Entry, Store, Table
 
 _OLD_TOKEN = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without the "
     "continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the "
-    "provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first "
-    "chunk was returned and now may show up in the list."
+    "provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the "
+    "first chunk was returned and now may show up in the list."
 )
 
 
@@ -107,23 +108,23 @@ def _check(resource: Resource, options: ListOptions) -> None:
     if options.match:
         path = "resourceVersionMatch"
         if options.token:
-            problems.append(Problem(path, "Forbidden", "", "resourceVersionMatch is forbidden when continue is provided"))
+            problems.append(FieldError(path, "Forbidden", "", "resourceVersionMatch is forbidden when continue is provided"))
         elif not options.resource_version:
             problems.append(
-                Problem(path, "Forbidden", "", "resourceVersionMatch is forbidden unless resourceVersion is provided")
+                FieldError(path, "Forbidden", "", "resourceVersionMatch is forbidden unless resourceVersion is provided")
             )
         elif options.match not in ("Exact", "NotOlderThan"):
-            problems.append(Problem(path, "NotSupported", options.match, 'supported values: "Exact", "NotOlderThan", ""'))
+            problems.append(FieldError(path, "NotSupported", options.match, 'supported values: "Exact", "NotOlderThan", ""'))
         elif options.match == "Exact" and options.resource_version == "0":
             message = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-            problems.append(Problem(path, "Forbidden", "", message))
+            problems.append(FieldError(path, "Forbidden", "", message))
     if options.token and options.resource_version not in ("", "0"):
         raise bad_request("specifying resource version is not allowed when using continue")
     if problems:
         raise options_invalid("ListOptions", problems)
 
 
-def options_invalid(kind: str, problems: list[Problem]) -> ApiError:
+def options_invalid(kind: str, problems: list[FieldError]) -> ApiError:
     from dray.api.kinds import Kind
 
     return invalid(Kind("meta.k8s.io", "v1", "", kind, False), "", problems)

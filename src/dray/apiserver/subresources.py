@@ -11,11 +11,12 @@ from dray.api.core import LabelSelector
 from dray.api.kinds import POD_DISRUPTION_BUDGETS, PODS
 from dray.api.selectors import selects
 from dray.api.times import format_time
+from dray.api.validation.errors import FieldError
 from dray.apiserver.columns import at, selector_text
 from dray.apiserver.deletion import DeleteOptions
 from dray.apiserver.errors import ApiError, bad_request, conflict, invalid
 from dray.apiserver.operations import Operations, WriteOptions
-from dray.apiserver.registry import Problem, Resource
+from dray.apiserver.registry import Resource
 from dray.apiserver.store import Entry
 
 Object = dict[str, Any]
@@ -33,7 +34,7 @@ class Subresources:
         """Assign a pod to a node. The annotations of the Binding are merged into the pod's."""
         target = at(binding, "target.name", "")
         if not isinstance(target, str) or not target:
-            raise invalid(PODS, name, [Problem("target.name", "Required", "")])
+            raise invalid(PODS, name, [FieldError("target.name", "Required", "")])
         wanted = binding.get("metadata") or {}
         if wanted.get("name", name) != name:
             raise bad_request(f"the name of the object ({wanted['name']}) does not match the name on the URL ({name})")
@@ -123,7 +124,7 @@ class Subresources:
         if type(replicas) is not int:
             raise bad_request("spec.replicas must be a number")
         if replicas < 0:
-            problem = Problem("spec.replicas", "Invalid", replicas, "must be greater than or equal to 0")
+            problem = FieldError("spec.replicas", "Invalid", replicas, "must be greater than or equal to 0")
             raise invalid(resource.kind, name, [problem])
         wanted = scale.get("metadata") or {}
 

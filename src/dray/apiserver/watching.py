@@ -11,10 +11,11 @@ from typing import Final
 
 import msgspec
 
+from dray.api.validation.errors import FieldError
 from dray.apiserver.errors import bad_request, expired, too_large_resource_version
 from dray.apiserver.presentation import Presentation
 from dray.apiserver.reading import list_options, options_invalid, parse_revision
-from dray.apiserver.registry import Problem, Resource
+from dray.apiserver.registry import Resource
 from dray.apiserver.selection import Selection
 from dray.apiserver.store import Delivered, Store, encode
 
@@ -42,9 +43,9 @@ def watch_options(query: Mapping[str, str]) -> WatchOptions:
     problems = []
     if initial and match != "NotOlderThan":
         message = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        problems.append(Problem("resourceVersionMatch", "Forbidden", "", message))
+        problems.append(FieldError("resourceVersionMatch", "Forbidden", "", message))
     if "sendInitialEvents" not in query and match:
-        problems.append(Problem("resourceVersionMatch", "Forbidden", "", "resourceVersionMatch is forbidden for watch"))
+        problems.append(FieldError("resourceVersionMatch", "Forbidden", "", "resourceVersionMatch is forbidden for watch"))
     if problems:
         raise options_invalid("ListOptions", problems)
     return WatchOptions(
