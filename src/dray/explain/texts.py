@@ -117,7 +117,8 @@ TEXTS: Final[dict[str, Text]] = {
     "NotEnoughDevices": Text(
         "node",
         "<has> not enough devices[ of class {class}][ for request {request}][ (needs {needed}[, {free} free][ of {total}])]",
-        "free[ {missing}] more device(s)[ of class {class}] on one node, or ask for fewer",
+        "[add a node with {needed} devices[ of class {class}], or ask for at most {most}"
+        "||free[ {missing}] more device(s)[ of class {class}] on one node, or ask for fewer]",
     ),
     "NoDevices": Text(
         "node",
@@ -233,7 +234,8 @@ TEXTS: Final[dict[str, Text]] = {
     "ResourcesInsufficient": Text(
         "node",
         "<has> not enough[ {resource}|| of a resource][ (needs {needed}[, {free} free][ of {total}])]",
-        "free[ {missing}] more[ {resource}|| of the resource] on one node, or request less",
+        "[add a node with {needed}[ {resource}|| of the resource], or request at most {most}"
+        "||free[ {missing}] more[ {resource}|| of the resource] on one node, or request less]",
     ),
     "ResourceUnknown": Text(
         "node",

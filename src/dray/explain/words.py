@@ -17,7 +17,8 @@ from dray.explain.texts import TEXTS
 MESSAGE_MAX: Final = 1024
 # Numbers that differ from node to node without making another reason: the best of them is told.
 BEST: Final = ("free", "total")
-# What only helps to add up: told by ``needed`` and ``free``.
+# Worked out from others when the words are made: the total, where even that is too little.
+_DERIVED: Final = frozenset({"most"})
 _PER_NODE: Final = frozenset({*BEST, "missing", "device", "pool", "value", "steps", "pod", "until"})
 
 Counted = tuple[Reason, int]
@@ -75,9 +76,16 @@ def fixes(counts: Iterable[Counted], limit: int = 4) -> list[str]:
 
 
 def _group(reason: Reason) -> str:
-    data = sorted((key, str(value)) for key, value in reason.data.items() if key not in _PER_NODE)
+    told = _told_keys(reason.code)
+    data = sorted((key, str(value)) for key, value in reason.data.items() if key in told)
     scope = reason.object if reason.object.startswith("claim/") else ""
     return f"{reason.code} {scope} {data}"
+
+
+@lru_cache(maxsize=256)
+def _told_keys(code: str) -> frozenset[str]:
+    """The data that make a reason another one: what the texts use, less the numbers that differ from node to node."""
+    return frozenset(data_keys(code)) - _PER_NODE
 
 
 def _merged(counts: Iterable[Counted], *, keep_general: bool = False) -> list[Counted]:
@@ -148,6 +156,9 @@ def _data(reason: Reason) -> dict[str, Any]:
     needed, free = _number(reason.data.get("needed")), _number(reason.data.get("free"))
     if "missing" not in data and needed >= 0 and free >= 0 and needed > free and (needed - free).is_integer():
         data["missing"] = str(int(needed - free))
+    total = _number(reason.data.get("total"))
+    if 0 <= total < needed:
+        data["most"] = _shown(reason.data["total"])
     return data
 
 
@@ -222,7 +233,7 @@ def data_keys(code: str) -> list[str]:
     keys: dict[str, None] = {}
     for part in (text.says, text.nodes, text.cure):
         _collect(_parsed(part), keys)
-    return list(keys)
+    return [key for key in keys if key not in _DERIVED]
 
 
 def _collect(parts: Sequence[Part], keys: dict[str, None]) -> None:

@@ -1,0 +1,246 @@
+"""``dray why``: why a pod is where it is, or why it is nowhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+from rich.tree import Tree
+
+from dray.api.core import Pod
+from dray.api.kinds import PODS
+from dray.api.reason import Reason
+from dray.cli.output import emit, output_option, table
+from dray.cli.source import Source, Trouble, source_options
+from dray.cluster.world import World
+from dray.devices.explain import RequestFinding
+from dray.explain.why import NodeAnswer, Why
+from dray.explain.why import why as ask
+from dray.explain.words import as_json, words
+
+_COLOURS: Final = {"bound": "green", "waiting": "cyan", "unschedulable": "yellow", "impossible": "red"}
+_SHOWN_NODES: Final = 5
+_NAMED: Final = 4
+
+
+@click.command()
+@click.argument("pod")
+@click.option("-n", "--namespace", help="The pod's namespace.")
+@click.option("--config", type=click.Path(path_type=Path), help="The scheduler's KubeSchedulerConfiguration, if it has one.")
+@source_options
+@output_option
+def why(pod: str, namespace: str | None, config: Path | None, source: Source, output: str) -> None:
+    """Say why a pod is where it is, or why it is nowhere.
+
+    One sentence first; then a tree from claim and request to node and device with the first check that fails and its
+    numbers; then the smallest changes that would help. The verdict is bound, waiting, unschedulable (not now) or
+    impossible (not even on an empty cluster).
+
+    \b
+    Examples:
+      dray why train-0
+      dray why train-0 -n research -o json
+      dray why train-0 -o wide                        every node and device
+      kubectl get pods,nodes,resourceclaims,resourceslices,deviceclasses -A -o yaml > now.yaml
+      dray why train-0 -n research --snapshot now.yaml
+    """
+    name, where = _named(pod, namespace)
+    world = source.read().world
+    found = _find(world, name, where or source.namespace(None))
+    answer = ask(world, found, now=time.time(), config=_config(config))
+    emit(_plain(answer), output, lambda console: _show(answer, console, wide=output == "wide"))
+
+
+def _named(pod: str, namespace: str | None) -> tuple[str, str]:
+    """``POD``, ``pod/POD`` and ``NAMESPACE/POD`` are all understood."""
+    prefix, slash, name = pod.rpartition("/")
+    if slash and prefix not in ("pod", "pods") and not namespace:
+        return name, prefix
+    return name, namespace or ""
+
+
+def _find(world: World, name: str, namespace: str) -> Pod:
+    found: Pod | None = world.get(PODS, f"{namespace}/{name}")
+    if found is None:
+        elsewhere = sorted(key for key in world.all(PODS) if key.rpartition("/")[2] == name)
+        hint = f"; there is {', '.join(elsewhere[:3])}" if elsewhere else ""
+        raise Trouble(f'pod "{name}" not found in namespace "{namespace}"{hint}')
+    return found
+
+
+def _config(file: Path | None) -> Any:
+    if file is None:
+        return None
+    from dray.api.gates import Gates
+    from dray.scheduling.config_file import load_config
+
+    return load_config(file, Gates.dray())
+
+
+# --------------------------------------------------------------------------------------------------------- for scripts
+
+
+def _plain(answer: Why) -> dict[str, Any]:
+    return {
+        "pod": answer.pod,
+        "verdict": answer.verdict,
+        "summary": answer.summary,
+        "reasons": [as_json(reason) for reason in answer.reasons],
+        "nodes": [_plain_node(node) for node in answer.nodes],
+        "fixes": answer.fixes,
+        "fits": answer.fits,
+        "awaited": msgspec.to_builtins(answer.awaited),
+        "nearest": msgspec.to_builtins(answer.nearest),
+    }
+
+
+def _plain_node(node: NodeAnswer) -> dict[str, Any]:
+    plain: dict[str, Any] = {"node": node.node, "reasons": [as_json(reason) for reason in node.reasons]}
+    if node.devices is not None:
+        plain["requests"] = [_plain_request(request) for request in node.devices.requests]
+    return plain
+
+
+def _plain_request(request: RequestFinding) -> dict[str, Any]:
+    return {
+        "claim": request.claim,
+        "request": request.request,
+        "class": request.device_class,
+        "needed": request.needed,
+        "matching": request.matching,
+        "usable": request.usable,
+        "devices": [
+            {"device": device.device, "reason": as_json(device.reason) if device.reason is not None else None}
+            for device in request.devices
+        ],
+    }
+
+
+# --------------------------------------------------------------------------------------------------------- for people
+
+
+def _show(answer: Why, console: Console, *, wide: bool) -> None:
+    colour = _COLOURS[answer.verdict]
+    console.print(f"[bold {colour}]{answer.verdict}[/bold {colour}]  {escape(answer.summary)}")
+    if answer.awaited:
+        console.print()
+        rows = [(a.condition, a.device, a.status, a.since, a.deadline, a.message) for a in answer.awaited]
+        console.print(table(("waiting for", "device", "is", "since", "until", "says"), rows))
+    if answer.nodes and not answer.fits:
+        console.print()
+        console.print(_tree(answer, wide=wide))
+    if answer.nearest is not None:
+        near = answer.nearest
+        devices = "device" if near.missing == 1 else "devices"
+        console.print(f"\nNearest: node {near.node} lacks {near.missing} {devices} for request {near.request} of {near.claim}.")
+    if answer.fixes:
+        console.print("\nWhat would help:")
+        for fix in answer.fixes:
+            console.print(f"  - {escape(fix)}")
+
+
+def _tree(answer: Why, *, wide: bool) -> Tree:
+    """Claim and request first, then nodes with equal answers together; nodes that refuse for other reasons at the end."""
+    tree = Tree(f"pod {answer.pod}")
+    claims: dict[str, Tree] = {}
+    for claim, request in _requests(answer.nodes):
+        if claim not in claims:
+            claims[claim] = tree.add(f"claim {claim}")
+        _add_request(claims[claim], _findings(answer.nodes, claim, request), wide=wide)
+    others = [node for node in answer.nodes if node.devices is None or not node.devices.requests]
+    groups = _alike([(node.node, "; ".join(_about_node(reason) for reason in node.reasons)) for node in others])
+    for text, names in groups[: None if wide else _SHOWN_NODES]:
+        tree.add(f"{_node_names(names)}: {escape(text)}")
+    _more(tree, groups, wide)
+    return tree
+
+
+def _add_request(claim: Tree, findings: dict[str, RequestFinding], *, wide: bool) -> None:
+    first = next(iter(findings.values()))
+    branch = claim.add(f"request {first.request}: {first.needed} of class {first.device_class}")
+    groups = _alike([(name, _counts(found)) for name, found in findings.items()])
+    for text, names in groups[: None if wide else _SHOWN_NODES]:
+        leaf = branch.add(f"{_node_names(names)}: {escape(text)}")
+        for line in _device_lines(findings[names[0]], wide=wide):
+            leaf.add(escape(line))
+    _more(branch, groups, wide)
+
+
+def _requests(nodes: Sequence[NodeAnswer]) -> list[tuple[str, str]]:
+    found = {
+        (request.claim, request.request): None for node in nodes if node.devices is not None for request in node.devices.requests
+    }
+    return list(found)
+
+
+def _findings(nodes: Sequence[NodeAnswer], claim: str, request: str) -> dict[str, RequestFinding]:
+    """By node: what it says about this request."""
+    return {
+        node.node: found
+        for node in nodes
+        if node.devices is not None
+        for found in node.devices.requests
+        if (found.claim, found.request) == (claim, request)
+    }
+
+
+def _counts(found: RequestFinding) -> str:
+    if not found.devices:
+        return "has no devices"
+    if not found.matching:
+        return f"none of {len(found.devices)} devices matches"
+    enough = "enough" if found.usable >= found.needed else f"needs {found.needed}"
+    return f"{enough}: {found.usable} usable of {found.matching} that match"
+
+
+def _about_node(reason: Reason) -> str:
+    said = words(reason)
+    return said.partition(" ")[2].partition(" ")[2] if reason.object.startswith("node/") else said
+
+
+def _alike(said: Sequence[tuple[str, str]]) -> list[tuple[str, list[str]]]:
+    """Nodes that say the same, the most frequent first."""
+    groups: dict[str, list[str]] = {}
+    for name, text in said:
+        groups.setdefault(text, []).append(name)
+    return sorted(groups.items(), key=lambda item: -len(item[1]))
+
+
+def _node_names(names: Sequence[str]) -> str:
+    if len(names) == 1:
+        return f"node {names[0]}"
+    shown = ", ".join(names[:_NAMED]) + (", …" if len(names) > _NAMED else "")
+    return f"{len(names)} nodes ({shown})"
+
+
+def _device_lines(found: RequestFinding, *, wide: bool) -> list[str]:
+    """Each device with its first failing check; without ``wide``, devices that fail alike are one line."""
+    if wide:
+        return [f"{device.device}: {words(device.reason) if device.reason is not None else 'usable'}" for device in found.devices]
+    groups: dict[str, list[str]] = {}
+    for device in found.devices:
+        said = _about_device(device.reason) if device.reason is not None else "usable"
+        groups.setdefault(said, []).append(device.device.rpartition("/")[2])
+    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
+    lines = [f"{_devices(names)}: {said}" for said, names in ordered[:_NAMED]]
+    return lines + ([f"… {len(ordered) - _NAMED} more kinds of refusal"] if len(ordered) > _NAMED else [])
+
+
+def _about_device(reason: Reason) -> str:
+    return words(reason).removeprefix(f"device {reason.object.removeprefix('device/')} ")
+
+
+def _devices(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return f"device {shown}" if len(names) == 1 else f"devices {shown}"
+
+
+def _more(branch: Tree, groups: Sequence[object], wide: bool) -> None:
+    if not wide and len(groups) > _SHOWN_NODES:
+        branch.add(f"… {len(groups) - _SHOWN_NODES} more, see -o wide")

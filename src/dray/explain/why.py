@@ -1,0 +1,339 @@
+"""Why a pod is where it is, or why it is nowhere: the scheduler's own checks, asked of every node, told from top to bottom.
+
+The verdict is one of: ``bound`` (it has a node), ``waiting`` (something is under way and ends by itself), ``unschedulable`` (not
+now: what is in use stands against it) and ``impossible`` (not even with every other pod gone: the pod, the claim or the cluster
+must change). Nothing is changed by asking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, Literal
+
+import msgspec
+
+from dray.api.core import Pod
+from dray.api.gates import Gates
+from dray.api.kinds import PODS, RESOURCE_CLAIMS
+from dray.api.quantity import NANO, Quantity
+from dray.api.reason import Reason
+from dray.api.resource import ResourceClaim, ResourceClaimStatus
+from dray.api.times import format_time, parse_time
+from dray.cluster.world import World
+from dray.devices.explain import Change, Explanation
+from dray.explain.words import Counted, counted, fixes, message
+from dray.scheduling.config import Config, Profile
+from dray.scheduling.cycle import NotPlaced, Wish
+from dray.scheduling.nodes import NodeInfo
+from dray.scheduling.queue import Pending
+from dray.scheduling.scheduler import KINDS, Scheduler
+
+VerdictName = Literal["bound", "waiting", "unschedulable", "impossible"]
+
+# Reasons that end by themselves, given that every part of the cluster does its work.
+PASSING: Final = frozenset({"ClaimNotCreated", "ClaimInFlight", "ClaimDeleting", "ClaimLost", "BindingPending", "Preempting"})
+# Reasons that only a change of the pod or of its claims can cure.
+NEVER: Final = frozenset({"TooManyDevices", "SelectorError", "InvalidRequest", "ClaimForeign"})
+
+
+class Awaited(msgspec.Struct, rename="camel"):
+    """A binding condition that is not true yet."""
+
+    claim: str
+    device: str
+    condition: str
+    status: str
+    since: str
+    deadline: str
+    message: str = ""
+
+
+class NodeAnswer(msgspec.Struct):
+    """Why one node does not take the pod; ``devices`` has the details where devices decide."""
+
+    node: str
+    reasons: list[Reason]
+    devices: Explanation | None = None
+
+
+class Nearest(msgspec.Struct):
+    """The node that lacks least."""
+
+    node: str
+    claim: str
+    request: str
+    missing: int
+
+
+class Why(msgspec.Struct):
+    pod: str
+    verdict: VerdictName
+    summary: str
+    reasons: list[Reason]
+    nodes: list[NodeAnswer] = []
+    fixes: list[str] = []
+    fits: list[str] = []
+    awaited: list[Awaited] = []
+    nearest: Nearest | None = None
+
+
+def why(world: World, pod: Pod, *, now: float, config: Config | None = None, gates: Gates | None = None) -> Why:
+    """The answer for one pod of the world. ``config``: the scheduler's, where it is known."""
+    if pod.spec.node_name:
+        return _bound(world, pod)
+    if pod.terminal or pod.metadata.deletion_timestamp:
+        ended = f"has ended ({pod.status.phase})" if pod.terminal else "is being deleted"
+        return Why(pod.key, "impossible", f"pod {pod.key} {ended} and will not be scheduled.", [])
+    return _Question(world, pod, now, config, gates or Gates.dray()).answer()
+
+
+def _bound(world: World, pod: Pod) -> Why:
+    devices = [
+        f"{result.driver}/{result.pool}/{result.device}"
+        for claim in _claims_of(world, pod)
+        if claim.status.allocation is not None
+        for result in claim.status.allocation.devices.results
+    ]
+    held = f" with {', '.join(devices)}" if devices else ""
+    phase = f" ({pod.status.phase})" if pod.status.phase else ""
+    return Why(pod.key, "bound", f"pod {pod.key} is on node {pod.spec.node_name}{phase}{held}.", [])
+
+
+def _claims_of(world: World, pod: Pod) -> Iterator[ResourceClaim]:
+    recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    names = [entry.resource_claim_name or recorded.get(entry.name) for entry in pod.spec.resource_claims]
+    if pod.status.extended_resource_claim_status is not None:
+        names.append(pod.status.extended_resource_claim_status.resource_claim_name)
+    for name in names:
+        claim = world.get(RESOURCE_CLAIMS, f"{pod.metadata.namespace}/{name}") if name else None
+        if claim is not None:
+            yield claim
+
+
+class _Asked:
+    """A pod's needs, asked of one node after the other."""
+
+    def __init__(self, scheduler: Scheduler, wish: Wish) -> None:
+        self._scheduler, self._wish = scheduler, wish
+        self._plan = scheduler.cycle.plan(wish)
+
+    def refusal(self, info: NodeInfo) -> tuple[Reason, ...] | None:
+        """Why the node will not do, before devices are looked at."""
+        return self._plan.refuses(info) or (self._wish.view.refuses(info) if self._wish.view is not None else None)
+
+    def _claims(self, info: NodeInfo) -> list[ResourceClaim]:
+        return self._scheduler.cycle._claims_on(self._wish, info)[0]
+
+    def fits(self, info: NodeInfo) -> bool:
+        claims = self._claims(info)
+        return not claims or self._scheduler.engine.allocate(info.name, claims).ok
+
+    def node(self, info: NodeInfo) -> NodeAnswer:
+        refused = self.refusal(info)
+        if refused is not None:
+            return NodeAnswer(info.name, [_with_numbers(reason, self._wish, info) for reason in refused])
+        if self.fits(info):
+            return NodeAnswer(info.name, [])
+        found = self._scheduler.engine.explain(info.name, self._claims(info))
+        return NodeAnswer(info.name, list(found.reasons) or [Reason("NotEnoughDevices", f"node/{info.name}")], found)
+
+
+class _Question:
+    """One pod, asked of a scheduler that was told everything and decides nothing."""
+
+    def __init__(self, world: World, pod: Pod, now: float, config: Config | None, gates: Gates) -> None:
+        self._world, self._pod, self._now, self._gates = world, pod, now, gates
+        name = pod.spec.scheduler_name or "default-scheduler"
+        known = config.by_name if config is not None else {}
+        self._profile = known.get(name) or Profile(scheduler_name=name)
+        self._config = Config(profiles=(self._profile,))
+        self._scheduler = Scheduler(world, self._config, gates)
+
+    def answer(self) -> Why:
+        awaited = list(self._awaited())
+        if awaited:
+            return self._waits(awaited)
+        try:
+            wish = self._wish(self._scheduler)
+        except NotPlaced as refused:
+            return self._refused([reason for reason, _ in refused.refusal.reasons])
+        if wish.unusable:
+            return self._refused([reason for _, reason in wish.unusable])
+        asked = _Asked(self._scheduler, wish)
+        nodes = [asked.node(info) for info in sorted(self._scheduler.nodes, key=lambda info: info.name)]
+        if not nodes:
+            return self._refused([Reason("NoNodes", "")])
+        fits = [node.node for node in nodes if not node.reasons]
+        return self._fits(fits, nodes) if fits else self._nowhere(nodes)
+
+    # ------------------------------------------------------------------------------------------------------ answers
+
+    def _waits(self, awaited: list[Awaited]) -> Why:
+        reasons = [
+            Reason(
+                "BindingPending",
+                f"claim/{found.claim}",
+                {"conditions": [found.condition], "device": found.device, "since": found.since, "deadline": found.deadline},
+            )
+            for found in awaited
+        ]
+        names = ", ".join(sorted({f"{found.condition} of {found.device}" for found in awaited}))
+        node = self._pod.status.nominated_node_name
+        place = f" on node {node}" if node else ""
+        summary = f"pod {self._pod.key} waits for {names}{place}, at the latest until {min(found.deadline for found in awaited)}."
+        return Why(self._pod.key, "waiting", summary, reasons, awaited=awaited, fixes=fixes([(reason, 0) for reason in reasons]))
+
+    def _refused(self, reasons: list[Reason]) -> Why:
+        """What concerns the pod, whatever the node."""
+        counts: list[Counted] = [(reason, 0) for reason in reasons]
+        codes = {reason.code for reason in reasons}
+        if codes <= PASSING or codes == {"SchedulingGated"}:
+            verdict: VerdictName = "waiting"
+        else:
+            verdict = "impossible" if codes & NEVER else "unschedulable"
+        return Why(self._pod.key, verdict, _sentence(self._pod, verdict, message(counts, 0)), reasons, fixes=fixes(counts))
+
+    def _fits(self, fits: list[str], nodes: list[NodeAnswer]) -> Why:
+        named = ", ".join(fits[:3]) + (f" and {len(fits) - 3} more" if len(fits) > 3 else "")
+        by = self._profile.scheduler_name
+        summary = f"pod {self._pod.key} fits on {named}; scheduler {by} has not placed it yet."
+        refused = [node for node in nodes if node.reasons]
+        help_ = [f"make sure that a scheduler with the name {by} runs", "wait: it is next, or backs off after a failed attempt"]
+        return Why(self._pod.key, "waiting", summary, [], refused, help_, fits)
+
+    def _nowhere(self, nodes: list[NodeAnswer]) -> Why:
+        counts = counted({node.node: node.reasons for node in nodes})
+        verdict: VerdictName = "unschedulable" if self._would_fit_alone() else "impossible"
+        told = [*self._changes(nodes), *fixes(counts)]
+        nearest = _nearest(nodes)
+        summary = _sentence(self._pod, verdict, message(counts, len(nodes)))
+        reasons = [reason for reason, _ in counts]
+        return Why(self._pod.key, verdict, summary, reasons, nodes, list(dict.fromkeys(told))[:6], nearest=nearest)
+
+    def _changes(self, nodes: list[NodeAnswer]) -> list[str]:
+        """Changes that were tried, the ones that help on most nodes first."""
+        helped: dict[str, list[str]] = {}
+        for node in nodes:
+            for change in node.devices.changes if node.devices is not None else ():
+                helped.setdefault(_change(self._world, change), []).append(node.node)
+        ordered = sorted(helped.items(), key=lambda item: (-len(item[1]), item[0]))
+        return [f"{text} (then {_some(names)} would do)" for text, names in ordered][:4]
+
+    # ------------------------------------------------------------------------------------------------------- asking
+
+    def _wish(self, scheduler: Scheduler) -> Wish:
+        pending = Pending(self._pod, scheduler.demands.of(self._pod), self._now)
+        return scheduler.cycle.wish(pending, self._profile, self._now)
+
+    def _would_fit_alone(self) -> bool:
+        """Whether some node takes the pod when no other pod and no allocation is there."""
+        alone = World(KINDS)
+        for kind in KINDS:
+            found: list[Any] = list(self._world.all(kind).values()) if kind in self._world.kinds and kind != PODS else []
+            if kind == RESOURCE_CLAIMS:
+                found = [msgspec.structs.replace(claim, status=ResourceClaimStatus()) for claim in found]
+            alone.replace(kind, [msgspec.json.encode(each) for each in found])
+        alone.replace(PODS, [msgspec.json.encode(self._pod)])
+        scheduler = Scheduler(alone, self._config, self._gates)
+        try:
+            wish = self._wish(scheduler)
+        except NotPlaced:
+            return False
+        asked = _Asked(scheduler, wish)
+        return any(asked.refusal(info) is None and asked.fits(info) for info in scheduler.nodes)
+
+    def _awaited(self) -> Iterator[Awaited]:
+        for claim in _claims_of(self._world, self._pod):
+            if self._pod.uid in {user.uid for user in claim.status.reserved_for}:
+                yield from awaited(claim, self._profile.binding_timeout, self._now)
+
+
+def awaited(claim: ResourceClaim, timeout: float, now: float) -> Iterator[Awaited]:
+    """The binding conditions of an allocated claim that are not true, each with since when and until when."""
+    allocation = claim.status.allocation
+    if allocation is None:
+        return
+    since = allocation.allocation_timestamp or ""
+    deadline = format_time(parse_time(since) + timeout) if since else format_time(now + timeout)
+    for result in allocation.devices.results:
+        device = (result.driver, result.pool, result.device)
+        known = {
+            condition.type: condition
+            for status in claim.status.devices
+            if (status.driver, status.pool, status.device) == device
+            for condition in status.conditions
+        }
+        for type in result.binding_conditions:
+            found = known.get(type)
+            if found is None or found.status != "True":
+                status = found.status if found is not None else "not reported"
+                said = f"{found.reason}: {found.message}".strip(": ") if found is not None else ""
+                yield Awaited(claim.key, "/".join(device), type, status, since, deadline, said)
+
+
+# -------------------------------------------------------------------------------------------------------------- words
+
+
+def _sentence(pod: Pod, verdict: VerdictName, told: str) -> str:
+    match verdict:
+        case "impossible":
+            return f"pod {pod.key} cannot be scheduled, even on an empty cluster: {told}"
+        case "waiting":
+            return f"pod {pod.key} waits: {told}"
+        case _:
+            return f"pod {pod.key} cannot be scheduled now: {told}"
+
+
+def _change(world: World, change: Change) -> str:
+    match change.kind:
+        case "tolerate":
+            taint = change.data
+            value = f"={taint['value']}" if taint.get("value") else ""
+            return (
+                f"add a toleration for {{{taint['key']}{value}:{taint['effect']}}} to request {change.request} of {change.claim}"
+            )
+        case "release":
+            claim: ResourceClaim | None = world.get(RESOURCE_CLAIMS, change.claim)
+            pods = [user.name for user in claim.status.reserved_for] if claim is not None else []
+            users = f" (pod {', '.join(pods)})" if pods else ""
+            return f"let go of claim {change.claim}{users}"
+        case _:
+            return f"ask for {change.data.get('count')} instead in request {change.request} of {change.claim}"
+
+
+def _some(names: list[str]) -> str:
+    if len(names) <= 2:
+        return "node " + " and ".join(names) if len(names) == 1 else "nodes " + " and ".join(names)
+    return f"{len(names)} nodes"
+
+
+def _nearest(nodes: list[NodeAnswer]) -> Nearest | None:
+    found = []
+    for node in nodes:
+        if node.devices is not None and node.devices.nearest is not None:
+            request = node.devices.requests[node.devices.nearest]
+            found.append(Nearest(node.node, request.claim, request.request, request.missing))
+    return min(found, key=lambda near: (near.missing, near.node), default=None)
+
+
+def _with_numbers(reason: Reason, wish: Wish, info: NodeInfo) -> Reason:
+    """Shared refusals carry no numbers; here they are for this node."""
+    data: dict[str, Any] = dict(reason.data)
+    if reason.code == "ResourcesInsufficient" and "needed" not in data:
+        name = str(data["resource"])
+        needed = dict(wish.demand.requests).get(name, 0)
+        data |= {
+            "needed": _amount(name, needed),
+            "free": _amount(name, info.free(name)),
+            "total": _amount(name, info.allocatable.get(name, 0)),
+        }
+    if reason.code == "TooManyPods":
+        data["limit"] = info.allowed_pods
+    return Reason(reason.code, reason.object or f"node/{info.name}", data)
+
+
+def _amount(resource: str, value: int) -> str:
+    if resource == "cpu":
+        return str(Quantity(value * (NANO // 1000)))
+    binary = resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
+    return str(Quantity(value * NANO, "BinarySI" if binary else "DecimalSI"))

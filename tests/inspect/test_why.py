@@ -1,0 +1,183 @@
+"""``dray why``: verdict, dominant reason, the tree down to devices, and what would help."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.inspect.conftest import Plain, Run, claim, device_class, healthy, node, pod, result, slice_
+
+
+def ask(dray: Run, name: str, objects: list[Plain]) -> dict[str, Any]:
+    answer = dray("why", objects, name, "-n", "ns", "-o", "json")
+    assert answer.exit_code == 0, answer.output
+    found: dict[str, Any] = json.loads(answer.stdout)
+    assert {"pod", "verdict", "summary", "reasons", "nodes", "fixes"} <= found.keys()
+    assert found["pod"] == f"ns/{name}"
+    return found
+
+
+def codes(reasons: list[dict[str, Any]]) -> list[str]:
+    return [reason["code"] for reason in reasons]
+
+
+def test_a_pod_on_a_node_is_bound_with_its_devices(dray: Run) -> None:
+    found = ask(dray, "train", healthy())
+    assert found["verdict"] == "bound"
+    assert found["summary"] == "pod ns/train is on node n1 (Running) with gpu.example.com/n1/g0."
+
+
+def test_a_pod_that_fits_waits_for_its_scheduler(dray: Run) -> None:
+    found = ask(dray, "new", [*healthy(), claim("one"), pod("new", "one")])
+    assert found["verdict"] == "waiting"
+    assert found["fits"] == ["n1", "n2"]
+    assert "scheduler with the name dray" in found["fixes"][0]
+
+
+class TestAPodForWhichDevicesAreTaken:
+    def objects(self) -> list[Plain]:
+        busy = [claim("b", result("g0", pool="n2"), pods=("x",), node="n2"), pod("x", "b", node="n2")]
+        return [*healthy(), *busy, node("n3"), claim("two", count=2), pod("wants", "two")]
+
+    def test_is_unschedulable_now_and_the_sentence_says_how_much_is_missing(self, dray: Run) -> None:
+        found = ask(dray, "wants", self.objects())
+        assert found["verdict"] == "unschedulable"
+        assert "2 nodes have not enough devices of class gpu for request gpu (needs 2, at most 1 free of 2)" in found["summary"]
+        assert codes(found["reasons"]) == ["NotEnoughDevices", "NoDevices"]
+
+    def test_each_node_tells_each_device_with_its_first_failing_check(self, dray: Run) -> None:
+        nodes = {entry["node"]: entry for entry in ask(dray, "wants", self.objects())["nodes"]}
+        assert set(nodes) == {"n1", "n2", "n3"}
+        (request,) = nodes["n1"]["requests"]
+        assert (request["claim"], request["needed"], request["matching"], request["usable"]) == ("ns/two", 2, 2, 1)
+        taken, free = request["devices"]
+        assert taken["reason"]["message"] == "device gpu.example.com/n1/g0 is allocated to claim ns/used"
+        assert free["reason"] is None
+
+    def test_the_nearest_miss_and_changes_that_were_tried(self, dray: Run) -> None:
+        found = ask(dray, "wants", self.objects())
+        assert found["nearest"] == {"node": "n1", "claim": "ns/two", "request": "gpu", "missing": 1}
+        assert any("let go of claim ns/used (pod train)" in fix for fix in found["fixes"])
+
+    def test_people_get_a_tree(self, dray: Run) -> None:
+        told = dray("why", self.objects(), "wants", "-n", "ns").stdout
+        assert told.startswith("unschedulable  pod ns/wants cannot be scheduled now")
+        for line in ("claim ns/two", "request gpu: 2 of class gpu", "node n3: has no devices", "Nearest: node n1 lacks 1 device"):
+            assert line in told
+        assert "\x1b" not in told
+
+
+class TestImpossible:
+    def test_is_what_no_empty_node_could_take(self, dray: Run) -> None:
+        found = ask(dray, "big", [*healthy(), pod("big", cpu="64")])
+        assert found["verdict"] == "impossible"
+        assert found["nodes"][0]["reasons"][0]["data"] == {"resource": "cpu", "needed": "64", "free": "7", "total": "8"}
+        assert found["fixes"] == ["add a node with 64 cpu, or request at most 8"]
+
+    def test_is_more_devices_than_a_node_has(self, dray: Run) -> None:
+        found = ask(dray, "many", [*healthy(), claim("five", count=5), pod("many", "five")])
+        assert found["verdict"] == "impossible"
+
+    def test_is_a_broken_selector(self, dray: Run) -> None:
+        broken = device_class("gpu", "device.attributes['x'].y == 1")
+        found = ask(dray, "new", [*healthy()[:2], broken, *healthy()[3:], claim("one"), pod("new", "one")])
+        assert found["verdict"] == "impossible"
+        assert "SelectorError" in codes(found["reasons"])
+
+    def test_is_a_pod_that_has_ended(self, dray: Run) -> None:
+        assert ask(dray, "old", [*healthy(), pod("old", phase="Failed")])["verdict"] == "impossible"
+
+
+class TestOfClaims:
+    def test_a_missing_one_is_named(self, dray: Run) -> None:
+        found = ask(dray, "new", [*healthy(), pod("new", "none")])
+        assert (found["verdict"], found["summary"]) == (
+            "unschedulable",
+            "pod ns/new cannot be scheduled now: claim ns/none does not exist.",
+        )
+
+    def test_one_that_is_not_generated_yet_is_waited_for(self, dray: Run) -> None:
+        new = pod("new")
+        new["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+        found = ask(dray, "new", [*healthy(), new])
+        assert found["verdict"] == "waiting"
+        assert codes(found["reasons"]) == ["ClaimNotCreated"]
+
+    def test_one_allocated_elsewhere_pins_the_pod(self, dray: Run) -> None:
+        cordoned = healthy()
+        cordoned[0]["spec"] = {"unschedulable": True}
+        found = ask(dray, "new", [*cordoned, pod("new", "used")])
+        nodes = {entry["node"]: codes(entry["reasons"]) for entry in found["nodes"]}
+        assert nodes == {"n1": ["NodeUnschedulable"], "n2": ["ClaimElsewhere"]}
+
+
+class TestBindingConditions:
+    def objects(self) -> list[Plain]:
+        conditions = {"bindingConditions": ["attached", "ready"], "bindingFailureConditions": ["failed"]}
+        waiting = claim("fabric", result("g1", **conditions), pods=("new",))
+        waiting["status"]["allocation"]["allocationTimestamp"] = "2026-01-01T00:00:00Z"
+        attached = {
+            "type": "attached",
+            "status": "True",
+            "reason": "Done",
+            "message": "",
+            "lastTransitionTime": "2026-01-01T00:01:00Z",
+        }
+        waiting["status"]["devices"] = [
+            {"driver": "gpu.example.com", "pool": "n1", "device": "g1", "conditions": [attached]},
+        ]
+        return [*healthy(), waiting, pod("new", "fabric")]
+
+    def test_each_that_is_awaited_is_told_with_since_when_and_until_when(self, dray: Run) -> None:
+        found = ask(dray, "new", self.objects())
+        assert found["verdict"] == "waiting"
+        (awaited,) = found["awaited"]
+        assert awaited == {
+            "claim": "ns/fabric",
+            "device": "gpu.example.com/n1/g1",
+            "condition": "ready",
+            "status": "not reported",
+            "since": "2026-01-01T00:00:00Z",
+            "deadline": "2026-01-01T00:10:00Z",
+            "message": "",
+        }
+        assert "waits for ready of gpu.example.com/n1/g1" in found["summary"]
+        assert codes(found["reasons"]) == ["BindingPending"]
+
+
+def test_gated_pods_wait(dray: Run) -> None:
+    found = ask(dray, "new", [*healthy(), pod("new", schedulingGates=[{"name": "quota"}])])
+    assert found["verdict"] == "waiting"
+    assert "quota" in found["summary"]
+
+
+def test_taints_of_nodes_are_told(dray: Run) -> None:
+    tainted = node("n9")
+    tainted["spec"] = {"taints": [{"key": "team", "value": "a", "effect": "NoSchedule"}]}
+    found = ask(dray, "new", [tainted, pod("new")])
+    assert "1 node has an untolerated taint {team=a:NoSchedule}" in found["summary"]
+
+
+def test_devices_that_a_taint_keeps_away_are_told_with_a_toleration_that_helps(dray: Run) -> None:
+    tainted = slice_("s", [{"name": "g0", "taints": [{"key": "bad", "effect": "NoSchedule"}]}])
+    found = ask(dray, "new", [node("n1"), device_class(), tainted, claim("one"), pod("new", "one")])
+    assert found["nodes"][0]["requests"][0]["devices"][0]["reason"]["code"] == "DeviceTainted"
+    assert found["fixes"][0].startswith("add a toleration for {bad:NoSchedule} to request gpu of ns/one")
+
+
+def test_a_cluster_without_nodes(dray: Run) -> None:
+    assert codes(ask(dray, "new", [pod("new")])["reasons"]) == ["NoNodes"]
+
+
+class TestTheNameOfThePod:
+    @pytest.mark.parametrize("name", ["ns/train", "pod/train"])
+    def test_can_be_written_in_several_ways(self, name: str, dray: Run) -> None:
+        arguments = [name] if name.startswith("ns/") else [name, "-n", "ns"]
+        assert dray("why", healthy(), *arguments).stdout.startswith("bound")
+
+    def test_that_is_not_there_is_trouble_with_a_hint(self, dray: Run) -> None:
+        answer = dray("why", healthy(), "train", "-n", "other")
+        assert answer.exit_code == 2
+        assert "there is ns/train" in answer.stderr
