@@ -91,8 +91,11 @@ class Decider(Protocol):
     after every batch of events and whenever ``wake`` is due. Each write that ``act`` returns is attempted once.
     """
 
-    name: str
-    kinds: Sequence[Kind]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def kinds(self) -> Sequence[Kind]: ...
 
     def observe(self, event: Event, now: float) -> None: ...
 
