@@ -7,6 +7,7 @@ Writes that were accepted and changed nothing are not repeated at once: whatever
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Final
 
@@ -32,6 +33,7 @@ class Keyed:
         self.world = world
         self._work = Work()
         self._timers: dict[str, float] = {}
+        self._heap: list[tuple[float, str]] = []  # the timers in order, and outdated ones that no longer count
         self._said: list[Write] = []
         self._last: dict[str, tuple[list[Write], float]] = {}
 
@@ -50,7 +52,9 @@ class Keyed:
 
     def look_at(self, key: str, at: float) -> None:
         """Look at the key again at this time, if nothing brings it up before."""
-        self._timers[key] = min(at, self._timers.get(key, at))
+        if at < self._timers.get(key, float("inf")):
+            self._timers[key] = at
+            heapq.heappush(self._heap, (at, key))
 
     def say(self, events: Iterable[Write]) -> None:
         """Write events beside the decisions; how they end does not matter."""
@@ -76,7 +80,10 @@ class Keyed:
                 self._work.failed(key, now)
 
     def act(self, now: float) -> list[Write]:
-        self._work.add(key for key, at in self._timers.items() if at <= now)
+        while (due := self._next_timer()) is not None and due[0] <= now:
+            heapq.heappop(self._heap)
+            del self._timers[due[1]]
+            self._work.add([due[1]])
         writes: list[Write] = []
         for key in self._work.take(now):
             self._timers.pop(key, None)
@@ -100,7 +107,12 @@ class Keyed:
         return decided
 
     def wake(self) -> float | None:
-        times = [at for key, at in self._timers.items() if not self._work.writing(key)]
-        if (rest := self._work.wake()) is not None:
-            times.append(rest)
-        return min(times, default=None)
+        timer, rest = self._next_timer(), self._work.wake()
+        if timer is None or rest is None:
+            return rest if timer is None else timer[0]
+        return min(timer[0], rest)
+
+    def _next_timer(self) -> tuple[float, str] | None:
+        while self._heap and self._timers.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0] if self._heap else None
