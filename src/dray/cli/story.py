@@ -1,0 +1,89 @@
+"""``dray story``: what happened to a pod, step by step."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+import click
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+
+from dray.api.core import Pod
+from dray.api.kinds import EVENTS, PODS
+from dray.cli.output import emit, output_option, table
+from dray.cli.source import Source, Trouble, source_options
+from dray.explain.story import story as tell
+from dray.runtime.stories import Line
+
+
+@click.command()
+@click.argument("pod")
+@click.option("-n", "--namespace", help="The pod's namespace.")
+@click.option(
+    "--server",
+    metavar="URL",
+    help="Ask a running scheduler (what its --serve listens on): it tells every write and how it ended.",
+)
+@source_options
+@output_option
+def story(pod: str, namespace: str | None, server: str | None, source: Source, output: str) -> None:
+    """Tell what happened to a pod, step by step.
+
+    Without --server the story is put together from the pod, its claims and its events, as far as the cluster still has them.
+
+    \b
+    Examples:
+      dray story train-0 -n research
+      kubectl -n dray-system port-forward deploy/dray-scheduler 8080 & dray story train-0 --server http://127.0.0.1:8080
+      dray story train-0 --snapshot cluster.yaml -o json
+    """
+    where, _, name = pod.rpartition("/")
+    where = namespace or (where if where not in ("pod", "pods") else "")
+    lines = _asked(server, f"{where or 'default'}/{name}") if server else _read(source, where or source.namespace(None), name)
+    emit({"pod": f"{where or 'default'}/{name}", "story": lines}, output, lambda console: _show(lines, console))
+
+
+def _asked(server: str, key: str) -> list[Line]:
+    async def get() -> bytes:
+        timeout = aiohttp.ClientTimeout(total=10)
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(f"{server}/story", params={"key": key}) as answer,
+        ):
+            body = await answer.read()
+            if answer.status == 404:
+                raise Trouble(f"{server} knows no story of {key}: is it the leader, and was it running then?")
+            if answer.status != 200:
+                raise Trouble(f"{server} answered {answer.status}: {body[:200].decode(errors='replace')}")
+            return body
+
+    try:
+        found: Any = msgspec.json.decode(asyncio.run(get()))
+        return msgspec.convert(found["story"] if isinstance(found, dict) else found, list[Line])
+    except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, KeyError) as error:
+        raise Trouble(f"{server}: {error or 'no answer in 10 seconds'}") from error
+
+
+def _read(source: Source, namespace: str, name: str) -> list[Line]:
+    snapshot = source.read()
+    found: Pod | None = snapshot.world.get(PODS, f"{namespace}/{name}")
+    if found is None:
+        raise Trouble(f'pod "{name}" not found in namespace "{namespace}"')
+    return tell(snapshot.world, found, snapshot.plain(EVENTS))
+
+
+def _show(lines: list[Line], console: Console) -> None:
+    if not lines:
+        console.print("Nothing is known.")
+        return
+    first = lines[0].at
+    rows = [(_clock(line.at), f"+{line.at - first:.3f}s", line.what, line.object, line.by, escape(line.detail)) for line in lines]
+    console.print(table(("time", "after", "what", "object", "by", "detail"), rows))
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S.%f")[:-3]

@@ -1,0 +1,75 @@
+"""What happened to a pod, in order, put together from what the API shows: times in its status, its claims, and events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from dray.api.core import Pod
+from dray.api.kinds import RESOURCE_CLAIMS
+from dray.api.resource import ResourceClaim
+from dray.api.times import parse_time
+from dray.cluster.world import World
+from dray.runtime.stories import Line
+
+
+def story(world: World, pod: Pod, events: Iterable[Mapping[str, Any]]) -> list[Line]:
+    """Lines by time; what has no time is left out."""
+    lines = [*_of_pod(pod), *_of_claims(world, pod), *_of_events(pod, events)]
+    return sorted(lines, key=lambda line: (line.at, line.what, line.object))
+
+
+def _of_pod(pod: Pod) -> Iterator[Line]:
+    name = f"pod {pod.key}"
+    if pod.metadata.creation_timestamp:
+        yield Line(parse_time(pod.metadata.creation_timestamp), "created", name, detail=f"for {pod.spec.scheduler_name}")
+    for condition in pod.status.conditions:
+        if condition.last_transition_time:
+            detail = ": ".join(part for part in (condition.reason, condition.message) if part)
+            what = f"{condition.type}={condition.status}"
+            yield Line(parse_time(condition.last_transition_time), what, name, detail=detail)
+    if pod.status.start_time:
+        yield Line(parse_time(pod.status.start_time), "started", name, detail=f"on node {pod.spec.node_name}")
+    if pod.metadata.deletion_timestamp:
+        yield Line(parse_time(pod.metadata.deletion_timestamp), "deleted", name)
+
+
+def _of_claims(world: World, pod: Pod) -> Iterator[Line]:
+    recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    for entry in pod.spec.resource_claims:
+        claim_name = entry.resource_claim_name or recorded.get(entry.name)
+        claim: ResourceClaim | None = world.get(RESOURCE_CLAIMS, f"{pod.metadata.namespace}/{claim_name}")
+        if claim is not None:
+            yield from _of_claim(claim)
+
+
+def _of_claim(claim: ResourceClaim) -> Iterator[Line]:
+    name = f"claim {claim.key}"
+    if claim.metadata.creation_timestamp:
+        yield Line(parse_time(claim.metadata.creation_timestamp), "created", name)
+    allocation = claim.status.allocation
+    if allocation is not None and allocation.allocation_timestamp:
+        devices = ", ".join(f"{result.driver}/{result.pool}/{result.device}" for result in allocation.devices.results)
+        yield Line(parse_time(allocation.allocation_timestamp), "allocated", name, detail=devices)
+    for status in claim.status.devices:
+        for condition in status.conditions:
+            if condition.last_transition_time:
+                what = f"{condition.type}={condition.status}"
+                device = f"device {status.driver}/{status.pool}/{status.device}"
+                yield Line(parse_time(condition.last_transition_time), what, device, status.driver, condition.message)
+
+
+def _of_events(pod: Pod, events: Iterable[Mapping[str, Any]]) -> Iterator[Line]:
+    """Events of both APIs, as plain objects."""
+    for event in events:
+        about = event.get("regarding") or event.get("involvedObject") or {}
+        if about.get("kind") != "Pod" or about.get("uid") not in (pod.uid, None, ""):
+            continue
+        if (about.get("namespace"), about.get("name")) != (pod.metadata.namespace, pod.metadata.name):
+            continue
+        at = event.get("eventTime") or event.get("lastTimestamp") or event.get("deprecatedLastTimestamp")
+        if at:
+            by = event.get("reportingController") or event.get("reportingComponent") or ""
+            by = by or (event.get("source") or event.get("deprecatedSource") or {}).get("component", "")
+            said = str(event.get("note") or event.get("message") or "")
+            yield Line(parse_time(str(at)), str(event.get("reason") or "Event"), f"pod {pod.key}", str(by), said)

@@ -1,0 +1,79 @@
+"""``dray story``: from a running scheduler, or put together from what the cluster shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from aiohttp.test_utils import unused_port
+from click.testing import CliRunner
+
+from dray.cli import root
+from dray.runtime.health import Health
+from dray.runtime.stories import Line, Stories
+from tests.inspect.conftest import Run, healthy
+
+
+def test_is_put_together_from_pod_claims_and_events_in_order(dray: Run) -> None:
+    objects = healthy()
+    objects[5]["metadata"]["creationTimestamp"] = "2026-01-01T00:00:01Z"
+    objects[5]["status"]["allocation"]["allocationTimestamp"] = "2026-01-01T00:00:03Z"
+    objects[6]["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"}
+    ]
+    refused = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": "ns"},
+        "regarding": {"kind": "Pod", "name": "train", "namespace": "ns", "uid": "uid-train"},
+        "eventTime": "2026-01-01T00:00:02.500000Z",
+        "reportingController": "dray",
+        "reason": "FailedScheduling",
+        "note": "0/2 nodes are available",
+    }
+    other = {**refused, "metadata": {"name": "f", "namespace": "ns"}, "regarding": {**refused["regarding"], "name": "x"}}
+    answer = dray("story", [*objects, refused, other], "train", "-n", "ns", "-o", "json")
+    assert answer.exit_code == 0
+    told = json.loads(answer.stdout)["story"]
+    assert [line["what"] for line in told] == ["created", "created", "FailedScheduling", "allocated", "PodScheduled=True"]
+    shown = dray("story", [*objects, refused], "train", "-n", "ns").stdout
+    assert "+2.500s" in shown
+    assert "0/2 nodes are available" in shown
+
+
+def test_a_pod_that_is_not_there_is_trouble(dray: Run) -> None:
+    assert dray("story", healthy(), "none", "-n", "ns").exit_code == 2
+
+
+class TestFromARunningScheduler:
+    @pytest.fixture
+    def server(self) -> str:
+        return f"127.0.0.1:{unused_port()}"
+
+    async def asked(self, server: str, *arguments: str) -> tuple[int, str]:
+        import asyncio
+
+        stories = Stories()
+        stories.tell("ns/train", Line(1_767_225_600.0, "write", "create pods/binding ns/train", "scheduler", "n1"))
+        health = Health(stories=stories)
+        url = await health.serve(server)
+        try:
+            run = CliRunner().invoke
+            answer = await asyncio.to_thread(run, root, ["story", *arguments, "--server", url, "-o", "json"])
+            return answer.exit_code, answer.stdout + answer.stderr
+        finally:
+            await health.close()
+
+    async def test_every_write_is_told(self, server: str) -> None:
+        code, told = await self.asked(server, "train", "-n", "ns")
+        assert code == 0, told
+        assert json.loads(told)["story"][0]["object"] == "create pods/binding ns/train"
+
+    async def test_a_pod_that_it_does_not_know_is_trouble(self, server: str) -> None:
+        code, told = await self.asked(server, "other", "-n", "ns")
+        assert code == 2, told
+
+    def test_no_server_is_trouble(self, server: str, tmp_path: Path) -> None:
+        answer = CliRunner().invoke(root, ["story", "train", "-n", "ns", "--server", f"http://{server}"])
+        assert answer.exit_code == 2
