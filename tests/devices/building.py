@@ -47,7 +47,9 @@ def slice_(devices: list[Json], *, name: str = "s1", pool: str = "p1", driver: s
 
 
 def counters(*sets: tuple[str, Json], name: str = "counters", pool: str = "p1", count: int = 2, **spec: Any) -> ResourceSlice:
-    shared = [{"name": set_name, "counters": {key: {"value": value} for key, value in values.items()}} for set_name, values in sets]
+    shared = [
+        {"name": set_name, "counters": {key: {"value": value} for key, value in values.items()}} for set_name, values in sets
+    ]
     return slice_([], name=name, pool=pool, count=count, sharedCounters=shared, **spec)
 
 

@@ -56,9 +56,7 @@ def two_partitioned_gpus() -> object:
         for name, many, size in PROFILES
         for i in range(many * 2)
     ]
-    return engine(
-        slice_(parts, name="s", count=2), counters(("g0", {"slices": "7"}), ("g1", {"slices": "7"}))
-    )
+    return engine(slice_(parts, name="s", count=2), counters(("g0", {"slices": "7"}), ("g1", {"slices": "7"})))
 
 
 def test_sixteen_partitions_where_the_counters_of_two_gpus_allow_fourteen() -> None:
@@ -126,7 +124,9 @@ def test_a_claim_that_cannot_be_satisfied_is_found_before_all_solutions_of_anoth
 def test_a_full_slice_of_large_devices_is_answered() -> None:
     devices = [device(f"d{i:03}", attributes={f"a{j}": f"{i}-{j}" for j in range(32)}) for i in range(128)]
     made = engine(slice_(devices))
-    assert names(made.allocate("n1", [claim(exactly(select=['device.attributes["gpu.example.com"].a7 == "99-7"']))])) == [["d099"]]
+    assert names(made.allocate("n1", [claim(exactly(select=['device.attributes["gpu.example.com"].a7 == "99-7"']))])) == [
+        ["d099"]
+    ]
 
 
 def test_a_search_that_is_given_up_refuses_this_node_only_and_says_so() -> None:

@@ -38,8 +38,8 @@ class Line(msgspec.Struct, rename="camel"):
 
     id: Any = None
     features: dict[str, bool] = {}
-    node: msgspec.Raw | None = None
-    nodes: list[msgspec.Raw] = []
+    node: msgspec.Raw = msgspec.Raw()
+    nodes: list[msgspec.Raw] | None = None
     classes: list[msgspec.Raw] | None = None
     slices: list[msgspec.Raw] | None = None
     taint_rules: list[msgspec.Raw] | None = None
@@ -232,20 +232,20 @@ def _run(line: Line) -> Json:
         return _batch(session, line)
     if line.claims is None:
         raise Invalid('the line has neither "claims" nor "pods"')
-    if line.node is None and not line.nodes:
+    if not line.node and not line.nodes:
         raise Invalid('the line has neither "node" nor "nodes"')
-    nodes = [session.node(text) for text in ([line.node] if line.node is not None else line.nodes)]
+    nodes = [session.node(text) for text in ([line.node] if line.node else line.nodes or ())]
     claims = session.claims(line.claims)
     session.check()
     answers = [session.told(node, claims, session.engine.allocate(node, claims)) for node in nodes]
-    if line.node is not None:
+    if line.node:
         return answers[0]
     return {"perNode": [{"node": node, **answer} for node, answer in zip(nodes, answers)]}
 
 
 def _batch(session: Session, line: Line) -> Json:
     """Pods one after another; each allocation is carried on to the next."""
-    nodes = [session.node(text) for text in line.nodes]
+    nodes = [session.node(text) for text in line.nodes or ()]
     pods = [session.claims(texts) for texts in line.pods or ()]
     session.check()
     for number, claims in enumerate(pods):

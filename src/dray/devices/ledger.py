@@ -100,7 +100,8 @@ class Ledger:
         self._changed = changed
         self._holdings: dict[PoolKey, dict[str, Holding]] = {}
         self._entries: dict[str, tuple[Charge, ...]] = {}
-        self._owners: dict[DeviceKey, dict[str, None]] = {}
+        # How many results of a claim hold the device: several, where it has several shares of it.
+        self._owners: dict[DeviceKey, dict[str, int]] = {}
         self._journal: list[tuple[str, tuple[Charge, ...] | None]] = []
         self._marks = 0
 
@@ -161,7 +162,8 @@ class Ledger:
             holding = devices[key.device] = Holding()
         if held:
             holding.add(charge)
-            self._owners.setdefault(key, {})[uid] = None
+            owners = self._owners.setdefault(key, {})
+            owners[uid] = owners.get(uid, 0) + 1
         else:
             holding.remove(charge)
             self._forget_owner(key, uid)
@@ -171,7 +173,9 @@ class Ledger:
 
     def _forget_owner(self, key: DeviceKey, uid: str) -> None:
         owners = self._owners[key]
-        owners.pop(uid, None)
+        owners[uid] -= 1
+        if not owners[uid]:
+            del owners[uid]
         if not owners:
             del self._owners[key]
 
