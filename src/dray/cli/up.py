@@ -87,8 +87,9 @@ def up(
     config, objects = _split(read_manifests(manifests), chosen)
     directory = None if ephemeral else data or _data_default()
     target = kubeconfig or (directory / "kubeconfig" if directory is not None else Path("dray.kubeconfig"))
-    settings = Settings(directory, port, chosen, config, left_out, serve)
-    objects = [*_machines(nodes, hardware), *objects]
+    machines = _machines(nodes, hardware)
+    settings = Settings(directory, port, chosen, config, left_out, serve, tuple(machines.nodes))
+    objects = [*machines.objects, *objects]
     to_the_end(lambda: _serve(settings, objects, target, ready_file))
 
 
@@ -138,20 +139,20 @@ def _split(objects: list[dict[str, Any]], chosen: Any) -> tuple[Any, list[dict[s
     return config, [found for found in objects if found["kind"] != _CONFIG_KIND]
 
 
-def _machines(nodes: int | None, hardware: tuple[str, ...]) -> list[dict[str, Any]]:
-    from dray.nodes.hardware import HardwareError, manifests
+def _machines(nodes: int | None, requests: tuple[str, ...]) -> Any:
+    from dray.nodes.hardware import UnknownHardware, hardware
 
-    wanted = list(hardware)
+    wanted = list(requests)
     if nodes:
         wanted.append(f"plain:{nodes}")
     try:
-        return manifests(wanted)
-    except HardwareError as error:
+        return hardware(wanted)
+    except UnknownHardware as error:
         raise click.BadParameter(str(error), param_hint="--hardware") from error
 
 
 def _list_hardware() -> None:
     from dray.cli.output import console, table
-    from dray.nodes.hardware import CATALOGUE
+    from dray.nodes.hardware import CATALOGUE, describe
 
-    console().print(table(("name", "what it is"), [(name, model.description) for name, model in CATALOGUE.items()]))
+    console().print(table(("name", "what it is"), [(name, describe(name)) for name in CATALOGUE]))

@@ -13,15 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-import msgspec
-
+from dray.api.durations import seconds
 from dray.api.kinds import RESOURCE_CLAIMS, Kind
 from dray.api.resource import DeviceRequestAllocationResult, ResourceClaim
 from dray.api.times import format_time
 from dray.cluster.port import Change, Write
 from dray.cluster.world import World
 from dray.controllers.keyed import Keyed
-from dray.nodes.durations import seconds
 from dray.nodes.hardware import ATTACH_FAILED, ATTACHED
 
 HOW: Final = "fabric.dray.dev/attach"
@@ -91,30 +89,26 @@ class Fabric(Keyed):
             return self._attach_seconds
 
     def _verdict(self, claim: ResourceClaim, waiting: list[DeviceRequestAllocationResult], type: str, now: float) -> Write:
-        """Applied, so that entries of other drivers and fields of ours that others set are not touched."""
-        ours = [*self._told(claim), *(_entry(result, type, now) for result in waiting)]
-        namespace, name = claim.metadata.namespace, claim.metadata.name
-        body = {
-            "apiVersion": RESOURCE_CLAIMS.api_version,
-            "kind": RESOURCE_CLAIMS.kind,
-            "metadata": {"name": name, "namespace": namespace},
-            "status": {"devices": ours},
-        }
+        """A JSON patch of exactly this version of the claim, so that what others report of their devices is not touched."""
+        known = {(d.driver, d.pool, d.device, d.share_id): place for place, d in enumerate(claim.status.devices)}
+        steps: list[dict[str, Any]] = []
+        if not known:
+            steps.append({"op": "add", "path": "/status/devices", "value": []})
+        for result in waiting:
+            entry = _entry(result, type, now)
+            place = known.get((result.driver, result.pool, result.device, result.share_id))
+            if place is None:
+                steps.append({"op": "add", "path": "/status/devices/-", "value": entry})
+            elif claim.status.devices[place].conditions:
+                path = f"/status/devices/{place}/conditions/-"
+                steps.append({"op": "add", "path": path, "value": entry["conditions"][0]})
+            else:
+                steps.append({"op": "add", "path": f"/status/devices/{place}/conditions", "value": entry["conditions"]})
+        metadata = claim.metadata
         return Write(
-            "patch", RESOURCE_CLAIMS, namespace, name, body, subresource="status", patch="apply", uid=claim.uid,
-            field_manager="dray-fabric",
+            "patch", RESOURCE_CLAIMS, metadata.namespace, metadata.name, steps, subresource="status", patch="json",
+            uid=claim.uid, resource_version=metadata.resource_version,
         )  # fmt: skip
-
-    def _told(self, claim: ResourceClaim) -> list[dict[str, Any]]:
-        """The verdicts given before: what is applied must name everything that shall stay."""
-        return [
-            {
-                "driver": d.driver, "pool": d.pool, "device": d.device, **({"shareID": d.share_id} if d.share_id else {}),
-                "conditions": [msgspec.to_builtins(c) for c in d.conditions if c.type in (ATTACHED, ATTACH_FAILED)],
-            }
-            for d in claim.status.devices
-            if d.driver == self._driver and any(c.type in (ATTACHED, ATTACH_FAILED) for c in d.conditions)
-        ]  # fmt: skip
 
 
 def _entry(result: DeviceRequestAllocationResult, type: str, now: float) -> dict[str, Any]:

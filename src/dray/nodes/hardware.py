@@ -54,7 +54,12 @@ def hardware(requests: Iterable[str]) -> Hardware:
 def _node(name: str, cpu: int, memory: str, **labels: str) -> Manifest:
     amounts = {"cpu": str(cpu), "memory": memory, "ephemeral-storage": "500Gi", "pods": "110"}
     usable = {**amounts, "cpu": f"{cpu * 1000 - 500}m"}
-    common = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
+    common = {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": "amd64",
+        "dray.dev/simulated": "true",
+    }
     return {
         "apiVersion": "v1",
         "kind": "Node",

@@ -19,6 +19,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from dray.api.core import Pod
+from dray.api.durations import seconds
 from dray.api.kinds import LEASES, NODES, PODS, RESOURCE_CLAIMS, Kind
 from dray.api.resource import ResourceClaim
 from dray.api.times import format_micro_time, format_time, parse_time
@@ -27,7 +28,6 @@ from dray.cluster.recorder import Recorder
 from dray.cluster.world import World
 from dray.controllers.keyed import Keyed
 from dray.nodes import podstatus
-from dray.nodes.durations import seconds
 
 STARTS: Final = "dray.dev/starts-after"
 FINISHES: Final = "dray.dev/finishes-after"
@@ -35,6 +35,7 @@ FAILS: Final = "dray.dev/fails-after"
 EXIT_CODE: Final = "dray.dev/exit-code"
 STOPS: Final = "dray.dev/stops-after"
 
+SIMULATED: Final = "dray.dev/simulated"
 HEARTBEAT_SECONDS: Final = 10.0
 STATUS_SECONDS: Final = 300.0
 LEASE_NAMESPACE: Final = "kube-node-lease"
@@ -71,12 +72,19 @@ class Kubelets(Keyed):
     def concerned(self, change: Change) -> Iterable[str]:
         if change.kind == NODES:
             name = change.object.metadata.name
-            return [f"node {name}", *(f"pod {key}" for key in self._pods_by_node[name])] if name in self._manifests else []
+            return [f"node {name}", *(f"pod {key}" for key in self._pods_by_node[name])] if self._simulates(name) else []
         if change.kind == RESOURCE_CLAIMS:
             return [f"pod {key}" for key in self._pods_by_claim[change.object.key]]
         pod = change.object
         assert isinstance(pod, Pod)
-        return [f"pod {pod.key}"] if pod.spec.node_name in self._manifests else []
+        return [f"pod {pod.key}"] if self._simulates(pod.spec.node_name) else []
+
+    def _simulates(self, name: str) -> bool:
+        """A node that was asked for, or one in the API that says that it is simulated: after a restart, or made by a user."""
+        if name in self._manifests:
+            return True
+        node = self.world.get(NODES, name)
+        return node is not None and node.metadata.labels.get(SIMULATED) == "true"
 
     def ended(self, key: str, outcome: Outcome, now: float) -> None:
         kind, _, name = key.partition(" ")
@@ -90,7 +98,7 @@ class Kubelets(Keyed):
         if kind == "node":
             return self._tend(name, now)
         pod: Pod | None = self.world.get(PODS, name)
-        if pod is None or pod.spec.node_name not in self._manifests:
+        if pod is None or not self._simulates(pod.spec.node_name):
             self.forget(key)
             return []
         return self._run(pod, now)
@@ -100,7 +108,7 @@ class Kubelets(Keyed):
     def _tend(self, name: str, now: float) -> list[Write]:
         node = self.world.get(NODES, name)
         if node is None:
-            return [] if name in self._registered else [self._register(name, now)]
+            return [] if name in self._registered or name not in self._manifests else [self._register(name, now)]
         self._registered.add(name)
         writes = self._lease(name, node.uid, now) if self._heartbeat else []
         return writes + self._report(name, node.uid, now)

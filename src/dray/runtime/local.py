@@ -22,7 +22,7 @@ from dray.cluster.port import Conflict, Decider, Invalid, Write
 from dray.cluster.world import World
 from dray.controllers.sets import SETS, Setting, deciders, kinds
 from dray.nodes.fabric import Fabric
-from dray.nodes.kubelet import Kubelet
+from dray.nodes.kubelet import Kubelets
 from dray.runtime.meter import Meter
 from dray.runtime.metrics import Metrics
 from dray.runtime.process import Part, run
@@ -48,6 +48,7 @@ class Settings(msgspec.Struct, frozen=True):
     config: Config = EMBEDDED
     without: tuple[str, ...] = ()
     serve: str = ""
+    nodes: tuple[dict[str, Any], ...] = ()
 
 
 class Local:
@@ -108,7 +109,7 @@ class Local:
         if "controllers" in parts:
             needed.extend(kinds(tuple(SETS), CATALOG.owned))
         if "nodes" in parts:
-            needed.extend((*Kubelet.kinds, *Fabric.kinds))
+            needed.extend((*Kubelets.kinds, *Fabric.kinds))
         return tuple(dict.fromkeys(needed))
 
     def _deciders(self, parts: Sequence[str], world: World, metrics: Metrics) -> list[Decider]:
@@ -118,7 +119,7 @@ class Local:
         if "controllers" in parts:
             made.extend(deciders(tuple(SETS), Setting(world, settings.gates, CATALOG.owned, self.server.identity.ca)))
         if "nodes" in parts:
-            made.extend((Kubelet(world), Fabric(world)))
+            made.extend((Kubelets(world, settings.nodes), Fabric(world)))
         return made
 
 
