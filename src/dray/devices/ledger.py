@@ -62,20 +62,24 @@ class Holding:
     def add(self, charge: Charge) -> None:
         self._count(charge.mode, 1)
         for name, amount in charge.consumed:
-            self.consumed[name] = self.consumed.get(name, 0) + amount
+            self._consume(name, amount)
         if charge.groups is not None:
             self.snapshots.append(charge.groups)
 
     def remove(self, charge: Charge) -> None:
         self._count(charge.mode, -1)
         for name, amount in charge.consumed:
-            left = self.consumed[name] - amount
-            if left:
-                self.consumed[name] = left
-            else:
-                del self.consumed[name]
+            self._consume(name, -amount)
         if charge.groups is not None:
             self.snapshots.remove(charge.groups)
+
+    def _consume(self, name: str, amount: int) -> None:
+        """Sums of zero are not kept, so that what was added and removed again leaves nothing."""
+        total = self.consumed.get(name, 0) + amount
+        if total:
+            self.consumed[name] = total
+        else:
+            self.consumed.pop(name, None)
 
     def _count(self, mode: Mode, by: int) -> None:
         if mode == "exclusive":
