@@ -80,6 +80,8 @@ class NotPlaced(Exception):
         self.topics = topics
         self.free_claims = free_claims
         self.shared = shared
+        # Set when nodes were looked at: what preemption starts from.
+        self.wish: Wish | None = None
 
 
 class Wish:
@@ -404,7 +406,9 @@ class Cycle:
         claims = [claim for claim in wish.resolved.pinned if self._may_free(wish, claim)]
         if wish.leftover is not None:
             claims.append(wish.leftover)
-        return NotPlaced(wish.key, refusal, topics.topics_of(refusal, self._claim_topics(wish)), claims)
+        refused = NotPlaced(wish.key, refusal, topics.topics_of(refusal, self._claim_topics(wish)), claims)
+        refused.wish = wish
+        return refused
 
     def _claim_topics(self, wish: Wish) -> frozenset[str]:
         found = [*wish.resolved.all, wish.leftover] if wish.leftover is not None else wish.resolved.all

@@ -8,7 +8,7 @@ that changed since.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, Protocol
 
 from dray.api.core import Node, Pod
 from dray.scheduling.changes import ChangeLog
@@ -96,6 +96,14 @@ class NodeInfo:
         return (ANY_ADDRESS, protocol, number) in self.ports
 
 
+class Listener(Protocol):
+    """Told about every pod that comes to a node or leaves one."""
+
+    def came(self, placed: Placed, node: str) -> None: ...
+
+    def left(self, placed: Placed, node: str) -> None: ...
+
+
 class Nodes:
     """All nodes by name, and the log of which of them changed."""
 
@@ -105,6 +113,7 @@ class Nodes:
         self._homeless: dict[str, dict[str, Placed]] = {}
         self._where: dict[str, str] = {}
         self.changes = ChangeLog()
+        self.listener: Listener | None = None
         self._next_place = 0
         self._order: list[NodeInfo] | None = None
 
@@ -147,6 +156,7 @@ class Nodes:
             self._order = None
             for placed in self._homeless.pop(name, {}).values():
                 info.add(placed)
+                self._tell_came(placed, name)
         else:
             if zone(info.node) != zone(node):
                 self._order = None
@@ -160,12 +170,14 @@ class Nodes:
             self._order = None
             if info.pods:
                 self._homeless[name] = info.pods
+                for placed in info.pods.values():
+                    self._tell_left(placed, name)
             self.changes.note(name)
 
     def place(self, pod: Pod, demand: Demand, node: str, assumed: bool = False) -> None:
         """The pod is on this node now, wherever it was before."""
         known = self.placed(pod.uid)
-        if known is not None and known.demand is demand and self._where[pod.uid] == node:
+        if known is not None and known.demand is demand and self._where[pod.uid] == node and _same_labels(known.pod, pod):
             known.pod, known.assumed = pod, assumed
             return
         self.displace(pod.uid)
@@ -177,6 +189,7 @@ class Nodes:
             return
         info.add(placed)
         self.changes.note(node)
+        self._tell_came(placed, node)
 
     def displace(self, uid: str) -> str:
         """The pod is on no node now; answers the node that it was on, if any."""
@@ -185,13 +198,27 @@ class Nodes:
             return ""
         info = self._by_name.get(name)
         if info is not None:
-            info.remove(uid)
+            removed = info.remove(uid)
             self.changes.note(name)
+            if removed is not None:
+                self._tell_left(removed, name)
         elif (waiting := self._homeless.get(name)) is not None:
             waiting.pop(uid, None)
             if not waiting:
                 del self._homeless[name]
         return name
+
+    def _tell_came(self, placed: Placed, node: str) -> None:
+        if self.listener is not None:
+            self.listener.came(placed, node)
+
+    def _tell_left(self, placed: Placed, node: str) -> None:
+        if self.listener is not None:
+            self.listener.left(placed, node)
+
+
+def _same_labels(a: Pod, b: Pod) -> bool:
+    return a.metadata.labels == b.metadata.labels
 
 
 def zone(node: Node) -> tuple[str, str]:

@@ -7,7 +7,7 @@ then for one pod of the group: when that one is placed the next one follows, whe
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from heapq import heappop, heappush
 from typing import Final, Literal
 
@@ -63,7 +63,7 @@ class Pending:
 class Group:
     """Waiting pods with one verdict. ``key`` is what made them equal."""
 
-    __slots__ = ("key", "leader", "members", "refusal", "since", "topics")
+    __slots__ = ("key", "leader", "members", "refusal", "since", "stamp", "topics")
 
     def __init__(self, key: Hashable, refusal: Refusal, topics: frozenset[str], since: float) -> None:
         self.key = key
@@ -72,6 +72,8 @@ class Group:
         self.since = since
         self.members: dict[str, Pending] = {}
         self.leader: Pending | None = None
+        # What other pods looked like when the group was refused, where they had a say.
+        self.stamp: Callable[[], bool] | None = None
 
 
 class Queue:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from dray.api.core import Pod
+from dray.api.core import LabelSelector, Pod
 from dray.api.gates import Gates
 from dray.api.kinds import (
     DEVICE_CLASSES,
@@ -28,6 +28,7 @@ from dray.api.kinds import (
 )
 from dray.api.reason import Reason
 from dray.api.resource import AllocationResult, ResourceClaim
+from dray.api.selectors import selects
 from dray.cluster.port import Change, ClusterError, Conflict, Event, Outcome, Write
 from dray.cluster.world import World
 from dray.devices import DeviceKey, Devices
@@ -43,7 +44,7 @@ from dray.scheduling.extended import ClassNames, Special, is_special
 from dray.scheduling.metrics import Meter, Silent
 from dray.scheduling.nodes import Nodes
 from dray.scheduling.plan import Facts
-from dray.scheduling.plugins.neighbours import Neighbours
+from dray.scheduling.plugins.neighbours import Neighbours, View
 from dray.scheduling.plugins.placement import names_in
 from dray.scheduling.queue import Group, Pending, Queue
 from dray.scheduling.refusal import Refusal
@@ -91,7 +92,7 @@ class Scheduler:
         conditions_on = self.gates("DRADeviceBindingConditions")
         self.desk = ClaimDesk(world, conditions_on, self._reserved, self._lost, self._release)
         self.binder = Binder(world, self.desk, self, self.meter)
-        self.neighbours = Neighbours()
+        self.neighbours = Neighbours(self.nodes, self._namespaces_like)
         facts = Facts(self._offers_devices, self._shared_by, _no_volumes)
         self.cycle = Cycle(
             world,
@@ -181,6 +182,7 @@ class Scheduler:
     def _place(self, pending: Pending, placement: Placement, profile: Profile, now: float) -> None:
         pod = pending.pod
         self.nodes.place(pod, pending.demand, placement.node, assumed=True)
+        self._woken[topics.PODS] = None
         self.queue.placed(pending, now)
         self.meter.count("scheduler_schedule_attempts_total", ("scheduled", profile.scheduler_name))
         if pending.swept:
@@ -199,7 +201,9 @@ class Scheduler:
     def _refuse(self, pending: Pending, refused: NotPlaced, profile: Profile, now: float) -> None:
         pod, refusal = pending.pod, refused.refusal
         own = frozenset(claim_topic(key) for key in claim_keys(pod)) if pod.spec.resource_claims else frozenset()
-        self.queue.refuse(pending, refused.key, refusal, refused.topics | own, now)
+        group = self.queue.refuse(pending, refused.key, refusal, refused.topics | own, now)
+        if refused.wish is not None:
+            group.stamp = _changed_since(refused.wish.view)
         if not refused.shared:
             result = "unschedulable"
             self.meter.count("scheduler_schedule_attempts_total", (result, profile.scheduler_name))
@@ -321,6 +325,7 @@ class Scheduler:
         if placed is not None:
             self.nodes.displace(uid)
             self._woken[topics.FREE] = None
+            self._woken[topics.PODS] = None
 
     def _pod_placed(self, pod: Pod) -> None:
         placed = self.nodes.placed(pod.uid)
@@ -333,6 +338,11 @@ class Scheduler:
             # Someone else bound it elsewhere.
             self.binder.pod_gone(pod.uid)
         self.nodes.place(pod, demand, pod.spec.node_name)
+        self._woken[topics.PODS] = None
+
+    def _namespaces_like(self, selector: LabelSelector) -> list[str]:
+        found = self.world.all(NAMESPACES).values() if NAMESPACES in self.world.kinds else ()
+        return [namespace.metadata.name for namespace in found if selects(selector, namespace.metadata.labels)]
 
     def _pod_pending(self, old: Pod | None, new: Pod, now: float) -> None:
         binding = self.binder.get(new.uid)
@@ -361,6 +371,7 @@ class Scheduler:
         self._count_images(new, 1)
         if new is None:
             self.nodes.remove(change.object.metadata.name)
+            self.neighbours.relabelled()
             self.engine.remove_node(change.object.metadata.name)
             self._woken[topics.PODS] = None
             return
@@ -368,6 +379,8 @@ class Scheduler:
             # A heartbeat.
             return
         self.nodes.put(new)  # type: ignore[arg-type]
+        if old is None or old.metadata.labels != new.metadata.labels:
+            self.neighbours.relabelled()
         self.engine.put_node(new)  # type: ignore[arg-type]
         self.cycle.freed.note(new.metadata.name)
         self._woken[topics.NODE] = None
@@ -450,6 +463,8 @@ class Scheduler:
         woken, self._woken = self._woken, {}
         for topic in woken:
             for group in self.queue.under(topic):
+                if topic == topics.PODS and group.stamp is not None and not group.stamp():
+                    continue
                 if topic not in (topics.NODE, topics.FREE, topics.DEVICES) or self._may_do_now(group):
                     self.queue.wake(group, now)
 
@@ -474,6 +489,14 @@ class Scheduler:
                 if leader is not None:
                     leader.swept = True
                     group.since = now
+
+
+def _changed_since(view: View | None) -> Callable[[], bool] | None:
+    """Whether the other pods that had a say when a pod was refused are not what they were."""
+    if view is None:
+        return None
+    stamp = view.stamp
+    return lambda: view.stamp != stamp
 
 
 def _no_volumes(demand: Demand, name: str) -> None:

@@ -1,24 +1,324 @@
-"""placeholder replaced below"""
+"""Pods that decide about each other's nodes: pod affinity, anti-affinity and topology spread.
+
+Always true: what is counted agrees with what is placed, decisions being written included. A pod that neither has such rules
+nor is meant by the rules of others has no ``View`` and costs nothing here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
-from dray.api.core import Pod
+from dray.api.core import Affinity, LabelSelector, Pod, PodAffinityTerm, TopologySpreadConstraint
+from dray.api.selectors import label_requirements
 from dray.scheduling.config import Profile
 from dray.scheduling.demand import Demand
-from dray.scheduling.nodes import NodeInfo
-from dray.scheduling.plugins.base import Reasons
+from dray.scheduling.nodes import NodeInfo, Nodes, Placed
+from dray.scheduling.plugins import placement
+from dray.scheduling.plugins.base import MAX_SCORE, Check, Reasons, because
+from dray.scheduling.plugins.terms import NOTHING, Counter, Term, affinity_term, together, with_label_keys
+
+NamespacesLike = Callable[[LabelSelector], Iterable[str]]
+# Selectors whose pods are counted; those used least recently are forgotten beyond this.
+_COUNTED: Final = 1024
 
 
-class View:
-    def refuses(self, info: NodeInfo) -> Reasons | None:
-        return None
+class Rule:
+    """A rule that pods already placed have about others: by topology key, with a weight (0: it is required)."""
 
-    def scores(self, infos: Sequence[NodeInfo]) -> list[tuple[int, list[int]]]:
-        return []
+    __slots__ = ("counter", "term", "topology_key", "weight")
+
+    def __init__(self, term: Term, topology_key: str, weight: int, counter: Counter) -> None:
+        self.term = term
+        self.topology_key = topology_key
+        self.weight = weight
+        self.counter = counter
+
+
+RuleKey = tuple[object, str, int]
 
 
 class Neighbours:
+    def __init__(self, nodes: Nodes, namespaces_like: NamespacesLike) -> None:
+        self._nodes = nodes
+        self._like = namespaces_like
+        self._counted: dict[object, tuple[Term, Counter]] = {}
+        # Required anti-affinity of placed pods repels; preferred terms and required affinity only attract or push.
+        self._repelling: dict[RuleKey, Rule] = {}
+        self._pulling: dict[RuleKey, Rule] = {}
+        self._domains: dict[str, frozenset[str]] = {}
+        self._node_version = 0
+        nodes.listener = self
+
+    # ------------------------------------------------------------------------------------------------------- counting
+
+    def came(self, placed: Placed, node: str) -> None:
+        self._count(placed, node, 1)
+
+    def left(self, placed: Placed, node: str) -> None:
+        self._count(placed, node, -1)
+
+    def _count(self, placed: Placed, node: str, by: int) -> None:
+        pod = placed.pod
+        for term, counter in self._counted.values():
+            if term.matches(pod):
+                counter.add(node, by)
+        affinity = placed.demand.affinity
+        if affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None:
+            self._count_rules(pod, affinity, node, by)
+
+    def _count_rules(self, pod: Pod, affinity: Affinity, node: str, by: int) -> None:
+        if affinity.pod_anti_affinity is not None:
+            for term in affinity.pod_anti_affinity.required:
+                self._rule(self._repelling, pod, term, 0, node, by)
+            for weighted in affinity.pod_anti_affinity.preferred:
+                self._rule(self._pulling, pod, weighted.pod_affinity_term, -weighted.weight, node, by)
+        if affinity.pod_affinity is not None:
+            for term in affinity.pod_affinity.required:
+                self._rule(self._pulling, pod, term, 0, node, by)
+            for weighted in affinity.pod_affinity.preferred:
+                self._rule(self._pulling, pod, weighted.pod_affinity_term, weighted.weight, node, by)
+
+    def _rule(self, rules: dict[RuleKey, Rule], pod: Pod, raw: PodAffinityTerm, weight: int, node: str, by: int) -> None:
+        term = affinity_term(raw, pod, self._like)
+        key = (term.key, raw.topology_key, weight)
+        rule = rules.get(key)
+        if rule is None:
+            rule = rules[key] = Rule(term, raw.topology_key, weight, Counter(self._labels))
+        rule.counter.add(node, by)
+        if not rule.counter.by_node:
+            del rules[key]
+
+    def relabelled(self) -> None:
+        """Nodes came, went or changed their labels."""
+        self._domains.clear()
+        self._node_version += 1
+        for _, counter in self._counted.values():
+            counter.relabelled()
+        for rule in (*self._repelling.values(), *self._pulling.values()):
+            rule.counter.relabelled()
+
+    def _labels(self, node: str) -> Mapping[str, str]:
+        info = self._nodes.get(node)
+        return info.node.metadata.labels if info is not None else {}
+
+    def counter(self, term: Term) -> Counter:
+        """Where the pods are that a term means."""
+        found = self._counted.pop(term.key, None)
+        if found is None:
+            counter = Counter(self._labels)
+            for info in self._nodes:
+                count = sum(term.matches(placed.pod) for placed in info.pods.values())
+                if count:
+                    counter.add(info.name, count)
+            found = term, counter
+            if len(self._counted) >= _COUNTED:
+                del self._counted[next(iter(self._counted))]
+        self._counted[term.key] = found
+        return found[1]
+
+    def domains(self, key: str) -> frozenset[str]:
+        """All values of a node label."""
+        found = self._domains.get(key)
+        if found is None:
+            values = (info.node.metadata.labels.get(key) for info in self._nodes)
+            found = self._domains[key] = frozenset(value for value in values if value is not None)
+        return found
+
+    # --------------------------------------------------------------------------------------------------------- viewing
+
     def view(self, pod: Pod, demand: Demand, profile: Profile) -> View | None:
+        """What other pods say about where this pod goes; None where they say nothing."""
+        affine = "InterPodAffinity" in profile.filters
+        spread = demand.spread if "PodTopologySpread" in profile.filters else ()
+        affinity = demand.affinity if affine else Affinity()
+        repelled = [rule for rule in self._repelling.values() if rule.term.matches(pod)] if affine else []
+        pulled = [rule for rule in self._pulling.values() if rule.term.matches(pod)] if affine else []
+        if (
+            profile.ignore_preferred_terms_of_existing_pods
+            and affinity.pod_affinity is None
+            and affinity.pod_anti_affinity is None
+        ):
+            pulled = []
+        if not spread and affinity.pod_affinity is None and affinity.pod_anti_affinity is None and not repelled and not pulled:
+            return None
+        view = View(self, profile)
+        view.add_affinity(pod, affinity)
+        view.add_rules(repelled, pulled)
+        view.add_spread(pod, demand, spread)
+        return view
+
+    def terms(self, raw: Iterable[PodAffinityTerm], pod: Pod) -> list[tuple[Term, str]]:
+        return [(affinity_term(term, pod, self._like), term.topology_key) for term in raw]
+
+    def infos(self) -> Nodes:
+        return self._nodes
+
+    @property
+    def node_version(self) -> int:
+        return self._node_version
+
+
+class Spread:
+    """One constraint, with the pods counted per domain as it counts them."""
+
+    __slots__ = ("counts", "key", "lowest", "max_skew", "own")
+
+    def __init__(
+        self, constraint: TopologySpreadConstraint, own: bool, counts: Mapping[str, int], domains: frozenset[str]
+    ) -> None:
+        self.key = constraint.topology_key
+        self.max_skew = constraint.max_skew
+        self.own = own
+        self.counts = counts
+        lowest = min((counts.get(domain, 0) for domain in domains), default=0)
+        too_few = constraint.min_domains is not None and len(domains) < constraint.min_domains
+        self.lowest = 0 if too_few else lowest
+
+    def breaks(self, value: str) -> bool:
+        return self.counts.get(value, 0) + self.own - self.lowest > self.max_skew
+
+
+class View:
+    """Other pods, as one pod sees them. Holds for the moment in which it was made."""
+
+    def __init__(self, neighbours: Neighbours, profile: Profile) -> None:
+        self._neighbours = neighbours
+        self._weights = dict(profile.scores)
+        self._hard_weight = profile.hard_pod_affinity_weight
+        self._counters: list[Counter] = []
+        self._near: list[tuple[str, Mapping[str, int]]] = []
+        self._first_of_its_kind = False
+        self._apart: list[tuple[str, Mapping[str, int]]] = []
+        self._repelled: list[Rule] = []
+        self._pulls: list[tuple[str, Mapping[str, int], int]] = []
+        self._spreads: list[Spread] = []
+        self._soft: list[tuple[str, Mapping[str, int], int, int]] = []
+
+    # ---------------------------------------------------------------------------------------------------------- making
+
+    def add_affinity(self, pod: Pod, affinity: Affinity) -> None:
+        neighbours = self._neighbours
+        if affinity.pod_affinity is not None:
+            terms = neighbours.terms(affinity.pod_affinity.required, pod)
+            if terms:
+                everyone = together([term for term, _ in terms])
+                counter = self._use(everyone)
+                self._near = [(key, counter.domains(key)) for _, key in terms]
+                self._first_of_its_kind = not counter.by_node and everyone.matches(pod)
+            self._prefer(pod, affinity.pod_affinity.preferred, 1)
+        if affinity.pod_anti_affinity is not None:
+            for term, key in neighbours.terms(affinity.pod_anti_affinity.required, pod):
+                self._apart.append((key, self._use(term).domains(key)))
+            self._prefer(pod, affinity.pod_anti_affinity.preferred, -1)
+
+    def _prefer(self, pod: Pod, preferred: Iterable[object], sign: int) -> None:
+        for weighted in preferred:
+            raw: PodAffinityTerm = weighted.pod_affinity_term  # type: ignore[attr-defined]
+            weight: int = weighted.weight  # type: ignore[attr-defined]
+            ((term, key),) = self._neighbours.terms([raw], pod)
+            self._pulls.append((key, self._use(term).domains(key), sign * weight))
+
+    def add_rules(self, repelled: list[Rule], pulled: list[Rule]) -> None:
+        self._repelled = repelled
+        self._counters.extend(rule.counter for rule in repelled)
+        for rule in pulled:
+            weight = rule.weight or self._hard_weight
+            self._pulls.append((rule.topology_key, rule.counter.domains(rule.topology_key), weight))
+
+    def add_spread(self, pod: Pod, demand: Demand, constraints: tuple[TopologySpreadConstraint, ...]) -> None:
+        hard = [constraint for constraint in constraints if constraint.when_unsatisfiable != "ScheduleAnyway"]
+        keys = [constraint.topology_key for constraint in hard]
+        for constraint in constraints:
+            requirements = label_requirements(constraint.label_selector)
+            wanted = (NOTHING,) if requirements is None else with_label_keys(requirements, pod, constraint.match_label_keys)
+            term = Term(frozenset({pod.metadata.namespace}), wanted)
+            counter = self._use(term)
+            if constraint in hard:
+                counts, domains = self._eligible(constraint, demand, counter, keys)
+                self._spreads.append(Spread(constraint, term.matches(pod), counts, domains))
+            else:
+                size = len(self._neighbours.domains(constraint.topology_key))
+                self._soft.append((constraint.topology_key, counter.domains(constraint.topology_key), size, constraint.max_skew))
+
+    def _eligible(
+        self, constraint: TopologySpreadConstraint, demand: Demand, counter: Counter, keys: list[str]
+    ) -> tuple[Mapping[str, int], frozenset[str]]:
+        """Counts and domains over the nodes that the constraint's policies and the other constraints leave."""
+        key = constraint.topology_key
+        checks: list[Check] = []
+        affinity = placement.node_affinity(demand) if constraint.node_affinity_policy != "Ignore" else None
+        if affinity is not None:
+            checks.append(affinity)
+        if constraint.node_taints_policy == "Honor":
+            checks.append(placement.taints(demand))
+        if not checks and len(set(keys)) == 1:
+            return counter.domains(key), self._neighbours.domains(key)
+        counts: dict[str, int] = {}
+        for info in self._neighbours.infos():
+            labels = info.node.metadata.labels
+            if all(each in labels for each in keys) and not any(check(info) for check in checks):
+                counts[labels[key]] = counts.get(labels[key], 0) + counter.by_node.get(info.name, 0)
+        return counts, frozenset(counts)
+
+    def _use(self, term: Term) -> Counter:
+        counter = self._neighbours.counter(term)
+        self._counters.append(counter)
+        return counter
+
+    # ---------------------------------------------------------------------------------------------------------- asking
+
+    @property
+    def stamp(self) -> tuple[int, ...]:
+        """Changes when anything that this view counted changes."""
+        return (self._neighbours.node_version, *(counter.version for counter in self._counters))
+
+    def refuses(self, info: NodeInfo) -> Reasons | None:
+        labels = info.node.metadata.labels
+        for spread in self._spreads:
+            value = labels.get(spread.key)
+            if value is None or spread.breaks(value):
+                return because("TopologySpread", topologyKey=spread.key)
+        for key, domains in self._near:
+            if labels.get(key) is None or (labels[key] not in domains and not self._first_of_its_kind):
+                return because("PodAffinity", topologyKey=key)
+        for key, domains in self._apart:
+            if labels.get(key) in domains:
+                return because("PodAntiAffinity", topologyKey=key)
+        for rule in self._repelled:
+            if labels.get(rule.topology_key) in rule.counter.domains(rule.topology_key):
+                return because("PodAntiAffinityExisting", topologyKey=rule.topology_key)
         return None
+
+    def scores(self, infos: Sequence[NodeInfo]) -> list[tuple[int, list[int]]]:
+        """Weights with one score 0..100 per node."""
+        found: list[tuple[int, list[int]]] = []
+        if self._pulls and "InterPodAffinity" in self._weights:
+            found.append((self._weights["InterPodAffinity"], self._pull_scores(infos)))
+        if self._soft and "PodTopologySpread" in self._weights:
+            found.append((self._weights["PodTopologySpread"], self._spread_scores(infos)))
+        return found
+
+    def _pull_scores(self, infos: Sequence[NodeInfo]) -> list[int]:
+        raw = []
+        for info in infos:
+            labels = info.node.metadata.labels
+            raw.append(sum(domains.get(labels.get(key, ""), 0) * weight for key, domains, weight in self._pulls))
+        low, high = min(raw), max(raw)
+        return [MAX_SCORE * (value - low) // (high - low) if high > low else 0 for value in raw]
+
+    def _spread_scores(self, infos: Sequence[NodeInfo]) -> list[int]:
+        """Fewer matching pods in the domain is better, weighted so that large topologies do not drown small ones."""
+        raw: list[float | None] = []
+        for info in infos:
+            labels = info.node.metadata.labels
+            if any(key not in labels for key, _, _, _ in self._soft):
+                raw.append(None)
+                continue
+            raw.append(sum(c.get(labels[key], 0) * math.log(size + 2) + skew - 1 for key, c, size, skew in self._soft))
+        known = [round(value) for value in raw if value is not None]
+        low, high = min(known, default=0), max(known, default=0)
+        if high == 0:
+            return [0 if value is None else MAX_SCORE for value in raw]
+        return [0 if value is None else MAX_SCORE * (high + low - round(value)) // high for value in raw]

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from dray.api.quantity import BINARY_SI, DECIMAL_SI, NANO, Quantity
 from dray.scheduling.demand import Demand
 from dray.scheduling.nodes import NodeInfo
 from dray.scheduling.plugins.base import MAX_SCORE, Check, Measure, Reasons, because
@@ -42,6 +43,14 @@ class FitArgs(msgspec.Struct, frozen=True):
     shape: tuple[Shape, ...] = ()
     ignored_resources: frozenset[str] = frozenset()
     ignored_groups: frozenset[str] = frozenset()
+
+
+def readable(resource: str, value: int) -> str:
+    """An amount as people write it: thousandths of cpu, powers of two for what is counted in bytes."""
+    if resource == "cpu":
+        return str(Quantity(value * NANO // 1000))
+    counted_in_bytes = resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
+    return str(Quantity(value * NANO, BINARY_SI if counted_in_bytes else DECIMAL_SI))
 
 
 def is_extended(name: str) -> bool:
@@ -82,7 +91,10 @@ def fit(demand: Demand, args: FitArgs, offers_devices: OffersDevices) -> Check:
             if value <= info.free(name) or (name in from_devices and not info.allocatable.get(name)):
                 continue
             known = name in info.allocatable or name in _NATIVE
-            lacking.append(because("ResourcesInsufficient" if known else "ResourceUnknown", resource=name))
+            if known:
+                lacking.append(because("ResourcesInsufficient", resource=name, needed=readable(name, value)))
+            else:
+                lacking.append(because("ResourceUnknown", resource=name))
         return tuple(reason for reasons in lacking for reason in reasons)
 
     return check_with_devices if from_devices else check
