@@ -236,6 +236,7 @@ DEVICES: Final = (
         fields={"spec.nodeName": "", "spec.driver": "", "spec.pool.name": ""},
         columns=columns.RESOURCE_SLICES,
         generation=True,
+        prepare=(hooks.lower_case_driver,),
         returns_deleted=True,
     ),
     Resource(

@@ -34,7 +34,7 @@ class Document:
     __slots__ = ("body", "content_type", "etag")
 
     def __init__(self, value: Any, content_type: str = "application/json") -> None:
-        self.body = encode(value)
+        self.body = value if isinstance(value, bytes) else encode(value)
         self.content_type = content_type
         self.etag = f'"{sha256(self.body).hexdigest()[:32].upper()}"'
 

@@ -119,6 +119,12 @@ def new_time_of_changed_taint(rule: Object, old: Object | None, context: Context
         taint["timeAdded"] = format_time(context.now)
 
 
+def lower_case_driver(slice: Object, old: Object | None, context: Context) -> None:
+    driver = slice["spec"].get("driver") or ""
+    if driver != driver.lower():
+        context.warnings.append(f'spec.driver: driver names should be lower case, "{driver}" is not')
+
+
 def devices_of_allocation(claim: Object, old: Object | None, context: Context) -> None:
     """Device status of devices that are no longer allocated goes with the allocation."""
     assert old is not None

@@ -1,6 +1,6 @@
 """Bodies and query parameters on their way in: bounded, decoded, and refused with words that help.
 
-JSON and YAML are read; anything else, protobuf above all, is refused with 415 so that clients fall back to JSON.
+JSON, YAML and the protobuf of typed Go clients are read; anything else is refused with 415.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import msgspec
 import yaml
 
 from dray.api.validation.errors import FieldError
+from dray.apiserver import protobuf
 from dray.apiserver.errors import ApiError, bad_request
 from dray.apiserver.operations import WriteOptions
 from dray.apiserver.reading import options_invalid
-from dray.apiserver.schema import DecodeError, decode_json
+from dray.apiserver.schema import DecodeError, decode_json, load
 from dray.apiserver.schema.decode import MAX_DEPTH
 
 MAX_BODY: Final = 3 * 1024 * 1024
@@ -40,6 +41,8 @@ def read_body(body: bytes, content_type: str, options: WriteOptions | None = Non
     media = media_type(content_type)
     if media in _YAML:
         return _yaml(body)
+    if media == protobuf.MEDIA_TYPE:
+        return protobuf.decode(body, load())
     if media not in _JSON:
         raise unsupported()
     return read_json(body, options)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from functools import cached_property
 from hashlib import sha256
+from typing import Final
 
 from dray.apiserver.discovery import VERSION, Document
 from dray.apiserver.registry import Registry
 from dray.apiserver.schema import Schemas
+
+_V2: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"  # Go does not read a type with an @
 
 
 class OpenApi:
@@ -37,6 +40,15 @@ class OpenApi:
 
     @cached_property
     def v2(self) -> Document:
-        """Only clients of long ago need it; they get an empty document and go on without."""
-        info = {"title": "Kubernetes", "version": VERSION["gitVersion"]}
-        return Document({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}})
+        """Nobody needs its content any more: kubectl asks for it, in protobuf, before it leaves a List to the server."""
+        info = _text(1, "Kubernetes") + _text(2, VERSION["gitVersion"])
+        return Document(_text(1, "2.0") + _field(2, info) + _field(8, b""), _V2)
+
+
+def _text(number: int, text: str) -> bytes:
+    return _field(number, text.encode())
+
+
+def _field(number: int, data: bytes) -> bytes:
+    """A short field of a protobuf message."""
+    return bytes([number << 3 | 2, len(data)]) + data

@@ -35,11 +35,12 @@ PROTECTED_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public"
 
 
 class WriteOptions(msgspec.Struct):
-    """How a write is done; ``warnings`` collects what the client shall be told."""
+    """How a write is done. ``applied``: the object comes with its managedFields. ``warnings``: what the client shall be told."""
 
     dry_run: bool = False
     manager: str = "unknown"
     validation: str = "Warn"
+    applied: bool = False
     warnings: list[str] = msgspec.field(default_factory=list)
 
 
@@ -58,7 +59,7 @@ class Operations:
     ) -> None:
         self.registry, self.store, self.schemas, self.gates = registry, store, schemas, gates
         self.clock, self._random = clock, randomness
-        self._ownership = Ownership(schemas)
+        self.ownership = Ownership(schemas)
         self._deletion = Deletion(clock)
         self._namespaces = store.table("namespaces")
 
@@ -76,8 +77,8 @@ class Operations:
             raise not_found(resource.kind, name)
         return found
 
-    def context(self, subresource: str = "") -> Context:
-        return Context(self.clock(), self.gates, self._find, self._every, subresource)
+    def context(self, options: WriteOptions, subresource: str = "") -> Context:
+        return Context(self.clock(), self.gates, self._find, self._every, subresource, options.warnings)
 
     def _find(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
         found = self.find(self.registry.named(resource), namespace, name)
@@ -95,14 +96,17 @@ class Operations:
         self._namespace_open(resource, namespace, obj)
         if obj["metadata"].get("resourceVersion"):
             raise bad_request("resourceVersion should not be set on objects to be created")
-        context = self.context()
+        context = self.context(options)
         table = self.table(resource)
         key = self._free_key(resource, namespace, obj["metadata"], table)
         self._prepare_new(resource, obj, context)
         self._check(resource, obj, None, context)
         for hook in resource.admit:
             hook(obj, None, context)
-        self._ownership.created(resource, obj, options.manager, context.now, given["metadata"])
+        if options.applied:
+            _keep_managed(obj, given)
+        else:
+            self.ownership.record(resource, obj, None, given.get("metadata"), manager=options.manager, now=context.now)
         if options.dry_run:
             return _not_stored(obj)
         return self.store.put(table, key, obj)
@@ -164,7 +168,6 @@ class Operations:
         *,
         subresource: str = "",
         unconditional: bool = True,
-        apply_owner: bool = False,
     ) -> Entry:
         """Replace an object by what ``change`` makes of it. ``change`` gets a copy and may raise."""
         old = self.get(resource, namespace, name)
@@ -172,15 +175,22 @@ class Operations:
         obj = self.normalised(resource, given, options)
         _place(resource, obj, namespace, name)
         self._preconditions(resource, obj["metadata"], old.object["metadata"], unconditional)
-        context = self.context(subresource)
+        context = self.context(options, subresource)
         before = old.copy()  # what the new object keeps of the old one is its own
         self._prepare_changed(resource, obj, before, context)
         self._check(resource, obj, old.object, context)
-        if apply_owner:
-            obj["metadata"]["managedFields"] = given["metadata"].get("managedFields") or []
-            meta.tidy(obj["metadata"])
+        if options.applied:
+            _keep_managed(obj, given)
         else:
-            self._ownership.updated(resource, obj, old.object, options.manager, context.now, subresource, given["metadata"])
+            self.ownership.record(
+                resource,
+                obj,
+                old.object,
+                given.get("metadata"),
+                manager=options.manager,
+                now=context.now,
+                subresource=subresource,
+            )
         return self._replace(resource, namespace, obj, old, options)
 
     def _preconditions(self, resource: Resource, new: dict[str, Any], old: dict[str, Any], unconditional: bool) -> None:
@@ -364,6 +374,11 @@ def _is_finished(resource: Resource, obj: dict[str, Any]) -> bool:
     if resource.kind.plural == "namespaces" and obj.get("spec", {}).get("finalizers"):
         return False
     return not metadata.get("deletionGracePeriodSeconds")
+
+
+def _keep_managed(obj: dict[str, Any], given: dict[str, Any]) -> None:
+    obj["metadata"]["managedFields"] = given["metadata"].get("managedFields") or []
+    meta.tidy(obj["metadata"])
 
 
 def _not_stored(obj: dict[str, Any]) -> Entry:

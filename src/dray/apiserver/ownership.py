@@ -1,31 +1,57 @@
 """Who set which field: managedFields of created and updated objects.
 
-A client cannot set managedFields itself, except to an empty list, which forgets them.
+What a client sends as managedFields of an existing object counts (kubectl moves ownership that way); an empty list forgets
+them, and without any those that are stored go on.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+from dray.apiserver.managed_fields import ManagedFields
 from dray.apiserver.registry import Resource
 from dray.apiserver.schema import Schemas
 
 
+class _Stored(NamedTuple):
+    """The kind that an object is stored as, which may not be the one that the client used."""
+
+    api_version: str
+    kind: str
+
+
 class Ownership:
     def __init__(self, schemas: Schemas) -> None:
-        self._schemas = schemas
+        self.fields = ManagedFields(schemas)
 
-    def created(self, resource: Resource, obj: dict[str, Any], manager: str, now: float, given: dict[str, Any]) -> None:
-        obj["metadata"].pop("managedFields", None)
-
-    def updated(
+    def record(
         self,
         resource: Resource,
         obj: dict[str, Any],
-        old: dict[str, Any],
+        old: dict[str, Any] | None,
+        given: Any,
+        *,
         manager: str,
         now: float,
-        subresource: str,
-        given: dict[str, Any],
+        subresource: str = "",
     ) -> None:
-        obj["metadata"].pop("managedFields", None)
+        """Give ``manager`` the fields in which ``obj`` differs from ``old``. ``given`` is the metadata that the client sent."""
+        metadata = obj["metadata"]
+        sent = given.get("managedFields") if isinstance(given, dict) else None
+        if old is None:
+            metadata["managedFields"] = []
+        elif not metadata.get("managedFields"):
+            metadata["managedFields"] = [] if sent == [] else old["metadata"].get("managedFields") or []
+        entries = self.fields.updated(
+            _Stored(obj["apiVersion"], obj["kind"]),
+            obj,
+            old,
+            manager=manager,
+            now=now,
+            subresource=subresource,
+            has_status=resource.has_status,
+        )
+        if entries:
+            metadata["managedFields"] = entries
+        else:
+            del metadata["managedFields"]

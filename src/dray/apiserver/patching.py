@@ -9,10 +9,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from dray.api.kinds import Kind
-from dray.apiserver.errors import ApiError
-from dray.apiserver.intake import media_type, read_json, unsupported
+from dray.api.validation.errors import FieldError
+from dray.apiserver.errors import ApiError, bad_request
+from dray.apiserver.intake import media_type, read_body, read_json, unsupported
 from dray.apiserver.operations import Operations, WriteOptions
 from dray.apiserver.patch import APPLY, JSON, MERGE, STRATEGIC, PatchError, apply_patch
+from dray.apiserver.reading import options_invalid
 from dray.apiserver.registry import Resource
 from dray.apiserver.store import Entry
 
@@ -33,9 +35,41 @@ class Patching:
     ) -> tuple[int, Entry]:
         type_ = media_type(request.content_type)
         if type_ == APPLY:
-            raise unsupported(_ACCEPTED)
+            return self._applied(resource, namespace, name, subresource, request, options)
+        if "force" in request.query:
+            problem = FieldError("force", "Forbidden", "", "may not be specified for non-apply patch")
+            raise options_invalid("PatchOptions", [problem])
         patch = self._read(type_, request, options)
         return 200, self.patched(resource, namespace, name, subresource, type_, patch, options)
+
+    def _applied(
+        self, resource: Resource, namespace: str, name: str, subresource: str, request: Request, options: WriteOptions
+    ) -> tuple[int, Entry]:
+        """Server-side apply: creates what is not there. Fields of others are taken over: conflicts are not detected."""
+        operations, manager = self._operations, request.query.get("fieldManager", "")
+        patch = read_body(request.body, "application/yaml")
+        options.applied = True
+
+        def change(current: Object | None) -> Object:
+            if current is not None and resource.from_stored is not None:
+                current = resource.from_stored(current)
+            try:
+                return operations.ownership.fields.apply(
+                    resource.kind,
+                    current,
+                    patch,
+                    manager=manager,
+                    now=operations.clock(),
+                    subresource=subresource,
+                    has_status=resource.has_status,
+                )
+            except PatchError as error:
+                raise patch_refused(error) from error
+
+        if operations.find(resource, namespace, name) is None and not subresource:
+            return 201, operations.create(resource, namespace, _named(change(None), name), options)
+        entry = operations.update(resource, namespace, name, change, options, subresource=subresource, unconditional=False)
+        return 200, entry
 
     def patched(
         self, resource: Resource, namespace: str, name: str, subresource: str, type_: str, patch: Any, options: WriteOptions
@@ -67,6 +101,13 @@ class Patching:
             return apply_patch(type_, current, patch, kind, self._schemas)
         except PatchError as error:
             raise patch_refused(error) from error
+
+
+def _named(obj: Object, name: str) -> Object:
+    metadata = obj.setdefault("metadata", {})
+    if metadata.setdefault("name", name) != name:
+        raise bad_request(f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})")
+    return obj
 
 
 def patch_refused(error: PatchError) -> ApiError:

@@ -20,13 +20,15 @@ ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patc
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What hooks may know besides the objects. ``find(resource, namespace, name)`` reads another object."""
+    """What hooks may know besides the objects. ``find(resource, namespace, name)`` reads another object;
+    ``warnings`` are told to the client."""
 
     now: float
     gates: Gates
     find: Callable[[str, str, str], dict[str, Any] | None]
     every: Callable[[str, str], Iterable[dict[str, Any]]]
     subresource: str = ""
+    warnings: list[str] = []
 
 
 Hook = Callable[[dict[str, Any], dict[str, Any] | None, Context], None]

@@ -1,0 +1,182 @@
+"""Protobuf request bodies, as typed Go clients send them: decoded to the plain objects that JSON would give.
+
+Only reading is needed: every client that writes protobuf also reads JSON. The shape of a message is that of the declared
+struct; ``protobuf.numbers`` says which field has which number. Numbers that are not declared are skipped, as protobuf asks.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct as packing
+from collections.abc import Iterator
+from functools import cache
+from importlib import resources
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from dray.api.times import format_micro_time, format_time
+from dray.apiserver.errors import ApiError, bad_request
+from dray.apiserver.schema import Schemas, Struct, Type
+
+MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
+_MAGIC: Final = b"k8s\x00"
+_MAX_DEPTH: Final = 64
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+class _Named(NamedTuple):
+    api_version: str
+    kind: str
+
+
+def decode(data: bytes, schemas: Schemas) -> dict[str, Any]:
+    """The object in a Kubernetes protobuf body."""
+    try:
+        return _Decoder(schemas).envelope(data)
+    except (IndexError, packing.error, UnicodeDecodeError, msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise bad_request(f"the body is not valid protobuf: {error}") from error
+
+
+@cache
+def _numbers() -> dict[str, dict[int, str]]:
+    text = resources.files("dray.apiserver").joinpath("protobuf.numbers").read_text(encoding="utf-8")
+    made = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name, *fields = line.split(" ")
+            made[name] = {int(number): field for number, _, field in (part.partition("=") for part in fields if part)}
+    return made
+
+
+class _Decoder:
+    def __init__(self, schemas: Schemas) -> None:
+        self._schemas = schemas
+
+    def envelope(self, data: bytes) -> dict[str, Any]:
+        if not data.startswith(_MAGIC):
+            raise ValueError("it does not start with k8s")
+        parts = dict(_fields(data[len(_MAGIC) :]))
+        type_meta = dict(_fields(parts.get(1, b"")))
+        api_version, kind = type_meta.get(1, b"").decode(), type_meta.get(2, b"").decode()
+        named = _Named("v1" if kind == "DeleteOptions" else api_version, kind)
+        struct = self._schemas.kind(named)
+        if struct is None:
+            message = f"{api_version} {kind} cannot be read as protobuf; send JSON"
+            raise ApiError(415, "UnsupportedMediaType", message)
+        obj = self._struct(struct, parts.get(2, b""), 0)
+        return obj | {"apiVersion": api_version, "kind": kind}
+
+    def _struct(self, struct: Struct, data: bytes, depth: int, within: str = "") -> dict[str, Any]:
+        """``within`` names the numbers of an inlined message: its fields are those of ``struct``."""
+        if depth > _MAX_DEPTH:
+            raise ValueError("nested too deep")
+        file = _file(struct)
+        numbers = _numbers().get(f"{file}.{within or struct.name}", {})
+        made: dict[str, Any] = {}
+        for number, value in _fields(data):
+            name = numbers.get(number, "")
+            if name.startswith("*"):
+                made |= self._struct(struct, value, depth + 1, name[1:])
+                continue
+            field = struct.fields.get(name)
+            if field is not None:
+                self._put(made, name, field.type, value, depth)
+        return made
+
+    def _put(self, made: dict[str, Any], name: str, type_: Type, value: Any, depth: int) -> None:
+        if type_.shape == "list":
+            assert type_.item is not None
+            made.setdefault(name, []).append(self._value(type_.item, value, depth))
+        elif type_.shape == "map":
+            assert type_.item is not None
+            entry = dict(_fields(value))
+            key = entry.get(1, b"").decode()
+            made.setdefault(name, {})[key] = self._value(type_.item, entry.get(2, b""), depth)
+        else:
+            converted = self._value(type_, value, depth)
+            if converted is not None:
+                made[name] = converted
+
+    def _value(self, type_: Type, value: Any, depth: int) -> Any:
+        if type_.shape == "struct":
+            return self._struct(self._schemas.struct(type_.name), value, depth + 1)
+        if type_.shape == "list":
+            assert type_.item is not None
+            return [self._value(type_.item, item, depth) for number, item in _fields(value) if number == 1]
+        return _scalar(type_.name, value)
+
+
+def _file(struct: Struct) -> str:
+    """``io.k8s.api.core.v1`` is in the file ``core``; other versions than v1 are part of the name."""
+    group, _, version = struct.package.rpartition(".")
+    name = group.rpartition(".")[2]
+    return name if version == "v1" else f"{name}_{version}"
+
+
+def _scalar(name: str, value: Any) -> Any:
+    if name == "string":
+        return value.decode() if value != b"" else ""
+    if name in ("int32", "int64"):
+        return _signed(value or 0)
+    if name == "bool":
+        return bool(value)
+    if name == "float":
+        return packing.unpack("<d", value)[0]
+    if name == "bytes":
+        return base64.b64encode(value).decode()
+    parts = dict(_fields(value))
+    if name == "quantity":
+        return parts.get(1, b"0").decode() or "0"
+    if name == "intOrString":
+        return parts.get(3, b"").decode() if parts.get(1) else _signed(parts.get(2, 0))
+    if name == "any":
+        return msgspec.json.decode(parts[1]) if parts.get(1) else None
+    return _time(name, parts)
+
+
+def _time(name: str, parts: dict[int, Any]) -> str | None:
+    """An empty time is the zero time, which JSON writes as null."""
+    if 1 not in parts:
+        return None
+    seconds = _signed(parts[1])
+    return format_micro_time(seconds + parts.get(2, 0) / 1e9) if name == "microtime" else format_time(seconds)
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Numbers and values of a message: ints for varints, bytes for everything else."""
+    position = 0
+    while position < len(data):
+        tag, position = _varint(data, position)
+        wire = tag & 7
+        if wire == _VARINT:
+            value, position = _varint(data, position)
+            yield tag >> 3, value
+            continue
+        if wire == _BYTES:
+            size, position = _varint(data, position)
+        elif wire in (_FIXED64, _FIXED32):
+            size = 8 if wire == _FIXED64 else 4
+        else:
+            raise ValueError(f"wire type {wire} is not used by Kubernetes")
+        if position + size > len(data):
+            raise ValueError("it ends in the middle of a field")
+        yield tag >> 3, data[position : position + size]
+        position += size
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    result = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        result |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return result & 0xFFFFFFFFFFFFFFFF, position
+        shift += 7
+        if shift > 63:
+            raise ValueError("a number is too long")
