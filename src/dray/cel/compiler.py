@@ -14,7 +14,7 @@ from dray.cel import folds
 from dray.cel.checker import qualified_name
 from dray.cel.device import DeviceView, DomainMap
 from dray.cel.errors import Failure
-from dray.cel.meter import LIST, MAP, Meter, call_cost
+from dray.cel.meter import LIST, MAP, Meter, price
 from dray.cel.tree import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
 from dray.cel.types import Overload, Type
 from dray.cel.values import NONE, Optional, TypeValue, equal, to_key, type_name
@@ -28,7 +28,7 @@ MISSING: Final = object()
 
 
 def compile_tree(node: Node, metered: bool) -> tuple[Closure, int]:
-    """The closure of the tree and the length of the frame that it needs."""
+    """The closure of the tree and the length of the frame that it needs. A Failure if a constant in it cannot be made."""
     compiler = _Compiler(metered)
     closure = compiler.compile(node)
     return closure, compiler.slots
@@ -156,9 +156,7 @@ class _Compiler:
             return special
         operands = [self.compile(operand) for operand in node.operands]
         if is_constant(node):
-            folded = fold_constant(node, operands)
-            if folded is not None:
-                return folded
+            return fold_constant(node, operands)
         if self.metered:
             return metered_call(node, operands)
         if len(operands) == 1:
@@ -309,12 +307,9 @@ def is_attribute(node: Node) -> bool:
 _CONVERSIONS: Final = frozenset({"bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"})
 
 
-def fold_constant(node: Call, operands: list[Closure]) -> Closure | None:
-    """A conversion of a constant, made once; left for run time if it fails."""
-    try:
-        value = any_call(node, operands)([None, None])
-    except Failure:
-        return None
+def fold_constant(node: Call, operands: list[Closure]) -> Closure:
+    """A conversion of a constant, made once. One that fails makes the expression invalid, wherever it stands."""
+    value = any_call(node, operands)([None, None])
     return lambda frame: value
 
 
@@ -519,9 +514,12 @@ def any_call(node: Call, operands: list[Closure]) -> Closure:
     return call
 
 
+_SIZED: Final = frozenset({str, bytes, tuple, dict})
+
+
 def metered_call(node: Call, operands: list[Closure]) -> Closure:
     dispatch, position, name = Dispatch(node), node.position, node.function
-    overload = node.overloads[0].id if len(node.overloads) == 1 else ""
+    charge = price(name, node.overloads[0].id if len(node.overloads) == 1 else "")
     # A list of constants becomes a set upstream, and asking it is free.
     free = name == "@in" and isinstance(node.args[1], ListLiteral) and is_constant(node.args[1])
 
@@ -535,8 +533,9 @@ def metered_call(node: Call, operands: list[Closure]) -> Closure:
             meter.spend(1)
             raise
         if not free:
-            meter.spend(call_cost(name, overload, args, result))
-        meter.made(result)
+            meter.spend(1 if charge is None else charge(args, result))
+        if type(result) in _SIZED:
+            meter.made(result)
         return result
 
     return call

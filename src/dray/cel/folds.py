@@ -21,6 +21,7 @@ _GO_TYPES: Final = {
     "uint": "types.Uint",
     "double": "types.Double",
     "string": "types.String",
+    "kubernetes.Semver": "cel.Semver",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 from dray.cel.errors import Overrun
@@ -34,10 +35,9 @@ class Meter:
             raise Overrun
 
     def made(self, result: Any) -> None:
-        if type(result) in (str, bytes, tuple) or isinstance(result, dict):
-            self.work += len(result)
-            if self.work > WORK_MAX:
-                raise Overrun
+        self.work += len(result)
+        if self.work > WORK_MAX:
+            raise Overrun
 
 
 def _scan(length: int, factor: float = STRING_FACTOR) -> int:
@@ -61,44 +61,48 @@ def traversal(value: Any) -> int:
 
 
 _TRAVERSING: Final = frozenset({"isSorted", "sum", "max", "min", "indexOf", "lastIndexOf", "includes"})
-_SCANNING: Final = frozenset({"url", "lowerAscii", "upperAscii", "substring", "trim", "cidr", "isIP", "isCIDR"}) | {
-    "quantity", "isQuantity", "semver", "isSemver",
-}  # fmt: skip
+_SCANNING: Final = frozenset(
+    "url lowerAscii upperAscii substring trim cidr isIP isCIDR quantity isQuantity semver isSemver".split()  # noqa: SIM905
+)
 _ORDERED_TEXT: Final = frozenset(
     f"{name}_{kind}" for name in ("less", "greater", "less_equals", "greater_equals") for kind in ("string", "bytes")
-) | {"equals", "not_equals"}
+)
 _OBJECTS: Final = (URL, NamedFormat, Semver)
 
-
-def call_cost(function: str, overload: str, args: tuple[Any, ...], result: Any) -> int:
-    """The cost of one call. ``overload`` is empty when it was only known at run time, as upstream has it."""
-    charged = _extension_cost(function, overload, args, result)
-    return _standard_cost(overload, args) if charged is None else charged
+Price = Callable[[tuple[Any, ...], Any], int]
+"""What a call cost, by its arguments and its result."""
 
 
-def _extension_cost(function: str, overload: str, args: tuple[Any, ...], result: Any) -> int | None:
-    listed = _list_cost(overload, args, result)
-    if listed is not None:
-        return listed
+def price(function: str, overload: str) -> Price | None:
+    """How a call is charged; None for the many that cost 1.
+
+    ``overload`` is empty when it is only known at run time, as upstream has it.
+    """
+    return _list_price(overload) or _extension_price(function, overload) or _STANDARD.get(overload)
+
+
+def _extension_price(function: str, overload: str) -> Price | None:
     if function in _TRAVERSING:
-        return traversal(args[0])
-    if function in _SCANNING:
-        return _scan(size(args[0]))
+        return lambda args, result: traversal(args[0])
+    if function in _SCANNING or (function == "ip" and overload != "cidr_ip"):
+        return lambda args, result: _scan(size(args[0]))
     if function in ("replace", "split", "ip.isCanonical"):
-        return _scan(size(args[0]), 2 * STRING_FACTOR)
+        return lambda args, result: _scan(size(args[0]), 2 * STRING_FACTOR)
     if function == "join":
-        return _scan(size(result), 2 * STRING_FACTOR)
+        return lambda args, result: _scan(size(result), 2 * STRING_FACTOR)
     if function in ("find", "findAll"):
-        return _regex(args[0], args[1])
-    if function == "ip":
-        return 1 if overload == "cidr_ip" else _scan(size(args[0]))
+        return lambda args, result: _regex(args[0], args[1])
     if function in ("containsIP", "containsCIDR"):
-        return _network_cost(function, overload, args)
-    if function == "validate" and isinstance(args[0], NamedFormat):
-        return math.ceil((1 + size(args[1])) * STRING_FACTOR) * _scan(FORMATS[args[0].name][1], REGEX_FACTOR)
-    if function == "_==_" and isinstance(args[0], _OBJECTS):
-        return 1
+        return lambda args, result: _network_cost(function, overload, args)
+    if function == "validate":
+        return lambda args, result: _regex_length(args[1], FORMATS[args[0].name][1])
+    if function == "_==_":
+        return lambda args, result: 1 if isinstance(args[0], _OBJECTS) else _smaller(args, result)
     return None
+
+
+def _regex_length(text: Any, length: int) -> int:
+    return math.ceil((1 + size(text)) * STRING_FACTOR) * _scan(length, REGEX_FACTOR)
 
 
 def _network_cost(function: str, overload: str, args: tuple[Any, ...]) -> int:
@@ -109,19 +113,18 @@ def _network_cost(function: str, overload: str, args: tuple[Any, ...]) -> int:
     return cost + (_scan(size(args[1])) if overload.endswith("_string") else 0)
 
 
-def _list_cost(overload: str, args: tuple[Any, ...], result: Any) -> int | None:
+def _list_price(overload: str) -> Price | None:
     if overload in ("list_slice", "lists_range", "list_reverse"):
-        return 1 + LIST + size(result)
+        return lambda args, result: 1 + LIST + size(result)
     if overload in ("list_flatten", "list_flatten_int"):
-        depth = args[1] if len(args) == 2 else 1
-        return 1 + LIST + int(size(args[0]) * depth)
+        return lambda args, result: 1 + LIST + size(args[0]) * (args[1] if len(args) == 2 else 1)
     if overload == "list_distinct" or overload.endswith("_sort"):
-        return 1 + LIST + _self_compare(args[0])
+        return lambda args, result: 1 + LIST + _self_compare(args[0])
     if overload.endswith("_sortByAssociatedKeys"):
-        return 1 + LIST + _self_compare(args[1])
+        return lambda args, result: 1 + LIST + _self_compare(args[1])
     if overload.startswith("list_sets_"):
         factor = 2 if overload == "list_sets_equivalent_list" else 1
-        return 1 + size(args[0]) * size(args[1]) * factor
+        return lambda args, result: 1 + size(args[0]) * size(args[1]) * factor
     return None
 
 
@@ -130,19 +133,24 @@ def _self_compare(elements: tuple[Any, ...]) -> int:
     return int(len(elements) * len(elements) * factor)
 
 
-def _standard_cost(overload: str, args: tuple[Any, ...]) -> int:
-    if overload in _ORDERED_TEXT:
-        return _scan(min(size(args[0]), size(args[1])))
-    if overload in ("starts_with_string", "ends_with_string"):
-        return _scan(size(args[1]))
-    if overload in ("string_to_bytes", "bytes_to_string", "strings_quote", "string_format"):
-        return _scan(size(args[0]))
-    if overload == "in_list":
-        return size(args[1])
-    if overload in ("add_string", "add_bytes"):
-        return _scan(size(args[0]) + size(args[1]))
-    if overload in ("matches", "matches_string"):
-        return _regex(args[0], args[1])
-    if overload == "contains_string":
-        return _scan(size(args[0])) * _scan(size(args[1]))
-    return 1
+def _smaller(args: tuple[Any, ...], result: Any) -> int:
+    return _scan(min(size(args[0]), size(args[1])))
+
+
+def _first(args: tuple[Any, ...], result: Any) -> int:
+    return _scan(size(args[0]))
+
+
+def _second(args: tuple[Any, ...], result: Any) -> int:
+    return _scan(size(args[1]))
+
+
+_STANDARD: Final[dict[str, Price]] = {
+    **dict.fromkeys(_ORDERED_TEXT | {"not_equals"}, _smaller),
+    **dict.fromkeys(("starts_with_string", "ends_with_string"), _second),
+    **dict.fromkeys(("string_to_bytes", "bytes_to_string", "strings_quote", "string_format"), _first),
+    "in_list": lambda args, result: size(args[1]),
+    **dict.fromkeys(("add_string", "add_bytes"), lambda args, result: _scan(size(args[0]) + size(args[1]))),
+    **dict.fromkeys(("matches", "matches_string"), lambda args, result: _regex(args[0], args[1])),
+    "contains_string": lambda args, result: _scan(size(args[0])) * _scan(size(args[1])),
+}

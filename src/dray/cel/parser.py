@@ -15,8 +15,8 @@ from dray.cel.tree import Call, Ident, ListLiteral, Literal, MapLiteral, Node, S
 from dray.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint
 
 MAX_LENGTH: Final = 10 * 1024
-MAX_DEPTH: Final = 200
-"""Levels of the tree; upstream stops at 250 nested rules of its grammar."""
+MAX_DEPTH: Final = 100
+"""Levels of the tree. Upstream stops at 250, but every level costs several frames of the stack in every walk."""
 
 _TOO_DEEP: Final = f"expression is nested too deeply: at most {MAX_DEPTH} levels are allowed"
 _RESERVED: Final = frozenset(
@@ -109,24 +109,28 @@ class _Parser:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             self.fail(_TOO_DEEP, self.token.position)
-        node = self.junction("||", "_||_")
+        node = self.disjunction()
         if self.token.kind == "?":
             position = self.advance().position
-            chosen = self.junction("||", "_||_")
+            chosen = self.disjunction()
             self.expect(":")
             node = self.bounded(Call(position, "_?_:_", [node, chosen, self.expression()]))
         self.depth -= 1
         return node
 
-    def junction(self, symbol: str, function: str) -> Node:
-        first = self.junction("&&", "_&&_") if symbol == "||" else self.binary(1)
-        if self.token.kind != symbol:
-            return first
-        position = self.token.position
-        operands = [first]
-        while self.accept(symbol):
-            operands.append(self.junction("&&", "_&&_") if symbol == "||" else self.binary(1))
-        return self.bounded(Call(position, function, operands))
+    def disjunction(self) -> Node:
+        """Chains of && inside one chain of ||."""
+        alternatives: list[Node] = []
+        position = -1
+        while True:
+            terms, at = [self.binary(1)], self.token.position
+            while self.accept("&&"):
+                terms.append(self.binary(1))
+            alternatives.append(terms[0] if len(terms) == 1 else self.bounded(Call(at, "_&&_", terms)))
+            position = self.token.position if position < 0 else position
+            if not self.accept("||"):
+                break
+        return alternatives[0] if len(alternatives) == 1 else self.bounded(Call(position, "_||_", alternatives))
 
     def binary(self, loosest: int) -> Node:
         node = self.unary()

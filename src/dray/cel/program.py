@@ -100,6 +100,8 @@ def _compile(expression: str, features: frozenset[str], limit: int, derived: boo
         return Program(expression, node, features, limit)
     except CompileError as error:
         return error
+    except Failure as failure:
+        return CompileError(failure.message, max(failure.position, 0), expression)
     except RecursionError:
         return CompileError("expression is nested too deeply", 0, expression)
 
