@@ -36,10 +36,14 @@ def binary() -> Path:
 
 
 class Allocator:
-    """A program that answers one line at a time until the context ends."""
+    """A program that answers one line at a time until the context ends. After a crash the next line gets a new process."""
 
     def __init__(self, argv: Sequence[str]) -> None:
-        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.argv = argv
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def __enter__(self) -> Allocator:
         return self
@@ -55,7 +59,9 @@ class Allocator:
         self.process.stdin.flush()
         raw = self.process.stdout.readline()
         if not raw:
-            raise RuntimeError(f"the allocator ended with {self.process.wait()}")
+            code = self.process.wait()
+            self.process = self._start()
+            raise RuntimeError(f"the allocator crashed with {code}")
         found: dict[str, Any] = json.loads(raw)
         return found
 
