@@ -7,7 +7,7 @@ else's scheduler or controllers to take its place.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,8 +54,9 @@ class Settings(msgspec.Struct, frozen=True):
 class Local:
     """``await start()``, then ``run(stop)`` until it ends; ``port`` is the in-process way in."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, watching: Callable[[World], Decider] | None = None) -> None:
+        """``watching`` makes one more decider, which sees what the others see."""
+        self._settings, self._watching = settings, watching
         self.server = ApiServer(settings.data, gates=settings.gates)
         self.port = Embedded(self.server)
 
@@ -120,6 +121,8 @@ class Local:
             made.extend(deciders(tuple(SETS), Setting(world, settings.gates, CATALOG.owned, self.server.identity.ca)))
         if "nodes" in parts:
             made.extend((Kubelets(world, settings.nodes), Fabric(world)))
+        if self._watching is not None:
+            made.append(self._watching(world))
         return made
 
 

@@ -1,0 +1,246 @@
+"""`dray demo`: an example cluster, example workloads, and what happens, as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from dray import examples
+from dray.api.core import Pod
+from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
+from dray.api.resource import ResourceClaim, ResourceSlice
+from dray.cli.manifests import read_manifests
+from dray.cli.output import console, table
+from dray.cli.running import to_the_end
+from dray.cluster.port import Change, Event, Write
+from dray.cluster.world import World
+from dray.runtime import logs
+
+HARDWARE: Final = ("gpu8:2", "mig:1", "nic:1", "fabric:2")
+SETTLED_SECONDS: Final = 1.5
+LONGEST_SECONDS: Final = 60.0
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="End when everything has settled, instead of staying up for kubectl.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the kubeconfig here.  [default: a temporary file]",
+)
+def demo(once: bool, kubeconfig: Path | None) -> None:
+    """Start an example cluster, run example workloads, and show what happens as it happens.
+
+    Everything runs in this process and nothing is kept. Exit code 1 when the workloads did not settle as they should.
+
+    \b
+    Examples:
+      dray demo                 stay up afterwards, to try kubectl and dray on it
+      dray demo --once          end when it has settled
+    """
+    logs.configure(level="warning")
+    if kubeconfig is not None:
+        to_the_end(lambda: _Demo(once, kubeconfig).run())
+        return
+    with tempfile.TemporaryDirectory(prefix="dray-demo-") as directory:
+        to_the_end(lambda: _Demo(once, Path(directory) / "kubeconfig").run())
+
+
+class _Demo:
+    def __init__(self, once: bool, kubeconfig: Path) -> None:
+        from dray.nodes.hardware import hardware
+        from dray.runtime.local import Local, Settings
+
+        self._once, self._kubeconfig = once, kubeconfig
+        machines = hardware(HARDWARE)
+        self._objects = machines.objects
+        self._console = console()
+        self.local = Local(Settings(nodes=tuple(machines.nodes)), watching=self._narrator)
+        self._narration: Narrator | None = None
+
+    def _narrator(self, world: World) -> Narrator:
+        self._narration = Narrator(world, self._say)
+        return self._narration
+
+    def _say(self, at: str, text: str) -> None:
+        self._console.print(f"[dim]{at}[/dim]  {text}")
+
+    async def run(self) -> None:
+        from dray.runtime.process import stop_on_signals
+
+        stop, ready = stop_on_signals(), asyncio.Event()
+        await self.local.start()
+        running = asyncio.create_task(self.local.run(stop, ready))
+        self.local.server.write_kubeconfig(self._kubeconfig)
+        await ready.wait()
+        await self.local.apply(self._objects)
+        settled = await self._workloads(stop)
+        if settled:
+            self._summary()
+        if not self._once and not stop.is_set():
+            self._next_steps()
+            await stop.wait()
+        stop.set()
+        await running
+        if not settled:
+            raise click.ClickException(
+                "the example workloads did not settle; `dray demo` without --once leaves the cluster up to look at"
+            )
+
+    async def _workloads(self, stop: asyncio.Event) -> bool:
+        """Apply the examples one after another, each when the one before has settled."""
+        self._console.print("[bold]A Kubernetes cluster in this process[/bold], with simulated hardware:\n")
+        self._console.print(_machines(await self._settle(stop, pods=False)))
+        for file in examples.files():
+            self._console.print(f"\n[bold]{file.name}[/bold]  [dim]{_comment(file)}[/dim]")
+            await self.local.apply(read_manifests([file]))
+            if await self._settle(stop) is None:
+                return False
+        return True
+
+    async def _settle(self, stop: asyncio.Event, pods: bool = True) -> World | None:
+        """Wait until nothing has happened for a while and every pod has a verdict; None when that takes too long."""
+        assert self._narration is not None
+        until = time.monotonic() + LONGEST_SECONDS
+        while time.monotonic() < until and not stop.is_set():
+            await asyncio.sleep(0.1)
+            quiet = time.monotonic() - self._narration.last
+            if quiet > SETTLED_SECONDS and (self._narration.settled() if pods else self._narration.world.all(NODES)):
+                return self._narration.world
+        return None
+
+    def _summary(self) -> None:
+        assert self._narration is not None
+        world = self._narration.world
+        pods = sorted(world.all(PODS).values(), key=lambda pod: pod.key)
+        self._console.print("\n[bold]Where everything is[/bold]\n")
+        self._console.print(table(("pod", "node", "state", "devices"), [_row(world, pod) for pod in pods]))
+
+    def _next_steps(self) -> None:
+        kubeconfig = self._kubeconfig
+        self._console.print(
+            f"\n[bold]The cluster stays up until Ctrl-C.[/bold] In another terminal:\n\n"
+            f"  export KUBECONFIG={kubeconfig}\n"
+            f"  kubectl get pods,resourceclaims -o wide\n"
+            f"  dray why too-much              why is it pending, and what would help?\n"
+            f"  dray devices                   what is free, what is used, by whom?\n"
+            f"  kubectl delete pod train       its GPUs are free at once\n"
+            f"  kubectl scale deployment inference --replicas=20\n"
+            f"  dray verify                    proves that nothing is allocated twice\n\n"
+            f"Example manifests: {Path(examples.__file__).parent}\n"
+        )
+
+
+class Narrator:
+    """A decider that decides nothing: it tells what it sees."""
+
+    name = "narrator"
+    kinds: Sequence[Kind] = (PODS, RESOURCE_CLAIMS, NODES, RESOURCE_SLICES)
+
+    def __init__(self, world: World, say: Any) -> None:
+        self.world, self._say = world, say
+        self._began = self.last = time.monotonic()
+
+    def observe(self, event: Event, now: float) -> None:
+        if not isinstance(event, Change) or event.kind in (NODES, RESOURCE_SLICES):
+            return
+        text = _pod_news(event) if event.kind == PODS else _claim_news(event)
+        if text:
+            self.last = time.monotonic()
+            self._say(f"{self.last - self._began:5.1f}s", text)
+
+    def act(self, now: float) -> list[Write]:
+        return []
+
+    def wake(self) -> float | None:
+        return None
+
+    def settled(self) -> bool:
+        """Every pod runs, or has been told why it does not."""
+        pods = self.world.all(PODS).values()
+        return bool(pods) and all(pod.terminal or pod.status.phase == "Running" or _refusal(pod) for pod in pods)
+
+
+def _pod_news(change: Change) -> str:
+    old, new = change.old, change.new
+    assert isinstance(change.object, Pod)
+    name = change.object.metadata.name
+    if not isinstance(new, Pod):
+        return f"pod {name} is gone"
+    before = old if isinstance(old, Pod) else Pod()
+    if new.spec.node_name and not before.spec.node_name:
+        return f"pod [cyan]{name}[/cyan] is bound to [green]{new.spec.node_name}[/green]"
+    if new.status.phase != before.status.phase and new.status.phase in ("Running", "Succeeded", "Failed"):
+        return f"pod [cyan]{name}[/cyan] is {new.status.phase.lower()}"
+    if _refusal(new) and _refusal(new) != _refusal(before):
+        return f"pod [cyan]{name}[/cyan] [yellow]waits[/yellow]: {_refusal(new)}"
+    if new.status.nominated_node_name and not before.status.nominated_node_name:
+        return f"pod [cyan]{name}[/cyan] waits for its devices to be attached to {new.status.nominated_node_name}"
+    return ""
+
+
+def _claim_news(change: Change) -> str:
+    old, new = change.old, change.new
+    if not isinstance(new, ResourceClaim):
+        return ""
+    before = old.status.allocation if isinstance(old, ResourceClaim) else None
+    if new.status.allocation is not None and before is None:
+        return f"claim [cyan]{new.metadata.name}[/cyan] gets [green]{_devices(new)}[/green]"
+    if new.status.allocation is None and before is not None:
+        return f"claim [cyan]{new.metadata.name}[/cyan] gives its devices back"
+    return ""
+
+
+def _devices(claim: ResourceClaim) -> str:
+    allocation = claim.status.allocation
+    if allocation is None:
+        return ""
+    parts = []
+    for result in allocation.devices.results:
+        share = ", ".join(f"{amount} {name}" for name, amount in (result.consumed_capacity or {}).items())
+        parts.append(f"{result.pool}/{result.device}" + (f" ({share})" if share else ""))
+    return ", ".join(parts)
+
+
+def _refusal(pod: Pod) -> str:
+    scheduled = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
+    return scheduled.message if scheduled is not None and scheduled.status == "False" else ""
+
+
+def _row(world: World, pod: Pod) -> tuple[str, str, str, str]:
+    names = [status.resource_claim_name or "" for status in pod.status.resource_claim_statuses]
+    names += [entry.resource_claim_name or "" for entry in pod.spec.resource_claims]
+    if pod.status.extended_resource_claim_status is not None:
+        names.append(pod.status.extended_resource_claim_status.resource_claim_name)
+    claims = [world.get(RESOURCE_CLAIMS, f"{pod.metadata.namespace}/{name}") for name in names if name]
+    devices = ", ".join(_devices(claim) for claim in claims if claim is not None and claim.status.allocation is not None)
+    return pod.metadata.name, pod.spec.node_name or "-", pod.status.phase, devices or "-"
+
+
+def _machines(world: World | None) -> Any:
+    if world is None:
+        return "nothing: the nodes did not come up"
+    devices: dict[str, int] = {}
+    for found in world.all(RESOURCE_SLICES).values():
+        assert isinstance(found, ResourceSlice)
+        place = found.spec.node_name or f"pool {found.spec.pool.name}"
+        devices[place] = devices.get(place, 0) + len(found.spec.devices)
+    rows = [(name, str(devices.get(name, 0))) for name in sorted(world.all(NODES))]
+    rows += [(place, str(count)) for place, count in sorted(devices.items()) if place.startswith("pool ")]
+    return table(("node", "devices"), rows)
+
+
+def _comment(file: Path) -> str:
+    """What the example says of itself: the comment on top."""
+    lines = []
+    for line in file.read_text().splitlines():
+        if not line.startswith("#"):
+            break
+        lines.append(line.removeprefix("#").strip())
+    return " ".join(lines)
