@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from dray.api.kinds import NAMESPACES
+from dray.apiserver.embedded import Embedded
+from dray.apiserver.server import ApiServer
 from dray.cluster.kubeconfig import load
 from dray.cluster.port import Cluster, Write
 from dray.cluster.remote import Remote
@@ -28,11 +30,21 @@ def real_kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         pytest.skip(str(missing))
 
 
-@pytest.fixture(params=[pytest.param("real", marks=pytest.mark.real)])
-async def port(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
-    cluster = Remote(load(request.getfixturevalue("real_kubeconfig")))
+@pytest.fixture(params=["embedded", "served", pytest.param("real", marks=pytest.mark.real)])
+async def port(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Cluster]:
+    """The port under test: on our server in process, on it over HTTPS, and on a real kube-apiserver."""
+    if request.param == "real":
+        cluster: Cluster = Remote(load(request.getfixturevalue("real_kubeconfig")))
+        yield cluster
+        await cluster.close()
+        return
+    server = ApiServer(None)
+    await server.start()
+    server.write_kubeconfig(tmp_path / "kubeconfig")
+    cluster = Embedded(server) if request.param == "embedded" else Remote(load(tmp_path / "kubeconfig"))
     yield cluster
     await cluster.close()
+    await server.stop()
 
 
 @pytest.fixture

@@ -13,13 +13,11 @@ import msgspec
 
 from dray.api.kinds import Kind
 from dray.apiserver.api import Answer, Request
-from dray.apiserver.patch import APPLY, JSON, MERGE, STRATEGIC
 from dray.apiserver.reviews import ADMIN
 from dray.apiserver.server import ApiServer
 from dray.cluster.port import Unreachable, WatchEvent, Write, refused
+from dray.cluster.requests import as_request, refusal, write_refusal
 
-_PATCHES: Final = {"merge": MERGE, "strategic": STRATEGIC, "json": JSON, "apply": APPLY}
-_METHODS: Final = {"create": "POST", "update": "PUT", "patch": "PATCH", "delete": "DELETE"}
 _NO_TIMEOUT: Final = "3600"
 
 
@@ -68,7 +66,9 @@ class Embedded:
         return found
 
     async def write(self, write: Write) -> dict[str, Any]:
-        answer = await self._ask(_request(write))
+        answer = await self._answer(request_of(write))
+        if answer.code >= 400:
+            raise write_refusal(write, answer.body, answer.code)
         made: dict[str, Any] = msgspec.json.decode(answer.body)
         return made
 
@@ -101,14 +101,18 @@ class Embedded:
         self._closed.set()
 
     async def _ask(self, request: Request) -> Answer:
+        answer = await self._answer(request)
+        if answer.code >= 400:
+            raise refusal(answer.body, answer.code)
+        return answer
+
+    async def _answer(self, request: Request) -> Answer:
         answer = self._server.handle(request)
         assert isinstance(answer, Answer)
         if answer.revision > self._server.core.store.published:
             done = asyncio.Event()
             self._server.when_durable(answer.revision, done.set)
             await done.wait()
-        if answer.code >= 400:
-            raise refused(msgspec.json.decode(answer.body), answer.code)
         return answer
 
 
@@ -129,34 +133,7 @@ def _watch_event(line: bytes) -> WatchEvent:
     return WatchEvent(event.type, bytes(event.object), metadata.resource_version, synced)  # type: ignore[arg-type]
 
 
-def _request(write: Write) -> Request:
+def request_of(write: Write) -> Request:
     """The request that a write is over HTTP."""
-    body, query = write.body, {"fieldManager": write.field_manager}
-    content_type = "application/json"
-    if write.verb == "patch":
-        content_type = _PATCHES[write.patch]
-        if write.patch == "apply":
-            query["force"] = "true"
-        body = _with_preconditions(write)
-    elif write.verb == "update":
-        body = _with_preconditions(write)
-    elif write.verb == "delete":
-        body = dict(body or {})
-        wanted = {"uid": write.uid, "resourceVersion": write.resource_version}
-        if any(wanted.values()):
-            body["preconditions"] = {key: value for key, value in wanted.items() if value}
-    name = write.name if write.verb != "create" or write.subresource else ""
-    path = write.kind.path(write.namespace, name, write.subresource)
-    raw = msgspec.json.encode(body)
-    return Request(_METHODS[write.verb], path, query, content_type=content_type, body=raw, user=ADMIN)
-
-
-def _with_preconditions(write: Write) -> Any:
-    wanted = {"uid": write.uid, "resourceVersion": write.resource_version}
-    held = {key: value for key, value in wanted.items() if value}
-    if not held:
-        return write.body
-    if write.patch == "json" and write.verb == "patch":
-        tests = [{"op": "test", "path": f"/metadata/{key}", "value": value} for key, value in held.items()]
-        return [*tests, *write.body]
-    return {**write.body, "metadata": {**(write.body.get("metadata") or {}), **held}}
+    sent = as_request(write)
+    return Request(sent.method, sent.path, sent.query, content_type=sent.content_type, body=sent.body, user=ADMIN)

@@ -26,7 +26,8 @@ from yarl import URL
 
 from dray.api.kinds import Kind
 from dray.cluster.kubeconfig import Access, Identity, KubeconfigError
-from dray.cluster.port import Conflict, Invalid, PatchType, Refused, Unreachable, WatchEvent, Write, refused
+from dray.cluster.port import Unreachable, WatchEvent, Write, refused
+from dray.cluster.requests import as_request, refusal, write_refusal
 
 PAGE: Final = 2000
 CONNECTIONS: Final = 128
@@ -40,12 +41,6 @@ TRIES: Final = 6
 RETRY_AFTER_MAX_SECONDS: Final = 30.0
 USER_AGENT: Final = "dray"
 
-_PATCH_TYPES: Final[Mapping[PatchType, str]] = {
-    "merge": "application/merge-patch+json",
-    "strategic": "application/strategic-merge-patch+json",
-    "json": "application/json-patch+json",
-    "apply": "application/apply-patch+yaml",
-}
 _NOT_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _BROKEN: Final = (aiohttp.ClientError, TimeoutError, ConnectionError)
 
@@ -73,7 +68,6 @@ class _Line(msgspec.Struct):
 _list_decoder: Final = msgspec.json.Decoder(_List)
 _line_decoder: Final = msgspec.json.Decoder(_Line)
 _object_decoder: Final = msgspec.json.Decoder(_Object)
-_encoder: Final = msgspec.json.Encoder()
 
 
 class Remote:
@@ -114,7 +108,7 @@ class Remote:
         try:
             async with await self._request("GET", kind.path(namespace), query, limits=limits) as response:
                 if response.status >= 400:
-                    raise _error(await response.read(), response.status)
+                    raise refusal(await response.read(), response.status)
                 async for line in _lines(response.content):
                     yield _event(line)
         except _BROKEN as error:
@@ -128,14 +122,12 @@ class Remote:
         return await self._read(path, {})
 
     async def write(self, write: Write) -> dict[str, Any]:
-        method, path, headers, body = _as_request(write)
-        query = {"fieldManager": write.field_manager} if write.verb != "delete" and write.field_manager else {}
-        if write.patch == "apply" and write.verb == "patch":
-            query["force"] = "true"
+        method, path, query, content_type, body = as_request(write)
+        headers = {"Content-Type": content_type}
         evicting = write.subresource == "eviction"
         status, answer = await self._answer(method, path, query, headers, body, final_429=evicting)
         if status >= 400:
-            raise _write_error(write, answer, status)
+            raise write_refusal(write, answer, status)
         return _plain(answer)
 
     async def close(self) -> None:
@@ -155,7 +147,7 @@ class Remote:
                 await asyncio.sleep(_pause(again))
                 continue
             if status >= 400:
-                raise _error(answer, status)
+                raise refusal(answer, status)
             return answer
         raise AssertionError("unreachable")
 
@@ -250,42 +242,6 @@ class Remote:
         return self._session
 
 
-# ------------------------------------------------------------------------------------------------------- what is sent
-
-
-def _as_request(write: Write) -> tuple[str, str, dict[str, str], bytes | None]:
-    """Method, path, headers and body. Preconditions go where the API looks for them: into the metadata of a body, or
-    into the DeleteOptions."""
-    named = "" if write.verb == "create" and not write.subresource else write.name
-    path = write.kind.path(write.namespace, named, write.subresource)
-    if write.verb == "create":
-        return "POST", path, {"Content-Type": "application/json"}, _encoder.encode(write.body)
-    if write.verb == "update":
-        return "PUT", path, {"Content-Type": "application/json"}, _encoder.encode(_with_preconditions(write))
-    if write.verb == "patch":
-        return "PATCH", path, {"Content-Type": _PATCH_TYPES[write.patch]}, _encoder.encode(_with_preconditions(write))
-    return "DELETE", path, {"Content-Type": "application/json"}, _encoder.encode(_delete_options(write))
-
-
-def _with_preconditions(write: Write) -> Any:
-    wanted = {"uid": write.uid, "resourceVersion": write.resource_version}
-    wanted = {key: value for key, value in wanted.items() if value}
-    if not wanted:
-        return write.body
-    if write.patch == "json" and write.verb == "patch":
-        # Setting them, unlike testing them, gives errors that say which one did not hold.
-        return [{"op": "add", "path": f"/metadata/{key}", "value": value} for key, value in wanted.items()] + list(write.body)
-    return {**write.body, "metadata": {**(write.body.get("metadata") or {}), **wanted}}
-
-
-def _delete_options(write: Write) -> dict[str, Any]:
-    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", **(write.body or {})}
-    wanted = {"uid": write.uid, "resourceVersion": write.resource_version}
-    if wanted := {key: value for key, value in wanted.items() if value}:
-        options["preconditions"] = wanted
-    return options
-
-
 def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
     pairs = {"labelSelector": label_selector, "fieldSelector": field_selector}
     return {key: value for key, value in pairs.items() if value}
@@ -302,25 +258,6 @@ def _plain(answer: bytes) -> dict[str, Any]:
     if not isinstance(plain, dict):
         raise Unreachable("the answer is not an object; is this a Kubernetes API server?")
     return plain
-
-
-def _error(answer: bytes, code: int) -> Refused:
-    try:
-        status = msgspec.json.decode(answer)
-    except msgspec.DecodeError:
-        status = None
-    if not isinstance(status, dict):
-        status = {"code": code, "message": answer[:500].decode(errors="replace").strip()}
-    return refused(status, code)
-
-
-def _write_error(write: Write, answer: bytes, code: int) -> Refused:
-    """A patch that names another uid is refused as a change of an immutable field; to us it is a failed precondition."""
-    error = _error(answer, code)
-    causes = (error.status.get("details") or {}).get("causes") or ()
-    if write.uid and isinstance(error, Invalid) and any(cause.get("field") == "metadata.uid" for cause in causes):
-        return Conflict(409, "Conflict", error.message, error.status)
-    return error
 
 
 def _event(line: bytes) -> WatchEvent:

@@ -11,10 +11,11 @@ from dray.api.gates import Gates
 from dray.api.kinds import Kind
 from dray.apiserver.api import Answer
 from dray.apiserver.catalog import CATALOG
-from dray.apiserver.embedded import _request as as_request
+from dray.apiserver.embedded import request_of
 from dray.apiserver.server import Core
 from dray.apiserver.store import Event, Table
-from dray.cluster.port import Expired, WatchEvent, Write, refused
+from dray.cluster.port import Expired, WatchEvent, Write
+from dray.cluster.requests import write_refusal
 from dray.runtime.virtual import Clock
 
 
@@ -35,11 +36,11 @@ class InProcess:
         return tuple(map(_seen, table.since(version)))
 
     def write(self, write: Write) -> dict[str, Any]:
-        answer = self.core.api.handle(as_request(write))
+        answer = self.core.api.handle(request_of(write))
         assert isinstance(answer, Answer)
-        plain: dict[str, Any] = msgspec.json.decode(answer.body)
         if answer.code >= 400:
-            raise refused(plain, answer.code)
+            raise write_refusal(write, answer.body, answer.code)
+        plain: dict[str, Any] = msgspec.json.decode(answer.body)
         return plain
 
     def get(self, kind: Kind, key: str) -> dict[str, Any] | None:
