@@ -1,0 +1,210 @@
+"""Corners of the allocator that the recorded upstream answers do not reach, or reach only by accident."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.devices.building import (
+    GATES,
+    claim,
+    class_,
+    counters,
+    device,
+    engine,
+    exactly,
+    first_of,
+    names,
+    node,
+    slice_,
+    take,
+    takes,
+)
+
+TAINT = {"key": "k", "value": "v", "effect": "NoSchedule"}
+
+
+def test_a_device_of_another_node_charges_the_counters_here() -> None:
+    there = slice_([device("b", consumesCounters=takes("g", slots=3))], name="s2", count=3, nodeName="n2")
+    here = slice_([device("a", consumesCounters=takes("g", slots=2))], name="s1", count=3)
+    made = engine(here, there, counters(("g", {"slots": "4"}), count=3, allNodes=True), node("n2"))
+    assert names(made.allocate("n1", [claim(exactly())])) == [["a"]]
+    take(made, claim(exactly()), on="n2")
+    assert not made.allocate("n1", [claim(exactly())]).ok
+
+
+def test_network_attached_devices_are_taken_on_all_nodes_at_once() -> None:
+    made = engine(slice_([device("net")], allNodes=True), node("n2"))
+    verdict = take(made, claim(exactly()))
+    assert verdict.results[0].node_selector is None
+    assert made.first_fit(["n2", "n1"], [claim(exactly())])[0] == ""
+
+
+def test_the_selector_of_network_devices_is_composed() -> None:
+    region = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "region", "operator": "In", "values": ["r"]}]}]}
+    made = engine(
+        slice_([device("a")], pool="p1", name="s1", nodeSelector=region),
+        slice_([device("b")], pool="p2", name="s2", nodeSelector=region),
+        node("n3", region="r"),
+    )
+    verdict = made.allocate("n3", [claim(exactly(count=2))])
+    assert verdict.results[0].node_selector is not None
+    (term,) = verdict.results[0].node_selector.node_selector_terms
+    assert [requirement.key for requirement in term.match_expressions] == ["region"]
+    assert not made.allocate("n1", [claim(exactly())]).ok
+    made.put_node(node("n1", region="r"))
+    assert made.allocate("n1", [claim(exactly())]).ok
+
+
+def test_binds_to_node_pins_the_node() -> None:
+    made = engine(slice_([device("a", bindsToNode=True)], allNodes=True))
+    selector = made.allocate("n1", [claim(exactly())]).results[0].node_selector
+    assert selector is not None
+    assert selector.node_selector_terms[0].match_fields[0].values == ("n1",)
+
+
+def test_a_pool_becomes_usable_with_its_last_slice_and_unusable_without_it() -> None:
+    made = engine(slice_([device("a")], name="s1", count=2))
+    assert not made.allocate("n1", [claim(exactly())]).ok
+    made.put_slice(slice_([device("b")], name="s2", count=2))
+    assert names(made.allocate("n1", [claim(exactly(count=2))])) == [["a", "b"]]
+    made.remove_slice("s2")
+    assert not made.allocate("n1", [claim(exactly())]).ok
+
+
+def test_a_newer_generation_replaces_the_pool() -> None:
+    made = engine(slice_([device("old")], name="s1"))
+    made.put_slice(slice_([device("new")], name="s2", generation=2))
+    assert names(made.allocate("n1", [claim(exactly())])) == [["new"]]
+
+
+def test_a_class_that_changes_is_noticed() -> None:
+    made = engine(slice_([device("a")]), class_("gpu", "false"))
+    assert not made.allocate("n1", [claim(exactly())]).ok
+    made.put_class(class_("gpu", "true"))
+    assert made.allocate("n1", [claim(exactly())]).ok
+    made.remove_class("gpu")
+    verdict = made.allocate("n1", [claim(exactly())])
+    assert verdict.error
+    assert not verdict.node_error
+    assert verdict.reasons[0].code == "ClassMissing"
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerated"),
+    [
+        ({"operator": "Exists"}, True),
+        ({"key": "k", "operator": "Exists"}, True),
+        ({"key": "k", "value": "v"}, True),
+        ({"key": "k", "value": "w"}, False),
+        ({"operator": "Equal", "value": "v"}, True),
+        ({"key": "k", "operator": "Exists", "effect": "NoSchedule"}, True),
+        ({"key": "k", "operator": "Exists", "effect": "NoExecute"}, False),
+        ({"key": "k", "operator": "Future"}, False),
+    ],
+)
+def test_tolerations(toleration: dict[str, str], tolerated: bool) -> None:
+    made = engine(slice_([device("a", taints=[TAINT])]))
+    verdict = made.allocate("n1", [claim(exactly(tolerations=[toleration]))])
+    assert verdict.ok == tolerated
+
+
+@pytest.mark.parametrize("effect", ["None", "FutureEffect"])
+def test_taints_of_no_or_unknown_effect_are_ignored(effect: str) -> None:
+    assert engine(slice_([device("a", taints=[{"key": "k", "effect": effect}])])).allocate("n1", [claim(exactly())]).ok
+
+
+def test_every_taint_must_be_tolerated() -> None:
+    made = engine(slice_([device("a", taints=[TAINT, {"key": "other", "effect": "NoExecute"}])]))
+    assert not made.allocate("n1", [claim(exactly(tolerations=[{"key": "k", "operator": "Exists"}]))]).ok
+
+
+def test_admin_access_sees_devices_in_use_and_takes_nothing() -> None:
+    made = engine(slice_([device("a"), device("b")]))
+    take(made, claim(exactly()))
+    take(made, claim(exactly(adminAccess=True, allocationMode="All")))
+    assert names(made.allocate("n1", [claim(exactly())])) == [["b"]]
+    assert names(made.allocate("n1", [claim(exactly(adminAccess=True)), claim(exactly(adminAccess=True))])) == [["a"], ["a"]]
+    assert names(made.allocate("n1", [claim(exactly("x", adminAccess=True), exactly("y", adminAccess=True))])) == [["a", "b"]]
+
+
+def test_admin_access_first_keeps_a_normal_request_of_the_pod_off_the_device() -> None:
+    made = engine(slice_([device("a"), device("b")]))
+    claims = [claim(exactly(adminAccess=True)), claim(exactly())]
+    assert names(made.allocate("n1", claims)) == [["a"], ["b"]]
+    assert names(made.allocate("n1", claims[::-1])) == [["a"], ["a"]]
+
+
+def test_the_chosen_alternative_is_scored_by_its_place_in_the_list() -> None:
+    made = engine(slice_([device("a")]))
+    wanted = [claim(first_of("r", {"count": 2}, {"count": 1}))]
+    verdict = made.allocate("n1", wanted)
+    assert verdict.results[0].devices.results[0].request == "r/sub1"
+    assert verdict.score == 7
+
+
+def test_an_all_request_keeps_its_devices_from_earlier_requests() -> None:
+    kind = 'device.attributes["gpu.example.com"].kind == "x"'
+    devices = [device("a", attributes={"kind": "x"}), device("b", attributes={"kind": "y"})]
+    made = engine(slice_(devices), class_("x", kind))
+    verdict = made.allocate("n1", [claim(exactly("any"), exactly("all", cls="x", allocationMode="All"))])
+    assert names(verdict) == [["b", "a"]]
+
+
+def test_a_resting_device_is_not_given_and_its_counters_are_free() -> None:
+    parts = [device("a", consumesCounters=takes("g", slots=4)), device("b", consumesCounters=takes("g", slots=4))]
+    made = engine(slice_(parts, name="s", count=2), counters(("g", {"slots": "4"})))
+    key = made.inventory.view("n1").key(0)  # type: ignore[union-attr]
+    made.rest(key)
+    assert names(made.allocate("n1", [claim(exactly())])) == [["b"]]
+    made.wake(key)
+    assert names(made.allocate("n1", [claim(exactly())])) == [["a"]]
+
+
+def test_skipped_node_operations_need_a_node_that_declares_them() -> None:
+    skipping = slice_([device("a")], allNodes=True, skipNodeOperations=["*"])
+    made = engine(skipping, node("n2", features=("DRAOptionalNodeOperations",)))
+    assert made.first_fit(["n1", "n2"], [claim(exactly())])[0] == "n2"
+    result = made.allocate("n2", [claim(exactly())]).results[0].devices.results[0]
+    assert result.skip_node_operations == ("*",)
+
+
+def test_binding_conditions_with_the_gate_off_make_a_device_unusable() -> None:
+    gates = GATES.updated({"DRADeviceBindingConditions": False})
+    conditions = {"bindingConditions": ["ready"], "bindingFailureConditions": ["failed"]}
+    assert not engine(slice_([device("a", **conditions)]), gates=gates).allocate("n1", [claim(exactly())]).ok
+
+
+def test_nodes_with_the_same_hardware_share_everything_but_names() -> None:
+    made = engine()
+    for number in range(3):
+        made.put_node(node(f"m{number}"))
+        made.put_slice(slice_([device("a"), device("b")], name=f"s{number}", pool=f"m{number}", nodeName=f"m{number}"))
+    views = [made.inventory.view(f"m{number}") for number in range(3)]
+    assert len({id(view.layout) for view in views if view is not None}) == 1
+    taken = take(made, claim(exactly()), on="m1")
+    assert taken.results[0].devices.results[0].pool == "m1"
+    assert names(made.allocate("m0", [claim(exactly())])) == [["a"]]
+    assert names(made.allocate("m1", [claim(exactly())])) == [["b"]]
+    assert made.allocate("m2", [claim(exactly(count=2))]).ok
+    assert not made.allocate("m1", [claim(exactly(count=2))]).ok
+
+
+def test_a_broken_quantity_makes_its_pool_invalid_and_no_other() -> None:
+    broken = slice_([device("a", consumesCounters=takes("g", slots="much"))], name="s1", pool="p1", count=2)
+    made = engine(broken, counters(("g", {"slots": "4"})), slice_([device("b")], name="s2", pool="p2"))
+    assert names(made.allocate("n1", [claim(exactly())])) == [["b"]]
+    verdict = made.allocate("n1", [claim(exactly(count=2))])
+    assert verdict.node_error
+    assert verdict.reasons[0].code == "PoolInvalid"
+
+
+def test_rotating_first_fit_goes_around_once() -> None:
+    made = engine()
+    for name in ("m0", "m1", "m2"):
+        made.put_node(node(name))
+        made.put_slice(slice_([device("a")], name=name, pool=name, nodeName=name))
+    order = ["m0", "m1", "m2"]
+    assert made.first_fit(order, [claim(exactly())], 2)[0] == "m2"
+    take(made, claim(exactly()), on="m2")
+    assert made.first_fit(order, [claim(exactly())], 2)[0] == "m0"
+    assert [name for name, _ in made.fitting(order, [claim(exactly())])] == ["m0", "m1"]

@@ -1,0 +1,147 @@
+"""One test for each difference on docs/fidelity.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dray.api.meta import decode
+from dray.api.resource import DeviceTaintRule
+from tests.devices.building import GATES, claim, counters, device, engine, exactly, names, node, slice_, take, takes
+
+CONDITIONS = {"bindingConditions": ["ready"], "bindingFailureConditions": ["failed"]}
+GROUPS_OFF = GATES.updated({"DRADeviceCompatibilityGroups": False})
+
+
+def rule(name: str, selector: dict[str, Any] | None, **taint: str) -> DeviceTaintRule:
+    spec: dict[str, Any] = {"taint": {"key": "k", "effect": "NoSchedule", **taint}}
+    if selector is not None:
+        spec["deviceSelector"] = selector
+    return decode(DeviceTaintRule, {"metadata": {"name": name}, "spec": spec})
+
+
+def test_within_a_pool_devices_without_binding_conditions_are_taken_first() -> None:
+    made = engine(slice_([device("slow", **CONDITIONS), device("ready")]))
+    assert names(made.allocate("n1", [claim(exactly())])) == [["ready"]]
+    assert names(made.allocate("n1", [claim(exactly(count=2))])) == [["ready", "slow"]]
+
+
+def test_across_pools_devices_without_binding_conditions_are_taken_first() -> None:
+    mixed = slice_([device("slow", **CONDITIONS), device("ready")], name="s1", pool="p1")
+    other = slice_([device("also-ready")], name="s2", pool="p2")
+    made = engine(mixed, other)
+    assert names(made.allocate("n1", [claim(exactly(count=3))])) == [["ready", "also-ready", "slow"]]
+    assert names(made.allocate("n1", [claim(exactly(allocationMode="All"))])) == [["also-ready", "slow", "ready"]]
+
+
+def grouped(*more: Any, **options: Any) -> Any:
+    parts = [
+        device("mig", consumesCounters=takes("g", ("mig",), slots=1)),
+        device("vgpu", consumesCounters=takes("g", ("vgpu",), slots=1)),
+        device("plain", consumesCounters=takes("g", slots=1)),
+        device("apart"),
+    ]
+    return engine(slice_(parts, name="s", count=2), counters(("g", {"slots": "4"})), *more, **options)
+
+
+def only(name: str) -> list[str]:
+    return [f'"{name}" == "{name}"']
+
+
+def test_gate_off_passes_over_devices_that_declare_groups_and_no_others() -> None:
+    made = grouped(gates=GROUPS_OFF)
+    assert names(made.allocate("n1", [claim(exactly(count=2))])) == [["plain", "apart"]]
+    assert not made.allocate("n1", [claim(exactly(count=3))]).ok
+
+
+def test_gate_off_still_respects_snapshots() -> None:
+    with_gate = grouped()
+    holder = claim(exactly())
+    allocation = with_gate.allocate("n1", [holder]).results[0]
+    assert allocation.devices.results[0].compatibility_groups == {"g": ("mig",)}
+    made = grouped(gates=GROUPS_OFF)
+    made.hold(holder, allocation)
+    assert names(made.allocate("n1", [claim(exactly())])) == [["apart"]]
+
+
+def test_a_snapshot_wins_over_the_slice() -> None:
+    made = grouped()
+    take(made, claim(exactly()))
+    changed = [
+        device("mig", consumesCounters=takes("g", ("vgpu",), slots=1)),
+        device("mig-2", consumesCounters=takes("g", ("mig",), slots=1)),
+        device("vgpu", consumesCounters=takes("g", ("vgpu",), slots=1)),
+    ]
+    made.put_slice(slice_(changed, name="s", count=2))
+    assert names(made.allocate("n1", [claim(exactly())])) == [["mig-2"]]
+
+
+def test_a_snapshot_counts_after_the_device_is_gone() -> None:
+    made = grouped()
+    take(made, claim(exactly()))
+    left = [
+        device("vgpu", consumesCounters=takes("g", ("vgpu",), slots=1)),
+        device("mig-2", consumesCounters=takes("g", ("mig",), slots=1)),
+    ]
+    made.put_slice(slice_(left, name="s", count=2))
+    assert names(made.allocate("n1", [claim(exactly())])) == [["mig-2"]]
+
+
+def test_a_snapshot_is_written_only_for_devices_that_declare_groups() -> None:
+    made = grouped()
+    results = [r for claims in (claim(exactly()),) for r in made.allocate("n1", [claims]).results[0].devices.results]
+    assert results[0].compatibility_groups == {"g": ("mig",)}
+    take(made, claim(exactly()))
+    assert made.allocate("n1", [claim(exactly())]).results[0].devices.results[0].compatibility_groups is None
+
+
+def test_an_over_committed_counter_blocks_its_own_counter_set_only() -> None:
+    parts = [device("a", consumesCounters=takes("g", slots=3)), device("b", consumesCounters=takes("g", slots=1))]
+    parts.append(device("c", consumesCounters=takes("h", slots=1)))
+    sets = [("g", {"slots": "4"}), ("h", {"slots": "4"})]
+    made = engine(slice_(parts, name="s", count=2), counters(*sets))
+    take(made, claim(exactly()))
+    made.put_slice(counters(("g", {"slots": "2"}), ("h", {"slots": "4"})))
+    assert names(made.allocate("n1", [claim(exactly())])) == [["c"]]
+
+
+def test_all_mode_with_an_incomplete_pool_refuses_this_node_only() -> None:
+    unfinished = slice_([device("a")], name="s1", count=2)
+    finished = slice_([device("b")], name="s2", pool="p2", nodeName="n2")
+    made = engine(unfinished, finished, node("n2"))
+    wanted = [claim(exactly(allocationMode="All"))]
+    verdict = made.allocate("n1", wanted)
+    assert verdict.node_error
+    assert "currently being updated" in verdict.error
+    assert verdict.reasons[0].code == "PoolIncomplete"
+    assert made.first_fit(["n1", "n2"], wanted)[0] == "n2"
+
+
+def test_a_rule_without_selector_taints_nothing_and_an_empty_one_everything() -> None:
+    made = engine(slice_([device("a")]), rule("nothing", None))
+    assert made.allocate("n1", [claim(exactly())]).ok
+    made.put_rule(rule("everything", {}))
+    assert not made.allocate("n1", [claim(exactly())]).ok
+    made.remove_rule("everything")
+    assert made.allocate("n1", [claim(exactly())]).ok
+
+
+def test_a_formerly_shared_device_is_not_handed_out_whole() -> None:
+    made = engine(slice_([device("a", allowMultipleAllocations=True)]))
+    share = claim(exactly())
+    take(made, share)
+    made.put_slice(slice_([device("a")]))
+    assert not made.allocate("n1", [claim(exactly())]).ok
+    made.release(share.uid)
+    assert made.allocate("n1", [claim(exactly())]).ok
+
+
+def test_a_selector_that_costs_too_much_is_bounded() -> None:
+    dear = "[0,1,2,3,4,5,6,7,8,9]"
+    expression = f"{dear}.all(a, {dear}.all(b, {dear}.all(c, {dear}.all(d, {dear}.all(e, {dear}.all(f, true))))))"
+    made = engine(slice_([device(f"d{i}", attributes={"n": i}) for i in range(4)]))
+    verdict = made.allocate("n1", [claim(exactly(select=[expression]))])
+    assert not verdict.ok
+    assert not verdict.node_error
+    assert "cost limit exceeded" in verdict.error
+    assert verdict.reasons[0].code == "SelectorError"
+    assert verdict.reasons[0].data["expression"] == expression
