@@ -87,7 +87,7 @@ class NotPlaced(Exception):
 class Wish:
     """A pod with its claims resolved: everything that decides where it can go."""
 
-    __slots__ = ("demand", "key", "leftover", "names", "open", "pending", "pod", "profile", "resolved", "unusable", "view")
+    __slots__ = ("demand", "key", "leftover", "names", "pending", "plan", "pod", "profile", "resolved", "unusable", "view")
 
     def __init__(self, pending: Pending, profile: Profile, resolved: Resolved) -> None:
         self.pending = pending
@@ -100,6 +100,7 @@ class Wish:
         self.unusable: list[tuple[ResourceClaim, Reason]] = []
         self.view: View | None = None
         self.key: Hashable = None
+        self.plan: Plan | None = None
 
     @property
     def needs_devices(self) -> bool:
@@ -203,7 +204,10 @@ class Cycle:
         self._spec_of.pop(uid, None)
 
     def _share(self, wish: Wish) -> None:
-        """Pods that wait for the same were refused for the same: nothing changed since, or they would not wait."""
+        """Pods that wait for the same were refused for the same: nothing changed since, or they would not wait.
+        A pod for which room is being made sees a node that the others do not see."""
+        if wish.pending.nominated:
+            return
         group = self._queue.group(wish.key)
         if group is not None and group.leader is None and wish.pending.group is not group and group.members:
             raise NotPlaced(wish.key, group.refusal, group.topics, shared=True)
@@ -228,8 +232,10 @@ class Cycle:
         return self._kept.get(key)
 
     def plan(self, wish: Wish) -> Plan:
-        judge = self._judge(wish) if wish.needs_devices and self.scorer.wanted(wish.resolved.open, wish.profile) else None
-        return Plan(wish.demand, wish.profile, self._facts, self._selectors(wish), judge)
+        if wish.plan is None:
+            judge = self._judge(wish) if wish.needs_devices and self.scorer.wanted(wish.resolved.open, wish.profile) else None
+            wish.plan = Plan(wish.demand, wish.profile, self._facts, self._selectors(wish), judge)
+        return wish.plan
 
     def _selectors(self, wish: Wish) -> list[NodeSelector]:
         selectors = wish.resolved.selectors
@@ -346,6 +352,19 @@ class Cycle:
         placement.special.name = leftover.metadata.name
         placement.leftover = leftover
         return placement
+
+    def try_on(self, wish: Wish, info: NodeInfo) -> Placement | Reasons:
+        """The pod on this node as things are just now, without any cache of candidates."""
+        reasons = self.plan(wish).refuses(info)
+        if reasons is None and wish.view is not None:
+            view = self._neighbours.view(wish.pod, wish.demand, wish.profile)
+            reasons = view.refuses(info) if view is not None else None
+        if reasons is not None:
+            return reasons
+        try:
+            return self._place(wish, info)
+        except NotPlaced as refused:
+            return tuple(reason for reason, _ in refused.refusal.reasons)
 
     # --------------------------------------------------------------------------------------------------- other pods
 

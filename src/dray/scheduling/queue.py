@@ -30,6 +30,7 @@ class Pending:
         "demand",
         "failures",
         "group",
+        "nominated",
         "pod",
         "refusal",
         "reported",
@@ -53,6 +54,8 @@ class Pending:
         self.group: Group | None = None
         self.state: State = "active"
         self.swept = False
+        # The node on which room is being made for it; it counts there already, so that others do not take it.
+        self.nominated = ""
         self.version = 0
 
     @property

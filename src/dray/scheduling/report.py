@@ -10,6 +10,7 @@ from typing import Any
 from dray.api.core import Pod
 from dray.api.events import event_body, shortened
 from dray.api.kinds import EVENTS, PODS
+from dray.api.times import format_time
 from dray.cluster.port import Write
 from dray.explain.words import message
 from dray.scheduling.refusal import Refusal
@@ -34,6 +35,22 @@ def refused(pod: Pod, refusal: Refusal, controller: str, now: float, clear_nomin
         if not gated:
             writes.append(event(pod, "FailedScheduling", note, "Scheduling", controller, now, "Warning"))
     return writes
+
+
+def preempted(victim: Pod, by: Pod, node: str, controller: str, now: float) -> list[Write]:
+    """Why the pod has to go, on its status and as an event; then its deletion."""
+    note = f"{controller}: preempting to accommodate a higher priority pod"
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": note,
+        "lastTransitionTime": format_time(now),
+    }
+    told = event(victim, "Preempted", f"Preempted by pod {by.uid} on node {node}", "Preempting", controller, now)
+    metadata = victim.metadata
+    gone = Write("delete", PODS, metadata.namespace, metadata.name, uid=victim.uid, about=by.key)
+    return [status_patch(victim, {"conditions": [condition]}), told, gone]
 
 
 def _says(pod: Pod, wanted: dict[str, str]) -> bool:

@@ -46,6 +46,7 @@ from dray.scheduling.nodes import Nodes
 from dray.scheduling.plan import Facts
 from dray.scheduling.plugins.neighbours import Neighbours, View
 from dray.scheduling.plugins.placement import names_in
+from dray.scheduling.preemption import Eviction, Preemption
 from dray.scheduling.queue import Group, Pending, Queue
 from dray.scheduling.refusal import Refusal
 from dray.scheduling.resolution import claim_keys, claim_topic
@@ -107,6 +108,7 @@ class Scheduler:
             conditions_on,
             self.gates("DRADeviceTaints"),
         )
+        self.preemption = Preemption(world, self.nodes, self.cycle, self.engine)
         self._out: list[Write] = []
         self._woken: dict[str, None] = {}
         self._resting: dict[DeviceKey, float] = {}
@@ -172,10 +174,13 @@ class Scheduler:
             if pending is None:
                 return
             profile = self._profiles[pending.demand.scheduler_name]
+            if pending.nominated:
+                self.nodes.displace(pending.uid)
             try:
                 placement = self.cycle.decide(pending, profile, now)
             except NotPlaced as refused:
-                self._refuse(pending, refused, profile, now)
+                if not self._preempt(pending, refused, profile, now):
+                    self._refuse(pending, refused, profile, now)
             else:
                 self._place(pending, placement, profile, now)
 
@@ -212,6 +217,48 @@ class Scheduler:
         if not refusal.says_the_same(pending.reported):
             pending.reported = refusal
             self._out.extend(report.refused(pod, refusal, profile.scheduler_name, now, clear_nominated=True))
+
+    def _preempt(self, pending: Pending, refused: NotPlaced, profile: Profile, now: float) -> bool:
+        """Whether room is being made for the pod by evicting others: then it waits for that, by itself."""
+        pod, demand = pending.pod, pending.demand
+        if not self.preemption.may_help(refused):
+            pending.nominated = ""
+            return False
+        assert refused.wish is not None
+        node = pending.nominated or pod.status.nominated_node_name
+        if not self.preemption.under_way(node, demand.priority):
+            self.meter.count("scheduler_preemption_attempts_total")
+            eviction = self.preemption.find(refused.wish)
+            if eviction is None:
+                pending.nominated = ""
+                return False
+            node = eviction.node
+            self._evict(eviction, pod, profile, now)
+        pending.nominated = node
+        self.nodes.place(pod, demand, node, assumed=True)
+        waits = Refusal(
+            ((Reason("Preempting", f"pod/{pod.key}", {"node": node}), 0), *refused.refusal.reasons), refused.refusal.nodes
+        )
+        self.queue.refuse(pending, pod.uid, waits, topics.topics_of(waits) | refused.topics | {topics.FREE}, now)
+        if node != pod.status.nominated_node_name:
+            self._out.append(report.status_patch(pod, {"nominatedNodeName": node}))
+        if not refused.refusal.says_the_same(pending.reported):
+            pending.reported = refused.refusal
+            self._out.extend(report.refused(pod, refused.refusal, profile.scheduler_name, now, clear_nominated=False))
+        return True
+
+    def _evict(self, eviction: Eviction, pod: Pod, profile: Profile, now: float) -> None:
+        self.meter.observe("scheduler_preemption_victims", len(eviction.victims))
+        for placed in eviction.victims:
+            victim = placed.pod
+            waiting = self.queue.get(victim.uid)
+            if waiting is not None:
+                # It had only been promised the room.
+                waiting.nominated = ""
+                self.nodes.displace(victim.uid)
+                continue
+            self.preemption.evict(victim.uid, eviction.node)
+            self._out.extend(report.preempted(victim, pod, eviction.node, profile.scheduler_name, now))
 
     def _free_one(self, claims: Any, pod: Pod) -> None:
         """One claim per attempt is given back, so that it can be allocated where the pod fits."""
@@ -319,6 +366,7 @@ class Scheduler:
         self.queue.forget(uid)
         self.binder.pod_gone(uid)
         self._leave_node(uid)
+        self.preemption.gone(uid)
 
     def _leave_node(self, uid: str) -> None:
         placed = self.nodes.placed(uid)
@@ -349,10 +397,10 @@ class Scheduler:
         if binding is not None:
             binding.pending.pod = new
             return
-        if self.nodes.placed(new.uid) is not None:
+        pending = self.queue.get(new.uid)
+        if pending is None and self.nodes.placed(new.uid) is not None:
             # Bound a moment ago: the watch is behind the answer to our write.
             return
-        pending = self.queue.get(new.uid)
         if pending is None:
             self.queue.push(Pending(new, self.demands.of(new), now), now)
             return
@@ -415,6 +463,7 @@ class Scheduler:
             self.engine.put_claim(new)
         if before is not None and after is None:
             self._devices_freed_by(before)
+        self.preemption.claim_changed(old)
         self.desk.touched(key)
         self.binder.claim_changed(key, now)
         if _claim_matters(old, new):
@@ -513,7 +562,6 @@ def _matters(old: Pod, new: Pod) -> bool:
         old.spec != new.spec
         or old.metadata.labels != new.metadata.labels
         or old.status.resource_claim_statuses != new.status.resource_claim_statuses
-        or old.status.nominated_node_name != new.status.nominated_node_name
     )
 
 
