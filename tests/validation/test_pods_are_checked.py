@@ -1,0 +1,164 @@
+"""Pods: what must be there, what must fit together, and what may change later."""
+
+from __future__ import annotations
+
+import pytest
+
+C0 = "spec.containers[0]"
+
+
+def container(**fields):
+    return {"name": "c", "image": "i:1", **fields}
+
+
+@pytest.mark.parametrize(
+    ("spec", "paths"),
+    [
+        ({"containers": []}, ["spec.containers"]),
+        ({"containers": [container(name="")]}, [f"{C0}.name"]),
+        ({"containers": [container(name="A_b")]}, [f"{C0}.name"]),
+        ({"containers": [container(image="")]}, [f"{C0}.image"]),
+        ({"containers": [container(), container()]}, ["spec.containers[1].name"]),
+        ({"initContainers": [container()]}, [f"{C0}.name"]),
+        ({"containers": [container(ports=[{"containerPort": 0}])]}, [f"{C0}.ports[0].containerPort"]),
+        ({"containers": [container(ports=[{"containerPort": 65536}])]}, [f"{C0}.ports[0].containerPort"]),
+        ({"containers": [container(ports=[{"containerPort": 1, "protocol": "ICMP"}])]}, [f"{C0}.ports[0].protocol"]),
+        ({"containers": [container(env=[{"name": "1x"}])]}, [f"{C0}.env[0].name"]),
+        ({"containers": [container(volumeMounts=[{"name": "v", "mountPath": "/v"}])]}, [f"{C0}.volumeMounts[0].name"]),
+        ({"restartPolicy": "Sometimes"}, ["spec.restartPolicy"]),
+        ({"terminationGracePeriodSeconds": -1}, ["spec.terminationGracePeriodSeconds"]),
+        ({"activeDeadlineSeconds": 0}, ["spec.activeDeadlineSeconds"]),
+        ({"nodeSelector": {"a b": "c"}}, ["spec.nodeSelector"]),
+        ({"tolerations": [{"operator": "Equal"}]}, ["spec.tolerations[0].operator"]),
+        ({"tolerations": [{"key": "k", "effect": "Never"}]}, ["spec.tolerations[0].effect"]),
+        ({"volumes": [{"name": "v", "emptyDir": {}, "hostPath": {"path": "/"}}]}, ["spec.volumes[0].hostPath"]),
+        ({"schedulingGates": [{"name": "g"}, {"name": "g"}]}, ["spec.schedulingGates[1]"]),
+        ({"nodeName": "A_b"}, ["spec.nodeName"]),
+    ],
+)
+def test_what_is_wrong_with_a_pod_is_named(api, pod, spec, paths):
+    assert api.create("pods", pod(**spec)) == paths
+
+
+@pytest.mark.parametrize(
+    ("resources", "path"),
+    [
+        ({"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}, ".requests"),
+        ({"limits": {"cpu": "-1"}}, ".limits[cpu]"),
+        ({"limits": {"gpu": "1"}}, ".limits[gpu]"),
+        ({"requests": {"example.com/gpu": "1"}}, ".limits"),
+        ({"limits": {"example.com/gpu": "2"}, "requests": {"example.com/gpu": "1"}}, ".requests"),
+        ({"limits": {"example.com/gpu": "1500m"}}, ".limits[example.com/gpu]"),
+        ({"claims": [{"name": "nope"}]}, ".claims[0]"),
+        ({"claims": [{"name": "gpu"}, {"name": "gpu"}]}, ".claims[1]"),
+        ({"claims": [{"name": "gpu"}, {"name": "gpu", "request": "r"}]}, ".claims[1]"),
+        ({"claims": [{"name": "gpu", "request": "A_b"}]}, ".claims[0].request"),
+    ],
+)
+def test_resources_fit_together(api, pod, resources, path):
+    claims = [{"name": "gpu", "resourceClaimName": "c"}]
+    assert f"{C0}.resources{path}" in api.create("pods", pod(containers=[container(resources=resources)], resourceClaims=claims))
+
+
+def test_requests_of_one_claim_can_be_used_apart(api, pod):
+    resources = {"claims": [{"name": "gpu", "request": "a"}, {"name": "gpu", "request": "b"}]}
+    claims = [{"name": "gpu", "resourceClaimName": "c"}]
+    assert api.create("pods", pod(containers=[container(resources=resources)], resourceClaims=claims)) == []
+
+
+@pytest.mark.parametrize(
+    ("claim", "path"),
+    [
+        ({"name": "a"}, ""),
+        ({"name": "a", "resourceClaimName": "x", "resourceClaimTemplateName": "y"}, ""),
+        ({"name": "A_b", "resourceClaimName": "x"}, ".name"),
+        ({"name": "a", "resourceClaimName": "X_y"}, ".resourceClaimName"),
+    ],
+)
+def test_a_pod_claim_has_one_source(api, pod, claim, path):
+    assert api.create("pods", pod(resourceClaims=[claim])) == [f"spec.resourceClaims[0]{path}"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"containers": [container(image="i:2")]},
+        {"activeDeadlineSeconds": 5},
+        {"tolerations": [{"key": "new", "operator": "Exists"}]},
+    ],
+)
+def test_image_deadline_and_more_tolerations_may_change(api, pod, change):
+    assert api.update("pods", pod(**change), pod()) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hostNetwork": True},
+        {"resourceClaims": [{"name": "a", "resourceClaimName": "y"}]},
+        {"containers": [container(command=["x"])]},
+        {"nodeSelector": {"a": "b"}},
+        {"schedulerName": "other"},
+    ],
+)
+def test_the_rest_of_a_pod_is_fixed(api, pod, change):
+    assert api.update("pods", pod(**change), pod()) == ["spec"]
+
+
+def test_containers_cannot_be_added(api, pod):
+    assert api.update("pods", pod(containers=[container(), container(name="d")]), pod()) == ["spec.containers"]
+
+
+def test_tolerations_cannot_be_removed(api, pod):
+    assert api.update("pods", pod(), pod(tolerations=[{"key": "a", "operator": "Exists"}])) == ["spec.tolerations"]
+
+
+def test_gates_can_only_be_removed(api, pod):
+    gated = pod(schedulingGates=[{"name": "a"}])
+    assert api.update("pods", pod(), gated) == []
+    assert api.update("pods", gated, pod()) == ["spec.schedulingGates[0].name"]
+    assert api.update("pods", pod(schedulingGates=[{"name": "a"}], nodeSelector={"rack": "1"}), gated) == []
+
+
+EXTENDED = {"limits": {"example.com/gpu": "1"}, "requests": {"example.com/gpu": "1"}}
+
+
+@pytest.mark.parametrize(
+    ("mappings", "paths"),
+    [
+        ([{"containerName": "c", "resourceName": "example.com/gpu", "requestName": "r"}], []),
+        ([], ["requestMappings"]),
+        ([{"containerName": "x", "resourceName": "example.com/gpu", "requestName": "r"}], ["requestMappings[0].containerName"]),
+        ([{"containerName": "c", "resourceName": "example.com/nic", "requestName": "r"}], ["requestMappings[0].resourceName"]),
+        ([{"containerName": "c", "resourceName": "example.com/gpu", "requestName": "A_b"}], ["requestMappings[0].requestName"]),
+        ([{"containerName": "c", "resourceName": "example.com/gpu", "requestName": "r"}] * 2, ["requestMappings[1]"]),
+    ],
+)
+def test_extended_resources_map_to_requests_of_the_special_claim(api, pod, mappings, paths):
+    old = pod(containers=[container(resources=EXTENDED)])
+    new = pod(containers=[container(resources=EXTENDED)])
+    new["status"] = {"extendedResourceClaimStatus": {"resourceClaimName": "special", "requestMappings": mappings}}
+    expected = [f"status.extendedResourceClaimStatus.{path}" for path in paths]
+    assert api.update("pods", new, old, subresource="status") == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "path"),
+    [
+        ("claim:gpu/r", {"resourceID": "a", "health": "Healthy", "message": "fine"}, None),
+        ("claim:gpu", {"resourceID": "a"}, "name"),
+        ("claim:gpu/r", {"resourceID": "a", "health": "Poor"}, "resources[0].health"),
+        ("claim:gpu/r", {"resourceID": "a", "message": ""}, "resources[0].message"),
+        ("claim:gpu/r", {"resourceID": "a", "message": "x" * 1025}, "resources[0].message"),
+    ],
+)
+def test_health_is_reported_for_resources_that_the_container_has(api, pod, name, unit, path):
+    spec = {
+        "containers": [container(resources={"claims": [{"name": "gpu", "request": "r"}]})],
+        "resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}],
+    }
+    old, new = pod(**spec), pod(**spec)
+    statuses = [{"name": "c", "allocatedResourcesStatus": [{"name": name, "resources": [unit]}]}]
+    new["status"] = {"containerStatuses": statuses}
+    expected = [f"status.containerStatuses[0].allocatedResourcesStatus[0].{path}"] if path else []
+    assert api.update("pods", new, old, subresource="status") == expected
