@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
+
+from dray.api.gates import Gates
+from dray.cli import root
+from dray.scheduling.config_file import parse_config
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 FILES = sorted(path for path in DEPLOY.rglob("*.yaml") if path.name != "kustomization.yaml")
@@ -58,3 +63,20 @@ class TestADeployment:
         assert account in [found["metadata"]["name"] for found in OBJECTS if found["kind"] == "ServiceAccount"]
         bound = [s["name"] for found in OBJECTS if found["kind"].endswith("Binding") for s in found["subjects"]]
         assert bound.count(account) == 2
+
+    def test_its_arguments_are_understood(self, deployment: dict[str, Any]) -> None:
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        name, *arguments = container["args"]
+        command = root.get_command(click.Context(root), name)
+        assert command is not None
+        parsed = command.make_context(name, list(arguments)).params
+        assert parsed["leader_elect"]
+        assert parsed["leader_elect_resource_namespace"] == "dray-system"
+        assert parsed["serve"] == "0.0.0.0:8080"
+
+
+def test_the_configuration_is_understood() -> None:
+    (config,) = (found for found in OBJECTS if found["kind"] == "ConfigMap")
+    parsed = parse_config(yaml.safe_load(config["data"]["config.yaml"]), Gates.dray())
+    assert [profile.scheduler_name for profile in parsed.profiles] == ["dray"]
+    assert parsed.profiles[0].binding_timeout == 600

@@ -53,6 +53,10 @@ class TestOneReason:
         reason = Reason("DeviceTaken", "node/n1", {"class": "gpu"})
         assert words(reason) == "node n1 has no free device of class gpu"
 
+    def test_a_claim_reason_about_a_pod_speaks_of_a_claim_of_the_pod(self) -> None:
+        reason = Reason("ClaimNotCreated", "pod/ns/a", {"template": "one"})
+        assert words(reason) == "pod ns/a has a claim that is not generated yet from template one"
+
     def test_as_json_has_the_keys_that_scripts_read(self) -> None:
         reason = Reason("ResourcesInsufficient", "node/n1", {"resource": "cpu", "needed": "4", "free": "1500m"})
         assert as_json(reason) == {

@@ -54,7 +54,7 @@ def from_files(paths: Sequence[Path]) -> Snapshot:
     """Later files replace objects of the same name in earlier ones."""
     objects: dict[tuple[Kind, str], dict[str, Any]] = {}
     left_out: Counter[str] = Counter()
-    for file in _files(paths):
+    for file in files_of(paths):
         for body in documents(file):
             kind = kind_of(body, file)
             if kind is None:
@@ -108,7 +108,8 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def _files(paths: Sequence[Path]) -> list[Path]:
+def files_of(paths: Sequence[Path]) -> list[Path]:
+    """The files themselves, and those in folders, in order."""
     files: list[Path] = []
     for path in paths:
         if path.is_dir():

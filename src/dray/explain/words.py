@@ -147,6 +147,8 @@ def _joined(head: str, parts: Sequence[str], limit: int, separator: str) -> str:
 
 def _subject(object: str, default: str) -> str:
     kind, slash, name = object.partition("/")
+    if kind == "pod" and default == "claim":
+        return f"pod {name} has a claim that"
     return f"{kind} {name}" if slash else object or f"the {default}"
 
 

@@ -1,0 +1,292 @@
+"""Running a scenario: the embedded API server, scheduler, controllers and simulated nodes on virtual time.
+
+Always true: the same scenario and seed give the same report, byte for byte. Invariants are checked on the API server's own state
+at one instant, while it runs and at the end.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from dray.api.core import Pod
+from dray.api.kinds import EVENTS, NODES, PODS, RESOURCE_CLAIMS, Kind
+from dray.api.reason import Reason
+from dray.api.resource import ResourceClaim
+from dray.api.times import format_time, parse_time
+from dray.apiserver.catalog import CATALOG
+from dray.cluster.port import Conflict, Decider, NotFound, Refused, Write
+from dray.cluster.world import World
+from dray.controllers.sets import SETS, Setting, deciders, kinds
+from dray.devices import Devices
+from dray.explain.snapshot import KINDS
+from dray.explain.verify import Finding, verify
+from dray.explain.why import why
+from dray.explain.words import as_json
+from dray.nodes.fabric import Fabric
+from dray.nodes.kubelet import SIMULATED, Kubelets
+from dray.runtime.inprocess import InProcess
+from dray.runtime.virtual import Clock, Virtual, Written
+from dray.scheduling.scheduler import KINDS as SCHEDULER_KINDS
+from dray.scheduling.scheduler import Scheduler
+from dray.simulate.scenario import Action, Scenario
+
+CHECKS_MAX: Final = 120
+_USER: Final = "user"
+
+
+class Eviction(msgspec.Struct):
+    namespace: str
+    name: str
+    at: float
+    by: str
+
+
+class Happening(msgspec.Struct):
+    at: float
+    object: str
+    type: str
+    reason: str
+    message: str
+
+
+class Invariants(msgspec.Struct):
+    checked: int
+    violated: list[dict[str, Any]]
+
+
+class Report(msgspec.Struct):
+    """What came of it. The shape is fixed for scripts; keys may be added."""
+
+    seed: int
+    until: float
+    pods: list[dict[str, Any]]
+    evictions: list[Eviction]
+    events: list[Happening]
+    invariants: Invariants
+    refused: list[str]
+    digest: str
+
+
+def simulate(scenario: Scenario) -> Report:
+    """Run it to its end."""
+    return _Simulation(scenario).run()
+
+
+class _Simulation:
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
+        self._clock = Clock()
+        self._core = InProcess(self._clock, seed=scenario.seed, gates=scenario.gates)
+        self._virtual = Virtual(self._core, self._clock, seed=scenario.seed, faults=scenario.faults)
+        self._virtual.listeners.append(self._written)
+        self._bound: dict[str, float] = {}
+        self._evictions: list[Eviction] = []
+        self._refused: list[str] = []
+        self._violated: dict[Finding, float] = {}
+        self._checked = 0
+        self._changed = True
+
+    def run(self) -> Report:
+        scenario, virtual = self._scenario, self._virtual
+        for action in scenario.actions:
+            if action.at == 0:
+                self._do(action)
+            elif action.at <= scenario.until:
+                virtual.at(action.at, lambda action=action: self._do(action))  # type: ignore[misc]
+        self._start_hosts()
+        interval = max(scenario.until / CHECKS_MAX, 1.0)
+        for number in range(1, int(scenario.until / interval) + 1):
+            virtual.at(number * interval, self._check)
+        virtual.run(scenario.until)
+        self._changed = True
+        self._check()
+        return self._report()
+
+    # -------------------------------------------------------------------------------------------------------- hosts
+
+    def _start_hosts(self) -> None:
+        self._virtual.start("scheduler", SCHEDULER_KINDS, self._scheduler)
+        self._virtual.start("controllers", kinds(tuple(SETS), CATALOG.owned), self._controllers)
+        self._virtual.start("nodes", tuple(dict.fromkeys((*Kubelets.kinds, *Fabric.kinds))), self._nodes)
+
+    def _scheduler(self, world: World) -> Sequence[Decider]:
+        shares = random.Random(f"shares {self._scenario.seed} {self._clock.now}")
+        engine = Devices(self._scenario.gates, new_share=lambda: str(uuid.UUID(int=shares.getrandbits(128), version=4)))
+        return [Scheduler(world, self._scenario.config, self._scenario.gates, engine)]
+
+    def _controllers(self, world: World) -> Sequence[Decider]:
+        return deciders(tuple(SETS), Setting(world, self._scenario.gates, CATALOG.owned))
+
+    def _nodes(self, world: World) -> Sequence[Decider]:
+        return [Kubelets(world, (), heartbeat=0), Fabric(world)]
+
+    # ------------------------------------------------------------------------------------------------------ actions
+
+    def _do(self, action: Action) -> None:
+        if action.verb == "crash":
+            self._virtual.crash(action.body["host"], action.body["down"])
+            return
+        try:
+            self._write(action)
+        except Refused as error:
+            self._refused.append(f"{action.where}: {error}")
+        self._changed = True
+
+    def _write(self, action: Action) -> None:
+        kind, body = action.kind, action.body
+        assert kind is not None
+        metadata = body["metadata"]
+        namespace = str(metadata.get("namespace") or "default") if kind.namespaced else ""
+        name = str(metadata["name"])
+        if action.verb == "delete":
+            self._core.write(Write("delete", kind, namespace, name, field_manager=_USER))
+            if kind == PODS:
+                self._evicted(namespace, name, _USER)
+        elif action.verb == "patch":
+            self._patch(kind, namespace, name, body)
+        else:
+            self._apply(kind, namespace, name, self._node(body) if kind == NODES else body)
+
+    def _apply(self, kind: Kind, namespace: str, name: str, body: dict[str, Any]) -> None:
+        try:
+            self._core.write(Write("create", kind, namespace, name, body, field_manager=_USER))
+        except Conflict:
+            self._patch(kind, namespace, name, body)
+            return
+        if body.get("status") and kind != NODES:
+            self._status(kind, namespace, name, body["status"])
+
+    def _patch(self, kind: Kind, namespace: str, name: str, body: dict[str, Any]) -> None:
+        changes = {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "status")}
+        changes["metadata"] = {key: value for key, value in body["metadata"].items() if key not in ("name", "namespace")}
+        self._core.write(Write("patch", kind, namespace, name, changes, field_manager=_USER))
+        if body.get("status"):
+            self._status(kind, namespace, name, body["status"])
+
+    def _status(self, kind: Kind, namespace: str, name: str, status: dict[str, Any]) -> None:
+        write = Write("patch", kind, namespace, name, {"status": status}, subresource="status", field_manager=_USER)
+        try:
+            self._core.write(write)
+        except NotFound:
+            return  # the kind has no status of its own
+
+    def _node(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A Node that the simulated kubelets look after, and that is ready."""
+        metadata, status = body["metadata"], body.get("status") or {}
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": format_time(self._clock.now)}
+        labels = {"kubernetes.io/hostname": metadata["name"], SIMULATED: "true", **metadata.get("labels", {})}
+        amounts = {"pods": "110", **(status.get("allocatable") or status.get("capacity") or {})}
+        full = {"capacity": amounts, "conditions": [ready], **status, "allocatable": amounts}
+        return {**body, "metadata": {**metadata, "labels": labels}, "status": full}
+
+    # ----------------------------------------------------------------------------------------------------- watching
+
+    def _written(self, written: Written) -> None:
+        write = written.write
+        if written.error is not None or write.kind == EVENTS:
+            return
+        self._changed = True
+        if write.kind != PODS:
+            return
+        if write.subresource == "binding":
+            self._bound[write.key] = self._virtual.elapsed
+        elif write.subresource == "eviction" or (write.verb == "delete" and written.host != "nodes"):
+            self._evicted(write.namespace, write.name, written.host)
+
+    def _evicted(self, namespace: str, name: str, by: str) -> None:
+        self._evictions.append(Eviction(namespace, name, _rounded(self._virtual.elapsed), by))
+
+    def _world(self) -> World:
+        """The API server's state at this instant."""
+        world = World(KINDS)
+        for kind in KINDS:
+            raws, _ = self._core.list(kind)
+            world.replace(kind, raws)
+        return world
+
+    def _check(self) -> None:
+        if not self._changed:
+            return
+        self._changed = False
+        self._checked += 1
+        for found in verify(self._world()).violations:
+            self._violated.setdefault(found, self._virtual.elapsed)
+
+    # ------------------------------------------------------------------------------------------------------- report
+
+    def _report(self) -> Report:
+        world = self._world()
+        pods = [self._pod(world, pod) for _, pod in sorted(world.all(PODS).items())]
+        violated = [{**msgspec.to_builtins(found), "at": _rounded(at)} for found, at in self._violated.items()]
+        return Report(
+            self._scenario.seed,
+            self._scenario.until,
+            pods,
+            self._evictions,
+            self._events(),
+            Invariants(self._checked, violated),
+            self._refused,
+            self._virtual.digest,
+        )
+
+    def _pod(self, world: World, pod: Pod) -> dict[str, Any]:
+        at = self._bound.get(pod.key)
+        return {
+            "namespace": pod.metadata.namespace,
+            "name": pod.metadata.name,
+            "phase": pod.status.phase,
+            "node": pod.spec.node_name or None,
+            "boundAt": _rounded(at) if at is not None and pod.spec.node_name else None,
+            "claims": [_claim(claim) for claim in _claims(world, pod)],
+            "numa": None,
+            "reasons": [as_json(reason) for reason in self._reasons(world, pod)],
+        }
+
+    def _reasons(self, world: World, pod: Pod) -> list[Reason]:
+        if pod.spec.node_name or pod.terminal:
+            return []
+        return why(world, pod, now=self._clock.now, config=self._scenario.config, gates=self._scenario.gates).reasons
+
+    def _events(self) -> list[Happening]:
+        found = [_happening(event, self._virtual.epoch) for event in self._core.all(EVENTS).values()]
+        return sorted(found, key=lambda event: (event.at, event.object, event.reason, event.message))
+
+
+def _claims(world: World, pod: Pod) -> list[ResourceClaim]:
+    recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    names = [entry.resource_claim_name or recorded.get(entry.name) for entry in pod.spec.resource_claims]
+    if pod.status.extended_resource_claim_status is not None:
+        names.append(pod.status.extended_resource_claim_status.resource_claim_name)
+    found = [world.get(RESOURCE_CLAIMS, f"{pod.metadata.namespace}/{name}") for name in names if name]
+    return [claim for claim in found if claim is not None]
+
+
+def _claim(claim: ResourceClaim) -> dict[str, Any]:
+    results = claim.status.allocation.devices.results if claim.status.allocation is not None else ()
+    devices = []
+    for result in results:
+        device = {"request": result.request, "driver": result.driver, "pool": result.pool, "device": result.device}
+        devices.append({**device, "shareID": result.share_id} if result.share_id else device)
+    return {"name": claim.metadata.name, "devices": devices}
+
+
+def _happening(event: dict[str, Any], epoch: float) -> Happening:
+    about = event.get("regarding") or event.get("involvedObject") or {}
+    at = event.get("eventTime") or event.get("lastTimestamp") or event.get("deprecatedLastTimestamp")
+    name = "/".join(part for part in (about.get("namespace"), about.get("name")) if part)
+    return Happening(
+        _rounded(parse_time(at) - epoch) if at else 0.0,
+        f"{str(about.get('kind') or '').lower()}/{name}",
+        str(event.get("type") or ""),
+        str(event.get("reason") or ""),
+        str(event.get("note") or event.get("message") or ""),
+    )
+
+
+def _rounded(value: float) -> float:
+    return round(value, 6)
