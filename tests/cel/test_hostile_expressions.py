@@ -88,8 +88,10 @@ EXPENSIVE = [
     + "".join(f"cel.bind(a{n + 1}, a{n}.replace('', 'xxxxxxxxxxxxxxxx'), " for n in range(60))
     + "a60.size() > 0"
     + ")" * 61,
-    "cel.bind(s, '%s%s'.format([lists.range(30000), lists.range(30000)]), "
-    + "lists.range(60000).all(i, (s + '%s'.format([s])).size() > i))",
+    (
+        "cel.bind(s, '%s%s'.format([lists.range(30000), lists.range(30000)]), "
+        "lists.range(60000).all(i, (s + '%s'.format([s])).size() > i))"
+    ),
     "lists.range(9223372036854775807).size() > 0",
     "lists.range(200000).map(x, [x]).flatten().sort().size() > 0",
     "lists.range(5000).distinct().size() > 0",
