@@ -11,7 +11,7 @@ import yaml
 
 from dray.api.gates import Gates
 from dray.cli import root
-from dray.scheduling.config_file import parse_config
+from dray.scheduling.configuration import parse
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 FILES = sorted(path for path in DEPLOY.rglob("*.yaml") if path.name != "kustomization.yaml")
@@ -77,6 +77,6 @@ class TestADeployment:
 
 def test_the_configuration_is_understood() -> None:
     (config,) = (found for found in OBJECTS if found["kind"] == "ConfigMap")
-    parsed = parse_config(yaml.safe_load(config["data"]["config.yaml"]), Gates.dray())
+    parsed = parse(yaml.safe_load(config["data"]["config.yaml"]), Gates.dray())
     assert [profile.scheduler_name for profile in parsed.profiles] == ["dray"]
     assert parsed.profiles[0].binding_timeout == 600

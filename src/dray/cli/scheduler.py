@@ -35,18 +35,19 @@ def scheduler(scheduler_name: str, config_file: Path | None, writes_in_flight: i
     from dray.runtime.meter import Meter
     from dray.runtime.process import Part
     from dray.scheduling.config import Config, Profile
-    from dray.scheduling.config_file import ConfigError, load_config
+    from dray.scheduling.configuration import ConfigError, load
     from dray.scheduling.metrics import METRICS
     from dray.scheduling.scheduler import KINDS, Scheduler
 
     connection = Connection("dray-scheduler", options)
     if config_file is not None and scheduler_name:
         raise click.UsageError("--scheduler-name and --config both name schedulers: give one")
-    try:
-        named = Config((Profile(scheduler_name or "dray"),))
-        config = load_config(config_file, connection.gates) if config_file is not None else named
-    except ConfigError as error:
-        raise click.ClickException(str(error)) from error
+    config = Config((Profile(scheduler_name or "dray"),))
+    if config_file is not None:
+        try:
+            config = load(config_file.read_text(), connection.gates)
+        except (OSError, ConfigError) as error:
+            raise click.ClickException(f"{config_file}: {error}") from error
     part = Part(
         KINDS,
         lambda world, metrics: [Scheduler(world, config, connection.gates, meter=Meter(metrics.registry, METRICS))],

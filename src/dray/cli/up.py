@@ -127,13 +127,13 @@ def _announce(server: Any, kubeconfig: Path, ready_file: Path | None, seconds: f
 def _split(objects: list[dict[str, Any]], chosen: Any) -> tuple[Any, list[dict[str, Any]]]:
     """The scheduler's configuration, if the manifests carry one, and the objects."""
     from dray.runtime.local import EMBEDDED
-    from dray.scheduling.config_file import ConfigError, parse_config
+    from dray.scheduling.configuration import ConfigError, parse
 
     configs = [found for found in objects if found["kind"] == _CONFIG_KIND]
     if len(configs) > 1:
         raise click.BadParameter(f"{len(configs)} {_CONFIG_KIND} objects are given; one at most", param_hint="-f")
     try:
-        config = parse_config(configs[0], chosen) if configs else EMBEDDED
+        config = parse(configs[0], chosen) if configs else EMBEDDED
     except ConfigError as error:
         raise click.BadParameter(str(error), param_hint="-f") from error
     return config, [found for found in objects if found["kind"] != _CONFIG_KIND]

@@ -78,9 +78,12 @@ def _config(file: Path | None) -> Any:
     if file is None:
         return None
     from dray.api.gates import Gates
-    from dray.scheduling.config_file import load_config
+    from dray.scheduling.configuration import ConfigError, load
 
-    return load_config(file, Gates.dray())
+    try:
+        return load(file.read_text(), Gates.dray())
+    except (OSError, ConfigError) as error:
+        raise Trouble(f"{file}: {error}") from error
 
 
 # --------------------------------------------------------------------------------------------------------- for scripts
