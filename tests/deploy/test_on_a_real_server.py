@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dray.api.kinds import EVENTS, PODS, RESOURCE_CLAIMS, Kind
 from dray.cluster.kubeconfig import load
@@ -192,6 +194,87 @@ class TestTheControllerOfClaimsWithExactlyItsRights:
         await self.run(installed, tmp_path, job)
         client.delete("ResourceClaim", "left")
         assert listed(client, PODS) == []
+
+
+class TestTheSchedulerWithExactlyItsRights:
+    """`dray scheduler` as the Deployment starts it, with the token of its service account."""
+
+    @pytest.fixture
+    def scheduler(self, installed: Server, tmp_path: Path) -> Iterator[Path]:
+        objects = list(yaml.safe_load_all(kubectl(installed, "kustomize", str(DEPLOY / "base"))))
+        config = next(found for found in objects if found["kind"] == "ConfigMap")
+        file, log = tmp_path / "config.yaml", tmp_path / "log"
+        file.write_text(config["data"]["config.yaml"])
+        deployment = next(found for found in objects if found["kind"] == "Deployment")
+        given = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+        arguments = [f"--config={file}" if a.startswith("--config=") else a for a in given if not a.startswith("--serve=")]
+        kubeconfig = as_account(installed, "dray-scheduler", tmp_path)
+        with log.open("wb") as out:
+            command = [str(Path(sys.executable).parent / "dray"), *arguments, "--kubeconfig", str(kubeconfig)]
+            running = subprocess.Popen(command, stdout=out, stderr=out)
+            try:
+                yield log
+                assert running.poll() is None, log.read_text()
+            finally:
+                running.terminate()
+                running.wait(20)
+
+    def test_allocates_binds_reports_and_leads(self, scheduler: Path, installed: Server) -> None:
+        client = Client(installed.kubeconfig)
+        for found in CLUSTER:
+            client.create(found)
+        client.create(claimed("wants", "one"))
+        client.create(claimed("waits", "nine"))
+        bound = wait(lambda: client.get("Pod", "wants")["spec"].get("nodeName"))
+        assert bound == "n1"
+        claim = client.get("ResourceClaim", "one")
+        assert claim["status"]["allocation"]["devices"]["results"][0]["device"] == "g0"
+        assert claim["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+        told = wait(lambda: client.get("Pod", "waits")["status"].get("conditions"))
+        assert told[0]["reason"] == "Unschedulable"
+        wait(lambda: any(event["reason"] == "FailedScheduling" for event in listed(client, EVENTS)))
+        assert json.loads(kubectl(installed, "get", "lease", "-n", "dray-system", "dray-scheduler", "-o", "json"))
+        assert "forbidden" not in scheduler.read_text().lower()
+
+
+def claimed(name: str, claim: str) -> dict[str, Any]:
+    made = pod(name)
+    made["spec"] |= {"schedulerName": "dray", "resourceClaims": [{"name": "gpu", "resourceClaimName": claim}]}
+    return made
+
+
+def plain_claim(name: str, count: int) -> dict[str, Any]:
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": count}}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"devices": {"requests": [request]}},
+    }
+
+
+CLUSTER: list[dict[str, Any]] = [
+    {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n1"},
+        "status": {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "20"}, "capacity": {"cpu": "8", "pods": "20"}},
+    },
+    {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}},
+    {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "n1-gpus"},
+        "spec": {
+            "driver": "gpu.example.com",
+            "nodeName": "n1",
+            "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+            "devices": [{"name": "g0"}, {"name": "g1"}],
+        },
+    },
+    plain_claim("one", 1),
+    plain_claim("nine", 9),
+]
 
 
 def listed(client: Client, kind: Kind) -> list[Any]:
