@@ -26,7 +26,7 @@ from dray.nodes.hardware import UnknownHardware, hardware
 from dray.runtime.faults import EVERY, NONE, Faults
 from dray.runtime.local import EMBEDDED, Unappliable, served_kind
 from dray.scheduling.config import Config
-from dray.scheduling.config_file import ConfigError, parse_config
+from dray.scheduling.configuration import ConfigError, parse
 
 API_VERSION: Final = "dray.dev/v1alpha1"
 HOSTS: Final = ("scheduler", "controllers", "nodes")
@@ -120,7 +120,7 @@ def _add(found: Scenario, document: Plain, where: str) -> None:
             _add_spec(found, document, where)
         case (_, "KubeSchedulerConfiguration"):
             try:
-                found.config = parse_config(document, found.gates)
+                found.config = parse(document, found.gates)
             except ConfigError as error:
                 raise ScenarioError(f"{where}: {error}") from error
         case _:
