@@ -1,0 +1,239 @@
+"""What the client does when the server is slow, busy, restarted or talks nonsense."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from dray.api.kinds import PODS
+from dray.cluster.kubeconfig import Access, Credentials, Fixed, Identity
+from dray.cluster.port import Expired, Forbidden, Refused, Unreachable, WatchEvent, Write
+from dray.cluster.reflector import Backoff, Listed, Reflector
+from dray.cluster.remote import Remote
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n", "resourceVersion": "5", "uid": "u"}}
+
+
+class Script:
+    """A server that answers with what a test says, one answer after the other, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.answers: list[Handler] = []
+        self.asked: list[web.Request] = []
+        self.url = ""
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        await request.read()
+        self.asked.append(request)
+        return await self.answers.pop(0)(request)
+
+
+@pytest.fixture
+async def script() -> AsyncIterator[Script]:
+    made = Script()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", made.handle)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield made
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def remote(script: Script) -> AsyncIterator[Remote]:
+    made = Remote(Access(server=script.url, credentials=Fixed(Identity(token="t"))))
+    yield made
+    await made.close()
+
+
+def answer(status: int, body: Any = None, **headers: str) -> Handler:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        return web.json_response(body if body is not None else {}, status=status, headers=headers)
+
+    return handler
+
+
+def failure(code: int, reason: str, **details: Any) -> dict[str, Any]:
+    return {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": "no", "details": details}
+
+
+def stream(*lines: str, cut: bool = False) -> Handler:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for line in lines:
+            await response.write(line.encode())
+        if cut:
+            assert request.transport is not None
+            request.transport.abort()
+        return response
+
+    return handler
+
+
+def event(type: str, version: int, name: str = "p") -> str:
+    return f'{{"type":"{type}","object":{{"metadata":{{"name":"{name}","resourceVersion":"{version}","uid":"{name}"}}}}}}\n'
+
+
+WRITE = Write("patch", PODS, "n", "p", {"metadata": {"labels": {"a": "b"}}})
+
+
+async def test_too_many_requests_are_sent_again_after_the_time_asked_for(remote: Remote, script: Script) -> None:
+    script.answers = [answer(429, failure(429, "TooManyRequests"), **{"Retry-After": "0"}), answer(200, POD)]
+    assert (await remote.write(WRITE))["metadata"]["name"] == "p"
+    assert len(script.asked) == 2
+
+
+async def test_an_eviction_that_a_budget_refuses_is_answered_at_once(remote: Remote, script: Script) -> None:
+    script.answers = [answer(429, failure(429, "TooManyRequests"), **{"Retry-After": "10"})]
+    with pytest.raises(Refused) as refused:
+        await remote.write(Write("create", PODS, "n", "p", {}, subresource="eviction"))
+    assert refused.value.code == 429
+
+
+async def test_a_server_error_is_an_answer(remote: Remote, script: Script) -> None:
+    script.answers = [answer(500, failure(500, "InternalError"))]
+    with pytest.raises(Refused):
+        await remote.write(WRITE)
+    assert len(script.asked) == 1
+
+
+async def test_a_write_whose_connection_breaks_is_not_sent_again(remote: Remote, script: Script) -> None:
+    async def hang_up(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    script.answers = [hang_up]
+    with pytest.raises(Unreachable, match="no answer"):
+        await remote.write(WRITE)
+    assert len(script.asked) == 1
+
+
+async def test_a_read_whose_connection_breaks_is_read_again(remote: Remote, script: Script) -> None:
+    async def hang_up(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    script.answers = [hang_up, answer(200, POD)]
+    assert (await remote.get(PODS, "n", "p"))["metadata"]["name"] == "p"
+
+
+async def test_refused_credentials_are_made_anew_once(script: Script) -> None:
+    class Rotating(Credentials):
+        made = 0
+
+        async def identity(self) -> Identity:
+            return Identity(token=f"t{self.made}")
+
+        def refresh(self) -> None:
+            self.made += 1
+
+    remote = Remote(Access(server=script.url, credentials=Rotating()))
+    script.answers = [answer(401, failure(401, "Unauthorized")), answer(200, POD)]
+    await remote.write(WRITE)
+    assert [request.headers["Authorization"] for request in script.asked] == ["Bearer t0", "Bearer t1"]
+    script.answers = [answer(401, failure(401, "Unauthorized"))] * 2
+    with pytest.raises(Forbidden):
+        await remote.write(WRITE)
+    await remote.close()
+
+
+async def test_what_is_not_an_api_server_is_said(remote: Remote, script: Script) -> None:
+    async def page(request: web.Request) -> web.StreamResponse:
+        return web.Response(text="<html>hello</html>")
+
+    script.answers = [page]
+    with pytest.raises(Unreachable, match="is this a Kubernetes API server"):
+        await remote.get(PODS, "n", "p")
+
+
+async def test_preconditions_are_in_the_body(remote: Remote, script: Script) -> None:
+    seen: list[Any] = []
+
+    async def record(request: web.Request) -> web.StreamResponse:
+        seen.append(await request.json())
+        return web.json_response(POD)
+
+    script.answers = [record, record]
+    await remote.write(Write("patch", PODS, "n", "p", {"metadata": {"labels": {}}}, uid="u", resource_version="5"))
+    await remote.write(Write("delete", PODS, "n", "p", {"gracePeriodSeconds": 0}, uid="u"))
+    assert seen[0]["metadata"] == {"labels": {}, "uid": "u", "resourceVersion": "5"}
+    assert seen[1]["preconditions"] == {"uid": "u"}
+    assert seen[1]["gracePeriodSeconds"] == 0
+
+
+async def test_a_list_is_read_page_by_page(remote: Remote, script: Script) -> None:
+    first = {"metadata": {"resourceVersion": "9", "continue": "more"}, "items": [POD]}
+    last = {"metadata": {"resourceVersion": "9"}, "items": [POD]}
+    script.answers = [answer(200, first), answer(200, last)]
+    raws, version = await remote.list(PODS)
+    assert (len(raws), version) == (2, "9")
+    assert script.asked[1].query["continue"] == "more"
+
+
+async def test_events_split_over_chunks_and_very_long_ones_arrive_whole(remote: Remote, script: Script) -> None:
+    long = event("ADDED", 7, "x" * 500_000)
+    script.answers = [stream(event("ADDED", 6)[:30], event("ADDED", 6)[30:] + long[:9], long[9:])]
+    events = [found async for found in remote.watch(PODS, "5")]
+    assert [(found.type, found.resource_version) for found in events] == [("ADDED", "6"), ("ADDED", "7")]
+
+
+async def test_a_compacted_position_is_expired(remote: Remote, script: Script) -> None:
+    status = '{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}\n'
+    script.answers = [stream(status), answer(410, failure(410, "Expired"))]
+    for _ in range(2):
+        with pytest.raises(Expired):
+            _ = [found async for found in remote.watch(PODS, "5")]
+
+
+async def reflected(remote: Remote, script: Script, answers: list[Handler]) -> list[Listed | WatchEvent]:
+    """What a reflector passes on until the script is over."""
+    found: list[Listed | WatchEvent] = []
+    over = asyncio.Event()
+
+    async def end(request: web.Request) -> web.StreamResponse:
+        over.set()
+        await asyncio.sleep(30)
+        return web.Response()
+
+    script.answers = [*answers, end]
+    reflector = Reflector(remote, PODS, lambda kind, item: found.append(item), backoff=Backoff(0.01, 0.02))
+    task = asyncio.create_task(reflector.run())
+    async with asyncio.timeout(10):
+        await over.wait()
+    task.cancel()
+    return found
+
+
+def listing(version: int) -> Handler:
+    return answer(200, {"metadata": {"resourceVersion": str(version)}, "items": [POD]})
+
+
+async def test_a_watch_that_ends_or_breaks_goes_on_where_it_was(remote: Remote, script: Script) -> None:
+    bookmark = event("BOOKMARK", 20)
+    answers = [listing(9), stream(event("ADDED", 10)), stream(event("MODIFIED", 12), bookmark), stream(cut=True)]
+    found = await reflected(remote, script, answers)
+    assert [type(item).__name__ for item in found] == ["Listed", "WatchEvent", "WatchEvent"]
+    assert [request.query.get("resourceVersion") for request in script.asked] == [None, "9", "10", "20", "20"]
+
+
+async def test_an_expired_watch_leads_to_a_new_list(remote: Remote, script: Script) -> None:
+    answers = [listing(9), answer(410, failure(410, "Expired")), listing(30)]
+    found = await reflected(remote, script, answers)
+    assert [item.resource_version for item in found] == ["9", "30"]
+
+
+async def test_a_server_that_is_away_is_waited_for(remote: Remote, script: Script) -> None:
+    answers = [answer(500, failure(500, "InternalError")), answer(503, failure(503, "Unavailable")), listing(9)]
+    found = await reflected(remote, script, answers)
+    assert len(found) == 1
