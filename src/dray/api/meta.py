@@ -104,7 +104,8 @@ def _decode_with_nulls(type: type[T], raw: bytes | msgspec.Raw | dict[str, Any])
     try:
         return msgspec.convert(without_nulls(plain), type)
     except msgspec.ValidationError as error:
-        metadata = plain.get("metadata") or {} if isinstance(plain, dict) else {}
+        metadata = plain.get("metadata") if isinstance(plain, dict) else None
+        metadata = metadata if isinstance(metadata, dict) else {}
         name = "/".join(str(metadata[part]) for part in ("namespace", "name") if metadata.get(part))
         raise DecodeError(f"{type.__name__} {name}: {error}") from error
 
