@@ -16,10 +16,12 @@ from typing import Any, BinaryIO, Final, TypeVar
 import click
 import msgspec
 
+from dray.api import kinds
 from dray.api.core import Node
 from dray.api.defaults import apply_defaults
 from dray.api.gates import GateError, Gates
-from dray.api.meta import DecodeError, Object, decode
+from dray.api.kinds import Kind
+from dray.api.meta import DecodeError, Object, decode, without_nulls
 from dray.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.api.validation import validate_create
 from dray.devices import Devices, Verdict
@@ -103,6 +105,8 @@ def _answer(text: bytes) -> tuple[Json, bool]:
         problems = list(error.problems) if isinstance(error, Invalid) else [str(error)]
         answer = {"ok": False, "invalid": problems}
         return _named(identity, answer), isinstance(error, Invalid) and error.answered
+    except RecursionError:
+        return _named(identity, {"ok": False, "invalid": ["an object is nested too deeply"]}), False
     return _named(identity, answer), True
 
 
@@ -149,11 +153,12 @@ class Session:
 
     def _load(self) -> None:
         line, engine = self.line, self.engine
-        self._each("deviceclasses", DeviceClass, line.classes, engine.put_class)
+        self._each(kinds.DEVICE_CLASSES, DeviceClass, line.classes, engine.put_class)
         numbers = itertools.count()
-        self._each("resourceslices", ResourceSlice, line.slices, lambda slice: engine.put_slice(slice, f"{next(numbers)}"))
-        self._each("devicetaintrules", DeviceTaintRule, line.taint_rules, engine.put_rule)
-        self._each("resourceclaims", ResourceClaim, line.allocated_claims, self._charge, status=True)
+        self._each(kinds.RESOURCE_SLICES, ResourceSlice, line.slices, lambda slice: engine.put_slice(slice, f"{next(numbers)}"))
+        self._each(kinds.DEVICE_TAINT_RULES, DeviceTaintRule, line.taint_rules, engine.put_rule)
+        for text in line.allocated_claims or ():
+            self._charge(decode(ResourceClaim, text))
 
     def _charge(self, claim: ResourceClaim) -> None:
         if not claim.metadata.uid:
@@ -162,33 +167,35 @@ class Session:
             claim.metadata.uid += "/again"
         self.engine.put_claim(claim)
 
-    def _each(
-        self, plural: str, type: type[T], raw: list[msgspec.Raw] | None, put: Callable[[T], None], *, status: bool = False
-    ) -> None:
+    def _each(self, kind: Kind, type: type[T], raw: list[msgspec.Raw] | None, put: Callable[[T], None]) -> None:
         for text in raw or ():
-            put(self.object(plural, type, text, status=status))
+            put(self.object(kind, type, text))
 
-    def object(self, plural: str, type: type[T], text: msgspec.Raw, *, status: bool = False) -> T:
+    def object(self, kind: Kind, type: type[T], text: msgspec.Raw) -> T:
         """One object, with API defaults, and with its problems noted where the line asks for validation."""
         # Only claims have defaults that matter here; the rest is decoded without a detour.
-        if not self.line.validate and (self.line.raw or plural != "resourceclaims" or status):
+        if not self.line.validate and (self.line.raw or kind is not kinds.RESOURCE_CLAIMS):
             return decode(type, text)
-        plain = msgspec.json.decode(text)
-        if not isinstance(plain, dict):
-            raise DecodeError(f"{type.__name__}: expected an object, got {text[:40]!r}")
-        if not self.line.raw:
-            self._default(plural, plain, type.__name__)
-        typed = decode(type, plain)
+        # Decoding first: it says in words which field has the wrong type, and defaults can rely on the rest.
+        decode(type, text)
+        plain: Json = without_nulls(msgspec.json.decode(text))
         if self.line.validate:
-            self.problems.extend(f"{error.path}: {error.message}" for error in validate_create(plural, plain, self.gates))
-        return typed
+            plain = self._typed(kind, plain)
+        if not self.line.raw:
+            apply_defaults(kind.plural, plain, _THEN, self.gates)
+        if self.line.validate:
+            self.problems.extend(f"{error.path}: {error.message}" for error in validate_create(kind.plural, plain, self.gates))
+        return decode(type, plain)
 
-    def _default(self, plural: str, plain: Json, name: str) -> None:
-        try:
-            apply_defaults(plural, plain, _THEN, self.gates)
-        except (AttributeError, TypeError, ValueError):
-            # A field of the wrong type: decoding says which one, in words.
-            decode(Object, {key: value for key, value in plain.items() if key == "metadata"})
+    def _typed(self, kind: Kind, plain: Json) -> Json:
+        """The object as an API server would read it; a field of the wrong type ends validation there."""
+        from dray.apiserver.schema import WRONG_TYPE, load
+
+        made, problems = load().normalise(kind, plain)
+        wrong = [f"{problem.path}: {problem.message}" for problem in problems if problem.category == WRONG_TYPE]
+        if wrong:
+            raise Invalid(*self.problems, *wrong, answered=True)
+        return made
 
     def node(self, text: msgspec.Raw) -> str:
         node = decode(Node, text)
@@ -198,7 +205,7 @@ class Session:
         return node.metadata.name
 
     def claims(self, texts: list[msgspec.Raw]) -> list[ResourceClaim]:
-        claims = [self.object("resourceclaims", ResourceClaim, text) for text in texts]
+        claims = [self.object(kinds.RESOURCE_CLAIMS, ResourceClaim, text) for text in texts]
         for number, claim in enumerate(claims):
             if not claim.metadata.uid:
                 claim.metadata.uid = f"claim/{claim.key}/{number}"

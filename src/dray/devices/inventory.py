@@ -15,7 +15,7 @@ import msgspec
 from dray.api.core import Node, NodeSelector
 from dray.api.gates import Gates
 from dray.api.resource import Device, DeviceTaint, DeviceTaintRule, ResourceSlice, ResourceSliceSpec
-from dray.api.selectors import node_selector_matches
+from dray.api.selectors import SelectorError, node_selector_matches
 from dray.devices.ledger import DeviceKey, Holding, Ledger, PoolKey
 from dray.devices.pools import Pool, PoolContent, PoolLayout, PublishedSlice, counter_sets
 from dray.devices.shapes import Interner, Kind
@@ -45,6 +45,8 @@ class Inventory:
         self._elsewhere: dict[str, PublishedSlice] = {}
         self._rules: dict[str, DeviceTaintRule] = {}
         self.views: dict[str, NodeView] = {}
+        # Slices whose node selectors cannot be read, and why.
+        self._unreadable: dict[str, str] = {}
         self._arrivals = 0
         self._serials = 0
         self._pool_layouts: dict[tuple[object, ...], PoolLayout] = {}
@@ -109,6 +111,7 @@ class Inventory:
         key = (slice.spec.driver, slice.spec.pool.name)
         pool = self._pools[key]
         pool.slices.pop(slice.key, None)
+        self._unreadable.pop(slice.key, None)
         self._forget_contents(pool)
         if not pool.slices:
             del self._pools[key]
@@ -250,6 +253,14 @@ class Inventory:
         return found
 
     def _targets(self, slice: PublishedSlice, node: Node) -> bool:
+        """Whether the slice concerns the node. One whose selector cannot be read does, and makes its pool invalid."""
+        try:
+            return self._selects(slice, node)
+        except SelectorError as error:
+            self._unreadable[slice.key] = f"slice {slice.name}: {error}"
+            return True
+
+    def _selects(self, slice: PublishedSlice, node: Node) -> bool:
         spec = slice.spec
         if spec.all_nodes or spec.node_selector is not None:
             return _node_matches(node, None, spec.all_nodes, spec.node_selector)
@@ -259,6 +270,9 @@ class Inventory:
 
     def _content(self, pool: Pool, slices: list[PublishedSlice]) -> tuple[PoolContent | None, str]:
         """The content that these slices of a pool belong to, or why there is none ('' for an obsolete pool)."""
+        for slice in slices if self._unreadable else ():
+            if slice.key in self._unreadable:
+                return None, self._unreadable[slice.key]
         expected = slices[0].spec.pool.resource_slice_count
         generation = slices[0].generation
         if len(slices) != expected:
@@ -340,7 +354,7 @@ class Inventory:
         """Which devices of the slice the node may use. With the gate off, those that declare groups are passed over."""
         mask = (1 << length) - 1
         if slice.spec.per_device_node_selection:
-            mask = sum(1 << bit for bit, device in enumerate(slice.spec.devices) if _device_on(device, node))
+            mask = sum(1 << bit for bit, device in enumerate(slice.spec.devices) if _readably_on(device, node))
         if not self._groups:
             for bit in range(length):
                 if content.layout.kinds[start + bit].declares_groups:
@@ -377,6 +391,13 @@ def _seen_of(node: Node) -> bytes:
 
 def _device_on(device: Device, node: Node) -> bool:
     return _node_matches(node, device.node_name, device.all_nodes, device.node_selector)
+
+
+def _readably_on(device: Device, node: Node) -> bool:
+    try:
+        return _device_on(device, node)
+    except SelectorError:
+        return False
 
 
 def _node_matches(node: Node, name: str | None, everywhere: bool | None, selector: NodeSelector | None) -> bool:

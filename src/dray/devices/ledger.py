@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from dray.api.quantity import Quantity
+from dray.api.quantity import Quantity, QuantityError
 from dray.api.resource import AllocationResult, DeviceRequestAllocationResult
 
 PoolKey = tuple[str, str]
@@ -217,4 +217,9 @@ def _charge(result: DeviceRequestAllocationResult, *, shareable: bool) -> Charge
     if result.share_id is None or not shareable:
         return Charge(key, "exclusive", (), groups)
     consumed = result.consumed_capacity or {}
-    return Charge(key, "share", tuple((name, Quantity.parse(value).nanos) for name, value in sorted(consumed.items())), groups)
+    try:
+        amounts = tuple((name, Quantity.parse(value).nanos) for name, value in sorted(consumed.items()))
+    except QuantityError:
+        # What cannot be read cannot be subtracted: nobody else gets the device.
+        return Charge(key, "exclusive", (), groups)
+    return Charge(key, "share", amounts, groups)

@@ -14,7 +14,7 @@ import msgspec
 
 from dray.api.gates import Gates
 from dray.api.quantity import Quantity, QuantityError
-from dray.api.resource import Device, DeviceAttribute, DeviceCounterConsumption, DeviceTaint
+from dray.api.resource import Device, DeviceAttribute, DeviceCapacity, DeviceCounterConsumption, DeviceTaint
 from dray.cel import DeviceView
 
 BLOCKING: Final = frozenset({"NoSchedule", "NoExecute"})
@@ -92,10 +92,22 @@ class Kind:
         try:
             self.consumes = tuple(_consumption(entry) for entry in device.consumes_counters)
             for capacity in device.capacity.values():
-                Quantity.parse(capacity.value)
+                _check(capacity)
         except QuantityError as error:
             self.broken = str(error)
         self.declares_groups = any(entry.groups for entry in self.consumes)
+
+
+def _check(capacity: DeviceCapacity) -> None:
+    """Raises QuantityError where an amount cannot be read."""
+    amounts = [capacity.value]
+    policy = capacity.request_policy
+    if policy is not None:
+        amounts += [policy.default or 0, *(policy.valid_values or ())]
+        if policy.valid_range is not None:
+            amounts += [bound or 0 for bound in (policy.valid_range.min, policy.valid_range.max, policy.valid_range.step)]
+    for amount in amounts:
+        Quantity.parse(amount)
 
 
 def _consumption(entry: DeviceCounterConsumption) -> Consumption:
