@@ -319,14 +319,11 @@ def _nearest(nodes: list[NodeAnswer]) -> Nearest | None:
 def _with_numbers(reason: Reason, wish: Wish, info: NodeInfo) -> Reason:
     """Shared refusals carry no numbers; here they are for this node."""
     data: dict[str, Any] = dict(reason.data)
-    if reason.code == "ResourcesInsufficient" and "needed" not in data:
+    if reason.code == "ResourcesInsufficient":
         name = str(data["resource"])
-        needed = dict(wish.demand.requests).get(name, 0)
-        data |= {
-            "needed": _amount(name, needed),
-            "free": _amount(name, info.free(name)),
-            "total": _amount(name, info.allocatable.get(name, 0)),
-        }
+        data["needed"] = _amount(name, dict(wish.demand.requests).get(name, 0))
+        data["free"] = _amount(name, info.free(name))
+        data["total"] = _amount(name, info.allocatable.get(name, 0))
     if reason.code == "TooManyPods":
         data["limit"] = info.allowed_pods
     return Reason(reason.code, reason.object or f"node/{info.name}", data)
