@@ -12,7 +12,6 @@ from dray.api.resource import Device, DeviceAttribute
 from dray.cel import CelError, DeviceView, compile
 
 cel = pytest.importorskip("cel_expr_python.cel", reason="cel-expr-python is a development dependency")
-bindings = pytest.importorskip("cel_expr_python.ext.ext_bindings")
 strings = pytest.importorskip("cel_expr_python.ext.ext_strings")
 
 VALUES: dict[str, Any] = {"i": 7, "n": -3, "b": True, "s": "fish & chips", "t": "", "l": [3, 1, 2], "w": ["b", "a"]}
@@ -30,8 +29,8 @@ OWN = 'device.attributes["drv"]'
 
 
 def _environment() -> Any:
-    extensions = [bindings.ExtBindings(), strings.ExtStrings()]
-    return cel.NewEnv(variables={"device": cel.Type.DYN}, extensions=extensions)
+    # Without cel.bind: the C++ implementation confuses its variable with those of comprehensions around it.
+    return cel.NewEnv(variables={"device": cel.Type.DYN}, extensions=[strings.ExtStrings()])
 
 
 ENVIRONMENT = _environment()
@@ -59,7 +58,6 @@ def integers(depth: int) -> Text:
         joined("{}.size()", lists),
         joined("{}[{}]", lists, inner),
         joined("{}.indexOf({})", text, text),
-        joined("cel.bind(y, {}, y + {})", inner, inner),
     )
 
 

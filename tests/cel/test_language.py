@@ -148,6 +148,7 @@ FAILS = [
     ("[0, 1].exists_one(x, 1 / x == 1)", "division by zero"),
     ("9223372036854775807 + 1 == 0", "integer overflow"),
     ("-(-9223372036854775808) == 0", "integer overflow"),
+    ("-9223372036854775808 % -1 == 0", "integer overflow"),
     ("1u - 2u == 0u", "unsigned integer overflow"),
     ("{'a': 1}['b'] == 1", "no such key: b"),
     ("optional.none().value() == 1", "optional.none() dereference"),

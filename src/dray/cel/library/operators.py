@@ -35,6 +35,8 @@ def divide_int(a: int, b: int) -> int:
 def modulo_int(a: int, b: int) -> int:
     if b == 0:
         raise Failure("modulus by zero")
+    if b == -1:
+        checked_int(-a)
     remainder = abs(a) % abs(b)
     return -remainder if a < 0 else remainder
 
