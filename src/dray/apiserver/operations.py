@@ -31,6 +31,8 @@ from dray.apiserver.store import Entry, Store, Table, encode
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 NAMES_TRIED: Final = 8
+# Upstream, the kubelet and the deployment controller write annotations together with the status.
+ANNOTATED_BY_STATUS: Final = frozenset({"deployments", "pods"})
 PROTECTED_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public"})
 
 
@@ -207,7 +209,7 @@ class Operations:
 
     def _prepare_changed(self, resource: Resource, obj: dict[str, Any], old: dict[str, Any], context: Context) -> None:
         if context.subresource == "status":
-            _only_status(obj, old)
+            _only_status(resource, obj, old)
         elif context.subresource == "":
             _keep_status(resource, obj, old)
         meta.keep_server_fields(obj["metadata"], old["metadata"])
@@ -339,14 +341,16 @@ def _place(resource: Resource, obj: dict[str, Any], namespace: str, name: str = 
         metadata["namespace"] = namespace
 
 
-def _only_status(obj: dict[str, Any], old: dict[str, Any]) -> None:
-    """A write of the status changes nothing else."""
+def _only_status(resource: Resource, obj: dict[str, Any], old: dict[str, Any]) -> None:
+    """A write of the status changes nothing else, but for the annotations in which some controllers keep their notes."""
     status = obj.get("status")
     for field in [field for field in obj if field not in ("status", "metadata")]:
         del obj[field]
     obj.update({field: value for field, value in old.items() if field not in ("status", "metadata")})
     sent = obj["metadata"]
     obj["metadata"] = dict(old["metadata"]) | {"managedFields": sent.get("managedFields", [])}
+    if resource.kind.plural in ANNOTATED_BY_STATUS and sent.get("annotations"):
+        obj["metadata"]["annotations"] = sent["annotations"]
     if status is not None:
         obj["status"] = status
 

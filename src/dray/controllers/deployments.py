@@ -150,7 +150,8 @@ class Deployments(Keyed):
         if new.spec.min_ready_seconds != found.spec.min_ready_seconds:
             writes.append(_patch(REPLICA_SETS, new, {"spec": {"minReadySeconds": found.spec.min_ready_seconds}}))
         if found.metadata.annotations.get(REVISION) != str(revision):
-            writes.append(_patch(DEPLOYMENTS, found, {"metadata": {"annotations": {REVISION: str(revision)}}}))
+            # With the status, because a change of annotations alone would count as a new generation.
+            writes.append(_patch(DEPLOYMENTS, found, {"metadata": {"annotations": {REVISION: str(revision)}}}, "status"))
         return writes
 
     def _clean(self, found: Deployment, new: ReplicaSet | None, old: list[ReplicaSet]) -> list[Write]:
