@@ -226,10 +226,12 @@ class _Search:
 
 
 def candidates(problem: Problem, order: Order) -> list[Device]:
-    """Every device of a complete pool that a node sees, in the order in which a request tries them."""
-    pools = sorted(problem.pools, key=lambda p: (p.state == "complete" and p.conditioned, p.driver, p.name))
-    found = [d for p in pools if p.state == "complete" for d in p.devices]
-    return sorted(found, key=lambda d: d.conditioned) if order == "dray" else found
+    """Every device of a complete pool that a node sees, in the order in which a request tries them: upstream puts pools with
+    binding conditions last, Dray devices with them."""
+    pools = [p for p in problem.pools if p.state == "complete"]
+    if order == "upstream":
+        return [d for p in sorted(pools, key=lambda p: p.conditioned) for d in p.devices]
+    return sorted((d for p in pools for d in p.devices), key=lambda d: d.conditioned)
 
 
 def counters_suffice(pool: Pool, name: str, devices: list[Device]) -> bool:

@@ -17,7 +17,10 @@ from tests.solver.search import Answer, TooLarge, solve
 from tests.solver.strategies import evaluate, lines
 from tests.solver.validity import violations
 
-RANDOM = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+RANDOM = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(RANDOM, max_examples=3_000)
+
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +43,25 @@ def outcome(answer: Json) -> str:
     return "fatal" if answer.get("error") and not answer.get("nodeError") else "refused"
 
 
-@RANDOM
-@given(line=lines())
-def test_it_fits_exactly_where_something_fits(dray: Allocator, line: Json) -> None:
+def agree(dray: Allocator, line: Json) -> None:
     verdict = judged(line)
     if verdict is None:
         return
     answer = dray.answer(line)
     assert outcome(answer) == verdict[1].outcome, (answer.get("error"), verdict[1].why)
+
+
+@RANDOM
+@given(line=lines())
+def test_it_fits_exactly_where_something_fits(dray: Allocator, line: Json) -> None:
+    agree(dray, line)
+
+
+@pytest.mark.slow
+@MANY
+@given(line=lines())
+def test_it_fits_exactly_where_something_fits_in_thousands_of_clusters(dray: Allocator, line: Json) -> None:
+    agree(dray, line)
 
 
 @RANDOM
