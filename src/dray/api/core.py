@@ -334,6 +334,23 @@ class StorageClass(Object):
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
 
 
+class VolumeNodeResources(Struct):
+    count: int | None = None
+
+
+class CSINodeDriver(Struct):
+    name: str = ""
+    allocatable: VolumeNodeResources | None = None
+
+
+class CSINodeSpec(Struct):
+    drivers: tuple[CSINodeDriver, ...] = ()
+
+
+class CSINode(Object):
+    spec: CSINodeSpec = field(default_factory=CSINodeSpec)
+
+
 class PriorityClass(Object):
     value: int = 0
     global_default: bool = False

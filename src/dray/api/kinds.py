@@ -59,7 +59,7 @@ POD_DISRUPTION_BUDGETS: Final = Kind(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, core.PodDisruptionBudget
 )
 STORAGE_CLASSES: Final = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, core.StorageClass)
-CSI_NODES: Final = Kind("storage.k8s.io", "v1", "csinodes", "CSINode", False)
+CSI_NODES: Final = Kind("storage.k8s.io", "v1", "csinodes", "CSINode", False, core.CSINode)
 RESOURCE_SLICES: Final = Kind(resource.GROUP, "v1", "resourceslices", "ResourceSlice", False, resource.ResourceSlice)
 RESOURCE_CLAIMS: Final = Kind(resource.GROUP, "v1", "resourceclaims", "ResourceClaim", True, resource.ResourceClaim)
 RESOURCE_CLAIM_TEMPLATES: Final = Kind(

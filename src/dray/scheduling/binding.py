@@ -9,9 +9,11 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import Any, Literal, Protocol
 
-from dray.api.core import Pod
+import msgspec
+
+from dray.api.core import PersistentVolume, PersistentVolumeClaim, Pod
 from dray.api.events import event_body
-from dray.api.kinds import EVENTS, PODS, RESOURCE_CLAIMS
+from dray.api.kinds import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, RESOURCE_CLAIMS
 from dray.api.meta import decode
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim
@@ -23,10 +25,13 @@ from dray.scheduling.conditions import Verdict
 from dray.scheduling.config import Profile
 from dray.scheduling.extended import Special
 from dray.scheduling.metrics import Meter
+from dray.scheduling.plugins.volumes import SELECTED_NODE, bound
 from dray.scheduling.queue import Pending
 
 Stage = Literal["creating", "claims", "conditions", "binding"]
 _POD_STATUS = "pod status"
+# How long volumes may take to be bound or made, as upstream.
+_VOLUME_TIMEOUT = 600.0
 
 
 class Host(Protocol):
@@ -44,11 +49,26 @@ class Host(Protocol):
 
     def is_unbound(self, uid: str) -> bool: ...
 
+    def volume_for(self, claim: PersistentVolumeClaim, node: str) -> PersistentVolume | None: ...
+
 
 class Binding:
     """One pod on its way to one node."""
 
-    __slots__ = ("awaiting", "claims", "due", "node", "pending", "profile", "since", "special", "stage", "waited", "writing")
+    __slots__ = (
+        "awaiting",
+        "claims",
+        "due",
+        "node",
+        "pending",
+        "profile",
+        "since",
+        "special",
+        "stage",
+        "volumes",
+        "waited",
+        "writing",
+    )
 
     def __init__(self, pending: Pending, node: str, profile: Profile, now: float) -> None:
         self.pending = pending
@@ -58,6 +78,7 @@ class Binding:
         self.claims: list[str] = []
         self.awaiting: set[str] = set()
         self.special: Special | None = None
+        self.volumes: list[PersistentVolumeClaim] = []
         self.stage: Stage = "claims"
         self.writing = False
         self.waited: float | None = None
@@ -74,6 +95,7 @@ class Binder:
         self._bindings: dict[str, Binding] = {}
         self._by_pod: dict[str, str] = {}
         self._by_claim: dict[str, dict[str, None]] = {}
+        self._by_volume: dict[str, dict[str, None]] = {}
         self._timers: list[tuple[float, str]] = []
         self._out: list[Write] = []
         self._waiting = 0
@@ -119,6 +141,8 @@ class Binder:
         for claim in (*open, *pinned):
             self._follow(binding, claim.key)
             binding.awaiting.add(claim.key)
+        if binding.volumes:
+            self._bind_volumes(binding, now)
         if leftover is not None:
             self.adopt_special(binding, leftover, now)
         elif binding.special is not None:
@@ -126,6 +150,41 @@ class Binder:
             self._create_special(binding)
         elif not binding.awaiting:
             self._bind(binding)
+
+    def _bind_volumes(self, binding: Binding, now: float) -> None:
+        """Tell whoever binds or makes volumes which node was chosen, and wait until they did."""
+        for claim in binding.volumes:
+            binding.awaiting.add(claim.key)
+            self._by_volume.setdefault(claim.key, {})[binding.pod.uid] = None
+            volume = self._host.volume_for(claim, binding.node)
+            metadata = claim.metadata
+            if volume is not None:
+                reference = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": metadata.namespace}
+                reference |= {"name": metadata.name, "uid": claim.uid}
+                body: dict[str, Any] = {
+                    "metadata": {"annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}},
+                    "spec": {"claimRef": reference},
+                }
+                version = volume.metadata.resource_version
+                write = Write(
+                    "patch", PERSISTENT_VOLUMES, "", volume.metadata.name, body, uid=volume.uid, resource_version=version
+                )
+            else:
+                body = {"metadata": {"annotations": {SELECTED_NODE: binding.node}}}
+                write = Write("patch", PERSISTENT_VOLUME_CLAIMS, metadata.namespace, metadata.name, body, uid=claim.uid)
+            self._out.append(msgspec.structs.replace(write, about=binding.pod.key))
+        heappush(self._timers, (now + _VOLUME_TIMEOUT, binding.pod.uid))
+
+    def volume_changed(self, key: str, now: float) -> None:
+        claim: PersistentVolumeClaim | None = self._world.get(PERSISTENT_VOLUME_CLAIMS, key)
+        for uid in list(self._by_volume.get(key, ())):
+            binding = self._bindings.get(uid)
+            if binding is None:
+                self._by_volume[key].pop(uid, None)
+            elif claim is None:
+                self.give_up(binding, Reason("VolumeClaimMissing", f"pod/{binding.pod.key}", {"claim": key}), now)
+            elif bound(claim):
+                self.reserved(uid, key, now)
 
     def _follow(self, binding: Binding, key: str) -> None:
         binding.claims.append(key)
@@ -165,8 +224,8 @@ class Binder:
                 self._check_conditions(binding, now)
             elif binding.stage == "binding" and not binding.writing:
                 self._bind(binding)
-            elif binding.stage == "creating" and not binding.writing:
-                self._create_special(binding)
+            elif any(claim.key in binding.awaiting for claim in binding.volumes) and now - binding.since >= _VOLUME_TIMEOUT:
+                self.give_up(binding, Reason("VolumeClaimUnbound", f"pod/{binding.pod.key}", {"node": binding.node}), now)
 
     def _advance(self, binding: Binding, now: float) -> None:
         if binding.awaiting or binding.stage != "claims":
@@ -268,7 +327,7 @@ class Binder:
 
     def observe(self, outcome: Outcome, now: float) -> None:
         write = outcome.write
-        uid = write.uid or self._by_pod.get(write.about, "")
+        uid = write.uid if write.kind is PODS else self._by_pod.get(write.about, "")
         binding = self._bindings.get(uid)
         if binding is None:
             self._orphaned(outcome)
@@ -279,6 +338,8 @@ class Binder:
             self._mapping_ended(binding, outcome.error, now)
         elif write.kind is RESOURCE_CLAIMS and write.verb == "create":
             self._create_ended(binding, outcome, now)
+        elif write.kind in (PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS) and outcome.error is not None:
+            self.give_up(binding, _write_failed(outcome.error), now)
 
     def _bind_ended(self, binding: Binding, error: ClusterError | None, now: float) -> None:
         if error is None:
@@ -385,6 +446,8 @@ class Binder:
         self._bindings.pop(uid, None)
         if self._by_pod.get(binding.pod.key) == uid:
             del self._by_pod[binding.pod.key]
+        for claim in binding.volumes:
+            self._by_volume.get(claim.key, {}).pop(uid, None)
         for key in binding.claims:
             users = self._by_claim.get(key)
             if users is not None:

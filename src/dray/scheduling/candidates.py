@@ -100,8 +100,8 @@ class Candidates:
 
     def refuse(self, name: str, reasons: Reasons) -> None:
         """The node's devices will not do, until the log of freed devices names it."""
-        entry = self._entries[name]
-        if entry.reasons is None and entry.devices is None:
+        entry = self._entries.get(name)
+        if entry is not None and entry.reasons is None and entry.devices is None:
             entry.devices = reasons
             entry.version += 1
             self._feasible -= 1

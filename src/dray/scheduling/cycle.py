@@ -39,6 +39,7 @@ from dray.scheduling.nodes import NodeInfo, Nodes
 from dray.scheduling.plan import Facts, Plan
 from dray.scheduling.plugins.base import Reasons, because, normalized
 from dray.scheduling.plugins.neighbours import Neighbours, View
+from dray.scheduling.plugins.volumes import Volumes
 from dray.scheduling.queue import Pending, Queue
 from dray.scheduling.refusal import Refusal, Tally
 from dray.scheduling.resolution import Refused, Resolved, claim_topic, pod_topic, requests, reserved_for, resolve
@@ -117,6 +118,7 @@ class Cycle:
         classes: ClassNames,
         facts: Facts,
         neighbours: Neighbours,
+        volumes: Volumes,
         claims: Any,
         extended: bool,
         conditions_on: bool,
@@ -124,6 +126,7 @@ class Cycle:
     ) -> None:
         self._world, self._nodes, self._queue, self._engine = world, nodes, queue, engine
         self._classes, self._facts, self._neighbours, self._claims = classes, facts, neighbours, claims
+        self._volumes = volumes
         self._extended, self._conditions_on, self._taints_on = extended, conditions_on, taints_on
         self.freed = ChangeLog()
         self.scorer = DeviceScorer()
@@ -156,7 +159,7 @@ class Cycle:
             placement = self._on(wish, candidates, name)
             if placement is not None:
                 return placement
-        raise self._refused(wish, candidates.refusals())
+        raise self._refused(wish, self._explained(wish, candidates.refusals(), candidates.verdicts()))
 
     def wish(self, pending: Pending, profile: Profile, now: float) -> Wish:
         """The pod's needs as they are now; raises ``NotPlaced`` when it cannot be tried at all."""
@@ -169,6 +172,8 @@ class Cycle:
         except Refused as refused:
             raise NotPlaced(pod.uid, refused.refusal, refused.topics) from None
         wish = Wish(pending, profile, resolved)
+        if wish.demand.volumes and "VolumeBinding" in profile.filters:
+            self._check_volumes(wish)
         self._check_classes(wish)
         if self._extended:
             self._add_extended(wish)
@@ -217,8 +222,10 @@ class Cycle:
     def candidates(self, wish: Wish) -> Candidates:
         found = self._kept.get(wish.key)
         if found is None:
-            plan = self.plan(wish)
-            found = self._kept[wish.key] = Candidates(plan, self._nodes, self.freed, self._start)
+            found = Candidates(self.plan(wish), self._nodes, self.freed, self._start)
+            # Volumes change without any node changing, so what was found out for them is not kept.
+            if not wish.demand.volumes:
+                self._kept[wish.key] = found
             if len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
             found.catch_up()
@@ -262,9 +269,9 @@ class Cycle:
     def _on(self, wish: Wish, candidates: Candidates, name: str) -> Placement | None:
         """The pod on this node, or None (and why, in the candidates) when its devices will not do."""
         info = self._nodes.get(name)
-        if info is None or candidates.plan.refuses(info) is not None:
+        if info is None:
             return None
-        found = self._place(wish, info)
+        found = candidates.plan.refuses(info) or self._place(wish, info)
         if isinstance(found, Placement):
             return found
         candidates.refuse(name, found)
@@ -374,6 +381,7 @@ class Cycle:
         view = wish.view
         assert view is not None
         tally = Tally()
+        refusals: dict[str, Reasons] = {}
         infos = self._in_turn(plan)
         wanted = enough(len(infos), wish.profile.percentage_of_nodes_to_score)
         found: list[tuple[NodeInfo, Placement]] = []
@@ -389,9 +397,10 @@ class Cycle:
                     continue
                 reasons = placed
             tally.add(reasons)
+            refusals[info.name] = reasons
         if not found:
             tally.add(because("NodeSelectorMismatch"), len(self._nodes) - len(infos))
-            raise self._refused(wish, tally.counts())
+            raise self._refused(wish, self._explained(wish, tally.counts(), refusals))
         return self._best_of(plan, view, found)
 
     def _in_turn(self, plan: Plan) -> list[NodeInfo]:
@@ -429,12 +438,36 @@ class Cycle:
         refused.wish = wish
         return refused
 
+    def _explained(self, wish: Wish, counts: list[tuple[Reason, int]], refusals: dict[str, Reasons]) -> list[tuple[Reason, int]]:
+        """Nodes whose devices do not suffice, told by what they lack; one node of each state is asked."""
+        states: dict[int, list[str]] = {}
+        inventory = self._engine.inventory
+        for name, reasons in refusals.items():
+            if reasons is _DEVICES and (view := inventory.view(name)) is not None:
+                states.setdefault(inventory.state(view), []).append(name)
+        tally = Tally()
+        explained = 0
+        for names in sorted(states.values(), key=len, reverse=True)[:_EXPLAINED]:
+            info = self._nodes.get(names[0])
+            if info is not None and (told := self._engine.explain(names[0], self._claims_on(wish, info)[0]).reasons):
+                tally.add(tuple(Reason(reason.code, "", reason.data) for reason in told), len(names))
+                explained += len(names)
+        generic = _DEVICES[0]
+        kept = [(reason, count - explained if reason is generic else count) for reason, count in counts]
+        return [*((reason, count) for reason, count in kept if count > 0), *tally.counts()]
+
     def _claim_topics(self, wish: Wish) -> frozenset[str]:
         found = [*wish.resolved.all, wish.leftover] if wish.leftover is not None else wish.resolved.all
         return frozenset(claim_topic(claim.key) for claim in found)
 
     def _may_free(self, wish: Wish, claim: ResourceClaim) -> bool:
         return claim.status.allocation is not None and all(consumer.uid == wish.pod.uid for consumer in claim.status.reserved_for)
+
+    def _check_volumes(self, wish: Wish) -> None:
+        missing = self._volumes.missing(wish.demand)
+        if missing is not None:
+            refusal = Refusal(tuple((reason, 0) for reason in missing))
+            raise NotPlaced(wish.pod.uid, refusal, topics.topics_of(refusal))
 
     def _check_classes(self, wish: Wish) -> None:
         for claim in wish.resolved.open:
@@ -493,4 +526,10 @@ def tolerates(toleration: Any, taint: DeviceTaint) -> bool:
 
 
 def _device_reasons(verdict: Verdict) -> Reasons:
-    return tuple(verdict.reasons) or because("NotEnoughDevices")
+    return tuple(verdict.reasons) or _DEVICES
+
+
+# Said for a node whose devices do not suffice until someone asks what is missing.
+_DEVICES: Final = because("NotEnoughDevices")
+# Different states of nodes that are looked into for a refusal.
+_EXPLAINED: Final = 4

@@ -63,6 +63,10 @@ class Preemption:
     def evict(self, uid: str, node: str) -> None:
         self._evicted[uid] = node
 
+    def failed(self, uid: str) -> None:
+        """The victim could not be deleted: others may be found."""
+        self._evicted.pop(uid, None)
+
     def gone(self, uid: str) -> None:
         """The victim is gone; it counts until nothing is reserved for it any more."""
         if uid in self._evicted and not self._claims_of[uid]:

@@ -48,8 +48,10 @@ class Refusal(msgspec.Struct, frozen=True):
         return Refusal(((Reason(code, object, dict(data)), 0),))
 
     def says_the_same(self, other: Refusal | None) -> bool:
-        """Whether the same reasons are given, whatever their counts."""
-        return other is not None and [_key(r) for r, _ in self.reasons] == [_key(r) for r, _ in other.reasons]
+        """Whether the same reasons are given for the same objects, whatever their numbers."""
+        return other is not None and {(r.code, r.object) for r, _ in self.reasons} == {
+            (r.code, r.object) for r, _ in other.reasons
+        }
 
 
 class Tally:

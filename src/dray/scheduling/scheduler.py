@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from dray.api.core import LabelSelector, Pod
+from dray.api.core import LabelSelector, PersistentVolume, PersistentVolumeClaim, Pod
 from dray.api.gates import Gates
 from dray.api.kinds import (
+    CSI_NODES,
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,
     EVENTS,
@@ -39,13 +40,14 @@ from dray.scheduling.claims import ClaimDesk
 from dray.scheduling.conditions import Device
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.cycle import Cycle, NotPlaced, Placement
-from dray.scheduling.demand import Demand, Demands
+from dray.scheduling.demand import Demands
 from dray.scheduling.extended import ClassNames, Special, is_special
 from dray.scheduling.metrics import Meter, Silent
 from dray.scheduling.nodes import Nodes
 from dray.scheduling.plan import Facts
 from dray.scheduling.plugins.neighbours import Neighbours, View
 from dray.scheduling.plugins.placement import names_in
+from dray.scheduling.plugins.volumes import Volumes
 from dray.scheduling.preemption import Eviction, Preemption
 from dray.scheduling.queue import Group, Pending, Queue
 from dray.scheduling.refusal import Refusal
@@ -58,6 +60,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     PERSISTENT_VOLUMES,
     PERSISTENT_VOLUME_CLAIMS,
     STORAGE_CLASSES,
+    CSI_NODES,
     POD_DISRUPTION_BUDGETS,
     DEVICE_CLASSES,
     RESOURCE_SLICES,
@@ -94,7 +97,8 @@ class Scheduler:
         self.desk = ClaimDesk(world, conditions_on, self._reserved, self._lost, self._release)
         self.binder = Binder(world, self.desk, self, self.meter)
         self.neighbours = Neighbours(self.nodes, self._namespaces_like)
-        facts = Facts(self._offers_devices, self._shared_by, _no_volumes)
+        self.volumes = Volumes(world, self.nodes)
+        facts = Facts(self._offers_devices, self._shared_by, self.volumes.check)
         self.cycle = Cycle(
             world,
             self.nodes,
@@ -103,6 +107,7 @@ class Scheduler:
             self.classes,
             facts,
             self.neighbours,
+            self.volumes,
             self.desk,
             self.gates("DRAExtendedResource"),
             conditions_on,
@@ -122,6 +127,10 @@ class Scheduler:
             RESOURCE_SLICES: self._slice,
             DEVICE_CLASSES: self._class,
             DEVICE_TAINT_RULES: self._rule,
+            PERSISTENT_VOLUMES: self._volume,
+            PERSISTENT_VOLUME_CLAIMS: self._volume,
+            STORAGE_CLASSES: self._volume,
+            CSI_NODES: self._volume,
         }
         for kind in self._handlers:
             if kind in world.kinds:
@@ -201,6 +210,8 @@ class Scheduler:
         if placement.special is not None:
             self._hold(placement.special.claim, placement.special.allocation)
             binding.special = placement.special
+        if pending.demand.volumes:
+            binding.volumes = self.volumes.unbound(pending.demand)
         self.binder.start(binding, placement.open, placement.pinned, now, placement.leftover)
 
     def _refuse(self, pending: Pending, refused: NotPlaced, profile: Profile, now: float) -> None:
@@ -328,6 +339,10 @@ class Scheduler:
     def abandon(self, special: Special) -> None:
         self._release(special.claim.uid)
 
+    def volume_for(self, claim: PersistentVolumeClaim, node: str) -> PersistentVolume | None:
+        info = self.nodes.get(node)
+        return self.volumes.match(claim, info.node) if info is not None else None
+
     def is_unbound(self, uid: str) -> bool:
         """Whether a consumer of a claim is a pod that has not started: on its way here, or gone."""
         placed = self.nodes.placed(uid)
@@ -341,7 +356,11 @@ class Scheduler:
             self.meter.count("dray_write_conflicts_total", (write.kind.resource,))
         if write.kind is EVENTS:
             return
-        if write.kind is RESOURCE_CLAIMS and write.name:
+        if write.kind is PODS and write.verb == "delete":
+            if not outcome.ok:
+                self.preemption.failed(write.uid)
+                self._woken[topics.FREE] = None
+        elif write.kind is RESOURCE_CLAIMS and write.name:
             self.desk.observe(outcome, now)
         else:
             self.binder.observe(outcome, now)
@@ -498,6 +517,10 @@ class Scheduler:
         self._woken[topics.CLASSES] = None
         self._devices_freed(EVERYTHING)
 
+    def _volume(self, change: Change, now: float) -> None:
+        self.binder.volume_changed(change.object.key, now)
+        self._woken[topics.VOLUMES] = None
+
     def _rule(self, change: Change, now: float) -> None:
         new: Any = change.new
         if new is None:
@@ -546,10 +569,6 @@ def _changed_since(view: View | None) -> Callable[[], bool] | None:
         return None
     stamp = view.stamp
     return lambda: view.stamp != stamp
-
-
-def _no_volumes(demand: Demand, name: str) -> None:
-    return None
 
 
 def _unbound_claim_keys(pod: Pod) -> tuple[str, ...]:

@@ -1,0 +1,148 @@
+"""Persistent volumes decide where pods can go, and are told where pods went."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from scheduling_cluster import Sim
+
+from dray.api import kinds
+
+ZONE = "topology.kubernetes.io/zone"
+SELECTED = "volume.kubernetes.io/selected-node"
+
+
+@pytest.fixture
+def zones(sim: Sim) -> Sim:
+    sim.add_node("a", labels={ZONE: "a"})
+    sim.add_node("b", labels={ZONE: "b"})
+    return sim
+
+
+def using(*claims: str) -> list[dict[str, Any]]:
+    return [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
+
+
+def claim(sim: Sim, name: str, cls: str = "", volume: str = "", modes: tuple[str, ...] = ("ReadWriteOnce",)) -> dict[str, Any]:
+    spec = {
+        "storageClassName": cls,
+        "volumeName": volume,
+        "accessModes": list(modes),
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    status = {"phase": "Bound" if volume else "Pending"}
+    return sim.api.put(
+        kinds.PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": name, "namespace": "default"}, "spec": spec, "status": status}
+    )
+
+
+def volume(sim: Sim, name: str, zone: str = "", cls: str = "", labels: dict[str, str] | None = None, **spec: Any) -> None:
+    if zone:
+        term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
+    spec |= {"storageClassName": cls, "capacity": {"storage": "5Gi"}, "accessModes": ["ReadWriteOnce", "ReadWriteOncePod"]}
+    sim.api.put(kinds.PERSISTENT_VOLUMES, {"metadata": {"name": name, "labels": labels or {}}, "spec": spec})
+
+
+def storage_class(sim: Sim, name: str, provisioner: str = "csi.example.com", **extra: Any) -> None:
+    body = {"metadata": {"name": name}, "provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer", **extra}
+    sim.api.put(kinds.STORAGE_CLASSES, body)
+
+
+def bind(sim: Sim, name: str, volume_name: str) -> None:
+    """What the volume controller does."""
+    found = sim.api.objects[kinds.PERSISTENT_VOLUME_CLAIMS][f"default/{name}"]
+    found["spec"]["volumeName"] = volume_name
+    found["status"] = {"phase": "Bound"}
+    sim.api.put(kinds.PERSISTENT_VOLUME_CLAIMS, found)
+
+
+def test_a_bound_volume_decides_the_node(zones: Sim) -> None:
+    volume(zones, "v", "b")
+    claim(zones, "data", volume="v")
+    zones.add_pod("p", volumes=using("data"))
+    zones.settle()
+    assert zones.node_of("p") == "b"
+
+
+def test_zone_labels_of_a_volume_decide_too(zones: Sim) -> None:
+    volume(zones, "v", labels={ZONE: "b"})
+    claim(zones, "data", volume="v")
+    zones.add_pod("p", volumes=using("data"))
+    zones.settle()
+    assert zones.node_of("p") == "b"
+
+
+def test_a_missing_claim_is_named_and_waited_for(zones: Sim) -> None:
+    zones.add_pod("p", volumes=using("data"))
+    zones.settle()
+    assert "default/data" in zones.condition("p")["message"]
+    volume(zones, "v", "a")
+    claim(zones, "data", volume="v")
+    zones.settle()
+    assert zones.node_of("p") == "a"
+
+
+def test_a_claim_that_is_bound_by_others_is_waited_for(zones: Sim) -> None:
+    claim(zones, "data", cls="immediate")
+    zones.add_pod("p", volumes=using("data"))
+    zones.settle()
+    assert zones.node_of("p") == ""
+    volume(zones, "v", "b")
+    bind(zones, "data", "v")
+    zones.settle()
+    assert zones.node_of("p") == "b"
+
+
+def test_a_volume_is_made_where_the_pod_goes(zones: Sim) -> None:
+    topologies = [{"matchLabelExpressions": [{"key": ZONE, "values": ["b"]}]}]
+    storage_class(zones, "fast", allowedTopologies=topologies)
+    claim(zones, "data", cls="fast")
+    zones.add_pod("p", volumes=using("data"))
+    zones.settle()
+    assert zones.node_of("p") == ""
+    found = zones.api.objects[kinds.PERSISTENT_VOLUME_CLAIMS]["default/data"]
+    assert found["metadata"]["annotations"] == {SELECTED: "b"}
+    volume(zones, "v", "b", "fast")
+    bind(zones, "data", "v")
+    zones.settle()
+    assert zones.node_of("p") == "b"
+
+
+def test_a_volume_that_exists_is_taken_before_one_is_made(zones: Sim) -> None:
+    storage_class(zones, "local", "kubernetes.io/no-provisioner")
+    volume(zones, "v", "b", "local")
+    claim(zones, "data", cls="local")
+    zones.add_pod("p", volumes=using("data"))
+    zones.settle()
+    assert zones.api.objects[kinds.PERSISTENT_VOLUMES]["v"]["spec"]["claimRef"]["name"] == "data"
+    bind(zones, "data", "v")
+    zones.settle()
+    assert zones.node_of("p") == "b"
+
+
+def test_a_volume_for_one_pod_is_for_one_pod(zones: Sim) -> None:
+    volume(zones, "v")
+    claim(zones, "data", volume="v", modes=("ReadWriteOncePod",))
+    for name in ("p", "q"):
+        zones.add_pod(name, volumes=using("data"))
+    zones.settle()
+    assert sorted(bool(zones.node_of(name)) for name in ("p", "q")) == [False, True]
+    winner, loser = ("p", "q") if zones.node_of("p") else ("q", "p")
+    zones.remove(kinds.PODS, f"default/{winner}")
+    zones.settle(2)
+    assert zones.node_of(loser) != ""
+
+
+def test_a_node_attaches_only_so_many_volumes(sim: Sim) -> None:
+    sim.add_node("n")
+    driver = {"name": "csi.example.com", "nodeID": "n", "allocatable": {"count": 1}}
+    sim.api.put(kinds.CSI_NODES, {"metadata": {"name": "n"}, "spec": {"drivers": [driver]}})
+    for name in ("x", "y"):
+        volume(sim, name, csi={"driver": "csi.example.com", "volumeHandle": name})
+        claim(sim, name, volume=name)
+        sim.add_pod(name, volumes=using(name))
+    sim.settle()
+    assert [sim.node_of(name) for name in ("x", "y")] == ["n", ""]
+    assert "volumes" in sim.condition("y")["message"]
