@@ -142,12 +142,12 @@ TEXTS: Final[dict[str, Text]] = {
     ),
     "TooManyDevices": Text(
         "claim",
-        "<ask> for more devices than one claim can hold[ (needs {needed}, at most {limit})]",
+        "<ask> for more devices than one claim can hold[ (request {request})][ (needs {needed}, at most {limit})]",
         "ask for[ at most {limit}|| fewer] devices in one claim",
     ),
     "ClassMissing": Text(
         "claim",
-        "<name> a device class that does not exist[: {class}]",
+        "<name> a device class that does not exist[: {class}][ (request {request})]",
         "create the device class[ {class}], or correct its name in the claim",
     ),
     "SelectorError": Text(
@@ -157,8 +157,8 @@ TEXTS: Final[dict[str, Text]] = {
     ),
     "InvalidRequest": Text(
         "claim",
-        "cannot be satisfied as it is written[ (request {request})][: {detail}]",
-        "correct the claim[: {detail}]",
+        "cannot be satisfied as it is written[ (request {request})][: {detail}||: {error}]",
+        "correct the claim[: {detail}||: {error}]",
     ),
     "SearchBudget": Text(
         "node",
@@ -174,7 +174,7 @@ TEXTS: Final[dict[str, Text]] = {
     "ClaimMissing": Text("claim", "<does> not exist", "create the claim[ {claim}], or correct its name in the pod"),
     "ClaimNotCreated": Text(
         "claim",
-        "<is> not generated yet[ from template {template}]",
+        "<is> not generated yet[ from template {template}][ (entry {claim})]",
         "make sure that the template[ {template}] exists and that a controller of claims runs",
     ),
     "ClaimDeleting": Text("claim", "<is> being deleted", "wait until the claim is gone, then create it again"),
@@ -204,12 +204,13 @@ TEXTS: Final[dict[str, Text]] = {
     ),
     "BindingFailed": Text(
         "claim",
-        "<has> a device that cannot be bound[: {condition}][ on device {device}][ ({message})]",
+        "<has> a device that cannot be bound[: {condition}][ on device {device}][ to node {node}][ ({message})]",
         "look at the driver[ {driver}]; another device is tried meanwhile",
     ),
     "BindingTimeout": Text(
         "claim",
-        "<has> devices that did not become ready[ within {timeout} seconds][: {conditions}]",
+        "<has> devices that did not become ready[ within {timeout} seconds][: {conditions}||: {condition}]"
+        "[ on device {device}][ for node {node}][ ({message})]",
         "look at the driver[ {driver}], or allow more time with bindingTimeout",
     ),
     # --------------------------------------------------------------------------------------------------- pods and nodes
@@ -271,7 +272,7 @@ TEXTS: Final[dict[str, Text]] = {
     ),
     "VolumeClaimUnbound": Text(
         "pod",
-        "<use> a persistent volume claim that is not bound[: {claim}]",
+        "<use> a persistent volume claim that is not bound[: {claim}][ on node {node}]",
         "wait for the volume claim[ {claim}] to be bound, or provide a volume for it",
     ),
     "VolumeNodeAffinity": Text(
