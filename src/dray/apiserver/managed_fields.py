@@ -113,7 +113,8 @@ class ManagedFields:
         for other, claim in entries.items():
             if other != owner:
                 others = union(others, claim.fields)
-        merged = _Removal(self._schemas).structs(struct, merged, minus(minus(had, applied), others))
+        kept = union(applied, others)
+        merged = _Removal(self._schemas).structs(struct, merged, minus(had, kept), kept)
         changed, removed = self._fields.changes(struct, base, merged)
         merged.setdefault("metadata", {})["managedFields"] = _write(_applied(entries, owner, applied, changed, removed, now))
         return merged
@@ -268,37 +269,40 @@ class _Merge:
 
 
 class _Removal:
-    """An object without a set of fields."""
+    """An object without the fields ``gone``. A container that still holds something that is ``kept`` stays."""
 
     def __init__(self, schemas: Schemas) -> None:
         self._schemas = schemas
 
-    def structs(self, struct: Struct | None, value: Object, gone: FieldSet, item: Type | None = None) -> Object:
-        if not gone:
-            return value
+    def structs(self, struct: Struct | None, value: Object, gone: FieldSet, kept: FieldSet, item: Type | None = None) -> Object:
         made: Object = {}
         for name, child in value.items():
-            fields = gone.get(f"f:{name}")
-            field = struct.fields.get(name) if struct is not None else None
-            inner = field.type if field is not None else item
-            if fields is None or inner is None:
+            key = f"f:{name}"
+            declared = struct.fields.get(name) if struct is not None else None
+            inner = declared.type if declared is not None else item
+            if key not in gone or inner is None:
                 made[name] = child
-            elif SELF not in fields and (left := self._value(inner, field, child, fields)) is not None:
+            elif (left := self._left(inner, declared, child, gone[key], kept.get(key))) is not None:
                 made[name] = left
         return made
 
-    def _value(self, type_: Type, field: Field | None, value: Any, gone: FieldSet) -> Any:
-        """What is left; a list or map of which nothing is left goes, too."""
+    def _left(self, type_: Type, declared: Field | None, value: Any, gone: FieldSet, kept: FieldSet | None) -> Any:
+        """What is left of a value, None for nothing. An empty list or map goes with its last element."""
+        if SELF in gone and kept is None:
+            return None
         if isinstance(value, dict):
             struct = self._schemas.resolve(type_)
-            left: Any = self.structs(struct, value, gone, type_.item)
+            left: Any = self.structs(struct, value, gone, kept or {}, type_.item)
             return left if left or struct is not None else None
-        if isinstance(value, list) and field is not None and type_.item is not None:
-            kept = [self._element(type_.item, child, gone.get(element_key(field, child))) for child in value]
-            return [child for child in kept if child is not None] or None
+        if isinstance(value, list) and declared is not None and type_.item is not None:
+            return self._elements(type_.item, declared, value, gone, kept or {}) or None
         return value
 
-    def _element(self, item: Type, value: Any, gone: FieldSet | None) -> Any:
-        if gone is None:
-            return value
-        return None if SELF in gone else self._value(item, None, value, gone)
+    def _elements(self, item: Type, declared: Field, values: list[Any], gone: FieldSet, kept: FieldSet) -> list[Any]:
+        made = []
+        for value in values:
+            key = element_key(declared, value)
+            left = self._left(item, None, value, gone[key], kept.get(key)) if key in gone else value
+            if left is not None:
+                made.append(left)
+        return made

@@ -145,6 +145,13 @@ def test_a_manager_that_applies_nothing_more_is_forgotten():
     assert owners(made) == {}
 
 
+def test_what_was_applied_by_the_client_can_be_taken_over():
+    fields = {"f:data": {".": {}, "f:a": {}, "f:b": {}}}
+    entry = {"manager": "one", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields}
+    made = applied(config({"a": "1", "b": "2"}, managedFields=[entry]), config({"a": "x"}))
+    assert made["data"] == {"a": "x"}
+
+
 def test_sets_are_united():
     made = applied(None, config(finalizers=["example.com/one"]), "one")
     made = applied(made, config(finalizers=["example.com/two"]), "two")
