@@ -31,7 +31,7 @@ from dray.api.resource import (
     ResourceClaimSpec,
     ResourceClaimTemplate,
 )
-from dray.cluster.port import Change, Conflict, Event, NotFound, Outcome, Write
+from dray.cluster.port import Change, Conflict, Event, NotFound, Outcome, Unreachable, Write
 from dray.cluster.world import World
 from dray.controllers.work import Work
 
@@ -39,6 +39,8 @@ FIELD_MANAGER: Final = "dray-claims"
 NAME_BASE_MAX: Final = 57  # 63 less a hyphen and the five characters that the server appends
 EVENT_AGAIN: Final = 600.0
 GONE_MAX: Final = 10_000
+# A create without an answer may have happened: its claim is looked out for this long before another is made.
+UNSURE_REST: Final = 5.0
 
 
 class ClaimMetrics(Protocol):
@@ -120,8 +122,10 @@ class ClaimsController:
             if claim.status.allocation is not None:
                 self._unused.discard(claim.uid)
         self._work.add(f"pod:{key}" for key in self._pods_by_claim[claim.key])
-        for uid in _owner(claim):
-            self._work.add(f"pod:{key}" for key in self._pods_by_uid[uid])
+        for key in (key for uid in _owner(claim) for key in self._pods_by_uid[uid]):
+            if change.old is None:
+                self._work.forget(f"pod:{key}")  # what it rests for is here
+            self._work.add([f"pod:{key}"])
 
     def _touch_claims_of(self, uid: str) -> None:
         self._work.add(f"claim:{key}" for key in (*self._claims_by_consumer[uid], *self._claims_by_owner[uid]))
@@ -153,7 +157,8 @@ class ClaimsController:
         if answered or outcome.ok or isinstance(outcome.error, NotFound):
             self._work.succeeded(key)
         else:
-            self._work.failed(key, now)
+            unsure = write.verb == "create" and isinstance(outcome.error, Unreachable)
+            self._work.failed(key, now, UNSURE_REST if unsure else 0.0)
 
     def _create_ended(self, outcome: Outcome) -> None:
         body = outcome.write.body

@@ -45,10 +45,10 @@ class Work:
         self._failures.pop(key, None)
         self._finished(key)
 
-    def failed(self, key: str, now: float) -> None:
-        """The key rests, longer after each failure in a row."""
+    def failed(self, key: str, now: float, least: float = 0.0) -> None:
+        """The key rests, longer after each failure in a row, and at least ``least`` seconds."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        self._rests[key] = now + min(LONGEST_REST, FIRST_REST * 2 ** min(failures - 1, 30))
+        self._rests[key] = now + max(least, min(LONGEST_REST, FIRST_REST * 2 ** min(failures - 1, 30)))
         self._finished(key)
 
     def _finished(self, key: str) -> None:
