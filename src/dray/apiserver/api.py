@@ -161,6 +161,8 @@ class Api:
         return self._do(verb, target, request)
 
     def _target(self, group: str, version: str, rest: list[str]) -> Target:
+        if "" in rest:
+            raise no_such_path()
         namespace = ""
         if (
             rest[0] == "namespaces"
@@ -169,7 +171,7 @@ class Api:
         ):
             namespace, rest = rest[1], rest[2:]
         resource = self._registry.find(group, version, rest[0])
-        if resource is None or len(rest) > 3 or "" in rest or bool(namespace) > resource.kind.namespaced:
+        if resource is None or len(rest) > 3 or bool(namespace) > resource.kind.namespaced:
             raise no_such_path()
         if resource.kind.namespaced and len(rest) > 1 and not namespace:
             raise no_such_path()

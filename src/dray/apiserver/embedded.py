@@ -113,6 +113,8 @@ class Embedded:
             done = asyncio.Event()
             self._server.when_durable(answer.revision, done.set)
             await done.wait()
+            if self._server.failure:
+                raise Unreachable(f"the journal failed: {self._server.failure}")
         return answer
 
 

@@ -279,4 +279,5 @@ class Connection(asyncio.Protocol):
         """The server stops: end what runs, then the connection."""
         if self._stream is not None:
             self._finish_stream()
+        self._closing = True
         self._transport.close()

@@ -9,10 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from dray.api.validation.errors import FieldError
-from dray.apiserver import protobuf
 from dray.apiserver.errors import ApiError, bad_request
 from dray.apiserver.operations import WriteOptions
 from dray.apiserver.reading import options_invalid
@@ -20,6 +18,7 @@ from dray.apiserver.schema import DecodeError, decode_json, load
 from dray.apiserver.schema.decode import MAX_DEPTH
 
 MAX_BODY: Final = 3 * 1024 * 1024
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 _JSON: Final = ("", "application/json", "text/json")
 _YAML: Final = ("application/yaml", "text/yaml", "application/x-yaml")
 _VALIDATIONS: Final = ("Strict", "Warn", "Ignore")
@@ -41,8 +40,10 @@ def read_body(body: bytes, content_type: str, options: WriteOptions | None = Non
     media = media_type(content_type)
     if media in _YAML:
         return _yaml(body)
-    if media == protobuf.MEDIA_TYPE:
-        return protobuf.decode(body, load())
+    if media == PROTOBUF:
+        from dray.apiserver.protobuf import decode
+
+        return decode(body, load())
     if media not in _JSON:
         raise unsupported()
     return read_json(body, options)
@@ -74,25 +75,14 @@ def _fast_json(body: bytes) -> Any:
         raise bad_request(f"the object provided is unrecognized (must be of type JSON): {error}") from error
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML without aliases: a few bytes of them can stand for gigabytes."""
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.events.AliasEvent):
-            raise yaml.YAMLError("aliases are not supported")
-        return super().compose_node(parent, index)
-
-
 def _yaml(body: bytes) -> Any:
+    """JSON is YAML; only what is not JSON needs the slow reader."""
     try:
         return read_json(body)
     except ApiError:
-        pass
-    try:
-        # Through JSON, so that dates and other YAML types become what they were written as or are refused.
-        return msgspec.json.decode(msgspec.json.encode(yaml.load(body, _Loader)))
-    except (yaml.YAMLError, RecursionError, UnicodeDecodeError, TypeError, ValueError) as error:
-        raise bad_request(f"error parsing YAML: {str(error)[:400]}") from error
+        from dray.apiserver.yaml_bodies import read_yaml
+
+        return read_yaml(body)
 
 
 def write_options(query: Mapping[str, str], user_agent: str) -> WriteOptions:

@@ -12,6 +12,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -43,11 +44,13 @@ class Journal:
 
     def load(self) -> tuple[int, list[tuple[str, str, int, bytes]]]:
         """The revision and all rows of the database; creates it when it is not there."""
-        with _connect(self._path) as database:
-            _prepare(database, self._path)
-            found = database.execute("SELECT value FROM state WHERE name = 'revision'").fetchone()
-            rows = database.execute("SELECT tab, key, revision, value FROM objects").fetchall()
-        database.close()
+        try:
+            with closing(_connect(self._path)) as database:
+                _prepare(database, self._path)
+                found = database.execute("SELECT value FROM state WHERE name = 'revision'").fetchone()
+                rows = database.execute("SELECT tab, key, revision, value FROM objects").fetchall()
+        except sqlite3.DatabaseError as error:
+            raise JournalError(f"{self._path} is not a database of Dray ({error}); move it away to start empty") from error
         return (found[0] if found else 0), rows
 
     def start(self) -> None:
@@ -109,11 +112,8 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
-    try:
-        database.executescript(_SCHEMA)
-        found = database.execute("SELECT value FROM state WHERE name = 'format'").fetchone()
-    except sqlite3.DatabaseError as error:
-        raise JournalError(f"{path} is not a database of Dray ({error}); move it away to start empty") from error
+    database.executescript(_SCHEMA)
+    found = database.execute("SELECT value FROM state WHERE name = 'format'").fetchone()
     if found is None:
         database.execute("INSERT INTO state VALUES ('format', ?)", (_FORMAT,))
     elif found[0] != _FORMAT:

@@ -19,7 +19,6 @@ from dray.api.times import format_micro_time, format_time
 from dray.apiserver.errors import ApiError, bad_request
 from dray.apiserver.schema import Schemas, Struct, Type
 
-MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"
 _MAX_DEPTH: Final = 64
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5

@@ -89,10 +89,10 @@ class ApiServer:
         self.identity: Identity = identity(_directory(data))
         self._journal = Journal(data, self._durable_in_thread, self._failed_in_thread) if data is not None else None
         self.core = Core(gates=gates, clock=clock, randomness=randomness, log=self._journal, who=self.identity.by_token)
-        self.core.api.healthy = lambda: self._failure
+        self.core.api.healthy = lambda: self.failure
         self.connections: set[Any] = set()
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
-        self._failure = ""
+        self.failure = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: asyncio.Server | None = None
         self.url = ""
@@ -129,8 +129,8 @@ class ApiServer:
     # ------------------------------------------------------------------------------------------------ for connections
 
     def handle(self, request: Request) -> Answer | Stream:
-        if self._failure and request.method != "GET":
-            return refusal(ApiError(500, "InternalError", f"the journal failed, nothing can be written: {self._failure}"))
+        if self.failure and request.method != "GET":
+            return refusal(ApiError(500, "InternalError", f"the journal failed, nothing can be written: {self.failure}"))
         return self.core.api.handle(request)
 
     def user(self, authorization: str) -> User:
@@ -148,8 +148,8 @@ class ApiServer:
         done = asyncio.Event()
         self.when_durable(self.core.store.revision, done.set)
         await done.wait()
-        if self._failure:
-            raise OSError(f"the journal failed: {self._failure}")
+        if self.failure:
+            raise OSError(f"the journal failed: {self.failure}")
 
     # ------------------------------------------------------------------------------------------------ from the journal
 
@@ -169,10 +169,11 @@ class ApiServer:
 
     def _fail(self, failure: str) -> None:
         """Nothing more can be promised: unanswered requests end without an answer, which is the truth."""
-        self._failure = failure
-        self._waiting.clear()
+        self.failure = failure
         for connection in tuple(self.connections):
             connection.close()
+        while self._waiting:
+            self._waiting.popleft()[1]()
 
 
 def _directory(data: Path | None) -> Path | None:
