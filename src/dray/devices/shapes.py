@@ -14,7 +14,7 @@ import msgspec
 
 from dray.api.gates import Gates
 from dray.api.quantity import Quantity, QuantityError
-from dray.api.resource import Device, DeviceAttribute, DeviceCapacity, DeviceCounterConsumption, DeviceTaint
+from dray.api.resource import Device, DeviceAttribute, DeviceCapacity, DeviceCounterConsumption, DeviceTaint, QuantityValue
 from dray.cel import DeviceView
 
 BLOCKING: Final = frozenset({"NoSchedule", "NoExecute"})
@@ -100,14 +100,15 @@ class Kind:
 
 def _check(capacity: DeviceCapacity) -> None:
     """Raises QuantityError where an amount cannot be read."""
-    amounts = [capacity.value]
+    amounts: list[QuantityValue | None] = [capacity.value]
     policy = capacity.request_policy
     if policy is not None:
-        amounts += [policy.default or 0, *(policy.valid_values or ())]
+        amounts += [policy.default, *(policy.valid_values or ())]
         if policy.valid_range is not None:
-            amounts += [bound or 0 for bound in (policy.valid_range.min, policy.valid_range.max, policy.valid_range.step)]
+            amounts += [policy.valid_range.min, policy.valid_range.max, policy.valid_range.step]
     for amount in amounts:
-        Quantity.parse(amount)
+        if amount is not None:
+            Quantity.parse(amount)
 
 
 def _consumption(entry: DeviceCounterConsumption) -> Consumption:
