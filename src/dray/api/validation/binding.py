@@ -17,9 +17,10 @@ def binding_conditions(owner: dict[str, Any], path: str) -> Errors:
     places = (f"{path}.bindingConditions", f"{path}.bindingFailureConditions")
     for listed, place in zip((ready, failed), places, strict=True):
         yield from each(listed, MAX_CONDITIONS, place, lambda item, at: named(names.qualified_name, item, at))
-        yield from unique(listed, place, lambda item: item, MAX_CONDITIONS)
-    for index, condition in enumerate(failed[:MAX_CONDITIONS]):
-        if condition in ready:
+        yield from unique(listed, place, lambda item: item)
+    known = set(ready)
+    for index, condition in enumerate(failed):
+        if condition in known:
             yield invalid(f"{places[1]}[{index}]", condition, "bindingFailureConditions must not overlap with bindingConditions")
     if failed and not ready:
         yield invalid(places[0], None, "bindingConditions are required to use bindingFailureConditions")

@@ -141,12 +141,11 @@ class _DeviceRequests:
             yield required(path, _ONE_VARIANT)
         elif exactly is not None and alternatives:
             yield invalid(path, None, f"{_ONE_VARIANT}, but multiple fields are set")
-        elif exactly is not None:
+        if exactly is not None:
             yield from self._exact(exactly, f"{path}.exactly", name)
-        else:
-            place = f"{path}.firstAvailable"
-            yield from each(alternatives, MAX_ALTERNATIVES, place, lambda item, at: self._alternative(item, at, name))
-            yield from unique(alternatives, place, lambda item: item.get("name"), MAX_ALTERNATIVES)
+        place = f"{path}.firstAvailable"
+        yield from each(alternatives, MAX_ALTERNATIVES, place, lambda item, at: self._alternative(item, at, name))
+        yield from unique(alternatives, place, lambda item: item.get("name"), MAX_ALTERNATIVES)
 
     def _alternative(self, sub: Object, path: str, parent: str) -> Errors:
         yield from device_name(sub.get("name"), f"{path}.name")
@@ -202,9 +201,11 @@ def _constraint(constraint: Object, path: str, requests: Requests, gates: Gates)
     match, distinct = constraint.get("matchAttribute"), constraint.get("distinctAttribute")
     if match is not None:
         yield from full_attribute_name(match, f"{path}.matchAttribute")
-    elif distinct is not None:
+    if distinct is not None:
         yield from full_attribute_name(distinct, f"{path}.distinctAttribute")
-    elif gates("DRAConsumableCapacity"):
+    if match is not None or distinct is not None:
+        return
+    if gates("DRAConsumableCapacity"):
         yield required(path, 'exactly one of "matchAttribute" or "distinctAttribute" is required')
     else:
         yield required(f"{path}.matchAttribute")
