@@ -86,3 +86,12 @@ def test_for_people_there_is_a_line_for_each_and_a_total(dray: Run) -> None:
     assert "4 devices: 3 free, 1 allocated. Most free on one node: 2 on n2." in told
     assert "ns/train" in told
     assert "No devices" in dray("devices", [node("n")]).stdout
+
+
+def test_very_many_are_told_by_node(dray: Run) -> None:
+    objects = [slice_(f"s{i}", [{"name": f"g{j}"} for j in range(8)], node=f"n{i}") for i in range(50)]
+    told = dray("devices", objects).stdout
+    assert len(told.splitlines()) < 60
+    assert "400 devices: 400 free" in told
+    assert len(dray("devices", objects, "-o", "wide").stdout.splitlines()) > 400
+    assert "g7" in dray("devices", objects, "--node", "n7").stdout

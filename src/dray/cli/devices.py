@@ -12,7 +12,7 @@ from rich.console import Console
 
 from dray.cli.output import emit, output_option, table
 from dray.cli.source import Source, source_options
-from dray.explain.inventory import STATES, Inventory, Row, inventory
+from dray.explain.inventory import STATES, Inventory, NodeRow, Row, inventory
 from dray.explain.published import Published
 
 _COLOURS: Final = {
@@ -23,6 +23,8 @@ _COLOURS: Final = {
     "incompatible": "magenta",
     "incomplete": "red",
 }
+
+_MANY: Final = 300
 
 
 @click.command()
@@ -35,7 +37,8 @@ def devices(source: Source, nodes: Sequence[str], driver: str | None, states: Se
     """Show every device: free, used, by whom, tainted.
 
     A device is free, partial (shares given out, capacity left), allocated, tainted, incompatible with what is in use beside it,
-    or incomplete (its pool is being published). `-o wide` adds counter sets, capacity and why.
+    or incomplete (its pool is being published). `-o wide` adds counter sets, capacity and why. Where there are very many, nodes
+    are shown instead.
 
     \b
     Examples:
@@ -51,12 +54,17 @@ def devices(source: Source, nodes: Sequence[str], driver: str | None, states: Se
         if (not nodes or row.node in nodes) and (not driver or row.driver == driver) and (not states or row.state in states)
     ]
     kept = msgspec.structs.replace(found, devices=shown)
-    emit(kept, output, lambda console: _show(kept, console, wide=output == "wide"))
+    narrowed = bool(nodes or driver or states)
+    emit(kept, output, lambda console: _show(kept, console, wide=output == "wide", narrowed=narrowed))
 
 
-def _show(found: Inventory, console: Console, *, wide: bool) -> None:
+def _show(found: Inventory, console: Console, *, wide: bool, narrowed: bool) -> None:
     if not found.devices:
         console.print("No devices. A driver publishes them as ResourceSlices.")
+        return
+    if len(found.devices) > _MANY and not wide and not narrowed:
+        console.print(table(("node", "devices", *STATES), [_by_node(node) for node in found.nodes]))
+        console.print(f"\n{_totals(found)} Each of them: -o wide, or --node NAME.")
         return
     extra = ("capacity", "why") if wide else ()
     console.print(table(("node", "driver", "pool", "device", "state", "users", "taints", *extra), _rows(found.devices, wide)))
@@ -66,6 +74,10 @@ def _show(found: Inventory, console: Console, *, wide: bool) -> None:
         console.print(table(("driver", "pool", "counter set", "counter", "used", "total"), sets))
     console.print()
     console.print(_totals(found))
+
+
+def _by_node(node: NodeRow) -> tuple[str, ...]:
+    return (node.node or "(by selector)", str(node.devices), *(str(node.states.get(state, "")) for state in STATES))
 
 
 def _rows(devices: Sequence[Row], wide: bool) -> list[tuple[str, ...]]:

@@ -27,6 +27,7 @@ from dray.explain.words import as_json, words
 _COLOURS: Final = {"bound": "green", "waiting": "cyan", "unschedulable": "yellow", "impossible": "red"}
 _SHOWN_NODES: Final = 5
 _NAMED: Final = 4
+_TAKEN: Final = "allocated to "
 
 
 @click.command()
@@ -230,18 +231,24 @@ def _device_lines(found: RequestFinding, *, wide: bool) -> list[str]:
     for device in found.devices:
         said = _about_device(device.reason) if device.reason is not None else "usable"
         groups.setdefault(said, []).append(device.device.rpartition("/")[2])
+    holders = [d.reason.data.get("claim", "") for d in found.devices if d.reason is not None and d.reason.code == "DeviceTaken"]
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-    lines = [f"{_devices(names)}: {said}" for said, names in ordered[:_NAMED]]
+    lines = [f"{_devices(names)}: {said}{_some(holders) if said == _TAKEN else ''}" for said, names in ordered[:_NAMED]]
     return lines + ([f"… {len(ordered) - _NAMED} more kinds of refusal"] if len(ordered) > _NAMED else [])
 
 
 def _about_device(reason: Reason) -> str:
+    if reason.code == "DeviceTaken":
+        return _TAKEN  # by whom is told once for all
     return words(reason).removeprefix(f"device {reason.object.removeprefix('device/')} ")
 
 
 def _devices(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-    return f"device {shown}" if len(names) == 1 else f"devices {shown}"
+    return f"device {names[0]}" if len(names) == 1 else f"devices {_some(names)}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 def _more(branch: Tree, groups: Sequence[object], wide: bool) -> None:
