@@ -40,6 +40,8 @@ class Api:
             meta["uid"] = f"uid-{self.serial}"
         self.version += 1
         meta["resourceVersion"] = str(self.version)
+        if kind in (kinds.PODS, kinds.RESOURCE_CLAIMS):
+            obj.setdefault("status", {})
         self.objects[kind][key_of(obj)] = obj
         self._tell(kind, obj, False)
         return obj

@@ -343,15 +343,22 @@ class Binder:
 
     def _bind_ended(self, binding: Binding, error: ClusterError | None, now: float) -> None:
         if error is None:
-            pod = binding.pod
-            self._event(binding, now, "Scheduled", f"Successfully assigned {pod.key} to {binding.node}", "Binding")
-            self._remove(binding)
-            self._host.bound(binding.pending, binding.node, now)
-        elif isinstance(error, Unreachable):
-            # It may be bound: it keeps its place, and binding again does no harm.
+            self._bound(binding, now)
+        elif isinstance(error, Unreachable | Conflict | NotFound):
+            # It may be bound, or gone: the watch will tell. Until then it keeps its place, and binding again does no harm.
             heappush(self._timers, (now + RETRY_AFTER, binding.pod.uid))
         else:
             self.give_up(binding, _write_failed(error), now)
+
+    def confirm(self, binding: Binding, now: float) -> None:
+        """The API shows the pod on its node, whether or not the answer to our write has come."""
+        self._bound(binding, now)
+
+    def _bound(self, binding: Binding, now: float) -> None:
+        pod = binding.pod
+        self._event(binding, now, "Scheduled", f"Successfully assigned {pod.key} to {binding.node}", "Binding")
+        self._remove(binding)
+        self._host.bound(binding.pending, binding.node, now)
 
     def _create_ended(self, binding: Binding, outcome: Outcome, now: float) -> None:
         assert binding.special is not None
@@ -416,19 +423,31 @@ class Binder:
             return None
         if binding.stage == "conditions":
             self._clear(binding, self._claims(binding))
-        self._withdraw(binding)
+        self._withdraw(binding, gone=True)
         return binding
 
-    def _withdraw(self, binding: Binding) -> None:
+    def bound_by_others(self, binding: Binding) -> None:
+        """Someone else placed the pod: its claims stay as they are."""
+        if binding.stage == "conditions":
+            self._waiting -= 1
+        self._remove(binding)
+        for key in binding.claims:
+            self._desk.let_go(key, binding.pod.uid)
+        if binding.special is not None and not binding.special.name:
+            self._host.abandon(binding.special)
+
+    def _withdraw(self, binding: Binding, *, gone: bool = False) -> None:
         if binding.stage == "conditions":
             self._waiting -= 1
         uid = binding.pod.uid
         self._remove(binding)
         for key in binding.claims:
             if not self._desk.clearing(key):
-                self._desk.unreserve(key, uid)
+                self._desk.unreserve(key, uid, gone=gone)
         if binding.special is not None:
-            self._host.abandon(binding.special)
+            if not binding.special.name:
+                # Never made in the API: what it would have held is free. Once it is made, the desk knows what it holds.
+                self._host.abandon(binding.special)
             claim = self._world.get(RESOURCE_CLAIMS, f"{binding.pod.metadata.namespace}/{binding.special.name}")
             if claim is not None:
                 self.delete_claim(claim, binding.pod.key)

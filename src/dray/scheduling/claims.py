@@ -26,7 +26,7 @@ RETRY_AFTER = 1.0
 class ClaimWork:
     """What is to become of one claim. ``allocation`` is set while it is decided here and not yet in the API."""
 
-    __slots__ = ("allocation", "clear", "key", "leaving", "not_before", "reservers", "retry_version", "uid", "writing")
+    __slots__ = ("allocation", "clear", "drop", "key", "leaving", "not_before", "reservers", "retry_version", "uid", "writing")
 
     def __init__(self, claim: ResourceClaim) -> None:
         self.key = claim.key
@@ -35,6 +35,8 @@ class ClaimWork:
         self.reservers: dict[str, Pod] = {}
         self.leaving: set[str] = set()
         self.clear = False
+        # Clear the allocation too when those that leave were the last.
+        self.drop = False
         self.writing: Write | None = None
         self.not_before = 0.0
         # After a conflict: the version that was refused; nothing is tried again until another one is seen.
@@ -99,8 +101,9 @@ class ClaimDesk:
     def reserve(self, claim: ResourceClaim, pod: Pod) -> None:
         self._want(self._for(claim), pod)
 
-    def unreserve(self, key: str, uid: str) -> None:
-        """The pod does not need the claim after all; a reservation that is written, or may be, is taken back."""
+    def unreserve(self, key: str, uid: str, *, gone: bool = False) -> None:
+        """The pod does not need the claim after all; a reservation that is written, or may be, is taken back. The
+        allocation stays, as upstream leaves it, unless the pod is gone and nobody else uses the claim."""
         work = self._work.get(key)
         claim = self._world.get(RESOURCE_CLAIMS, key)
         known = claim is not None and reserved_for(claim, uid)
@@ -110,11 +113,20 @@ class ClaimDesk:
             assert claim is not None
             work = self._for(claim)
         work.reservers.pop(uid, None)
+        work.drop = work.drop or gone
         if known or work.writing is not None:
             work.leaving.add(uid)
         self._drop_unused(work)
         self._dirty[key] = None
         self._tidy(work)
+
+    def let_go(self, key: str, uid: str) -> None:
+        """Nothing more is done here for this pod; what is written for it stays."""
+        work = self._work.get(key)
+        if work is not None:
+            work.reservers.pop(uid, None)
+            self._drop_unused(work)
+            self._tidy(work)
 
     def deallocate(self, claim: ResourceClaim) -> None:
         """Clear the allocation with everything that hangs on it."""
@@ -122,6 +134,7 @@ class ClaimDesk:
         self._dirty[claim.key] = None
 
     def _want(self, work: ClaimWork, pod: Pod) -> None:
+        work.drop = False
         work.reservers[pod.uid] = pod
         work.leaving.discard(pod.uid)
         self._dirty[work.key] = None
@@ -164,6 +177,11 @@ class ClaimDesk:
             body = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
             return _patch(claim, body, claim.key, "status")
         work.clear = False
+        if work.drop and not work.reservers and all(consumer.uid in work.leaving for consumer in claim.status.reserved_for):
+            work.drop = False
+            if claim.status.allocation is not None:
+                work.clear = True
+                return self._next(work, claim, now)
         if self._outdated(work, claim):
             self._fail_all(work, now)
             return None

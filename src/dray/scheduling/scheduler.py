@@ -375,17 +375,27 @@ class Scheduler:
         if new is None or new.terminal:  # type: ignore[attr-defined]
             self._pod_gone(change.object.uid)
         elif new.spec.node_name:  # type: ignore[attr-defined]
-            self._pod_placed(new)  # type: ignore[arg-type]
+            self._pod_placed(new, now)  # type: ignore[arg-type]
         elif self._is_ours(new):  # type: ignore[arg-type]
             self._pod_pending(old, new, now)  # type: ignore[arg-type]
         else:
             self._pod_gone(new.uid)
 
     def _pod_gone(self, uid: str) -> None:
-        self.queue.forget(uid)
+        pending = self.queue.forget(uid)
+        if pending is not None and pending.pod.spec.resource_claims:
+            self._give_back_claims(pending.pod)
         self.binder.pod_gone(uid)
         self._leave_node(uid)
         self.preemption.gone(uid)
+
+    def _give_back_claims(self, pod: Pod) -> None:
+        """A claim that was allocated for a pod that never started, and that no other pod names, is free again."""
+        for key in claim_keys(pod):
+            claim: ResourceClaim | None = self.world.get(RESOURCE_CLAIMS, key)
+            unused = claim is not None and claim.status.allocation is not None and not claim.status.reserved_for
+            if claim is not None and unused and not self._pods_by_claim[key]:
+                self.desk.deallocate(claim)
 
     def _leave_node(self, uid: str) -> None:
         placed = self.nodes.placed(uid)
@@ -394,16 +404,17 @@ class Scheduler:
             self._woken[topics.FREE] = None
             self._woken[topics.PODS] = None
 
-    def _pod_placed(self, pod: Pod) -> None:
+    def _pod_placed(self, pod: Pod, now: float) -> None:
         placed = self.nodes.placed(pod.uid)
         demand = (
             placed.demand if placed is not None and placed.pod.spec.containers == pod.spec.containers else self.demands.of(pod)
         )
         self.queue.forget(pod.uid)
         binding = self.binder.get(pod.uid)
-        if binding is not None and binding.node != pod.spec.node_name:
-            # Someone else bound it elsewhere.
-            self.binder.pod_gone(pod.uid)
+        if binding is not None and binding.node == pod.spec.node_name and binding.stage == "binding":
+            self.binder.confirm(binding, now)
+        elif binding is not None:
+            self.binder.bound_by_others(binding)
         self.nodes.place(pod, demand, pod.spec.node_name)
         self._woken[topics.PODS] = None
 

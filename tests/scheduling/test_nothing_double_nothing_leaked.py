@@ -1,0 +1,164 @@
+"""Whatever happens in whatever order: no device has two owners, nothing leaks, and what can be scheduled is."""
+
+from __future__ import annotations
+
+import copy
+import random
+from typing import Any
+
+import pytest
+from scheduling_cluster import Sim
+
+from dray.api import kinds
+from dray.cluster.port import ClusterError, Conflict, Unreachable, Write
+
+NODES = 4
+DEVICES = 3
+
+
+def build(seed: int) -> tuple[Sim, random.Random]:
+    rng = random.Random(seed)
+    sim = Sim()
+    sim.add_class("gpu", extended="example.com/gpu")
+    for index in range(NODES):
+        sim.add_node(f"n{index}", cpu="4")
+        sim.add_slice(f"n{index}", DEVICES)
+    return sim, rng
+
+
+def add_work(sim: Sim, rng: random.Random, serial: int) -> None:
+    name = f"w{serial}"
+    match rng.randrange(4):
+        case 0:
+            sim.add_pod(name, requests={"cpu": "500m"})
+        case 1:
+            sim.add_claim(name, count=rng.choice((1, 2)))
+            sim.add_pod(name, claims=[name], requests={"cpu": "100m"})
+        case 2:
+            sim.add_claim(name)
+            for part in ("a", "b"):
+                sim.add_pod(f"{name}{part}", claims=[name])
+        case _:
+            resources = {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}
+            sim.add_pod(name, containers=[{"name": "m", "resources": resources}])
+
+
+def remove_work(sim: Sim, rng: random.Random) -> None:
+    pods = list(sim.api.objects[kinds.PODS])
+    if pods:
+        sim.remove(kinds.PODS, rng.choice(pods))
+
+
+def collect(sim: Sim) -> None:
+    """What the claims controller does: pods that are gone are no consumers, and unused claims are deallocated."""
+    alive = {pod["metadata"]["uid"] for pod in sim.api.objects[kinds.PODS].values()}
+    for claim in list(sim.api.objects[kinds.RESOURCE_CLAIMS].values()):
+        claim = copy.deepcopy(claim)
+        reserved = claim["status"].get("reservedFor") or []
+        kept = [consumer for consumer in reserved if consumer["uid"] in alive]
+        owners = [owner["uid"] for owner in claim["metadata"].get("ownerReferences", [])]
+        if owners and not set(owners) & alive:
+            claim["metadata"]["finalizers"] = []
+            sim.api.objects[kinds.RESOURCE_CLAIMS][f"default/{claim['metadata']['name']}"] = claim
+            sim.remove(kinds.RESOURCE_CLAIMS, f"default/{claim['metadata']['name']}")
+        elif len(kept) != len(reserved):
+            claim["status"] = {**claim["status"], "reservedFor": kept} if kept else {}
+            sim.api.put(kinds.RESOURCE_CLAIMS, claim)
+
+
+def holders(sim: Sim) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for claim in sim.api.objects[kinds.RESOURCE_CLAIMS].values():
+        allocation = claim["status"].get("allocation") or {}
+        for result in allocation.get("devices", {}).get("results", []):
+            found.setdefault(f"{result['pool']}/{result['device']}", []).append(claim["metadata"]["name"])
+    return found
+
+
+def check(sim: Sim) -> None:
+    doubles = {device: claims for device, claims in holders(sim).items() if len(claims) > 1}
+    assert not doubles
+    used: dict[str, int] = {}
+    for pod in sim.api.objects[kinds.PODS].values():
+        node = pod["spec"].get("nodeName")
+        if not node:
+            continue
+        cpu = pod["spec"]["containers"][0]["resources"].get("requests", {}).get("cpu", "0m")
+        used[node] = used.get(node, 0) + int(cpu.removesuffix("m"))
+        for entry in pod["spec"].get("resourceClaims", []):
+            claim = sim.claim(entry["resourceClaimName"])
+            assert pod["metadata"]["uid"] in [consumer["uid"] for consumer in claim["status"]["reservedFor"]]
+            assert {result["pool"] for result in claim["status"]["allocation"]["devices"]["results"]} == {node}
+    assert all(amount <= 4000 for amount in used.values())
+
+
+def drain(sim: Sim, rng: random.Random) -> None:
+    """Everything goes: then everything is free again."""
+    for key in list(sim.api.objects[kinds.PODS]):
+        sim.remove(kinds.PODS, key)
+    for _ in range(3):
+        sim.settle(30)
+        collect(sim)
+    sim.settle(30)
+    assert holders(sim) == {}
+    for index in range(NODES * DEVICES):
+        sim.add_claim(f"last{index}")
+        sim.add_pod(f"last{index}", claims=[f"last{index}"])
+    sim.settle(30)
+    assert all(sim.node_of(f"last{index}") for index in range(NODES * DEVICES))
+    assert len(holders(sim)) == NODES * DEVICES
+
+
+def faulty(rng: random.Random, sim: Sim, rate: float) -> Any:
+    def fault(write: Write) -> ClusterError | None:
+        if write.kind is kinds.EVENTS or rng.random() > rate:
+            return None
+        chosen = rng.randrange(3)
+        if chosen == 0:
+            return Conflict(409, "Conflict", "someone was faster")
+        if chosen == 1:
+            try:
+                sim.api.write(write)
+            except ClusterError:
+                pass
+        return Unreachable("no answer")
+
+    return fault
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_work(seed: int) -> None:
+    sim, rng = build(seed)
+    for serial in range(40):
+        (add_work if rng.random() < 0.7 else lambda sim, rng, _: remove_work(sim, rng))(sim, rng, serial)
+        if rng.random() < 0.5:
+            sim.settle(rng.choice((0, 3)))
+            check(sim)
+        if rng.random() < 0.3:
+            collect(sim)
+    sim.settle(30)
+    check(sim)
+    drain(sim, rng)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_work_with_faults_and_restarts(seed: int) -> None:
+    sim, rng = build(seed)
+    sim.fault = faulty(rng, sim, 0.2)
+    for serial in range(40):
+        (add_work if rng.random() < 0.7 else lambda sim, rng, _: remove_work(sim, rng))(sim, rng, serial)
+        for _ in range(rng.randrange(4)):
+            sim.step()
+        check(sim)
+        if rng.random() < 0.15:
+            sim.start()
+        if rng.random() < 0.3:
+            collect(sim)
+        sim.now += rng.choice((0.0, 0.5, 2.0))
+    sim.fault = None
+    # A conflict that was made up is resolved by the next event of that object.
+    for claim in list(sim.api.objects[kinds.RESOURCE_CLAIMS].values()):
+        sim.api.put(kinds.RESOURCE_CLAIMS, claim)
+    sim.settle(60)
+    check(sim)
+    drain(sim, rng)
