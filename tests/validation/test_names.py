@@ -20,7 +20,7 @@ from dray.api import names
         ),
         (names.label_value, ["", "a", "A.b", "a" * 63], ["-", "a b", "a" * 64]),
         (names.c_identifier, ["a", "_a1"], ["", "1a", "a-b"]),
-        (names.env_name, ["A", "a.b-c"], ["1", ""]),
+        (names.env_name, ["A", "1", "a.b c"], ["a=b", "", "ä", "\t"]),
         (names.config_key, ["a", "a.b", ".a", "A_b"], ["", ".", "..", "..a", "a b", "a" * 254]),
         (names.port_name, ["http", "a-1"], ["", "1", "a--b", "-a", "a" * 16]),
         (names.extended_resource, ["example.com/gpu"], ["gpu", "kubernetes.io/gpu", "x.kubernetes.io/gpu", "requests.a/b"]),

@@ -23,6 +23,8 @@ def test_a_selector_finds_its_own_pods_and_never_changes(api, plural):
     assert api.create(plural, workload()) == []
     assert api.create(plural, workload(selector={"matchLabels": {"app": "b"}})) == ["spec.template.metadata.labels"]
     assert "spec.selector" in api.create(plural, workload(selector=None))
+    without = {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}
+    assert api.create(plural, workload(selector=without)) == ["spec.template.metadata.labels"]
     other = {"metadata": {"labels": {"app": "b"}}, "spec": {"containers": [CONTAINER]}}
     changed = api.update(plural, workload(selector={"matchLabels": {"app": "b"}}, template=other), workload())
     assert changed == (["spec"] if plural == "statefulsets" else ["spec.selector"])
@@ -32,7 +34,7 @@ def test_a_selector_finds_its_own_pods_and_never_changes(api, plural):
     ("spec", "path"),
     [
         ({"replicas": -1}, "spec.replicas"),
-        ({"strategy": {"type": "Sudden"}}, "spec.strategy.type"),
+        ({"strategy": {"type": "Sudden"}}, "spec.strategy"),
         ({"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "many"}}}, "spec.strategy.rollingUpdate.maxSurge"),
         (
             {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}}},

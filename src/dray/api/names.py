@@ -15,7 +15,7 @@ _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _LABEL_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
 _C_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_ENV_NAME: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
+_ENV_NAME: Final = re.compile(r"[ -<>-~]+", re.ASCII)
 _CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+", re.ASCII)
 _PORT_NAME: Final = re.compile(r"[-a-z0-9]+", re.ASCII)
 _SEMVER_PART: Final = r"(?:0|[1-9]\d*)"
@@ -54,11 +54,7 @@ _C_WORDS: Final = (
     "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric characters or '_' "
     "(e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is '[A-Za-z_][A-Za-z0-9_]*')"
 )
-_ENV_WORDS: Final = (
-    "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must "
-    "not start with a "
-    "digit (e.g. 'my.env-name',  or 'MY_ENV.NAME',  or 'MyEnvName1', regex used for validation is '[-._a-zA-Z][-._a-zA-Z0-9]*')"
-)
+_ENV_WORDS: Final = "a valid environment variable name must consist only of printable ASCII characters other than '='"
 _CONFIG_KEY_WORDS: Final = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME', "
     " or 'key-name', "

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dray.api import names
-from dray.api.quantity import Quantity
+from dray.api.quantity import Quantity, QuantityError
 from dray.api.validation.errors import (
     Errors,
     duplicate,
     each,
+    forbidden,
     invalid,
     named,
     not_found,
@@ -23,6 +24,7 @@ Object = dict[str, Any]
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _PULL: Final = ("Always", "IfNotPresent", "Never")
 _HANDLERS: Final = ("exec", "grpc", "httpGet", "tcpSocket")
+_HUGE_PAGES: Final = "hugepages-"
 _STANDARD: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
@@ -31,7 +33,7 @@ def containers(spec: Object, path: str) -> Errors:
         yield required(f"{path}.containers")
     scope = _Scope(spec)
     seen: set[str] = set()
-    for field in ("initContainers", "containers"):
+    for field in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(field) or ()):
             place = f"{path}.{field}[{index}]"
             yield from _container(container, place, scope)
@@ -139,22 +141,35 @@ def resources(value: Object, path: str, scope: _Scope | None) -> Errors:
             yield from _resource(name, amount, f"{path}.{field}[{name}]")
     for name, amount in requests.items():
         yield from _within_limit(name, amount, limits.get(name), f"{path}.requests")
+    if any(name.startswith(_HUGE_PAGES) for name in (*limits, *requests)) and not {"cpu", "memory"} & {*limits, *requests}:
+        yield forbidden(path, "HugePages require cpu or memory")
     if scope is not None:
         yield from _claims(value.get("claims"), f"{path}.claims", scope)
 
 
 def _resource(name: str, amount: Quantity, path: str) -> Errors:
     yield from named(names.qualified_name, name, path)
-    if "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
+    if "/" not in name and name not in _STANDARD and not name.startswith(_HUGE_PAGES):
         yield invalid(path, name, "must be a standard resource type or fully qualified")
     if amount.nanos < 0:
         yield invalid(path, str(amount), "must be greater than or equal to 0")
+    if name.startswith(_HUGE_PAGES) and not _whole_pages(name, amount):
+        yield invalid(path, str(amount), f"{amount} is not positive integer multiple of {name}")
     if names.is_extended_resource(name) and amount != Quantity.of(amount.value):
         yield invalid(path, str(amount), "must be an integer")
 
 
+def _whole_pages(name: str, amount: Quantity) -> bool:
+    """``hugepages-2Mi`` come in multiples of 2Mi; a size that cannot be read is not judged."""
+    try:
+        size = Quantity.parse(name.removeprefix(_HUGE_PAGES))
+    except QuantityError:
+        return True
+    return size.nanos <= 0 or amount.nanos % size.nanos == 0
+
+
 def _within_limit(name: str, amount: Quantity, limit: Quantity | None, path: str) -> Errors:
-    whole = names.is_extended_resource(name) or name.startswith("hugepages-")
+    whole = names.is_extended_resource(name) or name.startswith(_HUGE_PAGES)
     if limit is None:
         if whole:
             yield required(path.replace("requests", "limits"), "Limit must be set for non overcommitable resources")
@@ -171,7 +186,7 @@ def _claims(claims: list[Object] | None, path: str, scope: _Scope) -> Errors:
         place = f"{path}[{index}]"
         name, request = claim.get("name") or "", claim.get("request") or ""
         if not name:
-            yield required(f"{place}.name")
+            yield required(place)
             continue
         if request:
             yield from named(names.label, request, f"{place}.request")

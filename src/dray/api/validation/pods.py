@@ -9,6 +9,7 @@ from dray.api.validation.containers import containers
 from dray.api.validation.errors import (
     Errors,
     each,
+    forbidden,
     invalid,
     named,
     not_supported,
@@ -30,7 +31,10 @@ _PREEMPTION: Final = ("Never", "PreemptLowerPriority")
 
 
 def pod(obj: Object) -> Errors:
-    yield from pod_spec(obj.get("spec") or {}, "spec")
+    spec = obj.get("spec") or {}
+    yield from pod_spec(spec, "spec")
+    if spec.get("schedulingGates") and spec.get("nodeName"):
+        yield forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
 
 def pod_template(template: Object | None, path: str, *, restart: tuple[str, ...] = _RESTART) -> Errors:
@@ -67,15 +71,13 @@ def pod_spec(spec: Object, path: str) -> Errors:
 
 
 def _seconds(spec: Object, path: str) -> Errors:
-    grace, deadline = spec.get("terminationGracePeriodSeconds"), spec.get("activeDeadlineSeconds")
-    if grace is not None and grace < 0:
-        yield invalid(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0")
+    deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= MAX_SECONDS:
         yield invalid(f"{path}.activeDeadlineSeconds", deadline, f"must be between 1 and {MAX_SECONDS}, inclusive")
 
 
 def _names(spec: Object, path: str) -> Errors:
-    for field in ("nodeName", "serviceAccountName", "schedulerName", "priorityClassName", "runtimeClassName"):
+    for field in ("nodeName", "serviceAccountName", "priorityClassName", "runtimeClassName"):
         if spec.get(field):
             yield from named(names.subdomain, spec[field], f"{path}.{field}")
     for field in ("hostname", "subdomain"):
@@ -120,7 +122,9 @@ def _volume(volume: Object, path: str) -> Errors:
     if not sources:
         yield required(path, "must specify a volume type")
     for extra in sources[1:]:
-        yield invalid(f"{path}.{extra}", volume[extra], "may not specify more than 1 volume type")
+        yield forbidden(f"{path}.{extra}", "may not specify more than 1 volume type")
+    if len(sources) > 1:
+        return
     claim = volume.get("persistentVolumeClaim")
     if claim is not None and not claim.get("claimName"):
         yield required(f"{path}.persistentVolumeClaim.claimName")
@@ -146,7 +150,7 @@ def _toleration(toleration: Object, path: str) -> Errors:
         if toleration.get("value"):
             yield invalid(f"{path}.operator", toleration, "value must be empty when `operator` is 'Exists'")
     elif operator in ("Equal", "Lt", "Gt"):
-        yield from named(names.label_value, toleration.get("value") or "", f"{path}.value")
+        yield from named(names.label_value, toleration.get("value") or "", f"{path}.operator")
     else:
         yield not_supported(f"{path}.operator", operator, ("Equal", "Exists"))
     yield from one_of(effect, _EFFECTS, f"{path}.effect", optional=True)
@@ -196,4 +200,4 @@ def _spread(constraint: Object, path: str) -> Errors:
 
 
 def _gate(gate: Object, path: str) -> Errors:
-    yield from required_name(names.qualified_name, gate.get("name"), f"{path}.name")
+    yield from named(names.qualified_name, gate.get("name") or "", path)

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+import msgspec
+
+from dray.api.core import LabelSelector
+from dray.api.selectors import selects
 from dray.api.validation.errors import (
     Errors,
     forbidden,
@@ -40,14 +44,21 @@ def _selected_template(spec: Object, path: str, restart: tuple[str, ...] = _ALWA
     if selector is None:
         yield required(f"{path}.selector")
     else:
-        yield from label_selector(selector, f"{path}.selector")
+        wrong = list(label_selector(selector, f"{path}.selector"))
+        yield from wrong
         if not selector.get("matchLabels") and not selector.get("matchExpressions"):
             yield invalid(f"{path}.selector", selector, "empty selector is invalid for deployment")
-    found = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    wanted = (selector or {}).get("matchLabels") or {}
-    if any(found.get(key) != value for key, value in wanted.items()):
-        yield invalid(f"{path}.template.metadata.labels", found, "`selector` does not match template `labels`")
+        elif not wrong:
+            yield from _finds_template(selector, spec, path)
     yield from pod_template(spec.get("template"), f"{path}.template", restart=restart)
+    if ((spec.get("template") or {}).get("spec") or {}).get("activeDeadlineSeconds") is not None:
+        yield forbidden(f"{path}.template.spec.activeDeadlineSeconds", "activeDeadlineSeconds in ReplicaSet is not Supported")
+
+
+def _finds_template(selector: Object, spec: Object, path: str) -> Errors:
+    found = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    if not selects(msgspec.convert(selector, LabelSelector), found):
+        yield invalid(f"{path}.template.metadata.labels", found, "`selector` does not match template `labels`")
 
 
 def _counts(spec: Object, path: str, *fields: str) -> Errors:
@@ -60,7 +71,7 @@ def deployment(obj: Object) -> Errors:
     yield from _counts(spec, "spec", "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
     yield from _selected_template(spec, "spec")
     strategy = spec.get("strategy") or {}
-    yield from one_of(strategy.get("type"), _STRATEGIES, "spec.strategy.type")
+    yield from one_of(strategy.get("type"), _STRATEGIES, "spec.strategy")
     rolling = strategy.get("rollingUpdate")
     if strategy.get("type") == "Recreate" and rolling is not None:
         yield forbidden("spec.strategy.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
