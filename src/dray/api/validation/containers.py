@@ -58,11 +58,8 @@ class _Scope:
 
 def _container(container: Object, path: str, scope: _Scope) -> Errors:
     yield from required_name(names.label, container.get("name"), f"{path}.name")
-    image = container.get("image") or ""
-    if not image:
+    if not container.get("image"):
         yield required(f"{path}.image")
-    elif image != image.strip():
-        yield invalid(f"{path}.image", image, "must not have leading or trailing whitespace")
     yield from one_of(container.get("imagePullPolicy"), _PULL, f"{path}.imagePullPolicy", optional=True)
     yield from _ports(container.get("ports"), f"{path}.ports")
     yield from each(container.get("env"), None, f"{path}.env", _variable)

@@ -33,6 +33,11 @@ _PREEMPTION: Final = ("Never", "PreemptLowerPriority")
 def pod(obj: Object) -> Errors:
     spec = obj.get("spec") or {}
     yield from pod_spec(spec, "spec")
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            image = container.get("image") or ""
+            if image != image.strip():
+                yield invalid(f"spec.{field}[{index}].image", image, "must not have leading or trailing whitespace")
     if spec.get("schedulingGates") and spec.get("nodeName"):
         yield forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
