@@ -42,6 +42,18 @@ def test_is_put_together_from_pod_claims_and_events_in_order(dray: Run) -> None:
     assert "0/2 nodes are available" in shown
 
 
+def test_within_a_second_the_order_is_that_of_a_life(dray: Run) -> None:
+    objects, at = healthy(), "2026-01-01T00:00:00Z"
+    objects[5]["metadata"]["creationTimestamp"] = at
+    objects[5]["status"]["allocation"]["allocationTimestamp"] = at
+    objects[6]["status"] |= {
+        "startTime": at,
+        "conditions": [{"type": name, "status": "True", "lastTransitionTime": at} for name in ("Ready", "PodScheduled")],
+    }
+    told = json.loads(dray("story", objects, "train", "-n", "ns", "-o", "json").stdout)["story"]
+    assert [line["what"] for line in told] == ["created", "created", "allocated", "PodScheduled=True", "started", "Ready=True"]
+
+
 def test_a_pod_that_is_not_there_is_trouble(dray: Run) -> None:
     assert dray("story", healthy(), "none", "-n", "ns").exit_code == 2
 

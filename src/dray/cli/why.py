@@ -231,7 +231,8 @@ def _device_lines(found: RequestFinding, *, wide: bool) -> list[str]:
     for device in found.devices:
         said = _about_device(device.reason) if device.reason is not None else "usable"
         groups.setdefault(said, []).append(device.device.rpartition("/")[2])
-    holders = [d.reason.data.get("claim", "") for d in found.devices if d.reason is not None and d.reason.code == "DeviceTaken"]
+    taken = [device.reason for device in found.devices if device.reason is not None and device.reason.code == "DeviceTaken"]
+    holders = list(dict.fromkeys(str(reason.data.get("claim") or "another claim") for reason in taken))
     ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
     lines = [f"{_devices(names)}: {said}{_some(holders) if said == _TAKEN else ''}" for said, names in ordered[:_NAMED]]
     return lines + ([f"… {len(ordered) - _NAMED} more kinds of refusal"] if len(ordered) > _NAMED else [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from dray.api.core import Pod
 from dray.api.kinds import RESOURCE_CLAIMS
@@ -14,9 +14,19 @@ from dray.runtime.stories import Line
 
 
 def story(world: World, pod: Pod, events: Iterable[Mapping[str, Any]]) -> list[Line]:
-    """Lines by time; what has no time is left out."""
+    """Lines by time; what has no time is left out. Most times are whole seconds: within one, the order is that of a pod's life."""
     lines = [*_of_pod(pod), *_of_claims(world, pod), *_of_events(pod, events)]
-    return sorted(lines, key=lambda line: (line.at, line.what, line.object))
+    return sorted(lines, key=lambda line: (int(line.at), _stage(line), line.at, line.object))
+
+
+_STAGES: Final = ("created", "FailedScheduling", "allocated", "PodScheduled=True", "Scheduled", "started")
+
+
+def _stage(line: Line) -> int:
+    """Where in a pod's life this happens; devices get ready between allocation and scheduling."""
+    if line.object.startswith("device "):
+        return _STAGES.index("allocated")
+    return _STAGES.index(line.what) if line.what in _STAGES else len(_STAGES) if "=" in line.what else 1
 
 
 def _of_pod(pod: Pod) -> Iterator[Line]:
