@@ -9,22 +9,27 @@ What is retried here, and what never is:
   may have happened; the watch will show it, and preconditions keep a second try from doing it twice.
 - 401: the credentials are made anew once (exec plugins, rotated token files).
 - Everything else is an answer and becomes an error of ``dray.cluster.port``.
+
+Requests with one answer go over connections of our own, because their cost bounds what a scheduler can do; watches, and
+everything where a proxy is configured, go through aiohttp.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import re
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, Literal
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import aiohttp
 import msgspec
 from yarl import URL
 
 from dray.api.kinds import Kind
+from dray.cluster.connections import Answer, Broken, Connections, NotSent
 from dray.cluster.kubeconfig import Access, Identity, KubeconfigError
 from dray.cluster.port import Unreachable, WatchEvent, Write, refused
 from dray.cluster.requests import as_request, refusal, write_refusal
@@ -41,6 +46,8 @@ TRIES: Final = 6
 RETRY_AFTER_MAX_SECONDS: Final = 30.0
 USER_AGENT: Final = "dray"
 
+_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9/._~:-]+")
+_COMMON_LINES: Final = ("Accept: application/json", f"User-Agent: {USER_AGENT}")
 _NOT_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _BROKEN: Final = (aiohttp.ClientError, TimeoutError, ConnectionError)
 
@@ -76,7 +83,17 @@ class Remote:
     def __init__(self, access: Access, *, connections: int = CONNECTIONS) -> None:
         self.access = access
         self._session: aiohttp.ClientSession | None = None
-        self._connections = connections
+        self._limit = connections
+        url = URL(access.server)
+        self._prefix = url.raw_path.rstrip("/")
+        self._host_line = f"Host: {url.raw_authority}"
+        self._connections = Connections(
+            url.raw_host or "",
+            url.port or 443,
+            limit=connections,
+            connect_seconds=CONNECT_SECONDS,
+            answer_seconds=REQUEST_SECONDS,
+        )
         self._tls: tuple[Identity, ssl.SSLContext | None] | None = None
 
     async def list(
@@ -131,6 +148,7 @@ class Remote:
         return _plain(answer)
 
     async def close(self) -> None:
+        self._connections.close()
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -165,23 +183,53 @@ class Remote:
         for again in range(TRIES):
             last = again == TRIES - 1
             try:
-                async with await self._request(method, path, query, headers=headers, body=body) as response:
-                    answer = await response.read()
-            except _NOT_SENT as error:
+                answer = await self._exchange(method, path, query, headers, body)
+            except NotSent as error:
                 if last:
-                    raise Unreachable(f"cannot connect to {self.access.server}: {_words(error)}") from error
+                    raise Unreachable(f"cannot connect to {self.access.server}: {error}") from error
                 await asyncio.sleep(_pause(again))
                 continue
-            except _BROKEN as error:
-                raise Unreachable(f"{method} {path} at {self.access.server}: no answer: {_words(error)}") from error
-            if response.status == 401 and not renewed:
+            except Broken as error:
+                raise Unreachable(f"{method} {path} at {self.access.server}: no answer: {error}") from error
+            if answer.status == 401 and not renewed:
                 renewed = True
                 self.access.credentials.refresh()
-            elif last or not _again_later(response, final_429):
-                return response.status, answer
+            elif last or not _again_later(answer, final_429):
+                return answer.status, answer.body
             else:
-                await asyncio.sleep(_asked_pause(response))
+                await asyncio.sleep(_asked_pause(answer))
         raise AssertionError("unreachable")
+
+    async def _exchange(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | None
+    ) -> Answer:
+        """One request and its answer: over our own connections, or through a proxy."""
+        if self.access.proxy_url:
+            return await self._through_proxy(method, path, query, headers, body)
+        identity = await self._identity()
+        target = self._prefix + _target(path, query)
+        lines = [f"{method} {target} HTTP/1.1", self._host_line]
+        lines += [f"{name}: {_header(value)}" for name, value in (*identity.headers().items(), *headers.items())]
+        lines += [*_COMMON_LINES, f"Content-Length: {len(body or b'')}", "", ""]
+        request = "\r\n".join(lines).encode() + (body or b"")
+        return await self._connections.ask(request, self._context(identity), self.access.tls_server_name)
+
+    async def _through_proxy(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | None
+    ) -> Answer:
+        try:
+            async with await self._request(method, path, query, headers=headers, body=body) as response:
+                return Answer(response.status, await response.read(), response.headers.get("Retry-After", ""))
+        except _NOT_SENT as error:
+            raise NotSent(_words(error)) from error
+        except _BROKEN as error:
+            raise Broken(_words(error)) from error
+
+    async def _identity(self) -> Identity:
+        try:
+            return await self.access.credentials.identity()
+        except KubeconfigError as error:
+            raise Unreachable(str(error)) from error
 
     async def _request(
         self,
@@ -193,11 +241,8 @@ class Remote:
         body: bytes | None = None,
         limits: aiohttp.ClientTimeout | None = None,
     ) -> aiohttp.ClientResponse:
-        try:
-            identity = await self.access.credentials.identity()
-        except KubeconfigError as error:
-            raise Unreachable(str(error)) from error
-        url = self.access.server + path + ("?" + urlencode(query) if query else "")
+        identity = await self._identity()
+        url = self.access.server + _target(path, query)
         options: dict[str, Any] = {"timeout": limits} if limits is not None else {}
         if self.access.tls_server_name:
             options["server_hostname"] = self.access.tls_server_name
@@ -232,7 +277,7 @@ class Remote:
     def _pool(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._connections, keepalive_timeout=90),
+                connector=aiohttp.TCPConnector(limit=self._limit, keepalive_timeout=90),
                 timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS),
                 headers={"Accept": "application/json", "User-Agent": USER_AGENT},
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -284,15 +329,27 @@ async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
         yield rest
 
 
-def _again_later(response: aiohttp.ClientResponse, final_429: bool) -> bool:
-    if response.status == 429:
+def _target(path: str, query: Mapping[str, str]) -> str:
+    """Path and query as they go into a request line, whatever is in a name."""
+    if _PLAIN_PATH.fullmatch(path) is None:
+        path = quote(path, safe="/:")
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+def _header(value: str) -> str:
+    if not value.isprintable():
+        raise Unreachable("a credential or header contains a line break or another unprintable character")
+    return value
+
+
+def _again_later(answer: Answer, final_429: bool) -> bool:
+    if answer.status == 429:
         return not final_429
-    return response.status == 503 and "Retry-After" in response.headers
+    return answer.status == 503 and bool(answer.retry_after)
 
 
-def _asked_pause(response: aiohttp.ClientResponse) -> float:
-    asked = response.headers.get("Retry-After", "1")
-    seconds = float(asked) if asked.isdigit() else 1.0
+def _asked_pause(answer: Answer) -> float:
+    seconds = float(answer.retry_after) if answer.retry_after.isdigit() else 1.0
     return min(seconds, RETRY_AFTER_MAX_SECONDS) + random.uniform(0, 0.2)
 
 
