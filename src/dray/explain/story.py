@@ -14,7 +14,7 @@ from dray.runtime.stories import Line
 
 
 def story(world: World, pod: Pod, events: Iterable[Mapping[str, Any]]) -> list[Line]:
-    """Lines by time; what has no time is left out. Most times are whole seconds: within one, the order is that of a pod's life."""
+    """Lines by time; what has no time is left out. Most times are whole seconds; within one, a pod's life gives the order."""
     lines = [*_of_pod(pod), *_of_claims(world, pod), *_of_events(pod, events)]
     return sorted(lines, key=lambda line: (int(line.at), _stage(line), line.at, line.object))
 
