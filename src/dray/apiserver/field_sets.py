@@ -1,10 +1,10 @@
 """Sets of fields of an object, as managedFields has them (FieldsV1).
 
-A set is a tree of dicts. Keys are path elements: ``f:name`` for a member of a struct or map, ``k:{...}`` for a list element
-found by its keys, ``v:...`` for an element of a set; ``.`` in a node means that the path to the node itself is in the set.
-On the wire, a node with nothing but ``.`` is written as an empty object.
+A set is a tree of dicts, in the form that is on the wire. Keys are path elements: ``f:name`` for a member of a struct or
+map, ``k:{...}`` for a list element found by its keys, ``v:...`` for an element of a set. The path to a node is in the set if
+the node is empty or has the key ``.``; only the root is different: empty, it is the empty set.
 
-Sets are never changed once made; all functions return new ones.
+Sets are never changed once made, so their parts are shared; all functions return new ones.
 """
 
 from __future__ import annotations
@@ -12,53 +12,87 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dray.apiserver.schema import Field, Schemas, Struct, Type
 
 FieldSet = dict[str, Any]
 
 SELF: Final = "."
-LEAF: Final[FieldSet] = {SELF: {}}
+LEAF: Final[FieldSet] = {}
 
 
 # algebra
 
 
+def is_member(node: FieldSet) -> bool:
+    """Whether the path to this node is in the set."""
+    return not node or SELF in node
+
+
+def with_self(node: FieldSet) -> FieldSet:
+    return node if is_member(node) else {SELF: {}, **node}
+
+
+def without_self(node: FieldSet) -> FieldSet:
+    return {key: child for key, child in node.items() if key != SELF} if SELF in node else node
+
+
 def union(one: FieldSet, other: FieldSet) -> FieldSet:
+    """Of two whole sets."""
     made = dict(one)
     for key, child in other.items():
-        made[key] = {} if key == SELF else union(made[key], child) if key in made else child
+        made[key] = _united(made[key], child) if key in made else child
     return made
 
 
+def _united(one: FieldSet, other: FieldSet) -> FieldSet:
+    if not one:
+        return with_self(other)
+    return with_self(one) if not other else union(one, other)
+
+
 def minus(one: FieldSet, other: FieldSet) -> FieldSet:
-    """What is in the first but not in the second."""
+    """What is in the first whole set but not in the second."""
+    if not other:
+        return one
     made: FieldSet = {}
     for key, child in one.items():
-        if key not in other:
-            made[key] = child
-        elif key != SELF and (left := minus(child, other[key])):
+        left = _left(child, other[key]) if key in other else child
+        if left is not None:
             made[key] = left
     return made
 
 
-def _with_self(fields: FieldSet) -> FieldSet:
-    return fields if SELF in fields else {SELF: {}, **fields}
-
-
-def to_wire(fields: FieldSet) -> FieldSet:
-    return {key: {} if key == SELF or child == LEAF else to_wire(child) for key, child in fields.items()}
+def _left(one: FieldSet, other: FieldSet) -> FieldSet | None:
+    inner = minus(without_self(one), without_self(other))
+    if is_member(one) and not is_member(other):
+        return {SELF: {}, **inner} if inner else LEAF
+    return inner or None
 
 
 def from_wire(fields: Any) -> FieldSet:
-    """Anything that is not a set reads as an empty one."""
+    """A set from a client; anything that is not a set reads as an empty one."""
     if not isinstance(fields, dict):
         return {}
-    return {key: {} if key == SELF else from_wire(child) or LEAF for key, child in fields.items()}
+    return fields if _is_tree(fields) else {}
+
+
+def _is_tree(fields: FieldSet) -> bool:
+    return all(type(child) is dict and _is_tree(child) for child in fields.values())
 
 
 # fields of objects
+
+
+class _Place(NamedTuple):
+    """What a walk needs to know of a field: its path element, and how to go on below it."""
+
+    key: str
+    whole: bool
+    type: Type
+    declared: Field
+    struct: Struct | None
 
 
 @dataclass(slots=True)
@@ -74,6 +108,7 @@ class Fields:
 
     def __init__(self, schemas: Schemas) -> None:
         self._schemas = schemas
+        self._places: dict[int, dict[str, _Place]] = {}
 
     def of_object(self, struct: Struct, obj: dict[str, Any]) -> FieldSet:
         """The fields that an applied configuration sets."""
@@ -82,93 +117,126 @@ class Fields:
     def changes(self, struct: Struct, old: dict[str, Any], new: dict[str, Any]) -> tuple[FieldSet, FieldSet]:
         """The fields that an update set or changed, and those that it removed."""
         found = _Changes()
-        self._compare_members(struct, None, old, new, found)
+        self._compare_struct(struct, old, new, found)
         return found.changed, found.removed
+
+    def places(self, struct: Struct) -> dict[str, _Place]:
+        """The fields of a struct, prepared once. Declarations live as long as the process, so their identity is a key."""
+        made = self._places.get(id(struct))
+        if made is None:
+            made = self._places[id(struct)] = {name: self._place(declared) for name, declared in struct.fields.items()}
+        return made
+
+    def _place(self, declared: Field) -> _Place:
+        type_ = declared.type
+        struct = self._schemas.resolve(type_)
+        whole = type_.shape == "scalar" or declared.list_type == "atomic" or (struct is not None and struct.atomic)
+        if type_.shape == "list" and declared.list_type not in ("map", "set"):
+            whole = True
+        return _Place(f"f:{declared.name}", whole, type_, declared, struct)
 
     def _of_struct(self, struct: Struct, obj: dict[str, Any], *, containers: bool) -> FieldSet:
         made: FieldSet = {}
+        places = self.places(struct)
         for name, value in obj.items():
-            declared = struct.fields.get(name)
-            if declared is None:
-                continue
-            # Most fields are scalars, so these do not take the way of the others.
-            scalar = declared.type.shape == "scalar"
-            if fields := LEAF if scalar else self._of(declared.type, declared, value, containers=containers):
-                made[f"f:{name}"] = fields
+            place = places.get(name)
+            if place is not None:
+                made[place.key] = LEAF if place.whole or not value else self._of_place(place, value, containers=containers)
         return made
 
-    def _of(self, type_: Type, declared: Field | None, value: Any, *, containers: bool) -> FieldSet:
+    def _of_place(self, place: _Place, value: Any, *, containers: bool) -> FieldSet:
         """``containers``: also the struct, map or list itself, as for one that was not there before."""
-        if not isinstance(value, dict | list) or not value or self._is_atomic(type_, declared):
+        if place.whole or not value:
             return LEAF
-        struct = self._schemas.resolve(type_)
-        if struct is not None and isinstance(value, dict):
-            made = self._of_struct(struct, value, containers=containers)
-        elif type_.shape == "map" and type_.item is not None and isinstance(value, dict):
-            item = type_.item
-            made = {f"f:{key}": _with_self(self._of(item, None, child, containers=containers)) for key, child in value.items()}
-        elif declared is not None and isinstance(value, list):
+        if place.type.shape == "list":
+            assert place.type.item is not None
+            item = place.type.item
             made = {
-                element: _with_self(self._element(type_, child, containers=containers))
-                for element, child in _elements(declared, value).items()
+                key: with_self(self._of_item(item, child, containers=containers))
+                for key, child in _elements(place.declared, value).items()
             }
         else:
+            made = without_self(self._of_type(place.type, place.struct, value, containers=containers))
+        return {SELF: {}, **made} if containers and made else made
+
+    def _of_type(self, type_: Type, struct: Struct | None, value: Any, *, containers: bool) -> FieldSet:
+        if not isinstance(value, dict) or not value:
             return LEAF
-        return _with_self(made) if containers else made
+        if struct is not None:
+            return self._of_struct(struct, value, containers=containers)
+        if type_.shape == "map" and type_.item is not None:
+            item = type_.item
+            return {f"f:{key}": with_self(self._of_item(item, child, containers=containers)) for key, child in value.items()}
+        return LEAF
 
-    def _element(self, type_: Type, child: Any, *, containers: bool) -> FieldSet:
-        return self._of(type_.item, None, child, containers=containers) if type_.item is not None else LEAF
-
-    def _is_atomic(self, type_: Type, declared: Field | None) -> bool:
-        if type_.shape == "list":
-            return declared is None or declared.list_type not in ("map", "set")
-        if type_.shape == "scalar" or (declared is not None and declared.list_type == "atomic"):
-            return True
-        struct = self._schemas.resolve(type_)
-        return struct is not None and struct.atomic
+    def _of_item(self, item: Type, value: Any, *, containers: bool) -> FieldSet:
+        """An element of a list or a value of a map. Lists in lists and maps are whole."""
+        if not isinstance(value, dict) or not value:
+            return LEAF
+        struct = self._schemas.resolve(item)
+        if struct is not None and struct.atomic:
+            return LEAF
+        return self._of_type(item, struct, value, containers=containers)
 
     # comparing
 
-    def _compare_members(
-        self, struct: Struct | None, type_: Type | None, old: dict[str, Any], new: dict[str, Any], found: _Changes
-    ) -> None:
+    def _compare_struct(self, struct: Struct, old: dict[str, Any], new: dict[str, Any], found: _Changes) -> None:
+        places = self.places(struct)
         for name in old.keys() | new.keys():
             before, after = old.get(name, _ABSENT), new.get(name, _ABSENT)
             if before is after or before == after:
                 continue
-            declared = struct.fields.get(name) if struct is not None else None
-            inner = declared.type if declared is not None else type_.item if type_ is not None else None
-            if inner is not None:
-                self._compare(f"f:{name}", inner, declared, before, after, found)
+            place = places.get(name)
+            if place is not None:
+                self._compare_place(place, before, after, found)
 
-    def _compare(self, key: str, type_: Type, declared: Field | None, before: Any, after: Any, found: _Changes) -> None:
+    def _compare_place(self, place: _Place, before: Any, after: Any, found: _Changes) -> None:
+        key = place.key
         if after is _ABSENT:
-            found.removed[key] = self._of(type_, declared, before, containers=True)
+            found.removed[key] = self._of_place(place, before, containers=True)
         elif before is _ABSENT:
-            found.changed[key] = self._of(type_, declared, after, containers=True)
-        elif self._is_atomic(type_, declared) or type(before) is not type(after):
+            found.changed[key] = self._of_place(place, after, containers=True)
+        elif before is None:
             # A list that is written as null was there before, but nothing in it was.
-            fields = self._of(type_, declared, after, containers=before is None)
-            found.changed[key] = fields if before is not None or fields == LEAF else minus(fields, LEAF)
+            found.changed[key] = without_self(self._of_place(place, after, containers=True))
+        elif place.whole or type(before) is not type(after):
+            found.changed[key] = self._of_place(place, after, containers=False)
         else:
             inside = _Changes()
-            self._compare_inside(type_, declared, before, after, inside)
-            if inside.changed:
-                found.changed[key] = inside.changed
-            if inside.removed:
-                found.removed[key] = inside.removed
+            self._compare_inside(place, before, after, inside)
+            _put(found, key, inside)
 
-    def _compare_inside(self, type_: Type, declared: Field | None, before: Any, after: Any, found: _Changes) -> None:
-        if isinstance(after, dict):
-            self._compare_members(self._schemas.resolve(type_), type_, before, after, found)
-            return
-        assert declared is not None
-        assert type_.item is not None
-        old, new = _elements(declared, before), _elements(declared, after)
-        for key in old.keys() | new.keys():
-            one, other = old.get(key, _ABSENT), new.get(key, _ABSENT)
-            if one != other:
-                self._compare(key, type_.item, None, one, other, found)
+    def _compare_inside(self, place: _Place, before: Any, after: Any, found: _Changes) -> None:
+        if place.struct is not None:
+            self._compare_struct(place.struct, before, after, found)
+        elif place.type.item is not None:
+            item = place.type.item
+            old = _elements(place.declared, before) if isinstance(before, list) else {f"f:{key}": v for key, v in before.items()}
+            new = _elements(place.declared, after) if isinstance(after, list) else {f"f:{key}": v for key, v in after.items()}
+            for key in old.keys() | new.keys():
+                one, other = old.get(key, _ABSENT), new.get(key, _ABSENT)
+                if one != other:
+                    self._compare_item(key, item, one, other, found)
+
+    def _compare_item(self, key: str, item: Type, before: Any, after: Any, found: _Changes) -> None:
+        struct = self._schemas.resolve(item)
+        if after is _ABSENT:
+            found.removed[key] = with_self(self._of_item(item, before, containers=True))
+        elif before is _ABSENT:
+            found.changed[key] = with_self(self._of_item(item, after, containers=True))
+        elif struct is None or struct.atomic or type(before) is not type(after):
+            found.changed[key] = with_self(self._of_item(item, after, containers=False))
+        else:
+            inside = _Changes()
+            self._compare_struct(struct, before, after, inside)
+            _put(found, key, inside)
+
+
+def _put(found: _Changes, key: str, inside: _Changes) -> None:
+    if inside.changed:
+        found.changed[key] = inside.changed
+    if inside.removed:
+        found.removed[key] = inside.removed
 
 
 _ABSENT: Final = object()
@@ -188,6 +256,6 @@ def element_key(declared: Field, value: Any) -> str:
     if declared.list_type == "map" and isinstance(value, dict):
         defaults = dict(declared.key_defaults)
         keys = {key: value.get(key, defaults.get(key)) for key in sorted(declared.list_keys)}
-        present = {key: found for key, found in keys.items() if found is not None}
+        present = {key: given for key, given in keys.items() if given is not None}
         return "k:" + json.dumps(present, separators=(",", ":"), ensure_ascii=False)
     return "v:" + json.dumps(value, separators=(",", ":"), ensure_ascii=False)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dray.api.times import format_time
-from dray.apiserver.field_sets import LEAF, SELF, Fields, FieldSet, element_key, from_wire, minus, to_wire, union
+from dray.apiserver.field_sets import LEAF, SELF, Fields, FieldSet, element_key, from_wire, is_member, minus, union
 from dray.apiserver.patch_errors import PatchError
 from dray.apiserver.schema import UNKNOWN_FIELD, Field, KindLike, Schemas, Struct, Type
 
@@ -168,7 +168,7 @@ def _entry(owner: Owner, claim: _Claim) -> Object:
         "apiVersion": owner.api_version,
         "time": claim.time,
         "fieldsType": "FieldsV1",
-        "fieldsV1": to_wire(claim.fields),
+        "fieldsV1": claim.fields,
     }
     return made | {"subresource": owner.subresource} if owner.subresource else made
 
@@ -288,7 +288,7 @@ class _Removal:
 
     def _left(self, type_: Type, declared: Field | None, value: Any, gone: FieldSet, kept: FieldSet | None) -> Any:
         """What is left of a value, None for nothing. An empty list or map goes with its last element."""
-        if SELF in gone and kept is None:
+        if is_member(gone) and kept is None:
             return None
         if isinstance(value, dict):
             struct = self._schemas.resolve(type_)
