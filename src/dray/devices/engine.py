@@ -50,13 +50,15 @@ class Verdict(msgspec.Struct):
 class Answer:
     """A verdict without names: what nodes in the same state share."""
 
-    __slots__ = ("chosen", "error", "node_error", "picks", "reasons", "score", "steps")
+    __slots__ = ("chosen", "error", "node_error", "picks", "reasons", "score", "spent", "steps")
 
     def __init__(self, picks: list[Pick] | None, steps: int) -> None:
         self.picks = picks
         self.steps = steps
         self.error = ""
         self.node_error = False
+        # The search was given up.
+        self.spent = False
         self.reasons: tuple[Reason, ...] = ()
         self.chosen: dict[tuple[int, int], int] = {}
         self.score = 0
@@ -269,8 +271,8 @@ class Devices:
         if isinstance(found, Answer):
             return found
         answer = self._solve(view, demand, claims)
-        # An error names devices of this node, so it is not shared.
-        if not answer.error:
+        # Other errors name devices or pools of this node, so they are not shared.
+        if not answer.error or answer.spent:
             demand.answers[state] = answer
             if answer.picks is None:
                 demand.refused.add(state)
@@ -288,9 +290,9 @@ class Devices:
             return self._fatal(view, claims, fatal)
         except BudgetSpent:
             answer = Answer(None, self._budget)
+            answer.spent = True
             answer.error = f"search given up after {self._budget} steps"
             answer.node_error = True
-            answer.reasons = (Reason("SearchBudget", f"node/{view.name}", {"steps": self._budget}),)
             return answer
         answer = Answer(solution.picks, solution.steps)
         if solution.picks is None and view.invalid:
@@ -383,7 +385,10 @@ class Devices:
 
     def _verdict(self, view: NodeView, demand: Demand, claims: Sequence[ResourceClaim], answer: Answer) -> Verdict:
         if answer.picks is None:
-            return Verdict(False, error=answer.error, node_error=answer.node_error, steps=answer.steps, reasons=answer.reasons)
+            reasons = answer.reasons
+            if answer.spent:
+                reasons = (Reason("SearchBudget", f"node/{view.name}", {"steps": answer.steps}),)
+            return Verdict(False, error=answer.error, node_error=answer.node_error, steps=answer.steps, reasons=reasons)
         try:
             results = self._assembly.results(view, demand, claims, answer.picks, answer.chosen)
         except SelectorTerms as error:
