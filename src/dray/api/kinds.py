@@ -10,7 +10,7 @@ from dray.api import core, resource, workloads
 from dray.api.meta import Object
 
 
-class Kind(msgspec.Struct, frozen=True):
+class Kind(msgspec.Struct, frozen=True, cache_hash=True):
     """One served kind. ``type`` is what objects of it are decoded to."""
 
     group: str

@@ -25,6 +25,7 @@ class InProcess:
     def __init__(self, clock: Clock, *, seed: int = 0, gates: Gates | None = None) -> None:
         self.core = Core(gates=gates, clock=clock, randomness=random.Random(f"api server {seed}"))
         self.core.furnish()
+        self._tables: dict[Kind, Table] = {}
 
     def list(self, kind: Kind) -> tuple[list[bytes], str]:
         return [entry.raw for _, entry in self._table(kind).scan()], str(self.core.store.revision)
@@ -33,6 +34,8 @@ class InProcess:
         table, version = self._table(kind), int(resource_version)
         if version < table.compacted:
             raise Expired(410, "Expired", f"too old resource version: {version} ({table.compacted})")
+        if not table.history or table.history[-1].revision <= version:
+            return ()
         return tuple(map(_seen, table.since(version)))
 
     def write(self, write: Write) -> dict[str, Any]:
@@ -51,7 +54,10 @@ class InProcess:
         return {key: entry.object for key, entry in self._table(kind).scan()}
 
     def _table(self, kind: Kind) -> Table:
-        return self.core.store.table(CATALOG.of(kind).storage)
+        found = self._tables.get(kind)
+        if found is None:
+            found = self._tables[kind] = self.core.store.table(CATALOG.of(kind).storage)
+        return found
 
 
 def _seen(event: Event) -> WatchEvent:
