@@ -13,6 +13,7 @@ from dray.api.resource import FINALIZER, POD_CLAIM_NAME
 from dray.cluster.port import ClusterError, Conflict, NotFound, Outcome, Refused, Unreachable, Write
 from dray.cluster.world import World
 from dray.controllers.claims import ClaimsController, claim_name_base
+from dray.scheduling.metrics import Recorder
 
 Plain = dict[str, Any]
 MERGE_KEYS = {"reservedFor": "uid", "resourceClaimStatuses": "name"}
@@ -582,19 +583,29 @@ class TestAPodThatBypassedTheScheduler:
 
 class TestNumbers:
     def test_creates_are_counted_by_how_they_end(self) -> None:
-        counted: list[tuple[bool, bool]] = []
-
-        class Counted:
-            def created(self, *, ok: bool, admin_access: bool) -> None:
-                counted.append((ok, admin_access))
-
-        cluster = Cluster()
-        cluster.controller = ClaimsController(cluster.world, metrics=Counted())
+        meter, cluster = Recorder(), Cluster()
+        cluster.controller = ClaimsController(cluster.world, meter=meter)
         cluster.template()["spec"]["spec"]["devices"]["requests"][0]["exactly"]["adminAccess"] = True
         cluster.pod()
         cluster.refuse["create"] = Refused(500, "InternalError", "no")
         cluster.settle()
-        assert counted == [(False, True), (True, True)]
+        name = "dynamic_resource_allocation_resourceclaim_creates_total"
+        assert meter.counters == {
+            (name, ("failure", "true", "", "Pod")): 1,
+            (name, ("success", "true", "", "Pod")): 1,
+        }
+
+    def test_the_gauge_follows_and_goes_back_to_nothing(self) -> None:
+        meter, cluster = Recorder(), Cluster()
+        cluster.controller = ClaimsController(cluster.world, meter=meter)
+        cluster.given_claim("a")
+        cluster.settle()
+        labels = ("dynamic_resource_allocation_resource_claims", ("true", "false", ""))
+        assert meter.gauges[labels] == 1
+        del cluster.api.objects[RESOURCE_CLAIMS, "ns/a"]
+        cluster.now += 60
+        cluster.settle()
+        assert meter.gauges[labels] == 0
 
     def test_the_census_says_what_there_is(self, cluster: Cluster) -> None:
         cluster.given_claim("a")

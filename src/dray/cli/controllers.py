@@ -26,7 +26,9 @@ def controllers(only: str, **options: Any) -> None:
       dray controllers --kubeconfig admin.conf --only claims,workloads,garbage,namespaces --leader-elect
     """
     from dray.apiserver.catalog import CATALOG
+    from dray.controllers.claims import METRICS
     from dray.controllers.sets import SETS, Setting, deciders, kinds
+    from dray.runtime.meter import Meter
     from dray.runtime.process import Part
 
     chosen = tuple(filter(None, (name.strip() for name in only.split(",")))) or ("claims",)
@@ -36,7 +38,9 @@ def controllers(only: str, **options: Any) -> None:
     connection = Connection("dray-controllers", options)
     part = Part(
         kinds(chosen, CATALOG.owned),
-        lambda world, metrics: deciders(chosen, Setting(world, connection.gates, CATALOG.owned)),
+        lambda world, metrics: deciders(
+            chosen, Setting(world, connection.gates, CATALOG.owned, meter=Meter(metrics.registry, METRICS))
+        ),
         connection.serve,
         connection.election,
     )

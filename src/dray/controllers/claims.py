@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -34,6 +34,7 @@ from dray.api.resource import (
 from dray.cluster.port import Change, Conflict, Event, NotFound, Outcome, Unreachable, Write
 from dray.cluster.world import World
 from dray.controllers.work import Work
+from dray.scheduling.metrics import Labels, Meter, Silent
 
 FIELD_MANAGER: Final = "dray-claims"
 NAME_BASE_MAX: Final = 57  # 63 less a hyphen and the five characters that the server appends
@@ -41,19 +42,21 @@ EVENT_AGAIN: Final = 600.0
 GONE_MAX: Final = 10_000
 # A create without an answer may have happened: its claim is looked out for this long before another is made.
 UNSURE_REST: Final = 5.0
+COUNT_SECONDS: Final = 10.0
 
 
-class ClaimMetrics(Protocol):
-    """What is counted; the names of the series are the registry's business."""
-
-    def created(self, *, ok: bool, admin_access: bool) -> None: ...
-
-
-class Uncounted:
-    """Metrics for nobody."""
-
-    def created(self, *, ok: bool, admin_access: bool) -> None:
-        return None
+METRICS: Final[dict[str, tuple[str, Labels, str]]] = {
+    "dynamic_resource_allocation_resourceclaim_creates_total": (
+        "counter",
+        ("status", "admin_access", "owner_api_group", "owner_api_kind"),
+        "Claims created for pods, by how the create ended",
+    ),
+    "dynamic_resource_allocation_resource_claims": (
+        "gauge",
+        ("allocated", "admin_access", "source"),
+        "Claims that exist; source says what made them",
+    ),
+}
 
 
 class TemplateError(Exception):
@@ -66,10 +69,10 @@ class ClaimsController:
     name = "claims"
     kinds: Sequence[Kind] = (PODS, RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES)
 
-    def __init__(self, world: World, gates: Gates | None = None, metrics: ClaimMetrics | None = None) -> None:
+    def __init__(self, world: World, gates: Gates | None = None, meter: Meter | None = None) -> None:
         self._world = world
         self._gates = gates or Gates.dray()
-        self._metrics = metrics or Uncounted()
+        self._meter = meter or Silent()
         self._work = Work()
         self._started = False
         self._pods_by_claim = world.index(PODS, _claims_named_by)
@@ -82,6 +85,8 @@ class ClaimsController:
         self._gone: dict[str, None] = {}  # uids of pods that are known not to exist any more
         self._alive: set[str] = set()  # uids of pods that exist although the World does not show them yet
         self._unused: set[str] = set()  # uids of claims that were deallocated here and may lose their finalizer
+        self._counted: Counter[Labels] = Counter()  # the census that was last told
+        self._count_at = 0.0
         self._told: dict[str, tuple[str, float]] = {}  # pod uid -> last failure that was told, and when
 
     # ------------------------------------------------------------------------------------------------------- observe
@@ -162,7 +167,9 @@ class ClaimsController:
 
     def _create_ended(self, outcome: Outcome) -> None:
         body = outcome.write.body
-        self._metrics.created(ok=outcome.ok, admin_access=_plain_admin_access(body["spec"]))
+        ended = "success" if outcome.ok else "failure"
+        admin = _truth(_plain_admin_access(body["spec"]))
+        self._meter.count("dynamic_resource_allocation_resourceclaim_creates_total", (ended, admin, "", "Pod"))
         if outcome.object is not None:
             owner, entry = body["metadata"]["ownerReferences"][0]["uid"], body["metadata"]["annotations"][POD_CLAIM_NAME]
             self._made[(owner, entry)] = outcome.object["metadata"]["name"]
@@ -186,6 +193,9 @@ class ClaimsController:
             self._started = True
             self._work.add(f"pod:{key}" for key, pod in self._world.all(PODS).items() if pod.spec.resource_claims)
             self._work.add(f"claim:{key}" for key in self._world.all(RESOURCE_CLAIMS))
+        if now >= self._count_at:
+            self._count_at = now + COUNT_SECONDS
+            self._tell_census()
         writes: list[Write] = []
         while keys := self._work.take(now):
             for key in keys:
@@ -372,8 +382,15 @@ class ClaimsController:
 
     # -------------------------------------------------------------------------------------------------------- numbers
 
-    def census(self) -> Counter[tuple[str, str, str]]:
-        """Claims by (allocated, admin access, source): what the gauge shows when it is scraped."""
+    def _tell_census(self) -> None:
+        """The gauge is set now and then, with the work that is done anyway: counting is not worth a wake-up."""
+        census = self.census()
+        for labels in {**self._counted, **census}:
+            self._meter.gauge("dynamic_resource_allocation_resource_claims", census[labels], labels)
+        self._counted = census
+
+    def census(self) -> Counter[Labels]:
+        """Claims by (allocated, admin access, source)."""
         return Counter(
             (
                 _truth(claim.status.allocation is not None),

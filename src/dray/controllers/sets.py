@@ -17,19 +17,22 @@ from dray.controllers.jobs import Jobs
 from dray.controllers.namespaces import Namespaces
 from dray.controllers.podgarbage import PodGarbage
 from dray.controllers.replicasets import ReplicaSets
+from dray.scheduling.metrics import Meter
 
 
 class Setting:
     """What controllers are made from. ``owned`` are the kinds that garbage and namespaces look after."""
 
-    def __init__(self, world: World, gates: Gates, owned: Sequence[Kind], certificate: str = "") -> None:
-        self.world, self.gates, self.owned, self.certificate = world, gates, owned, certificate
+    def __init__(
+        self, world: World, gates: Gates, owned: Sequence[Kind], certificate: str = "", meter: Meter | None = None
+    ) -> None:
+        self.world, self.gates, self.owned, self.certificate, self.meter = world, gates, owned, certificate, meter
 
 
 Make = Callable[[Setting], list[Decider]]
 
 SETS: Final[dict[str, Make]] = {
-    "claims": lambda s: [ClaimsController(s.world, s.gates)],
+    "claims": lambda s: [ClaimsController(s.world, s.gates, s.meter)],
     "workloads": lambda s: [ReplicaSets(s.world), Deployments(s.world), Jobs(s.world), Budgets(s.world)],
     "namespaces": lambda s: [Namespaces(s.world, s.owned, s.certificate)],
     "garbage": lambda s: [Garbage(s.world, s.owned), PodGarbage(s.world)],

@@ -20,6 +20,7 @@ from dray.apiserver.embedded import Embedded
 from dray.apiserver.server import ApiServer
 from dray.cluster.port import Conflict, Decider, Invalid, Write
 from dray.cluster.world import World
+from dray.controllers.claims import METRICS as CLAIM_METRICS
 from dray.controllers.sets import SETS, Setting, deciders, kinds
 from dray.nodes.fabric import Fabric
 from dray.nodes.kubelet import Kubelets
@@ -115,10 +116,11 @@ class Local:
 
     def _deciders(self, parts: Sequence[str], world: World, metrics: Metrics) -> list[Decider]:
         settings, made = self._settings, list[Decider]()
+        meter = Meter(metrics.registry, {**CLAIM_METRICS, **METRICS})
         if "scheduler" in parts:
-            made.append(Scheduler(world, settings.config, settings.gates, meter=Meter(metrics.registry, METRICS)))
+            made.append(Scheduler(world, settings.config, settings.gates, meter=meter))
         if "controllers" in parts:
-            made.extend(deciders(tuple(SETS), Setting(world, settings.gates, CATALOG.owned, self.server.identity.ca)))
+            made.extend(deciders(tuple(SETS), Setting(world, settings.gates, CATALOG.owned, self.server.identity.ca, meter)))
         if "nodes" in parts:
             made.extend((Kubelets(world, settings.nodes), Fabric(world)))
         if self._watching is not None:
