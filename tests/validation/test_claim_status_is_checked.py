@@ -180,6 +180,10 @@ def test_conditions_are_complete(update, fields, path):
     assert update(reported(conditions=[{**CONDITION, **fields}])) == [f"status.devices[0].conditions[0].{path}"]
 
 
+def test_conditions_are_unique_by_type(update):
+    assert update(reported(conditions=[CONDITION, CONDITION])) == ["status.devices[0].conditions[1]"]
+
+
 def test_a_rule_has_at_most_8_conditions(api):
     def rule(count):
         return {"metadata": {"name": "r"}, "spec": {"taint": {}}, "status": {"conditions": conditions(count)}}

@@ -104,6 +104,14 @@ def test_the_rest_of_a_pod_is_fixed(api, pod, change):
     assert api.update("pods", pod(**change), pod()) == ["spec"]
 
 
+def test_spaces_around_an_image_are_refused_in_pods_but_not_in_templates(api, pod):
+    spaced = pod(containers=[container(image=" i:1")])
+    assert api.create("pods", spaced) == [f"{C0}.image"]
+    assert api.update("pods", spaced, pod()) == [f"{C0}.image"]
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": spaced["spec"]}
+    assert api.create("deployments", {"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}) == []
+
+
 def test_containers_cannot_be_added(api, pod):
     assert api.update("pods", pod(containers=[container(), container(name="d")]), pod()) == ["spec.containers"]
 

@@ -20,7 +20,7 @@ from dray.api.validation.errors import (
     required_name,
     unique,
 )
-from dray.api.validation.pods import MAX_SECONDS, pod_spec
+from dray.api.validation.pods import MAX_SECONDS, images, pod_spec
 
 Object = dict[str, Any]
 
@@ -37,6 +37,7 @@ MAX_HEALTH_MESSAGE: Final = 1024
 def pod_update(new: Object, old: Object) -> Errors:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     yield from pod_spec(spec, "spec")
+    yield from images(spec)
     for field in _CONTAINERS:
         if len(spec.get(field) or ()) != len(before.get(field) or ()):
             yield forbidden(f"spec.{field}", "pod updates may not add or remove containers")

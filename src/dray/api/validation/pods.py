@@ -33,13 +33,18 @@ _PREEMPTION: Final = ("Never", "PreemptLowerPriority")
 def pod(obj: Object) -> Errors:
     spec = obj.get("spec") or {}
     yield from pod_spec(spec, "spec")
+    yield from images(spec)
+    if spec.get("schedulingGates") and spec.get("nodeName"):
+        yield forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
+
+
+def images(spec: Object) -> Errors:
+    """Spaces around an image are refused in pods; in templates they were accepted for too long."""
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or ()):
             image = container.get("image") or ""
             if image != image.strip():
                 yield invalid(f"spec.{field}[{index}].image", image, "must not have leading or trailing whitespace")
-    if spec.get("schedulingGates") and spec.get("nodeName"):
-        yield forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
 
 def pod_template(template: Object | None, path: str, *, restart: tuple[str, ...] = _RESTART) -> Errors:

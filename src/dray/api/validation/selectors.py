@@ -112,8 +112,7 @@ def _node_field(requirement: Object, path: str) -> Errors:
 def conditions(items: list[Object] | None, path: str) -> Errors:
     """``metav1.Condition``s: one of each type, with a reason that programs can read."""
     yield from each(items, None, path, _condition)
-    for error in unique(items, path, lambda item: item.get("type")):
-        yield error._replace(path=f"{error.path}.type")
+    yield from unique(items, path, lambda item: item.get("type"))
 
 
 def _condition(condition: Object, path: str) -> Errors:
