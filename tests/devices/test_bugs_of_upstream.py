@@ -18,12 +18,17 @@ def shared(name: str, value: str = "8", **fields: object) -> dict[str, object]:
 def test_136269_a_device_is_never_given_to_two_claims() -> None:
     made = engine(slice_([device("a"), device("b")]))
     first, second = claim(exactly()), claim(exactly())
-    assert names(take(made, first)) == [["a"]]
+    held = take(made, first)
+    assert names(held) == [["a"]]
     assert names(take(made, second)) == [["b"]]
     assert not made.allocate("n1", [claim(exactly())]).ok
-    # The API shows the first claim: it replaces the hold instead of adding to it.
+    # The API shows the first claim, not yet allocated, then allocated: the hold stays, and is replaced, not doubled.
     shown = claim(exactly())
     shown.metadata.uid = first.uid
+    made.put_claim(shown)
+    assert not made.allocate("n1", [claim(exactly())]).ok
+    shown.status.allocation = held.results[0]
+    made.put_claim(shown)
     shown.status.allocation = None
     made.put_claim(shown)
     assert names(made.allocate("n1", [claim(exactly())])) == [["a"]]

@@ -124,10 +124,14 @@ class Devices:
     # ------------------------------------------------------------------------------------------------ what is in use
 
     def put_claim(self, claim: ResourceClaim) -> None:
-        """Charge what the claim's status says, instead of whatever was held or charged for it before."""
+        """Charge what the claim's status says, instead of whatever was held or charged for it before.
+
+        A claim that is shown without allocation keeps what is held for it: the decision is on its way.
+        """
         allocation = claim.status.allocation
         if allocation is None:
-            self.remove_claim(claim.uid)
+            if not self.ledger.held(claim.uid):
+                self.remove_claim(claim.uid)
             return
         self._names[claim.uid] = claim.key
         self.ledger.charge(claim.uid, charges_of(allocation, shareable=self._shareable))
@@ -139,7 +143,7 @@ class Devices:
     def hold(self, claim: ResourceClaim, result: AllocationResult) -> None:
         """Charge a decision that is not written yet. ``put_claim`` replaces it once the API shows the allocation."""
         self._names[claim.uid] = claim.key
-        self.ledger.charge(claim.uid, charges_of(result, shareable=self._shareable))
+        self.ledger.charge(claim.uid, charges_of(result, shareable=self._shareable), held=True)
 
     def release(self, uid: str) -> None:
         """Take back a hold, or plan as if the claim's allocation were gone."""

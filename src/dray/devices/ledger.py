@@ -106,22 +106,28 @@ class Ledger:
         self._entries: dict[str, tuple[Charge, ...]] = {}
         # How many results of a claim hold the device: several, where it has several shares of it.
         self._owners: dict[DeviceKey, dict[str, int]] = {}
-        self._journal: list[tuple[str, tuple[Charge, ...] | None]] = []
+        # Claims whose charges are decided but not written yet.
+        self._held: set[str] = set()
+        self._journal: list[tuple[str, tuple[Charge, ...] | None, bool]] = []
         self._marks = 0
 
-    def charge(self, uid: str, charges: tuple[Charge, ...]) -> None:
-        """Hold these devices for the claim, instead of whatever it held before."""
+    def charge(self, uid: str, charges: tuple[Charge, ...], *, held: bool = False) -> None:
+        """Charge these devices to the claim, instead of whatever it had before."""
         before = self._entries.get(uid)
-        if before == charges:
+        if before == charges and held == (uid in self._held):
             return
         self._record(uid, before)
-        self._set(uid, charges)
+        self._set(uid, charges, held)
 
     def release(self, uid: str) -> None:
         before = self._entries.get(uid)
         if before is not None:
             self._record(uid, before)
-            self._set(uid, None)
+            self._set(uid, None, False)
+
+    def held(self, uid: str) -> bool:
+        """Whether the claim's charges are decided but not written yet."""
+        return uid in self._held
 
     def checkpoint(self) -> int:
         self._marks += 1
@@ -130,8 +136,7 @@ class Ledger:
     def rollback(self, mark: int) -> None:
         """Undo everything since ``mark``, exactly."""
         while len(self._journal) > mark:
-            uid, before = self._journal.pop()
-            self._set(uid, before)
+            self._set(*self._journal.pop())
         self._closed()
 
     def commit(self, mark: int) -> None:
@@ -148,9 +153,10 @@ class Ledger:
 
     def _record(self, uid: str, before: tuple[Charge, ...] | None) -> None:
         if self._marks:
-            self._journal.append((uid, before))
+            self._journal.append((uid, before, uid in self._held))
 
-    def _set(self, uid: str, charges: tuple[Charge, ...] | None) -> None:
+    def _set(self, uid: str, charges: tuple[Charge, ...] | None, held: bool) -> None:
+        (self._held.add if held else self._held.discard)(uid)
         for charge in self._entries.pop(uid, ()):
             self._apply(uid, charge, held=False)
         if charges is not None:
