@@ -50,7 +50,8 @@ class Embedded:
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
-        self._closed = asyncio.Event()
+        self._closed = False
+        self._watches: set[asyncio.Event] = set()
 
     async def list(
         self, kind: Kind, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
@@ -85,20 +86,24 @@ class Embedded:
         if isinstance(stream, Answer):
             raise refused(_failure(stream))
         changed = asyncio.Event()
-        self._server.when_durable(stream.revision, changed.set)
-        await changed.wait()
-        stream.on_change(changed.set)
+        self._watches.add(changed)
         try:
-            while not self._closed.is_set():
+            self._server.when_durable(stream.revision, changed.set)
+            await changed.wait()
+            stream.on_change(changed.set)
+            while not self._closed:
+                changed.clear()
                 for line in stream.pending().splitlines():
                     yield _watch_event(line)
-                changed.clear()
                 await changed.wait()
         finally:
+            self._watches.discard(changed)
             stream.close()
 
     async def close(self) -> None:
-        self._closed.set()
+        self._closed = True
+        for changed in self._watches:
+            changed.set()
 
     async def _ask(self, request: Request) -> Answer:
         answer = await self._answer(request)

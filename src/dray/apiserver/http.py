@@ -26,6 +26,7 @@ MAX_HEAD: Final = 64 * 1024
 MAX_DISCARDED: Final = 128 * 1024 * 1024
 REQUEST_SECONDS: Final = 60.0
 MAX_QUEUED: Final = 16
+MAX_CONNECTIONS: Final = 2000
 
 _LINES: Final = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 _CHUNKED: Final = (
@@ -71,6 +72,9 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        if len(self._service.connections) >= MAX_CONNECTIONS:
+            self._closing = True
+            transport.close()
         self._service.connections.add(self)
 
     def connection_lost(self, error: Exception | None) -> None:

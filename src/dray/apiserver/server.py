@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import time
 from collections import deque
@@ -101,6 +102,9 @@ class ApiServer:
         """Load what there is and serve. Only loopback addresses are served: tokens are all that protects the cluster."""
         if host not in _LOOPBACK:
             raise ValueError(f"Dray serves loopback addresses only, not {host!r}; use 127.0.0.1 and a tunnel")
+        # Nearly all of the heap is objects without cycles that live long: looking through them often finds nothing and stops
+        # the server for as long as it takes.
+        gc.set_threshold(50_000, 20, 100)
         loop = self._loop = asyncio.get_running_loop()
         if self._journal is not None:
             self.core.store.load(*self._journal.load())

@@ -199,6 +199,7 @@ class Store:
     def __init__(self, log: Log | None = None, *, history: int = HISTORY, buffer: int = BUFFER) -> None:
         self.revision = 1
         self.published = 1
+        self._loaded = 0
         self._log, self._history, self._buffer = log, history, buffer
         self._tables: dict[str, Table] = {}
         self._unpublished: deque[Event] = deque()
@@ -207,7 +208,7 @@ class Store:
         found = self._tables.get(name)
         if found is None:
             found = self._tables[name] = Table(name, self._history)
-            found.compacted = 0 if self.revision == 1 else self.revision
+            found.compacted = self._loaded
         return found
 
     @property
@@ -219,9 +220,10 @@ class Store:
         for table, key, at, raw in rows:
             self.table(table).load(key, Entry(None, raw, at))
         self.revision = self.published = max(revision, 1)
+        self._loaded = revision
         for loaded in self._tables.values():
             loaded.keys = sorted(loaded.entries)
-            loaded.compacted = self.revision
+            loaded.compacted = revision
 
     def put(self, table: Table, key: str, obj: dict[str, Any]) -> Entry:
         """Create or replace. ``obj`` belongs to the store from now on."""
