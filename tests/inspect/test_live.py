@@ -1,0 +1,96 @@
+"""The inspecting commands on a running cluster: ``dray up`` with two pods that fit and one that does not."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from dray.cli import root
+from tests.real.upstream.embedded import dray_up
+
+TEMPLATE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaimTemplate",
+    "metadata": {"name": "six", "namespace": "default"},
+    "spec": {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.dray.dev", "count": 6}}]}}},
+}
+
+
+def pod(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "containers": [{"name": "c", "image": "i", "resources": {"claims": [{"name": "gpu"}]}}],
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "six"}],
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("live")
+    manifests = folder / "pods.yaml"
+    manifests.write_text(yaml.safe_dump_all([TEMPLATE, *(pod(name) for name in "abc")]))
+    arguments = ["--hardware", "gpu8:2", "-f", manifests]
+    with dray_up(folder / "up", without="", arguments=arguments) as server:
+        yield server.kubeconfig
+
+
+def dray(kubeconfig: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(root, [*arguments, "--kubeconfig", str(kubeconfig)], catch_exceptions=False)
+
+
+def eventually(ask: Callable[[], Any], done: Callable[[Any], bool]) -> Any:
+    end = time.monotonic() + 20
+    while not done(found := ask()):
+        assert time.monotonic() < end, found
+        time.sleep(0.2)
+    return found
+
+
+def verdicts(kubeconfig: Path) -> dict[str, str]:
+    return {name: json.loads(dray(kubeconfig, "why", name, "-o", "json").stdout)["verdict"] for name in "abc"}
+
+
+def test_two_pods_are_bound_and_one_is_told_why_it_is_not(kubeconfig: Path) -> None:
+    found = eventually(lambda: verdicts(kubeconfig), lambda found: sorted(found.values()) == ["bound", "bound", "unschedulable"])
+    (left,) = (name for name, verdict in found.items() if verdict == "unschedulable")
+    answer = dray(kubeconfig, "why", left)
+    assert "needs 6, at most 2 free of 8" in answer.stdout
+    assert "would do" in answer.stdout
+
+
+def test_devices_have_the_pods_that_use_them(kubeconfig: Path) -> None:
+    def states() -> list[str]:
+        return [row["state"] for row in json.loads(dray(kubeconfig, "devices", "-o", "json").stdout)["devices"]]
+
+    found = eventually(states, lambda found: found.count("allocated") == 12)
+    assert found.count("free") == 4
+
+
+def test_every_rule_holds(kubeconfig: Path) -> None:
+    answer = dray(kubeconfig, "verify")
+    assert answer.exit_code == 0
+    assert "every rule holds" in answer.stdout
+
+
+def test_the_story_is_told_from_events(kubeconfig: Path) -> None:
+    eventually(lambda: verdicts(kubeconfig), lambda found: "bound" in found.values())
+    bound = next(name for name, verdict in verdicts(kubeconfig).items() if verdict == "bound")
+    told = eventually(lambda: dray(kubeconfig, "story", bound).stdout, lambda told: "Scheduled" in told)
+    assert "allocated" in told or "created" in told
+
+
+def test_a_cluster_that_does_not_answer_is_trouble(tmp_path: Path) -> None:
+    answer = dray(tmp_path / "none", "verify")
+    assert answer.exit_code == 2
+    assert "does not exist" in answer.stderr
