@@ -178,6 +178,19 @@ async def test_a_standby_watches_and_does_not_act_until_it_leads(cluster: Embedd
     await task
 
 
+async def test_what_was_decided_is_not_sent_after_leadership_is_lost(cluster: Embedded) -> None:
+    slow, decider = Slow(cluster), Scripted(*(create(f"m-{n}") for n in range(40)))
+    leads = [True]
+    decider.on_event = lambda event: leads.__setitem__(0, False)
+    live = Live(slow, World([CONFIG_MAPS]), [decider], in_flight=4, leading=lambda: leads[0])
+    task = asyncio.create_task(live.run())
+    await eventually(lambda: not leads[0] and slow.under_way == 0)
+    await asyncio.sleep(0.1)
+    assert len((await cluster.list(CONFIG_MAPS))[0]) < 12
+    live.stop()
+    await task
+
+
 async def test_what_happened_to_an_object_can_be_told(cluster: Embedded) -> None:
     stories, decider = Stories(), Scripted(create("one"), label("one", "1"))
     await run_until(Live(cluster, World([CONFIG_MAPS]), [decider], stories=stories), lambda: len(decider.outcomes) == 2)

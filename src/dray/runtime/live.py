@@ -16,7 +16,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from dray.api.kinds import Kind
-from dray.cluster.port import Change, Cluster, ClusterError, Decider, Event, Outcome, WatchEvent, Write
+from dray.cluster.port import (
+    Change,
+    Cluster,
+    ClusterError,
+    Conflict,
+    Decider,
+    Event,
+    NotFound,
+    Outcome,
+    WatchEvent,
+    Write,
+)
 from dray.cluster.reflector import Listed, Reflector
 from dray.cluster.world import World
 from dray.runtime.metrics import Metrics
@@ -68,7 +79,7 @@ class Live:
         self._ended: deque[tuple[_Job, Outcome]] = deque()
         self._unlisted = set(world.kinds)
         self._stirred = set(self._deciders_by_id())
-        self._queues = _Writes(self._send, in_flight)
+        self._queues = _Writes(self._send, in_flight, leading)
         self._woken = asyncio.Event()
         self._stopping = False
         self.listed = asyncio.Event()
@@ -189,6 +200,8 @@ class Live:
     def _finish(self, job: _Job, outcome: Outcome, now: float) -> None:
         if outcome.object is not None:
             self._tell(apply_answer(self._world, job.write, outcome.object), now)
+        if outcome.error is not None:
+            _log_failure(job, outcome.error)
         self._metrics.wrote(job.by.name, outcome, now - job.decided)
         if self._stories is not None:
             self._stories.ended(outcome, job.by.name, now)
@@ -226,8 +239,8 @@ class Live:
 class _Writes:
     """Writes waiting and under way: in order for one object, beside each other for different ones."""
 
-    def __init__(self, send: Callable[[_Job], Awaitable[None]], limit: int) -> None:
-        self._send, self._limit = send, limit
+    def __init__(self, send: Callable[[_Job], Awaitable[None]], limit: int, leading: Callable[[], bool]) -> None:
+        self._send, self._limit, self._leading = send, limit, leading
         self._ready: deque[_Job] = deque()
         self._behind: dict[tuple[Kind, str], deque[_Job]] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -248,7 +261,8 @@ class _Writes:
 
     def start(self, group: asyncio.TaskGroup) -> None:
         self._group = group
-        while self.open and self._ready and self.in_flight < self._limit:
+        # Whoever no longer leads sends nothing more, also of what was decided while it did.
+        while self.open and self._ready and self.in_flight < self._limit and self._leading():
             job = self._ready.popleft()
             self.in_flight += 1
             self.waiting -= 1
@@ -265,6 +279,15 @@ class _Writes:
                 del self._behind[key]
         if self._group is not None:
             self.start(self._group)
+
+
+def _log_failure(job: _Job, error: ClusterError) -> None:
+    """Losing a race is the everyday; anything else an operator may want to know."""
+    write = job.write
+    level = logging.DEBUG if isinstance(error, Conflict | NotFound) else logging.WARNING
+    resource = f"{write.kind.resource}/{write.subresource}" if write.subresource else write.kind.resource
+    details = {"decider": job.by.name, "verb": write.verb, "resource": resource, "object": write.key, "about": write.about}
+    log.log(level, "write failed", extra={**details, "error": str(error)})
 
 
 def _what(event: Event) -> str:
