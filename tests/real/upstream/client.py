@@ -23,6 +23,7 @@ PATHS = {
     "Namespace": "api/v1/namespaces",
     "Node": "api/v1/nodes",
     "Pod": "api/v1/namespaces/{namespace}/pods",
+    "Deployment": "apis/apps/v1/namespaces/{namespace}/deployments",
     "ClusterRole": "apis/rbac.authorization.k8s.io/v1/clusterroles",
     "ClusterRoleBinding": "apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     "DeviceClass": "apis/resource.k8s.io/v1/deviceclasses",
