@@ -1,8 +1,8 @@
 """A demonstration of a fabric controller: it attaches devices that have binding conditions, and says so in the claim.
 
-For each allocated device whose result carries one of its conditions it reports, after a while, the condition that means success
-or the one that means failure, in ``status.devices``. A device never gets a second verdict for the same allocation. An attach
-succeeds unless an annotation on the claim says otherwise:
+For each allocated device of its driver that has binding conditions it reports, after a while, all of them as True, or one of the
+failure conditions, in ``status.devices``. A device never gets a second verdict for the same allocation. An attach succeeds unless
+an annotation on the claim says otherwise:
 
 - ``fabric.dray.dev/attach``: ``succeed``, ``fail`` or ``silence`` (the fabric never answers)
 - ``fabric.dray.dev/attach-seconds``: how long it takes
@@ -20,7 +20,6 @@ from dray.api.times import format_time
 from dray.cluster.port import Change, Write
 from dray.cluster.world import World
 from dray.controllers.keyed import Keyed
-from dray.nodes.hardware import ATTACH_FAILED, ATTACHED
 
 HOW: Final = "fabric.dray.dev/attach"
 SECONDS: Final = "fabric.dray.dev/attach-seconds"
@@ -53,24 +52,20 @@ class Fabric(Keyed):
         if now < due:
             self.look_at(key, due)
             return []
-        condition = ATTACH_FAILED if how == "fail" else ATTACHED
-        return [self._verdict(claim, waiting, condition, now)]
+        return [self._verdict(claim, waiting, how == "fail", now)]
 
     def _waiting(self, claim: ResourceClaim) -> list[DeviceRequestAllocationResult]:
         """The devices of this driver that nobody has given a verdict on."""
         if claim.status.allocation is None:
             return []
         told = {
-            (d.driver, d.pool, d.device, d.share_id)
+            (d.driver, d.pool, d.device, d.share_id): {c.type for c in d.conditions if c.status == "True"}
             for d in claim.status.devices
-            if any(c.type in (ATTACHED, ATTACH_FAILED) and c.status == "True" for c in d.conditions)
         }
         return [
             result
             for result in claim.status.allocation.devices.results
-            if result.driver == self._driver
-            and ATTACHED in result.binding_conditions
-            and (result.driver, result.pool, result.device, result.share_id) not in told
+            if result.driver == self._driver and _undecided(result, told.get(_place(result), set()))
         ]
 
     def _since(self, claim: ResourceClaim, now: float) -> float:
@@ -88,22 +83,22 @@ class Fabric(Keyed):
         except ValueError:
             return self._attach_seconds
 
-    def _verdict(self, claim: ResourceClaim, waiting: list[DeviceRequestAllocationResult], type: str, now: float) -> Write:
+    def _verdict(self, claim: ResourceClaim, waiting: list[DeviceRequestAllocationResult], failed: bool, now: float) -> Write:
         """A JSON patch of exactly this version of the claim, so that what others report of their devices is not touched."""
         known = {(d.driver, d.pool, d.device, d.share_id): place for place, d in enumerate(claim.status.devices)}
         steps: list[dict[str, Any]] = []
         if not known:
             steps.append({"op": "add", "path": "/status/devices", "value": []})
         for result in waiting:
-            entry = _entry(result, type, now)
-            place = known.get((result.driver, result.pool, result.device, result.share_id))
+            conditions = _conditions(result, failed, now)
+            place = known.get(_place(result))
             if place is None:
-                steps.append({"op": "add", "path": "/status/devices/-", "value": entry})
-            elif claim.status.devices[place].conditions:
-                path = f"/status/devices/{place}/conditions/-"
-                steps.append({"op": "add", "path": path, "value": entry["conditions"][0]})
+                steps.append({"op": "add", "path": "/status/devices/-", "value": _entry(result, conditions)})
+            elif not claim.status.devices[place].conditions:
+                steps.append({"op": "add", "path": f"/status/devices/{place}/conditions", "value": conditions})
             else:
-                steps.append({"op": "add", "path": f"/status/devices/{place}/conditions", "value": entry["conditions"]})
+                path = f"/status/devices/{place}/conditions/-"
+                steps += [{"op": "add", "path": path, "value": condition} for condition in conditions]
         metadata = claim.metadata
         return Write(
             "patch", RESOURCE_CLAIMS, metadata.namespace, metadata.name, steps, subresource="status", patch="json",
@@ -111,14 +106,25 @@ class Fabric(Keyed):
         )  # fmt: skip
 
 
-def _entry(result: DeviceRequestAllocationResult, type: str, now: float) -> dict[str, Any]:
-    attached = type == ATTACHED
-    condition = {
-        "type": type,
-        "status": "True",
-        "reason": "Attached" if attached else "AttachFailed",
-        "message": "the fabric attached the device" if attached else "the fabric could not attach the device",
-        "lastTransitionTime": format_time(now),
-    }
-    entry = {"driver": result.driver, "pool": result.pool, "device": result.device, "conditions": [condition]}
+def _place(result: DeviceRequestAllocationResult) -> tuple[str, str, str, str | None]:
+    return result.driver, result.pool, result.device, result.share_id
+
+
+def _undecided(result: DeviceRequestAllocationResult, true: set[str]) -> bool:
+    if not result.binding_conditions or true & set(result.binding_failure_conditions):
+        return False
+    return not set(result.binding_conditions) <= true
+
+
+def _conditions(result: DeviceRequestAllocationResult, failed: bool, now: float) -> list[dict[str, Any]]:
+    types = result.binding_failure_conditions[:1] if failed else result.binding_conditions
+    reason, message = (
+        ("AttachFailed", "the fabric could not attach the device") if failed else ("Attached", "the device is attached")
+    )
+    common = {"status": "True", "reason": reason, "message": message, "lastTransitionTime": format_time(now)}
+    return [{"type": type, **common} for type in types]
+
+
+def _entry(result: DeviceRequestAllocationResult, conditions: list[dict[str, Any]]) -> dict[str, Any]:
+    entry = {"driver": result.driver, "pool": result.pool, "device": result.device, "conditions": conditions}
     return {**entry, "shareID": result.share_id} if result.share_id else entry
