@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import blake2b
+from itertools import count
 
 import msgspec
 
@@ -22,6 +23,7 @@ from dray.devices.shapes import Interner, Kind
 from dray.devices.views import NodeLayout, NodeView, Part, Segment
 
 _encode = msgspec.json.Encoder().encode
+SHAPES_KEPT = 500_000
 OPTIONAL_OPERATIONS = "DRAOptionalNodeOperations"
 
 
@@ -48,7 +50,8 @@ class Inventory:
         # Slices whose node selectors cannot be read, and why.
         self._unreadable: dict[str, str] = {}
         self._arrivals = 0
-        self._serials = 0
+        # Serials of contents and layouts: never given out twice, because caches go by them.
+        self._numbers = count(1)
         self._pool_layouts: dict[tuple[object, ...], PoolLayout] = {}
         self._slice_kinds: dict[tuple[object, ...], tuple[Kind, ...]] = {}
         self._node_layouts: dict[tuple[object, ...], NodeLayout] = {}
@@ -73,6 +76,8 @@ class Inventory:
         """``key`` tells slices apart that have one name, which no cluster has but test data may."""
         name = key or raw.metadata.name
         before = self._slices.get(name)
+        if before is not None and before.spec == raw.spec:
+            return
         order = self._arrivals if before is None else before.order
         self._arrivals += 1
         slice = PublishedSlice(raw, name, order)
@@ -84,13 +89,11 @@ class Inventory:
         if pool is None:
             pool = self._pools[pool_key] = Pool(pool_key)
         pool.slices[name] = slice
-        self._forget_contents(pool)
         if slice.spec.node_name:
             self._on_node.setdefault(slice.spec.node_name, {})[name] = slice
-            self._forget_view(slice.spec.node_name)
         else:
             self._elsewhere[name] = slice
-            self._forget_all_views()
+        self._forget_contents(pool)
 
     def remove_slice(self, name: str) -> None:
         slice = self._slices.pop(name, None)
@@ -110,9 +113,9 @@ class Inventory:
     def _unlink(self, slice: PublishedSlice) -> None:
         key = (slice.spec.driver, slice.spec.pool.name)
         pool = self._pools[key]
+        self._forget_contents(pool)
         pool.slices.pop(slice.key, None)
         self._unreadable.pop(slice.key, None)
-        self._forget_contents(pool)
         if not pool.slices:
             del self._pools[key]
         if slice.spec.node_name:
@@ -120,9 +123,8 @@ class Inventory:
             on_node.pop(slice.key, None)
             if not on_node:
                 del self._on_node[slice.spec.node_name]
-            self._forget_view(slice.spec.node_name)
-        elif self._elsewhere.pop(slice.key, None) is not None:
-            self._forget_all_views()
+        else:
+            self._elsewhere.pop(slice.key, None)
 
     def _forget_tainted(self, rule: DeviceTaintRule) -> None:
         selector = rule.spec.device_selector
@@ -133,16 +135,16 @@ class Inventory:
                 self._forget_contents(pool)
 
     def _forget_contents(self, pool: Pool) -> None:
-        for content in pool.contents.values():
-            for name in tuple(content.views):
-                self._forget_view(name)
+        """Forget what was made of a pool's slices, and the view of every node that one of them concerns."""
         pool.contents.clear()
         if not self.views:
             return
-        # An incomplete pool has no content through which to find the nodes that wait for its missing slices.
         for slice in pool.slices.values():
             if slice.spec.node_name:
                 self._forget_view(slice.spec.node_name)
+            else:
+                for name in [name for name in self.views if self._targets(slice, self.nodes[name])]:
+                    self._forget_view(name)
 
     def _forget_view(self, name: str) -> None:
         view = self.views.pop(name, None)
@@ -150,9 +152,15 @@ class Inventory:
             for content in view.contents:
                 content.views.discard(name)
 
-    def _forget_all_views(self) -> None:
-        for name in tuple(self.views):
-            self._forget_view(name)
+    def _forget_shapes(self) -> None:
+        """Devices whose attributes keep changing leave shapes behind that nobody will see again: start over."""
+        for pool in self._pools.values():
+            pool.contents.clear()
+        self.views.clear()
+        self.interner.forget()
+        for kept in (self._slice_kinds, self._pool_layouts, self._node_layouts, self._states):
+            kept.clear()
+        self.epoch += 1
 
     def _holding_changed(self, key: DeviceKey, holding: Holding) -> None:
         pool = self._pools.get((key.driver, key.pool))
@@ -175,6 +183,8 @@ class Inventory:
             node = self.nodes.get(name)
             if node is None:
                 return None
+            if len(self.interner) > SHAPES_KEPT:
+                self._forget_shapes()
             view = self.views[name] = self._make_view(node)
             for content in view.contents:
                 content.views.add(name)
@@ -183,7 +193,8 @@ class Inventory:
     def state(self, view: NodeView) -> int:
         """A number for the state that the node is in: equal numbers, equal answers (within one epoch)."""
         if not view.state:
-            view.state = self._states.setdefault(view.state_key(), len(self._states) + 1)
+            key = view.state_key()
+            view.state = self._states.get(key, 0) or self._states.setdefault(key, next(self._numbers))
             if len(self._states) > 1_000_000:
                 self._forget_states()
         return view.state
@@ -309,8 +320,9 @@ class Inventory:
         layout = self._pool_layout(kinds, sets)
         if layout.invalid:
             return None, layout.invalid
-        self._serials += 1
-        content = PoolContent(self._serials, pool.key, slices, layout, partitions=self._partitions, live_groups=self._groups)
+        content = PoolContent(
+            next(self._numbers), pool.key, slices, layout, partitions=self._partitions, live_groups=self._groups
+        )
         for name, holding in self.ledger.holdings(pool.key).items():
             content.update(DeviceKey(*pool.key, name), holding)
         pool.contents[key] = content
@@ -335,7 +347,7 @@ class Inventory:
         key = (tuple(kind.serial for kind in kinds), sets)
         found = self._pool_layouts.get(key)
         if found is None:
-            found = self._pool_layouts[key] = PoolLayout(len(self._pool_layouts), kinds, sets, partitions=self._partitions)
+            found = self._pool_layouts[key] = PoolLayout(next(self._numbers), kinds, sets, partitions=self._partitions)
         return found
 
     def _part(self, content: PoolContent, slices: list[PublishedSlice], node: Node, offset: int) -> Part:
@@ -365,7 +377,7 @@ class Inventory:
         key = (operations, tuple((part.pool.serial, part.segments, part.here) for part in parts))
         found = self._node_layouts.get(key)
         if found is None:
-            found = self._node_layouts[key] = NodeLayout(len(self._node_layouts), parts, operations, by_pool=self._by_pool)
+            found = self._node_layouts[key] = NodeLayout(next(self._numbers), parts, operations, by_pool=self._by_pool)
         return found
 
 

@@ -14,6 +14,8 @@ from dray.devices.selection import Failure
 from dray.devices.shapes import Kind, tolerates
 from dray.devices.views import NodeLayout
 
+PROBLEMS_KEPT = 20_000
+
 Atom = tuple[str, object]
 Atoms = frozenset[Atom]
 
@@ -146,6 +148,8 @@ class Analysis:
     def problem(self, demand: Demand, layout: NodeLayout) -> Problem:
         found = demand.problems.get(layout.serial)
         if found is None:
+            if len(demand.problems) >= PROBLEMS_KEPT:
+                demand.problems.clear()
             found = demand.problems[layout.serial] = self._make(demand, layout)
         assert isinstance(found, Problem)
         return found

@@ -16,6 +16,8 @@ from dray.devices.views import NodeLayout
 # After so many shapes on which one expression ran into its cost limit, it counts as too dear for every other shape too:
 # evaluating it further would cost seconds and end in the same refusal.
 COSTLY_SHAPES = 16
+# Attributes that change all the time must not fill the memory with answers about their past.
+RESULTS_KEPT = 200_000
 
 
 class Source(NamedTuple):
@@ -62,6 +64,8 @@ class Column:
         key = shape.projection(self.program.reads)
         found = self._results.get(key)
         if found is None:
+            if len(self._results) >= RESULTS_KEPT:
+                self._results.clear()
             found = self._results[key] = self._evaluate(self.program, shape)
         return found
 
@@ -98,6 +102,8 @@ class DerivedColumn:
         key = shape.projection(self.program.reads)
         found = self._results.get(key)
         if found is None:
+            if len(self._results) >= RESULTS_KEPT:
+                self._results.clear()
             try:
                 found = attribute_of(self.program.value(shape.view))
             except EvaluationError as error:

@@ -8,6 +8,7 @@ request, apart from the pool and counter set that they draw from. Nothing here c
 from __future__ import annotations
 
 from collections.abc import Hashable
+from itertools import count
 from typing import Final
 
 import msgspec
@@ -123,13 +124,23 @@ class Interner:
         self._shareable = gates("DRAConsumableCapacity")
         self._shapes: dict[tuple[object, ...], Shape] = {}
         self._kinds: dict[tuple[object, ...], Kind] = {}
+        # Never given out twice, also after forgetting: caches elsewhere go by them.
+        self._serials = count()
+
+    def __len__(self) -> int:
+        return len(self._kinds)
+
+    def forget(self) -> None:
+        """Start over; what was given out before stays valid."""
+        self._shapes.clear()
+        self._kinds.clear()
 
     def shape(self, driver: str, device: Device) -> Shape:
         multiple = bool(device.allow_multiple_allocations)
         key = (driver, _encode(device.attributes), _encode(device.capacity) if device.capacity else b"", multiple)
         found = self._shapes.get(key)
         if found is None:
-            found = self._shapes[key] = Shape(len(self._shapes), driver, device)
+            found = self._shapes[key] = Shape(next(self._serials), driver, device)
         return found
 
     def kind(self, driver: str, device: Device, taints: tuple[DeviceTaint, ...], skip: tuple[str, ...]) -> Kind:
@@ -145,7 +156,7 @@ class Interner:
         )
         found = self._kinds.get(key)
         if found is None:
-            found = self._kinds[key] = Kind(len(self._kinds), shape, device, taints, skip)
+            found = self._kinds[key] = Kind(next(self._serials), shape, device, taints, skip)
             if not self._shareable:
                 found.multiple = False
         return found

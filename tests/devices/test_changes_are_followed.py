@@ -1,0 +1,120 @@
+"""An engine that was told about changes one by one answers like one that was told only how things are now."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dray.api.meta import decode
+from dray.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
+from dray.devices import Devices, inventory
+from tests.devices.building import claim, counters, device, engine, exactly, node, slice_, takes
+
+NODES = ("n1", "n2", "n3")
+ZONE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
+
+
+def some_slice(pick: random.Random) -> ResourceSlice:
+    number = pick.randint(0, 5)
+    pool = pick.choice(["p1", "p2"])
+    where: dict[str, Any] = pick.choice([{"nodeName": pick.choice(NODES)}, {"allNodes": True}, {"nodeSelector": ZONE}])
+    options = {"name": f"s{number}", "pool": pool, "count": pick.randint(1, 3), "generation": pick.randint(1, 2), **where}
+    if pick.random() < 0.2:
+        options.pop("name")
+        return counters(
+            ("g", {"slots": str(pick.randint(1, 4))}),
+            name=f"s{number}",
+            **{k: v for k, v in options.items() if k != "generation"},
+        )
+    consumes = [{}, {}, {"consumesCounters": takes("g", slots=pick.randint(1, 3))}]
+    devices = [device(f"d{number}-{i}", attributes={"root": f"r{pick.randint(0, 1)}"}, **pick.choice(consumes)) for i in range(2)]
+    return slice_(devices, **options)
+
+
+def some_rule(pick: random.Random) -> DeviceTaintRule:
+    selector = pick.choice([{}, {"pool": "p1"}, {"device": f"d{pick.randint(0, 5)}-0"}])
+    spec = {"deviceSelector": selector, "taint": {"key": "k", "effect": "NoSchedule"}}
+    return decode(DeviceTaintRule, {"metadata": {"name": f"rule{pick.randint(0, 1)}"}, "spec": spec})
+
+
+class Told:
+    """What is true now, beside the engine that was told step by step."""
+
+    def __init__(self) -> None:
+        self.engine = engine(*(node(name) for name in NODES))
+        self.slices: dict[str, ResourceSlice] = {}
+        self.rules: dict[str, DeviceTaintRule] = {}
+        self.labels: dict[str, dict[str, str]] = {name: {} for name in NODES}
+        self.claims: dict[str, ResourceClaim] = {}
+
+    def fresh(self) -> Devices:
+        made = engine(*(node(name, **labels) for name, labels in self.labels.items()))
+        for each in (*self.slices.values(), *self.rules.values()):
+            (made.put_slice if isinstance(each, ResourceSlice) else made.put_rule)(each)  # type: ignore[operator]
+        for held in self.claims.values():
+            made.put_claim(held)
+        return made
+
+    def change(self, pick: random.Random) -> None:
+        match pick.randint(0, 6):
+            case 0 | 1 | 2:
+                made = some_slice(pick)
+                self.slices[made.metadata.name] = made
+                self.engine.put_slice(made)
+            case 3 if self.slices:
+                name = pick.choice(sorted(self.slices))
+                del self.slices[name]
+                self.engine.remove_slice(name)
+            case 4:
+                rule = some_rule(pick)
+                # A rule that changes is a new one at the end of the list.
+                self.rules.pop(rule.metadata.name, None)
+                self.rules[rule.metadata.name] = rule
+                self.engine.put_rule(rule)
+            case 5:
+                name = pick.choice(NODES)
+                self.labels[name] = pick.choice([{}, {"zone": "a"}])
+                self.engine.put_node(node(name, **self.labels[name]))
+            case _:
+                self.allocate(pick)
+
+    def allocate(self, pick: random.Random) -> None:
+        wanted = claim(exactly(tolerations=[{"operator": "Exists"}]))
+        verdict = self.engine.allocate(pick.choice(NODES), [wanted])
+        if verdict.ok:
+            wanted.status.allocation = verdict.results[0]
+            self.engine.put_claim(wanted)
+            self.claims[wanted.uid] = wanted
+
+
+def answers(made: Devices) -> list[tuple[Any, ...]]:
+    match = [{"matchAttribute": "gpu.example.com/root"}]
+    questions = [claim(exactly()), claim(exactly(count=2), constraints=match), claim(exactly(allocationMode="All"))]
+    found = []
+    for name in NODES:
+        for question in questions:
+            verdict = made.allocate(name, [question])
+            found.append((verdict.ok, verdict.error, verdict.results))
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 15))
+def test_step_by_step_is_as_good_as_all_at_once(seed: int, steps: int) -> None:
+    pick = random.Random(seed)
+    told = Told()
+    for _ in range(steps):
+        told.change(pick)
+        assert answers(told.engine) == answers(told.fresh())
+
+
+def test_forgetting_old_shapes_changes_no_answer(monkeypatch: Any) -> None:
+    monkeypatch.setattr(inventory, "SHAPES_KEPT", 3)
+    pick = random.Random(7)
+    told = Told()
+    for _ in range(40):
+        told.change(pick)
+        assert answers(told.engine) == answers(told.fresh())
