@@ -185,24 +185,24 @@ class Candidates:
         if info is None:
             del self._entries[name]
             return
-        entry.reasons = self.plan.refuses(info)
+        entry.reasons, entry.fixed, entry.raw = self.plan.examine(info)
         if entry.reasons is None:
             self._rate(info, entry)
             if entry.devices is None:
                 self._feasible += 1
-                self._push(name, entry)
+                heappush(self._heap, (-self._total(entry), info.place, entry.version, name))
 
     def _rate(self, info: NodeInfo, entry: Entry) -> None:
-        entry.fixed = self.plan.fixed(info)
-        entry.raw = self.plan.raw(info) if self.plan.node_scores else ()
         if self.plan.devices is not None:
             entry.devices, score = self.plan.devices(info)
             entry.raw = (*entry.raw, score)
             if entry.devices is not None:
                 return
-        if any(raw > highest for raw, highest in zip(entry.raw, self._highest)):
-            self._highest = [max(raw, highest) for raw, highest in zip(entry.raw, self._highest)]
-            self._reorder()
+        for raw, highest in zip(entry.raw, self._highest):
+            if raw > highest:
+                self._highest = [max(pair) for pair in zip(entry.raw, self._highest)]
+                self._reorder()
+                return
 
     def _push(self, name: str, entry: Entry) -> None:
         heappush(self._heap, (-self._total(entry), self._place(name), entry.version, name))

@@ -36,7 +36,7 @@ from dray.scheduling.extended import (
     wanted_names,
 )
 from dray.scheduling.nodes import NodeInfo, Nodes
-from dray.scheduling.plan import Facts, Plan
+from dray.scheduling.plan import Examined, Facts, Plan
 from dray.scheduling.plugins.base import Reasons, because, normalized
 from dray.scheduling.plugins.neighbours import Neighbours, View
 from dray.scheduling.plugins.volumes import Volumes
@@ -384,13 +384,14 @@ class Cycle:
         refusals: dict[str, Reasons] = {}
         infos = self._in_turn(plan)
         wanted = enough(len(infos), wish.profile.percentage_of_nodes_to_score)
-        found: list[tuple[NodeInfo, Placement]] = []
+        found: list[tuple[NodeInfo, Examined, Placement]] = []
         for seen, info in enumerate(infos, 1):
-            reasons = plan.refuses(info) or view.refuses(info)
+            examined = plan.examine(info)
+            reasons = examined[0] or view.refuses(info)
             if reasons is None:
                 placed = self._place(wish, info)
                 if isinstance(placed, Placement):
-                    found.append((info, placed))
+                    found.append((info, examined, placed))
                     if len(found) >= wanted or info.name == wish.pod.status.nominated_node_name:
                         self._start = (self._start + seen) % max(len(self._nodes), 1)
                         break
@@ -410,11 +411,11 @@ class Cycle:
         start = self._start % max(len(order), 1)
         return [*order[start:], *order[:start]]
 
-    def _best_of(self, plan: Plan, view: View, found: list[tuple[NodeInfo, Placement]]) -> Placement:
-        infos = [info for info, _ in found]
-        totals = [plan.fixed(info) for info in infos]
-        for score in plan.node_scores:
-            raw = [score.measure(info) for info in infos]
+    def _best_of(self, plan: Plan, view: View, found: list[tuple[NodeInfo, Examined, Placement]]) -> Placement:
+        infos = [info for info, _, _ in found]
+        totals = [examined[1] for _, examined, _ in found]
+        for number, score in enumerate(plan.node_scores):
+            raw = [examined[2][number] for _, examined, _ in found]
             highest = max(raw)
             for index, value in enumerate(raw):
                 totals[index] += score.weight * normalized(value, highest, score.normalize)
@@ -422,7 +423,7 @@ class Cycle:
             for index, value in enumerate(values):
                 totals[index] += weight * value
         best = max(range(len(infos)), key=lambda index: (totals[index], -infos[index].place))
-        return found[best][1]
+        return found[best][2]
 
     # ------------------------------------------------------------------------------------------------------- refusals
 

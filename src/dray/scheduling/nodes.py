@@ -7,7 +7,7 @@ that changed since.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Final, Protocol
 
 from dray.api.core import Node, Pod
@@ -16,6 +16,7 @@ from dray.scheduling.demand import Demand, Port
 from dray.scheduling.requests import Amounts, amount
 
 ANY_ADDRESS: Final = "0.0.0.0"
+_MOST_STATES: Final = 65536
 
 
 class Placed:
@@ -42,6 +43,8 @@ class NodeInfo:
         "pods",
         "ports",
         "requested",
+        "shape",
+        "state",
         "usage",
     )
 
@@ -59,6 +62,10 @@ class NodeInfo:
         self.allocatable: Amounts = {name: amount(name, value) for name, value in node.status.allocatable.items()}
         self.allowed_pods = self.allocatable.get("pods", 0)
         self.images: dict[str, int] = {name: image.size_bytes for image in node.status.images for name in image.names}
+        # What checks and scores read of the node itself, names and labels apart.
+        taints = tuple((taint.key, taint.value, taint.effect) for taint in node.spec.taints)
+        self.shape = (tuple(self.allocatable.items()), taints, node.spec.unschedulable, tuple(self.images.items()))
+        self.state = 0
 
     def add(self, placed: Placed) -> None:
         self.pods[placed.pod.uid] = placed
@@ -71,6 +78,7 @@ class NodeInfo:
         return placed
 
     def _charge(self, demand: Demand, sign: int) -> None:
+        self.state = 0
         requested = self.requested
         for name, value in demand.requests:
             requested[name] = requested.get(name, 0) + sign * value
@@ -116,6 +124,8 @@ class Nodes:
         self.listener: Listener | None = None
         self._next_place = 0
         self._order: list[NodeInfo] | None = None
+        self._states: dict[Hashable, int] = {}
+        self._last_state = 0
 
     # -------------------------------------------------------------------------------------------------- reading
 
@@ -134,6 +144,19 @@ class Nodes:
         if self._order is None:
             self._order = _by_zones_in_turn(self._by_name.values())
         return self._order
+
+    def state_of(self, info: NodeInfo) -> int:
+        """A number that nodes share which offer the same and of which the same is requested."""
+        if not info.state:
+            content = (info.shape, len(info.pods), *info.requested.items(), *info.usage.values(), *info.ports)
+            if len(self._states) > _MOST_STATES:
+                self._states.clear()
+            found = self._states.get(content)
+            if found is None:
+                self._last_state += 1
+                found = self._states[content] = self._last_state
+            info.state = found
+        return info.state
 
     def node_of(self, uid: str) -> str:
         return self._where.get(uid, "")

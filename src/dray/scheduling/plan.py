@@ -23,6 +23,8 @@ DeviceJudge = Callable[[NodeInfo], tuple[Reasons | None, int]]
 """Why the node's devices will not do, or how well they would."""
 
 
+Examined = tuple[Reasons | None, int, tuple[int, ...]]
+"""Why not; else the final part of the score and the parts that are still to be normalized."""
 VolumeChecks = Callable[[Demand, str], Check | None]
 """The check that a volume plugin makes for a demand."""
 
@@ -30,14 +32,15 @@ VolumeChecks = Callable[[Demand, str], Check | None]
 class Facts:
     """What plans ask about the cluster beyond the node at hand."""
 
-    __slots__ = ("offers_devices", "shared_by", "volumes")
+    __slots__ = ("offers_devices", "shared_by", "state_of", "volumes")
 
     def __init__(
-        self, offers_devices: OffersDevices, shared_by: SharedBy, volumes: Callable[[Demand, str], Check | None]
+        self, offers_devices: OffersDevices, shared_by: SharedBy, volumes: VolumeChecks, state_of: Callable[[NodeInfo], int]
     ) -> None:
         self.offers_devices = offers_devices
         self.shared_by = shared_by
         self.volumes = volumes
+        self.state_of = state_of
 
 
 class Plan:
@@ -46,7 +49,18 @@ class Plan:
     ``selectors`` are those of claims that are allocated already. ``devices``, where set, judges and scores the devices
     of each node as it is examined; else only the node that is about to be picked is asked for its devices."""
 
-    __slots__ = ("checks", "demand", "devices", "fixed_scores", "names", "node_scores", "profile", "raw_scores")
+    __slots__ = (
+        "_seen",
+        "_state_of",
+        "checks",
+        "demand",
+        "devices",
+        "fixed_scores",
+        "names",
+        "node_scores",
+        "profile",
+        "raw_scores",
+    )
 
     def __init__(
         self,
@@ -72,6 +86,26 @@ class Plan:
                 *self.node_scores,
                 Score("DynamicResources", dict(profile.scores).get("DynamicResources", 0), _none, "max"),
             )
+
+        # Nodes in the same state are one, unless something here tells them apart by their labels.
+        self._state_of = facts.state_of
+        affinity = demand.affinity.node_affinity is not None or bool(demand.node_selector) or bool(demand.volumes)
+        added = profile.added_affinity.required is not None or bool(profile.added_affinity.preferred)
+        self._seen: dict[int, Examined] | None = None if affinity or added or selectors else {}
+
+    def examine(self, info: NodeInfo) -> Examined:
+        """Why the node will not do; else its scores."""
+        if self._seen is None:
+            return self._examine(info)
+        state = info.state or self._state_of(info)
+        found = self._seen.get(state)
+        if found is None:
+            found = self._seen[state] = self._examine(info)
+        return found
+
+    def _examine(self, info: NodeInfo) -> Examined:
+        reasons = self.refuses(info)
+        return (reasons, 0, ()) if reasons is not None else (None, self.fixed(info), self.raw(info))
 
     def refuses(self, info: NodeInfo) -> Reasons | None:
         for check in self.checks:

@@ -98,7 +98,7 @@ class Scheduler:
         self.binder = Binder(world, self.desk, self, self.meter)
         self.neighbours = Neighbours(self.nodes, self._namespaces_like)
         self.volumes = Volumes(world, self.nodes)
-        facts = Facts(self._offers_devices, self._shared_by, self.volumes.check)
+        facts = Facts(self._offers_devices, self._shared_by, self.volumes.check, self.nodes.state_of)
         self.cycle = Cycle(
             world,
             self.nodes,

@@ -172,7 +172,8 @@ class Spread:
         self.max_skew = constraint.max_skew
         self.own = own
         self.counts = counts
-        lowest = min((counts.get(domain, 0) for domain in domains), default=0)
+        # A domain that is not counted has no pods.
+        lowest = 0 if len(counts) < len(domains) else min(counts.values(), default=0)
         too_few = constraint.min_domains is not None and len(domains) < constraint.min_domains
         self.lowest = 0 if too_few else lowest
 
