@@ -24,7 +24,7 @@ from dray.api.kinds import Kind
 from dray.api.meta import DecodeError, Object, decode, without_nulls
 from dray.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.api.validation import validate_create
-from dray.devices import Devices, Verdict
+from dray.devices import Devices, RequestFinding, Verdict
 from dray.explain.words import as_json
 
 LINE_MAX: Final = 512 * 1024 * 1024
@@ -227,10 +227,19 @@ class Session:
         if not verdict.error and node:
             found = self.engine.explain(node, claims)
             answer["reasons"] = [as_json(reason) for reason in found.reasons]
-            answer["requests"] = found.requests
+            answer["requests"] = [_request(finding) for finding in found.requests]
             answer["changes"] = found.changes
         answer["steps"] = verdict.steps
         return answer
+
+
+def _request(finding: RequestFinding) -> Json:
+    """One request in words and numbers; a device without a reason can be used."""
+    devices = [
+        {"device": each.device} if each.reason is None else {"device": each.device, "reason": as_json(each.reason)}
+        for each in finding.devices
+    ]
+    return {**msgspec.to_builtins(finding), "devices": devices}
 
 
 def _run(line: Line) -> Json:

@@ -36,7 +36,7 @@ class DeviceFinding(msgspec.Struct):
     reason: Reason | None = None
 
 
-class RequestFinding(msgspec.Struct):
+class RequestFinding(msgspec.Struct, rename="camel"):
     """One alternative of a request: how many devices it needs, how many match and how many of those can be used now."""
 
     claim: str
