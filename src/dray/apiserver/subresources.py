@@ -162,6 +162,7 @@ def _scheduled(pod: Object, now: float) -> None:
     conditions = [c for c in status.get("conditions") or () if c.get("type") != "PodScheduled"]
     condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": format_time(now)}
     status["conditions"] = [*conditions, condition]
+    status.pop("nominatedNodeName", None)
 
 
 def _selects(budget: Object, labels: dict[str, str]) -> bool:
