@@ -8,7 +8,6 @@ import pytest
 
 from dray.apiserver import schema
 from dray.apiserver.catalog import CATALOG
-from dray.apiserver.schema.openapi import empty_v2
 
 SCHEMAS = schema.load()
 
@@ -86,7 +85,3 @@ def test_only_verbs_that_are_served_have_operations(devices):
 def test_scale_takes_its_own_kind(apps):
     scale = apps["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale"]
     assert scale["put"]["x-kubernetes-group-version-kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
-
-
-def test_the_older_document_is_empty_protobuf():
-    assert empty_v2("Dray", "v1") == b"\n\x032.0" + b"\x12\x0a" + b"\n\x04Dray\x12\x02v1" + b"B\x00J\x00"

@@ -14,7 +14,7 @@ from dray.api.gates import Gates
 from dray.api.validation import claim_status, claims, cluster, pod_updates, pods, slices, taints, workloads
 from dray.api.validation.errors import FieldError
 
-__all__ = ["FieldError", "validate_create", "validate_update", "warnings_about"]
+__all__ = ["FieldError", "validate_create", "validate_update"]
 
 Object = dict[str, Any]
 Labels = dict[str, str] | None
@@ -38,16 +38,6 @@ def validate_update(
     if subresource:
         return []
     return validate_create(plural, new, gates, namespace_labels=namespace_labels)
-
-
-def warnings_about(plural: str, obj: Object) -> list[str]:
-    """What is accepted, but better done differently."""
-    if plural != "resourceslices":
-        return []
-    driver = (obj.get("spec") or {}).get("driver") or ""
-    if driver == driver.lower():
-        return []
-    return [f'spec.driver: driver names should be lowercase; "{driver}" contains uppercase characters']
 
 
 def _plain(check: Callable[[Object], Iterable[FieldError]]) -> _Create:

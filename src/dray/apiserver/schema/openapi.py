@@ -306,22 +306,3 @@ def _reference(name: str) -> Document:
 
 def _gvk(group: str, version: str, kind: str) -> Document:
     return {"group": group, "kind": kind, "version": version}
-
-
-def empty_v2(title: str, version: str) -> bytes:
-    """An OpenAPI v2 document without definitions, in protobuf: the only form in which kubectl asks for it.
-
-    kubectl needs one to check a ``List``, and does not check what the document does not define: the server does.
-    """
-    info = _text(1, title) + _text(2, version)
-    return _text(1, "2.0") + _message(2, info) + _message(8, b"") + _message(9, b"")
-
-
-def _text(number: int, text: str) -> bytes:
-    return _message(number, text.encode())
-
-
-def _message(number: int, data: bytes) -> bytes:
-    if len(data) > 127:
-        raise ValueError("only short fields are written here")
-    return bytes((number << 3 | 2, len(data))) + data

@@ -119,15 +119,8 @@ def _struct(file: str, number: int, declaration: str, words: str, package: str, 
         raise SchemaError(f"{file}.schema:{number}: cannot read {declaration!r}")
     struct = Struct(found[2], package, group_version, found[1] == "kind", found[3] is not None, words)
     if struct.kind:
-        implied = (
-            "apiVersion string -- The version of the API that this object is written in.",
-            "kind string -- What this object is.",
-        )
-        for text in implied:
-            declared, _, words = text.partition(" -- ")
-            struct.fields[declared.split()[0]] = _field(file, number, f"  {declared}", words)
-        if struct.name not in ("Status", "DeleteOptions"):
-            struct.fields["metadata"] = _field(file, number, "  metadata meta.ObjectMeta!", "The object's name, labels and life.")
+        for implied in _IMPLIED[:2] if struct.name in _WITHOUT_METADATA else _IMPLIED:
+            struct.fields[implied.name] = implied
     return struct
 
 
