@@ -43,7 +43,10 @@ def micros(value: float) -> str:
 
 def ratio(ours: float, theirs: float) -> str:
     """Our number as a part of theirs."""
-    return f"{ours / theirs:.2f}x" if theirs else "-"
+    if not theirs:
+        return "-"
+    part = ours / theirs
+    return f"{part:.2f}x" if part >= 0.095 else f"{part:.3f}x"
 
 
 def mebibytes(value: float) -> str:
