@@ -412,10 +412,41 @@ class Service(Object):
     spec: dict[str, Any] = {}
 
 
+class StatefulSetRollingUpdate(Struct):
+    partition: int = 0
+
+
+class StatefulSetUpdateStrategy(Struct):
+    type: str = "RollingUpdate"
+    rolling_update: StatefulSetRollingUpdate | None = None
+
+
+class StatefulSetOrdinals(Struct):
+    start: int = 0
+
+
 class StatefulSetSpec(Struct):
     replicas: int | None = None
     selector: LabelSelector | None = None
+    service_name: str = ""
+    pod_management_policy: str = "OrderedReady"
+    min_ready_seconds: int = 0
+    update_strategy: StatefulSetUpdateStrategy = field(default_factory=StatefulSetUpdateStrategy)
+    ordinals: StatefulSetOrdinals | None = None
+    template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
+
+
+class StatefulSetStatus(Struct):
+    observed_generation: int = 0
+    replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+    current_replicas: int = 0
+    updated_replicas: int = 0
+    current_revision: str = ""
+    update_revision: str = ""
 
 
 class StatefulSet(Object):
     spec: StatefulSetSpec = field(default_factory=StatefulSetSpec)
+    status: StatefulSetStatus = field(default_factory=StatefulSetStatus)

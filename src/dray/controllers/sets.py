@@ -17,6 +17,7 @@ from dray.controllers.jobs import Jobs
 from dray.controllers.namespaces import Namespaces
 from dray.controllers.podgarbage import PodGarbage
 from dray.controllers.replicasets import ReplicaSets
+from dray.controllers.statefulsets import StatefulSets
 from dray.scheduling.metrics import Meter
 
 
@@ -33,13 +34,19 @@ Make = Callable[[Setting], list[Decider]]
 
 SETS: Final[dict[str, Make]] = {
     "claims": lambda s: [ClaimsController(s.world, s.gates, s.meter)],
-    "workloads": lambda s: [ReplicaSets(s.world), Deployments(s.world), Jobs(s.world), Budgets(s.world)],
+    "workloads": lambda s: [
+        ReplicaSets(s.world),
+        Deployments(s.world),
+        StatefulSets(s.world),
+        Jobs(s.world),
+        Budgets(s.world),
+    ],
     "namespaces": lambda s: [Namespaces(s.world, s.owned, s.certificate)],
     "garbage": lambda s: [Garbage(s.world, s.owned), PodGarbage(s.world)],
 }
 _FIXED: Final[dict[str, tuple[Kind, ...]]] = {
     "claims": tuple(ClaimsController.kinds),
-    "workloads": (*ReplicaSets.kinds, *Deployments.kinds, *Jobs.kinds, *Budgets.kinds),
+    "workloads": (*ReplicaSets.kinds, *Deployments.kinds, *StatefulSets.kinds, *Jobs.kinds, *Budgets.kinds),
     "namespaces": (NAMESPACES,),
     "garbage": tuple(PodGarbage.kinds),
 }

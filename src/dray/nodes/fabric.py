@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from dray.api.durations import seconds
 from dray.api.kinds import RESOURCE_CLAIMS, Kind
-from dray.api.resource import DeviceRequestAllocationResult, ResourceClaim
+from dray.api.resource import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
 from dray.api.times import format_time
 from dray.cluster.port import Change, Write
 from dray.cluster.world import World
@@ -97,8 +97,7 @@ class Fabric(Keyed):
             elif not claim.status.devices[place].conditions:
                 steps.append({"op": "add", "path": f"/status/devices/{place}/conditions", "value": conditions})
             else:
-                path = f"/status/devices/{place}/conditions/-"
-                steps += [{"op": "add", "path": path, "value": condition} for condition in conditions]
+                steps += _merged(claim.status.devices[place], f"/status/devices/{place}/conditions", conditions)
         metadata = claim.metadata
         return Write(
             "patch", RESOURCE_CLAIMS, metadata.namespace, metadata.name, steps, subresource="status", patch="json",
@@ -123,6 +122,17 @@ def _conditions(result: DeviceRequestAllocationResult, failed: bool, now: float)
     )
     common = {"status": "True", "reason": reason, "message": message, "lastTransitionTime": format_time(now)}
     return [{"type": type, **common} for type in types]
+
+
+def _merged(device: AllocatedDeviceStatus, path: str, conditions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A condition replaces the one of its type."""
+    places = {condition.type: place for place, condition in enumerate(device.conditions)}
+    return [
+        {"op": "replace", "path": f"{path}/{places[new['type']]}", "value": new}
+        if new["type"] in places
+        else {"op": "add", "path": f"{path}/-", "value": new}
+        for new in conditions
+    ]
 
 
 def _entry(result: DeviceRequestAllocationResult, conditions: list[dict[str, Any]]) -> dict[str, Any]:

@@ -282,6 +282,6 @@ def _addresses(name: str) -> list[dict[str, str]]:
 
 _NODE_INFO: Final = {
     "architecture": "amd64", "operatingSystem": "linux", "kernelVersion": "simulated", "osImage": "Dray", "machineID": "",
-    "systemUUID": "", "bootID": "", "containerRuntimeVersion": "simulated://1", "kubeletVersion": "v1.38.0",
+    "systemUUID": "", "bootID": "", "containerRuntimeVersion": "simulated://1", "kubeletVersion": "v1.37.0",
     "kubeProxyVersion": "",
 }  # fmt: skip
