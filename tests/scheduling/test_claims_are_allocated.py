@@ -103,7 +103,10 @@ def test_the_257th_consumer_waits_for_room(gpus: Sim) -> None:
 def test_a_generated_claim_is_waited_for(gpus: Sim) -> None:
     pod = gpus.add_pod("p", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "t"}])
     gpus.settle()
+    assert gpus.log == []
+    gpus.settle(6)
     assert gpus.condition("p")["reason"] == "Unschedulable"
+    assert "template t" in gpus.condition("p")["message"]
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod["metadata"]["uid"], "controller": True}
     gpus.add_claim("p-gpu", metadata={"ownerReferences": [owner]})
     pod = gpus.pod("p")
@@ -312,3 +315,112 @@ def test_a_restart_at_every_write_boundary_converges(gpus: Sim) -> None:
     assert gpus.devices_of("a") != gpus.devices_of("b")
     for name in ("a", "b"):
         assert len(gpus.claim(name)["status"]["reservedFor"]) == 1
+
+
+def test_a_selector_that_fails_on_one_node_keeps_the_pod_from_all(sim: Sim) -> None:
+    sim.add_class()
+    for name in ("n1", "n2"):
+        sim.add_node(name)
+    sim.add_slice("n1", 1, attributes={"model": {"string": "a"}})
+    sim.add_slice("n2", 1)
+    selector = {"cel": {"expression": "device.attributes['gpu.example.com'].model == 'a'"}}
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1, "selectors": [selector]}
+    sim.add_claim("c", spec={"devices": {"requests": [{"name": "req", "exactly": exactly}]}})
+    sim.add_pod("p", claims=["c"])
+    sim.settle()
+    assert sim.node_of("p") == ""
+    assert "selector" in sim.condition("p")["message"]
+    # Whoever publishes the device mends it, and the pod is woken.
+    sim.add_slice("n2", 1, attributes={"model": {"string": "b"}})
+    sim.settle()
+    assert sim.node_of("p") == "n1"
+
+
+def test_the_first_alternative_of_a_list_is_preferred_across_nodes(sim: Sim) -> None:
+    sim.add_class("big", driver="big.example.com")
+    sim.add_class("small", driver="small.example.com")
+    sim.add_node("n1", cpu="64", memory="256Gi")
+    sim.add_node("n2", cpu="2", memory="4Gi")
+    sim.add_slice("n1", 1, driver="small.example.com")
+    sim.add_slice("n2", 1, driver="big.example.com")
+    alternatives = [
+        {"name": name, "deviceClassName": name, "allocationMode": "ExactCount", "count": 1} for name in ("big", "small")
+    ]
+    sim.add_claim("c", spec={"devices": {"requests": [{"name": "req", "firstAvailable": alternatives}]}})
+    sim.add_pod("p", claims=["c"])
+    sim.settle()
+    assert sim.node_of("p") == "n2"
+    assert sim.claim("c")["status"]["allocation"]["devices"]["results"][0]["request"] == "req/big"
+
+
+def test_an_allocated_device_that_skips_node_operations_needs_a_node_that_knows_that(gpus: Sim) -> None:
+    made = allocation("n1", "gpu-0")
+    made["devices"]["results"][0]["skipNodeOperations"] = ["*"]  # type: ignore[index]
+    reserved = [{"resource": "pods", "name": "other", "uid": "other"}]
+    gpus.add_claim("c", status={"allocation": made, "reservedFor": reserved})
+    gpus.add_pod("p", claims=["c"])
+    gpus.settle()
+    assert gpus.node_of("p") == ""
+    node = gpus.api.objects[kinds.NODES]["n1"]
+    node["status"]["declaredFeatures"] = ["DRAOptionalNodeOperations"]
+    gpus.api.put(kinds.NODES, node)
+    gpus.settle()
+    assert gpus.node_of("p") == "n1"
+
+
+def test_a_claim_with_an_untolerated_taint_takes_no_new_pods(gpus: Sim) -> None:
+    gpus.add_claim("c")
+    gpus.add_pod("first", claims=["c"])
+    gpus.settle()
+    selector = {"driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
+    rule = {"metadata": {"name": "r"}, "spec": {"deviceSelector": selector, "taint": {"key": "k", "effect": "NoSchedule"}}}
+    gpus.api.put(kinds.DEVICE_TAINT_RULES, rule)
+    gpus.add_pod("second", claims=["c"])
+    gpus.settle()
+    assert gpus.node_of("second") == ""
+    assert "taint" in gpus.condition("second")["message"]
+    gpus.remove(kinds.DEVICE_TAINT_RULES, "r")
+    gpus.settle()
+    assert gpus.node_of("second") == "n1"
+
+
+def test_a_tainted_claim_that_nobody_uses_is_allocated_anew(gpus: Sim) -> None:
+    gpus.add_claim("c", status={"allocation": allocation("n1", "gpu-0")})
+    selector = {"driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
+    rule = {"metadata": {"name": "r"}, "spec": {"deviceSelector": selector, "taint": {"key": "k", "effect": "NoExecute"}}}
+    gpus.api.put(kinds.DEVICE_TAINT_RULES, rule)
+    gpus.add_pod("p", claims=["c"])
+    gpus.settle()
+    assert gpus.node_of("p") != ""
+    assert gpus.devices_of("c") != ["n1/gpu-0"]
+
+
+def test_a_device_that_is_being_allocated_is_not_offered_to_the_next_pod(sim: Sim) -> None:
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("n1", 1)
+    for name in ("a", "b"):
+        sim.add_claim(name)
+        sim.add_pod(name, claims=[name])
+    writes = sim.scheduler.act(sim.now)
+    assert [write.name for write in writes if write.kind is kinds.RESOURCE_CLAIMS] == ["a"]
+
+
+def test_a_finalizer_that_someone_removed_meanwhile_is_added_again(gpus: Sim) -> None:
+    gpus.add_claim("c")
+    gpus.add_pod("p", claims=["c"])
+    done: list[Write] = []
+
+    def fault(write: Write) -> Conflict | None:
+        if write.kind is kinds.RESOURCE_CLAIMS and write.subresource == "status" and not done:
+            done.append(write)
+            claim = gpus.claim("c")
+            claim["metadata"]["finalizers"] = []
+            gpus.api.put(kinds.RESOURCE_CLAIMS, claim)
+            return Conflict(409, "Conflict", "")
+        return None
+
+    gpus.fault = fault
+    gpus.settle()
+    assert gpus.claim("c")["metadata"]["finalizers"] == [FINALIZER]
+    assert gpus.node_of("p") == "n1"

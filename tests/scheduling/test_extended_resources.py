@@ -197,10 +197,10 @@ def test_a_leftover_that_asks_for_something_else_is_deleted_and_the_pod_goes_on(
 
 
 def test_more_devices_than_a_claim_can_hold_is_a_reason(dra: Sim) -> None:
-    dra.add_pod("p", containers=[container("c", 129)])
+    dra.add_pod("p", containers=[container("c", 128)])
     dra.settle()
     assert dra.node_of("p") == ""
-    assert "128" in dra.condition("p")["message"]
+    assert "needs 128, at most 32" in dra.condition("p")["message"]
 
 
 def test_without_the_gate_classes_offer_nothing() -> None:

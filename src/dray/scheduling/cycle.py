@@ -18,13 +18,13 @@ from dray.api.reason import Reason
 from dray.api.resource import AllocationResult, DeviceTaint, ResourceClaim
 from dray.cluster.world import World
 from dray.devices import Devices, Verdict
+from dray.devices.inventory import OPTIONAL_OPERATIONS
 from dray.scheduling import conditions, topics
 from dray.scheduling.candidates import Candidates, enough
 from dray.scheduling.changes import ChangeLog
 from dray.scheduling.config import Profile
 from dray.scheduling.demand import Demand
 from dray.scheduling.extended import (
-    MOST_DEVICES,
     ClassNames,
     Requests,
     Special,
@@ -230,10 +230,23 @@ class Cycle:
                 self._kept.popitem(last=False)
             found.catch_up()
             self._start = found.next_start
+            if wish.needs_devices and wish.leftover is None:
+                self._ask_all(wish, found)
             return found
         self._kept.move_to_end(wish.key)
         found.catch_up()
         return found
+
+    def _ask_all(self, wish: Wish, candidates: Candidates) -> None:
+        """The first pod of its kind asks the devices of every node that it looked at, as upstream does: an error that
+        concerns the request itself is found wherever it shows. Nodes in the same state answer once."""
+        for name in candidates.feasible():
+            info = self._nodes.get(name)
+            claims = self._claims_on(wish, info)[0] if info is not None else []
+            verdict = self._engine.allocate(name, claims) if claims else None
+            if verdict is not None and not verdict.ok:
+                self._raise_fatal(wish, verdict)
+                candidates.refuse(name, _device_reasons(verdict))
 
     def kept(self, key: Hashable) -> Candidates | None:
         return self._kept.get(key)
@@ -241,7 +254,9 @@ class Cycle:
     def plan(self, wish: Wish) -> Plan:
         if wish.plan is None:
             judge = self._judge(wish) if wish.needs_devices and self.scorer.wanted(wish.resolved.open, wish.profile) else None
-            wish.plan = Plan(wish.demand, wish.profile, self._facts, self._selectors(wish), judge)
+            skips = any(r.skip_node_operations for a in wish.resolved.allocations.values() for r in a.devices.results)
+            feature = OPTIONAL_OPERATIONS if skips else ""
+            wish.plan = Plan(wish.demand, wish.profile, self._facts, self._selectors(wish), judge, feature)
         return wish.plan
 
     def _selectors(self, wish: Wish) -> list[NodeSelector]:
@@ -284,8 +299,6 @@ class Cycle:
         claims, special = self._claims_on(wish, info)
         if wish.leftover is not None:
             return self._reuse(wish, placement, claims, special)
-        if special is not None and special.devices > MOST_DEVICES:
-            return because("TooManyDevices", needed=special.devices, limit=MOST_DEVICES)
         if not claims:
             return placement
         verdict = self._engine.allocate(info.name, claims)

@@ -7,7 +7,7 @@ resources that node leaves to devices, so nodes that leave the same ones share t
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -28,9 +28,6 @@ from dray.api.resource import (
 from dray.scheduling.nodes import NodeInfo
 from dray.scheduling.plugins.resources import is_extended
 from dray.scheduling.requests import container_requests, is_sidecar
-
-# What a pod may ask for at once: beyond this the claim cannot be written.
-MOST_DEVICES: Final = 128
 
 
 class ClassNames:
@@ -95,10 +92,6 @@ class Requests(msgspec.Struct, frozen=True):
 
     requests: tuple[DeviceRequest, ...]
     mappings: tuple[Mapping, ...]
-
-    @property
-    def devices(self) -> int:
-        return sum(request.exactly.count for request in self.requests if request.exactly is not None)
 
 
 class _Slot:

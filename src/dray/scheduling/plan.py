@@ -46,7 +46,8 @@ class Facts:
 class Plan:
     """``refuses`` says why a node will not do; ``fixed`` and ``raw`` are its scores, final and still to be normalized.
 
-    ``selectors`` are those of claims that are allocated already. ``devices``, where set, judges and scores the devices
+    ``selectors`` are those of claims that are allocated already, ``node_feature`` what their devices need of a node.
+    ``devices``, where set, judges and scores the devices
     of each node as it is examined; else only the node that is about to be picked is asked for its devices."""
 
     __slots__ = (
@@ -69,14 +70,17 @@ class Plan:
         facts: Facts,
         selectors: Sequence[NodeSelector] = (),
         devices: DeviceJudge | None = None,
+        node_feature: str = "",
     ) -> None:
         self.demand = demand
         self.profile = profile
         self.devices = devices
         self.names = _both(placement.node_names(demand) if "NodeAffinity" in profile.filters else None, _names(selectors))
         made = (_check(name, demand, profile, facts) for name in profile.filters)
-        elsewhere = (_elsewhere(selectors),) if selectors else ()
-        self.checks: tuple[Check, ...] = (*elsewhere, *(check for check in made if check is not None))
+        pinned = [_elsewhere(selectors)] if selectors else []
+        if node_feature:
+            pinned.append(_declares(node_feature))
+        self.checks: tuple[Check, ...] = (*pinned, *(check for check in made if check is not None))
         scores = [score for name, weight in profile.scores if (score := _score(name, weight, demand, profile, facts)) is not None]
         self.fixed_scores = tuple((score.measure, score.weight) for score in scores if score.normalize == "none")
         self.node_scores = tuple(score for score in scores if score.normalize != "none")
@@ -91,7 +95,7 @@ class Plan:
         self._state_of = facts.state_of
         affinity = demand.affinity.node_affinity is not None or bool(demand.node_selector) or bool(demand.volumes)
         added = profile.added_affinity.required is not None or bool(profile.added_affinity.preferred)
-        self._seen: dict[int, Examined] | None = None if affinity or added or selectors else {}
+        self._seen: dict[int, Examined] | None = None if affinity or added or pinned else {}
 
     def examine(self, info: NodeInfo) -> Examined:
         """Why the node will not do; else its scores."""
@@ -145,6 +149,11 @@ def _both(a: frozenset[str] | None, b: frozenset[str] | None) -> frozenset[str] 
 def _elsewhere(selectors: Sequence[NodeSelector]) -> Check:
     refusal = because("ClaimElsewhere")
     return lambda info: None if all(node_selector_matches(selector, info.node) for selector in selectors) else refusal
+
+
+def _declares(feature: str) -> Check:
+    refusal = because("NodeOperationsUnsupported")
+    return lambda info: None if feature in info.node.status.declared_features else refusal
 
 
 def _check(name: str, demand: Demand, profile: Profile, facts: Facts) -> Check | None:

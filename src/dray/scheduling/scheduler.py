@@ -7,6 +7,7 @@ last are still under way. Nothing is remembered that the API does not show, exce
 from __future__ import annotations
 
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import Any, Final
 
 from dray.api.core import LabelSelector, PersistentVolume, PersistentVolumeClaim, Pod
@@ -69,6 +70,9 @@ KINDS: Final[tuple[Kind, ...]] = (
 )
 # Decisions in one call of ``act``: the shell starts writing them while the next ones are made.
 _PER_ACT: Final = 256
+# A claim that is being generated is there in a moment; only when it takes longer than this are people told.
+_SOON: Final = frozenset({"ClaimNotCreated"})
+_PATIENCE: Final = 5.0
 
 
 class Scheduler:
@@ -115,6 +119,7 @@ class Scheduler:
         )
         self.preemption = Preemption(world, self.nodes, self.cycle, self.engine)
         self._out: list[Write] = []
+        self._late: list[tuple[float, str]] = []
         self._woken: dict[str, None] = {}
         self._resting: dict[DeviceKey, float] = {}
         self._sweep_at: float | None = None
@@ -150,6 +155,7 @@ class Scheduler:
     def act(self, now: float) -> list[Write]:
         self._end_rests(now)
         self._wake_waiting(now)
+        self._tell_late(now)
         self._sweep(now)
         self.binder.due(now)
         self._decide(now)
@@ -166,6 +172,8 @@ class Scheduler:
         times = [self.queue.next_due(), self.binder.next_due(), self.desk.next_due(), *self._resting.values()]
         if self.queue.count("waiting"):
             times.append(self._sweep_at)
+        if self._late:
+            times.append(self._late[0][0])
         return min((at for at in times if at is not None), default=None)
 
     def _gauges(self) -> None:
@@ -225,9 +233,26 @@ class Scheduler:
             self.meter.count("scheduler_schedule_attempts_total", (result, profile.scheduler_name))
         if refused.free_claims:
             self._free_one(refused.free_claims, pod)
-        if not refusal.says_the_same(pending.reported):
+        if refusal.codes == _SOON and now < pending.seen + _PATIENCE:
+            heappush(self._late, (pending.seen + _PATIENCE, pod.uid))
+        else:
+            self._tell(pending, now)
+
+    def _tell(self, pending: Pending, now: float) -> None:
+        """The pod's condition and an event, unless they say so already."""
+        refusal = pending.refusal
+        if refusal is not None and not refusal.says_the_same(pending.reported):
             pending.reported = refusal
-            self._out.extend(report.refused(pod, refusal, profile.scheduler_name, now, clear_nominated=True))
+            name = pending.demand.scheduler_name
+            self._out.extend(report.refused(pending.pod, refusal, name, now, clear_nominated=True))
+
+    def _tell_late(self, now: float) -> None:
+        """What usually passes by itself in a moment is told only when it lasts."""
+        while self._late and self._late[0][0] <= now:
+            _, uid = heappop(self._late)
+            pending = self.queue.get(uid)
+            if pending is not None and pending.state == "waiting":
+                self._tell(pending, now)
 
     def _preempt(self, pending: Pending, refused: NotPlaced, profile: Profile, now: float) -> bool:
         """Whether room is being made for the pod by evicting others: then it waits for that, by itself."""
