@@ -5,7 +5,7 @@ A hook changes the new object, which belongs to the request; ``old`` is None on 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from dray.api.kinds import PODS
 from dray.api.pod_defaults import qos_class
@@ -14,8 +14,6 @@ from dray.apiserver.errors import forbidden
 from dray.apiserver.registry import Context
 
 Object = dict[str, Any]
-
-SYSTEM_PRIORITY: Final = 2_000_000_000
 
 
 # ------------------------------------------------------------------------------------------------------------------ pods

@@ -8,39 +8,18 @@ import uuid
 from collections.abc import Iterator
 from typing import Any, Final
 
+from dray.api.names import label, label_value, qualified_name, subdomain
 from dray.api.validation.errors import FieldError
 
 _SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
 _GENERATED_BASE: Final = 58
-_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _LABEL_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
-_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
-_QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
-_LABEL_VALUE: Final = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?", re.ASCII)
 _ANNOTATIONS_BYTES: Final = 256 * 1024
 _STANDARD_FINALIZERS: Final = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
 
-_SUBDOMAIN_MESSAGE: Final = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with "
-    "an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
-_LABEL_MESSAGE: Final = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "
-    "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
 _LABEL_1035_MESSAGE: Final = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end "
     "with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
-)
-_QUALIFIED_MESSAGE: Final = (
-    "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
-    "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
-)
-_VALUE_MESSAGE: Final = (
-    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with "
-    "an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
-    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 
 
@@ -53,43 +32,17 @@ def generated_name(base: str, randomness: random.Random) -> str:
 
 
 def name_problem(name: str, rule: str) -> str:
-    """What is wrong with a name under the rule of its kind: subdomain, label, label1035 or path."""
-    if rule == "path":
-        if name in (".", "..") or "/" in name or "%" in name:
-            return "may not be '.' or '..' or contain '/' or '%'"
-        return "" if len(name) <= 253 else "must be no more than 253 characters"
-    pattern, limit, message = {
-        "label": (_LABEL, 63, _LABEL_MESSAGE),
-        "label1035": (_LABEL_1035, 63, _LABEL_1035_MESSAGE),
-    }.get(rule, (_SUBDOMAIN, 253, _SUBDOMAIN_MESSAGE))
-    if len(name) > limit:
-        return f"must be no more than {limit} characters"
-    return "" if pattern.fullmatch(name) else message
-
-
-def qualified_name_problem(name: str) -> str:
-    prefix, slash, last = name.rpartition("/")
-    if slash and not prefix:
-        return "prefix part must be non-empty"
-    if "/" in prefix:
-        return "a qualified name " + _QUALIFIED_MESSAGE.removeprefix("name part ")
-    if slash and (len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
-        return "prefix part " + _SUBDOMAIN_MESSAGE
-    if not last:
-        return "name part must be non-empty"
-    if len(last) > 63:
-        return "name part must be no more than 63 characters"
-    return "" if _QUALIFIED.fullmatch(last) else _QUALIFIED_MESSAGE
+    """What is wrong with a name under the rule of its kind: subdomain, label or label1035."""
+    if rule == "label1035":
+        fine = len(name) <= 63 and _LABEL_1035.fullmatch(name)
+        return "" if fine else _LABEL_1035_MESSAGE
+    return next(iter(label(name) if rule == "label" else subdomain(name)), "")
 
 
 def label_problems(labels: Any, path: str) -> Iterator[FieldError]:
     for key, value in (labels or {}).items():
-        if problem := qualified_name_problem(key):
-            yield FieldError(path, "Invalid", key, problem)
-        if len(value) > 63:
-            yield FieldError(path, "Invalid", value, "must be no more than 63 characters")
-        elif not _LABEL_VALUE.fullmatch(value):
-            yield FieldError(path, "Invalid", value, _VALUE_MESSAGE)
+        yield from (FieldError(path, "Invalid", key, problem) for problem in qualified_name(key))
+        yield from (FieldError(path, "Invalid", value, problem) for problem in label_value(value))
 
 
 def problems(metadata: dict[str, Any], rule: str, path: str = "metadata") -> Iterator[FieldError]:
@@ -110,16 +63,15 @@ def problems(metadata: dict[str, Any], rule: str, path: str = "metadata") -> Ite
 
 def _annotation_problems(annotations: dict[str, str], path: str) -> Iterator[FieldError]:
     for key in annotations:
-        if problem := qualified_name_problem(key.lower()):
-            yield FieldError(path, "Invalid", key, problem)
+        yield from (FieldError(path, "Invalid", key, problem) for problem in qualified_name(key.lower()))
     if sum(len(key) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_BYTES:
         yield FieldError(path, "TooLong", "", f"may not be more than {_ANNOTATIONS_BYTES} bytes")
 
 
 def _finalizer_problems(finalizers: Any, path: str) -> Iterator[FieldError]:
     for index, finalizer in enumerate(finalizers):
-        if problem := qualified_name_problem(finalizer):
-            yield FieldError(f"{path}[{index}]" if index else path, "Invalid", finalizer, problem)
+        if problem := next(iter(qualified_name(finalizer)), ""):
+            yield FieldError(f"{path}[{index}]", "Invalid", finalizer, problem)
         elif "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             message = "name is neither a standard finalizer name nor is it fully qualified"
             yield FieldError(path, "Invalid", finalizer, message)

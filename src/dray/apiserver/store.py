@@ -136,9 +136,6 @@ class Table:
         entries = self.entries
         return [(key, entries[key]) for key in self._keys(prefix)]
 
-    def count(self, prefix: str = "") -> int:
-        return len(self._keys(prefix))
-
     def _keys(self, prefix: str) -> list[str]:
         if not prefix:
             return self.keys
@@ -210,10 +207,6 @@ class Store:
             found = self._tables[name] = Table(name, self._history)
             found.compacted = self._loaded
         return found
-
-    @property
-    def tables(self) -> Iterable[Table]:
-        return self._tables.values()
 
     def load(self, revision: int, rows: Iterable[tuple[str, str, int, bytes]]) -> None:
         """What an earlier run left. Watches from before it are compacted."""
