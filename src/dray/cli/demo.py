@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import click
+from rich.markup import escape
 
 from dray import examples
 from dray.api.core import Pod
@@ -18,12 +20,16 @@ from dray.api.resource import ResourceClaim, ResourceSlice
 from dray.cli.manifests import read_manifests
 from dray.cli.output import console, table
 from dray.cli.running import to_the_end
+from dray.cli.why import show
 from dray.cluster.port import Change, Event, Write
 from dray.cluster.world import World
+from dray.explain.why import why as ask
 from dray.runtime import logs
 
 HARDWARE: Final = ("gpu8:2", "mig:1", "nic:1", "fabric:2")
-SETTLED_SECONDS: Final = 1.5
+SETTLED_SECONDS: Final = 0.7
+# A refusal that passes sooner than this (a claim that is just being generated) is not worth telling.
+LASTING_SECONDS: Final = 0.5
 LONGEST_SECONDS: Final = 60.0
 
 
@@ -59,7 +65,7 @@ class _Demo:
 
         self._once, self._kubeconfig = once, kubeconfig
         machines = hardware(HARDWARE)
-        self._objects = machines.objects
+        self._objects, self._nodes = machines.objects, machines.nodes
         self._console = console()
         self.local = Local(Settings(nodes=tuple(machines.nodes)), watching=self._narrator)
         self._narration: Narrator | None = None
@@ -75,6 +81,7 @@ class _Demo:
         from dray.runtime.process import stop_on_signals
 
         stop, ready = stop_on_signals(), asyncio.Event()
+        self._console.print("[bold]A Kubernetes cluster in this process[/bold], with simulated hardware:\n")
         await self.local.start()
         running = asyncio.create_task(self.local.run(stop, ready))
         self.local.server.write_kubeconfig(self._kubeconfig)
@@ -95,32 +102,48 @@ class _Demo:
 
     async def _workloads(self, stop: asyncio.Event) -> bool:
         """Apply the examples one after another, each when the one before has settled."""
-        self._console.print("[bold]A Kubernetes cluster in this process[/bold], with simulated hardware:\n")
-        self._console.print(_machines(await self._settle(stop, pods=False)))
+        if not await self._until(self._machines_are_up, stop):
+            return False
+        self._console.print(_machines(self.world))
         for file in examples.files():
             self._console.print(f"\n[bold]{file.name}[/bold]  [dim]{_comment(file)}[/dim]")
+            applied = time.monotonic()
             await self.local.apply(read_manifests([file]))
-            if await self._settle(stop) is None:
+            if not await self._until(partial(self._settled_since, applied), stop):
                 return False
         return True
 
-    async def _settle(self, stop: asyncio.Event, pods: bool = True) -> World | None:
-        """Wait until nothing has happened for a while and every pod has a verdict; None when that takes too long."""
-        assert self._narration is not None
+    async def _until(self, holds: Callable[[], bool], stop: asyncio.Event) -> bool:
+        """Wait for it; False when that takes too long or the user ends the demo."""
         until = time.monotonic() + LONGEST_SECONDS
         while time.monotonic() < until and not stop.is_set():
+            if holds():
+                return True
             await asyncio.sleep(0.1)
-            quiet = time.monotonic() - self._narration.last
-            if quiet > SETTLED_SECONDS and (self._narration.settled() if pods else self._narration.world.all(NODES)):
-                return self._narration.world
-        return None
+        return False
+
+    def _machines_are_up(self) -> bool:
+        slices = sum(found["kind"] == RESOURCE_SLICES.kind for found in self._objects)
+        return len(self.world.all(NODES)) == len(self._nodes) and len(self.world.all(RESOURCE_SLICES)) == slices
+
+    def _settled_since(self, applied: float) -> bool:
+        """Something happened, then nothing for a while, and every pod has a verdict."""
+        assert self._narration is not None
+        last = self._narration.last
+        return last > applied and time.monotonic() - last > SETTLED_SECONDS and self._narration.settled()
+
+    @property
+    def world(self) -> World:
+        assert self._narration is not None
+        return self._narration.world
 
     def _summary(self) -> None:
-        assert self._narration is not None
-        world = self._narration.world
-        pods = sorted(world.all(PODS).values(), key=lambda pod: pod.key)
+        pods = sorted(self.world.all(PODS).values(), key=lambda pod: pod.key)
         self._console.print("\n[bold]Where everything is[/bold]\n")
-        self._console.print(table(("pod", "node", "state", "devices"), [_row(world, pod) for pod in pods]))
+        self._console.print(table(("pod", "node", "state", "devices"), [_row(self.world, pod) for pod in pods]))
+        for pod in filter(_refusal, pods):
+            self._console.print(f"\n[bold]Why is {pod.metadata.name} pending?[/bold]  [dim]dray why {pod.metadata.name}[/dim]\n")
+            show(ask(self.world, pod, now=time.time()), self._console, wide=False)
 
     def _next_steps(self) -> None:
         kubeconfig = self._kubeconfig
@@ -146,25 +169,43 @@ class Narrator:
     def __init__(self, world: World, say: Any) -> None:
         self.world, self._say = world, say
         self._began = self.last = time.monotonic()
+        self._refused: dict[str, float] = {}  # pods whose refusal is not told yet: when to tell it
 
     def observe(self, event: Event, now: float) -> None:
         if not isinstance(event, Change) or event.kind in (NODES, RESOURCE_SLICES):
             return
-        text = _pod_news(event) if event.kind == PODS else _claim_news(event)
-        if text:
-            self.last = time.monotonic()
-            self._say(f"{self.last - self._began:5.1f}s", text)
+        if event.kind == PODS:
+            self._doubt(event, now)
+        self._tell(_pod_news(event) if event.kind == PODS else _claim_news(event))
 
     def act(self, now: float) -> list[Write]:
+        for key in [key for key, due in self._refused.items() if due <= now]:
+            del self._refused[key]
+            pod = self.world.get(PODS, key)
+            if isinstance(pod, Pod) and _refusal(pod):
+                self._tell(f"pod [cyan]{pod.metadata.name}[/cyan] [yellow]waits[/yellow]: {escape(_refusal(pod))}")
         return []
 
     def wake(self) -> float | None:
-        return None
+        return min(self._refused.values(), default=None)
 
     def settled(self) -> bool:
         """Every pod runs, or has been told why it does not."""
         pods = self.world.all(PODS).values()
-        return bool(pods) and all(pod.terminal or pod.status.phase == "Running" or _refusal(pod) for pod in pods)
+        told = not self._refused and bool(pods)
+        return told and all(pod.terminal or pod.status.phase == "Running" or _refusal(pod) for pod in pods)
+
+    def _doubt(self, change: Change, now: float) -> None:
+        pod, before = change.new, change.old
+        if not isinstance(pod, Pod) or not _refusal(pod):
+            self._refused.pop(change.object.key, None)
+        elif not isinstance(before, Pod) or _refusal(pod) != _refusal(before):
+            self._refused[pod.key] = now + LASTING_SECONDS
+
+    def _tell(self, text: str) -> None:
+        if text:
+            self.last = time.monotonic()
+            self._say(f"{self.last - self._began:5.1f}s", text)
 
 
 def _pod_news(change: Change) -> str:
@@ -178,8 +219,6 @@ def _pod_news(change: Change) -> str:
         return f"pod [cyan]{name}[/cyan] is bound to [green]{new.spec.node_name}[/green]"
     if new.status.phase != before.status.phase and new.status.phase in ("Running", "Succeeded", "Failed"):
         return f"pod [cyan]{name}[/cyan] is {new.status.phase.lower()}"
-    if _refusal(new) and _refusal(new) != _refusal(before):
-        return f"pod [cyan]{name}[/cyan] [yellow]waits[/yellow]: {_refusal(new)}"
     if new.status.nominated_node_name and not before.status.nominated_node_name:
         return f"pod [cyan]{name}[/cyan] waits for its devices to be attached to {new.status.nominated_node_name}"
     return ""
@@ -223,9 +262,7 @@ def _row(world: World, pod: Pod) -> tuple[str, str, str, str]:
     return pod.metadata.name, pod.spec.node_name or "-", pod.status.phase, devices or "-"
 
 
-def _machines(world: World | None) -> Any:
-    if world is None:
-        return "nothing: the nodes did not come up"
+def _machines(world: World) -> Any:
     devices: dict[str, int] = {}
     for found in world.all(RESOURCE_SLICES).values():
         assert isinstance(found, ResourceSlice)

@@ -13,6 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 FORMATS = ("table", "wide", "json", "yaml")
+# Wider than any line: what goes into a pipe or a file is neither folded nor cut.
+UNFOLDED = 100_000
+# Times, phases, counts and most node names: columns of cells no longer than this are not folded on a narrow terminal.
+SHORT = 12
 
 
 def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -23,9 +27,9 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that fits the terminal; without one, lines are not cut and carry no colour."""
+    """A console that fits the terminal; without one, lines are as long as they are and carry no colour."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, highlight=False, width=None if stream.isatty() else 160, soft_wrap=not stream.isatty())
+    return Console(file=stream, highlight=False, width=None if stream.isatty() else UNFOLDED)
 
 
 def emit(data: Any, output: str, people: Callable[[Console], None]) -> None:
@@ -39,10 +43,11 @@ def emit(data: Any, output: str, people: Callable[[Console], None]) -> None:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table in kubectl's manner: capitals on top, no lines; long cells fold instead of being lost."""
-    made = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
-    for column in columns:
-        made.add_column(column.upper(), overflow="fold")
+    """A table in kubectl's manner: capitals on top, no lines; long cells fold instead of being lost, short ones stay whole."""
+    made, rows = Table(box=None, pad_edge=False, header_style="bold", show_edge=False), list(rows)
+    for number, column in enumerate(columns):
+        short = all(len(row[number]) <= SHORT for row in rows)
+        made.add_column(column.upper(), overflow="fold", no_wrap=short)
     for row in rows:
         made.add_row(*row)
     return made

@@ -72,7 +72,7 @@ class Connection:
     def __init__(self, lease: str, options: dict[str, Any]) -> None:
         self.kubeconfig: Path | None = options["kubeconfig"]
         self.context: str = options["context"]
-        self.serve: str = options["serve"]
+        self.serve: str = served_address(options["serve"])
         self.gates = gates(options["feature_gates"])
         self.election: Settings | None = None
         if options["leader_elect"]:
@@ -93,6 +93,14 @@ class Connection:
         if self.kubeconfig is None and not os.environ.get("KUBECONFIG") and "KUBERNETES_SERVICE_HOST" in os.environ:
             return Remote(in_cluster())
         return Remote(load(self.kubeconfig, self.context))
+
+
+def served_address(text: str) -> str:
+    """``HOST:PORT`` as given to ``--serve``, or nothing."""
+    port = text.rpartition(":")[2]
+    if text and not (":" in text and port.isdigit() and int(port) < 65536):
+        raise click.BadParameter(f"{text!r} is not HOST:PORT, for example 127.0.0.1:8080", param_hint="--serve")
+    return text
 
 
 def gates(text: str) -> Gates:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from dray.cli.manifests import read_manifests
-from dray.cli.running import gates, log_options, to_the_end
+from dray.cli.running import gates, log_options, served_address, to_the_end
 
 _CONFIG_KIND = "KubeSchedulerConfiguration"
 
@@ -88,7 +88,7 @@ def up(
     directory = None if ephemeral else data or _data_default()
     target = kubeconfig or (directory / "kubeconfig" if directory is not None else Path("dray.kubeconfig"))
     machines = _machines(nodes, hardware)
-    settings = Settings(directory, port, chosen, config, left_out, serve, tuple(machines.nodes))
+    settings = Settings(directory, port, chosen, config, left_out, served_address(serve), tuple(machines.nodes))
     objects = [*machines.objects, *objects]
     to_the_end(lambda: _serve(settings, objects, target, ready_file))
 

@@ -55,7 +55,7 @@ def why(pod: str, namespace: str | None, config: Path | None, source: Source, ou
     world = source.read().world
     found = _find(world, name, where or source.namespace(None))
     answer = ask(world, found, now=time.time(), config=_config(config))
-    emit(_plain(answer), output, lambda console: _show(answer, console, wide=output == "wide"))
+    emit(_plain(answer), output, lambda console: show(answer, console, wide=output == "wide"))
 
 
 def _named(pod: str, namespace: str | None) -> tuple[str, str]:
@@ -129,7 +129,8 @@ def _plain_request(request: RequestFinding) -> dict[str, Any]:
 # --------------------------------------------------------------------------------------------------------- for people
 
 
-def _show(answer: Why, console: Console, *, wide: bool) -> None:
+def show(answer: Why, console: Console, *, wide: bool) -> None:
+    """For people: the sentence, the tree, and what would help."""
     colour = _COLOURS[answer.verdict]
     console.print(f"[bold {colour}]{answer.verdict}[/bold {colour}]  {escape(answer.summary)}")
     if answer.awaited:

@@ -159,9 +159,9 @@ class Remote:
         for again in range(TRIES):
             try:
                 status, answer = await self._answer("GET", path, query, {}, None)
-            except Unreachable:
-                if again == TRIES - 1:
-                    raise
+            except Unreachable as error:
+                if again == TRIES - 1 or isinstance(error.__cause__, NotSent):
+                    raise  # opening a connection was tried again already
                 await asyncio.sleep(_pause(again))
                 continue
             if status >= 400:
@@ -185,7 +185,7 @@ class Remote:
             try:
                 answer = await self._exchange(method, path, query, headers, body)
             except NotSent as error:
-                if last:
+                if last or error.hopeless:
                     raise Unreachable(f"cannot connect to {self.access.server}: {error}") from error
                 await asyncio.sleep(_pause(again))
                 continue
