@@ -21,7 +21,11 @@ ANSWER_MAX: Final = 64 * 1024 * 1024
 
 
 class NotSent(Exception):
-    """No connection could be opened."""
+    """No connection could be opened. ``hopeless`` when trying again will not help: the certificate is not trusted."""
+
+    def __init__(self, why: str, hopeless: bool = False) -> None:
+        super().__init__(why)
+        self.hopeless = hopeless
 
 
 class Broken(Exception):
@@ -157,7 +161,7 @@ class Connections:
             async with asyncio.timeout(self._connect_seconds):
                 _, connection = await loop.create_connection(_Connection, self._host, self._port, ssl=tls, server_hostname=named)
         except (OSError, TimeoutError) as error:
-            raise NotSent(str(error) or "timed out") from error
+            raise NotSent(str(error) or "timed out", isinstance(error, ssl.SSLCertVerificationError)) from error
         return connection
 
     def close(self) -> None:

@@ -39,12 +39,12 @@ class Stories:
         self.tell(found.key, Line(now, verb, change.kind.plural, detail=f"resourceVersion {found.resource_version}"))
 
     def written(self, write: Write, by: str, now: float) -> None:
-        self.tell(write.about or write.key, Line(now, "write", _target(write), by, _brief(write.body)))
+        self.tell(_key(write), Line(now, "write", _target(write), by, _brief(write.body)))
 
     def ended(self, outcome: Outcome, by: str, now: float) -> None:
         write = outcome.write
         what, detail = ("done", "") if outcome.error is None else ("failed", f"{type(outcome.error).__name__}: {outcome.error}")
-        self.tell(write.about or write.key, Line(now, what, _target(write), by, detail[:300]))
+        self.tell(_key(write), Line(now, what, _target(write), by, detail[:300]))
 
     def tell(self, key: str, line: Line) -> None:
         story = self._stories.get(key)
@@ -61,6 +61,11 @@ class Stories:
 
     def keys(self) -> list[str]:
         return list(self._stories)
+
+
+def _key(write: Write) -> str:
+    """What a write is about may be told with its kind before it (``pod ns/name``); the story is the object's."""
+    return write.about.rpartition(" ")[2] or write.key
 
 
 def _target(write: Write) -> str:
