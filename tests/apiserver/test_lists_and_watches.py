@@ -163,6 +163,16 @@ class TestSlowWatchers:
         assert (slow.overflowed, len(slow.buffer)) == (True, 0)
         assert (quick.overflowed, taken) == (False, 10)
 
+    def test_large_objects_are_kept_by_their_bytes(self) -> None:
+        store = Store()
+        table = store.table("t")
+        slow = store.watch(table, "", None, store.revision)
+        for number in range(90):
+            store.put(table, "k", {"metadata": {"name": "k"}, "data": f"{number:1000000}"})
+        assert slow.overflowed
+        assert sum(len(event.entry.raw) for event in table.history) <= 64 * 1024 * 1024
+        assert table.compacted == store.revision - len(table.history)
+
     def test_the_client_is_told_to_list_again(self, cluster: Cluster) -> None:
         stream = cluster.ask("GET", f"{CONFIG_MAPS}?watch=1")
         assert isinstance(stream, Stream)

@@ -23,6 +23,7 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 HISTORY: Final = 4096  # events kept per table: the compaction window
 BUFFER: Final = 8192  # events a watcher may lag behind before it is cut off
+BYTES: Final = 64 * 1024 * 1024  # and neither holds more than this of objects
 
 encode: Final = msgspec.json.Encoder().encode
 
@@ -71,11 +72,12 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
 class Watcher:
     """A bounded queue of changes of one table. ``overflowed`` means that changes were lost: the watch must end."""
 
-    __slots__ = ("_notify", "after", "buffer", "limit", "matches", "overflowed", "prefix", "table")
+    __slots__ = ("_notify", "_size", "after", "buffer", "limit", "matches", "overflowed", "prefix", "table")
 
     def __init__(self, table: Table, prefix: str, matches: Matcher | None, after: int, limit: int) -> None:
         self.table, self.prefix, self.matches, self.after, self.limit = table, prefix, matches, after, limit
         self.buffer: deque[Delivered] = deque()
+        self._size = 0
         self.overflowed = False
         self._notify: Callable[[], None] | None = None
 
@@ -88,6 +90,7 @@ class Watcher:
     def take(self) -> list[Delivered]:
         taken = list(self.buffer)
         self.buffer.clear()
+        self._size = 0
         return taken
 
     def offer(self, event: Event) -> None:
@@ -96,10 +99,11 @@ class Watcher:
         kind = self._seen_as(event)
         if kind is None:
             return
-        if len(self.buffer) >= self.limit:
+        if len(self.buffer) >= self.limit or self._size > BYTES:
             self.overflowed = True
             self.buffer.clear()
         else:
+            self._size += len(event.entry.raw)
             self.buffer.append(Delivered(kind, _with_revision(event, kind)))
         if self._notify is not None:
             self._notify()
@@ -130,7 +134,7 @@ class Table:
         self.history: deque[Event] = deque()
         self.compacted = 0
         self.watchers: dict[Watcher, None] = {}
-        self._limit = history
+        self._limit, self._size = history, 0
 
     def scan(self, prefix: str = "") -> list[tuple[str, Entry]]:
         entries = self.entries
@@ -177,8 +181,11 @@ class Table:
                 insort(self.keys, key)
             self.entries[key] = event.entry
         self.history.append(event)
-        if len(self.history) > self._limit:
-            self.compacted = self.history.popleft().revision
+        self._size += len(event.entry.raw)
+        while len(self.history) > self._limit or self._size > BYTES:
+            oldest = self.history.popleft()
+            self._size -= len(oldest.entry.raw)
+            self.compacted = oldest.revision
 
 
 class Log(Protocol):
