@@ -51,10 +51,13 @@ class Place:
         self.start("controllers", KINDS, controllers)
 
     def start_nodes(self, count: int = 3) -> None:
+        names = self.start_kubelets(count)
+        self.start("binder", (PODS,), lambda world: [Binder(world, names)])
+
+    def start_kubelets(self, count: int = 3) -> list[str]:
         made = hardware([f"plain:{count}"])
         self.start("nodes", (NODES, PODS, RESOURCE_CLAIMS), lambda world: [Kubelets(world, made.nodes, heartbeat=0)])
-        names = [node["metadata"]["name"] for node in made.nodes]
-        self.start("binder", (PODS,), lambda world: [Binder(world, names)])
+        return [node["metadata"]["name"] for node in made.nodes]
 
     def create(self, kind: Kind, body: dict[str, Any], namespace: str = "default") -> dict[str, Any]:
         body = {"apiVersion": kind.api_version, "kind": kind.kind, **body}

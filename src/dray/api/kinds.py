@@ -50,6 +50,7 @@ PERSISTENT_VOLUME_CLAIMS: Final = Kind(
 )
 REPLICA_SETS: Final = Kind("apps", "v1", "replicasets", "ReplicaSet", True, core.ReplicaSet)
 STATEFUL_SETS: Final = Kind("apps", "v1", "statefulsets", "StatefulSet", True, core.StatefulSet)
+DAEMON_SETS: Final = Kind("apps", "v1", "daemonsets", "DaemonSet", True, workloads.DaemonSet)
 DEPLOYMENTS: Final = Kind("apps", "v1", "deployments", "Deployment", True, workloads.Deployment)
 JOBS: Final = Kind("batch", "v1", "jobs", "Job", True, workloads.Job)
 EVENTS: Final = Kind("events.k8s.io", "v1", "events", "Event", True)

@@ -49,6 +49,34 @@ class Deployment(Object):
     status: DeploymentStatus = field(default_factory=DeploymentStatus)
 
 
+class DaemonSetUpdateStrategy(Struct):
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdate | None = None
+
+
+class DaemonSetSpec(Struct):
+    selector: LabelSelector | None = None
+    template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
+    min_ready_seconds: int = 0
+    update_strategy: DaemonSetUpdateStrategy = field(default_factory=DaemonSetUpdateStrategy)
+
+
+class DaemonSetStatus(Struct):
+    observed_generation: int = 0
+    desired_number_scheduled: int = 0
+    current_number_scheduled: int = 0
+    number_misscheduled: int = 0
+    number_ready: int = 0
+    number_available: int = 0
+    number_unavailable: int = 0
+    updated_number_scheduled: int = 0
+
+
+class DaemonSet(Object):
+    spec: DaemonSetSpec = field(default_factory=DaemonSetSpec)
+    status: DaemonSetStatus = field(default_factory=DaemonSetStatus)
+
+
 class JobSpec(Struct):
     parallelism: int | None = None
     completions: int | None = None

@@ -155,7 +155,7 @@ WORKLOADS: Final = (
         generation=True,
     ),
     Resource(
-        kind=Kind("apps", "v1", "daemonsets", "DaemonSet", True),
+        kind=k.DAEMON_SETS,
         short=("ds",),
         categories=("all",),
         subresources=(STATUS,),

@@ -11,6 +11,7 @@ from dray.cluster.port import Decider
 from dray.cluster.world import World
 from dray.controllers.budgets import Budgets
 from dray.controllers.claims import ClaimsController
+from dray.controllers.daemonsets import DaemonSets
 from dray.controllers.deployments import Deployments
 from dray.controllers.garbage import Garbage
 from dray.controllers.jobs import Jobs
@@ -38,6 +39,7 @@ SETS: Final[dict[str, Make]] = {
         ReplicaSets(s.world),
         Deployments(s.world),
         StatefulSets(s.world),
+        DaemonSets(s.world),
         Jobs(s.world),
         Budgets(s.world),
     ],
@@ -46,7 +48,7 @@ SETS: Final[dict[str, Make]] = {
 }
 _FIXED: Final[dict[str, tuple[Kind, ...]]] = {
     "claims": tuple(ClaimsController.kinds),
-    "workloads": (*ReplicaSets.kinds, *Deployments.kinds, *StatefulSets.kinds, *Jobs.kinds, *Budgets.kinds),
+    "workloads": (*ReplicaSets.kinds, *Deployments.kinds, *StatefulSets.kinds, *DaemonSets.kinds, *Jobs.kinds, *Budgets.kinds),
     "namespaces": (NAMESPACES,),
     "garbage": tuple(PodGarbage.kinds),
 }
