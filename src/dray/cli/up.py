@@ -94,12 +94,16 @@ def up(
 
 
 async def _serve(settings: Any, objects: list[dict[str, Any]], kubeconfig: Path, ready_file: Path | None) -> None:
+    from dray.apiserver.journal import JournalError
     from dray.runtime.local import Local, Unappliable
     from dray.runtime.process import stop_on_signals
 
     started = time.perf_counter()
     stop, ready = stop_on_signals(), asyncio.Event()
-    local = Local(settings)
+    try:
+        local = Local(settings)
+    except JournalError as error:
+        raise click.ClickException(str(error)) from error
     await local.start()
     running = asyncio.create_task(local.run(stop, ready))
     try:
