@@ -26,7 +26,19 @@ RETRY_AFTER = 1.0
 class ClaimWork:
     """What is to become of one claim. ``allocation`` is set while it is decided here and not yet in the API."""
 
-    __slots__ = ("allocation", "clear", "drop", "key", "leaving", "not_before", "reservers", "retry_version", "uid", "writing")
+    __slots__ = (
+        "allocation",
+        "clear",
+        "drop",
+        "key",
+        "leaving",
+        "not_before",
+        "reservers",
+        "retry_at",
+        "retry_version",
+        "uid",
+        "writing",
+    )
 
     def __init__(self, claim: ResourceClaim) -> None:
         self.key = claim.key
@@ -39,8 +51,10 @@ class ClaimWork:
         self.drop = False
         self.writing: Write | None = None
         self.not_before = 0.0
-        # After a conflict: the version that was refused; nothing is tried again until another one is seen.
+        # After a conflict: the version that was refused. It is tried again when another one is seen, or after a while,
+        # because a server may refuse for a reason that no watch event follows.
         self.retry_version = ""
+        self.retry_at = 0.0
 
     @property
     def idle(self) -> bool:
@@ -87,7 +101,9 @@ class ClaimDesk:
 
     def next_due(self) -> float | None:
         ready = (work for key in self._dirty if (work := self._work.get(key)) is not None)
-        return min((work.not_before for work in ready if work.writing is None and not work.retry_version), default=None)
+        return min(
+            (work.retry_at if work.retry_version else work.not_before for work in ready if work.writing is None), default=None
+        )
 
     # ------------------------------------------------------------------------------------------------------- deciding
 
@@ -160,7 +176,7 @@ class ClaimDesk:
             if claim is None or claim.uid != work.uid or claim.metadata.deletion_timestamp is not None:
                 self._fail_all(work, now)
                 continue
-            if work.retry_version and claim.metadata.resource_version == work.retry_version:
+            if work.retry_version and claim.metadata.resource_version == work.retry_version and now < work.retry_at:
                 continue
             work.retry_version = ""
             write = self._next(work, claim, now)
@@ -257,7 +273,7 @@ class ClaimDesk:
         if error is None:
             self._drop_unused(work)
         elif isinstance(error, Conflict):
-            work.retry_version = outcome.write.resource_version
+            work.retry_version, work.retry_at = outcome.write.resource_version, now + RETRY_AFTER
         elif isinstance(error, NotFound):
             self._fail_all(work, now)
         elif isinstance(error, Unreachable):
