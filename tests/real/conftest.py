@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.real.upstream.binaries import Unavailable, binary
+from tests.real.upstream.binaries import PACKAGES, Unavailable, binary
 from tests.real.upstream.client import Client
 from tests.real.upstream.control_plane import Server, control_plane
 from tests.real.upstream.embedded import dray_up
@@ -30,12 +30,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.real)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Builds the upstream programs before the first test, because no test has the minutes that it takes."""
+    wanted = any(HERE in item.path.parents for item in session.items)
+    if wanted and not session.config.option.collectonly:
+        with suppress(Unavailable):  # the fixture below says what is missing
+            build_all()
+
+
+def build_all() -> None:
+    for name in PACKAGES:
+        binary(name)
+
+
 @pytest.fixture(scope="session")
 def upstream() -> None:
     """Skips, with the reason, where the upstream programs cannot be had."""
     try:
-        for name in ("etcd", "kube-apiserver", "kube-scheduler", "kubectl"):
-            binary(name)
+        build_all()
     except Unavailable as missing:
         pytest.skip(str(missing))
 
@@ -77,5 +89,5 @@ def namespace(client: Client) -> str:
 @pytest.fixture
 def scheduler(upstream: None, cluster: Server, tmp_path: Path) -> Iterator[Program]:
     """The real kube-scheduler on ``cluster`` for one test."""
-    with ExitStack() as stack:
-        yield stack.enter_context(kube_scheduler(cluster.kubeconfig, tmp_path))
+    with kube_scheduler(cluster.kubeconfig, tmp_path) as program:
+        yield program
