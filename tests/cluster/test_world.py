@@ -62,6 +62,15 @@ def test_a_late_answer_that_a_newer_list_does_not_know_is_not_believed(world: Wo
     assert len(world.put(PODS, pod(11))) == 1
 
 
+def test_after_a_server_was_restored_only_what_it_lists_counts(world: World) -> None:
+    world.replace(PODS, [pod(90, nodeName="a"), pod(95, uid="u2", name="lost")], "100")
+    world.remove(PODS, pod(99))
+    world.replace(PODS, [pod(12, nodeName="b")], "20")
+    assert names(world) == ["n/p"]
+    assert world.get(PODS, "n/p").spec.node_name == "b"
+    assert len(world.put(PODS, pod(21, nodeName="c"))) == 1
+
+
 def test_an_object_that_cannot_be_read_is_left_out_and_the_rest_is_kept(world: World, caplog: pytest.LogCaptureFixture) -> None:
     broken = {**pod(5, name="broken"), "spec": "nonsense"}
     world.replace(PODS, [broken, pod(6, uid="u2", name="fine")], "10")

@@ -108,20 +108,23 @@ class World:
     ) -> list[Change]:
         """The kind holds exactly these objects: what a fresh list says after a gap in the watch. With the list's version,
         what was written after the list was made stays."""
+        # A server whose versions went back was restored or replaced: only what it says now counts.
+        restored = resource_version.isdigit() and int(resource_version) < self._listed.get(kind, 0)
         if resource_version.isdigit():
             self._listed[kind] = int(resource_version)
         listed = {found.key: found for raw in raws if (found := _readable(kind, raw)) is not None}
         objects = self._objects[kind]
-        missing = [key for key in objects if key not in listed and not _after(objects[key], resource_version)]
+        missing = [k for k in objects if k not in listed and (restored or not _after(objects[k], resource_version))]
         changes = [self._change(kind, objects[key], None) for key in missing]
         for key, new in listed.items():
-            if new.uid in self._gone:
+            if new.uid in self._gone and not restored:
                 continue
+            self._gone.pop(new.uid, None)
             old = objects.get(key)
             if old is not None and old.uid != new.uid:
                 changes.append(self._change(kind, old, None))
                 old = None
-            if old is None or _newer(new, old):
+            if old is None or restored or _newer(new, old):
                 changes.append(self._change(kind, old, new))
         return changes
 

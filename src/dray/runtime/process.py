@@ -7,6 +7,7 @@ because then only a new process can be trusted.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 from collections.abc import Callable, Sequence
@@ -70,6 +71,9 @@ async def _until(stop: asyncio.Event, live: Live, elector: Elector | None, ready
 
 async def _announce(live: Live, ready: asyncio.Event | None) -> None:
     await live.listed.wait()
+    # What was listed lives long: the collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
     log.info("every kind is listed")
     if ready is not None:
         ready.set()
