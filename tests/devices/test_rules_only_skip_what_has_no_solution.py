@@ -24,7 +24,7 @@ def ask(line: Json, patience: int) -> Json:
     return {key: plain.get(key) for key in ("ok", "results", "error", "nodeError")}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(lines())
 def test_the_careful_search_finds_what_the_plain_one_finds(line: Json) -> None:
     # Without patience every dead end starts the careful search; with endless patience there is only the plain one.

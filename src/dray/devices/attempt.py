@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dray.devices.capacity import CapacityError, Consumes
+from dray.devices.capacity import Consumes
 from dray.devices.pools import GroupState
 from dray.devices.problem import Atoms, Option, Problem, RequestProblem, Values
 from dray.devices.views import NodeView
@@ -190,6 +190,22 @@ class Attempt:
         pick.counted = True
         return True
 
+    def could_draw(self, position: int) -> bool:
+        """Whether the device's counter sets would admit it now, by counters and by groups."""
+        layout = self.problem.layout
+        bit = 1 << position
+        if layout.kinds[position].multiple and (self.base_shared & bit or position in self.shares):
+            return True
+        part, counters = layout.consumption[position]
+        content = self.view.contents[part]
+        if self.overcommitted() & bit:
+            return False
+        for number, groups in layout.groups[position]:
+            state = self.group_states.get((part, number)) or content.groups.get(number)
+            if state is not None and not state.admits(groups):
+                return False
+        return all(content.available[counter] - self.used.get((part, counter), 0) >= amount for counter, amount in counters)
+
     def overcommitted(self) -> int:
         if self._over is None:
             self._over = self.view.overcommitted()
@@ -256,6 +272,3 @@ class Attempt:
                 del self.group_states[key]
             else:
                 self.group_states[key] = before
-
-
-__all__ = ["Attempt", "CapacityError", "Fatal", "Pick", "State"]

@@ -27,6 +27,10 @@ class Bounds:
         for mask in self._classes:
             self._single &= ~mask
         self._reserved = _reserved(requests, attempt.problem)
+        layout = attempt.problem.layout
+        reach = self._reach[0]
+        self._drawing = sum(1 << position for position in positions(reach) if layout.groups[position])
+        self._multiple = sum(1 << position for position in positions(reach) if layout.kinds[position].multiple)
 
     def _suffix_unions(self) -> list[int]:
         """By request number: the positions that this or a later request could take."""
@@ -116,10 +120,19 @@ class Bounds:
 
     def forward(self, number: int) -> bool:
         """After a pick: does every later request still have enough to choose from?"""
-        return all(self._best(self._requests[later]) for later in range(number + 1, len(self._requests)))
+        live = self._live(self._reach[number + 1])
+        return all(self._best(self._requests[later], live) for later in range(number + 1, len(self._requests)))
 
-    def _best(self, request: RequestProblem) -> bool:
-        return any(self._free(request, option).bit_count() >= option.count for option in request.options)
+    def _live(self, ahead: int) -> int:
+        """Without the devices that the counters and groups would refuse by now."""
+        dead = 0
+        for position in positions(ahead & self._drawing & ~self._attempt.taken):
+            if not self._attempt.could_draw(position):
+                dead |= 1 << position
+        return ~dead
+
+    def _best(self, request: RequestProblem, live: int) -> bool:
+        return any((self._free(request, option) & live).bit_count() >= option.count for option in request.options)
 
     def _free(self, request: RequestProblem, option: Option) -> int:
         mask = self._attempt.candidates(request, option)
@@ -130,16 +143,17 @@ class Bounds:
     def promising(self, number: int) -> bool:
         """Before a request: can it and all later ones be satisfied as far as counting, matching and counters can tell?"""
         rest = self._requests[number:]
-        if not all(self._best(request) for request in rest):
+        live = self._live(self._reach[number])
+        if not all(self._best(request, live) for request in rest):
             return False
         wanted: list[tuple[int, int]] = []
         for request in rest:
             masks = 0
             exclusive = True
             for option in request.options:
-                masks |= self._free(request, option)
+                masks |= self._free(request, option) & live
                 exclusive = exclusive and not option.alternative.admin
-            if exclusive and not self._any_multiple(masks):
+            if exclusive and not masks & self._multiple:
                 wanted.append((masks, request.least))
         return self._counters_allow(wanted) and _matching(wanted) and self._values_suffice(rest)
 
@@ -171,10 +185,6 @@ class Bounds:
             mask |= 1 << numbers.setdefault(None, len(numbers))
         return mask
 
-    def _any_multiple(self, mask: int) -> bool:
-        kinds = self._attempt.problem.layout.kinds
-        return any(kinds[position].multiple for position in positions(mask))
-
     def _counters_allow(self, wanted: list[tuple[int, int]]) -> bool:
         """The smallest consumptions first: how many devices can each counter set give at most?"""
         union, total = 0, 0
@@ -198,8 +208,16 @@ class Bounds:
         if not by_set:
             return possible >= need
         for (part, _), members in by_set.items():
-            possible += self._set_gives(part, members)
+            possible += max(self._set_gives(part, together) for together in self._compatible(members))
         return possible >= need
+
+    def _compatible(self, members: list[int]) -> list[list[int]]:
+        """Devices of one counter set that could be in use together: those that share a group, or have none."""
+        by_group: dict[str, list[int]] = {}
+        for position in members:
+            for group in self._attempt.problem.layout.groups[position][0][1] or ("",):
+                by_group.setdefault(group, []).append(position)
+        return list(by_group.values())
 
     def _set_gives(self, part: int, members: list[int]) -> int:
         layout = self._attempt.problem.layout

@@ -28,6 +28,9 @@ from dray.devices.search import BUDGET, BudgetSpent, solve
 from dray.devices.selection import Failure
 from dray.devices.views import NodeView
 
+# Steps for each change that an explanation tries.
+TRIAL_BUDGET = 500
+
 
 class Verdict(msgspec.Struct):
     """An answer for one node.
@@ -84,7 +87,7 @@ class Devices:
         self.analysis = Analysis(gates)
         self._assembly = Assembly(gates, new_share if new_share is not None else lambda: str(uuid.uuid4()))
         self._shareable = gates("DRAConsumableCapacity")
-        self._budget = budget
+        self._budget = self._full_budget = budget
         self._names: dict[str, str] = {}
 
     # ------------------------------------------------------------------------------------------------ what is known
@@ -235,13 +238,15 @@ class Devices:
         return "", Verdict(False, steps=steps)
 
     def fits(self, node_name: str, claims: Sequence[ResourceClaim], without: str = "") -> bool:
-        """Whether the claims would fit, as things are or without one claim (by uid)."""
+        """Whether the claims would fit, as things are or without one claim (by uid). Looks less far than ``allocate``."""
         mark = self.checkpoint()
+        budget, self._budget = self._budget, min(self._budget, TRIAL_BUDGET)
         try:
             if without:
                 self.release(without)
             return self.allocate(node_name, claims).ok
         finally:
+            self._budget = budget
             self.rollback(mark)
 
     def explain(self, node_name: str, claims: Sequence[ResourceClaim]) -> Explanation:
@@ -275,8 +280,8 @@ class Devices:
         if isinstance(found, Answer):
             return found
         answer = self._solve(view, demand, claims)
-        # Other errors name devices or pools of this node, so they are not shared.
-        if not answer.error or answer.spent:
+        # Other errors name devices or pools of this node, so they are not shared; nor is a trial that was cut short.
+        if not answer.error or (answer.spent and answer.steps == self._full_budget):
             demand.answers[state] = answer
             if answer.picks is None:
                 demand.refused.add(state)
