@@ -219,6 +219,50 @@ def test_without_the_gate_nothing_is_waited_for() -> None:
     assert "allocationTimestamp" not in sim.claim("p")["status"]["allocation"]
 
 
+def test_without_the_gate_a_claim_that_has_conditions_is_used_as_it_is() -> None:
+    sim = Sim(gates=Gates.dray().updated({"DRADeviceBindingConditions": False}))
+    sim.add_class()
+    sim.add_node("n1")
+    result = {"request": "req", "driver": DRIVER, "pool": "fabric", "device": "gpu-0", "bindingConditions": [READY]}
+    result["bindingFailureConditions"] = [FAILED]
+    sim.add_claim("p", status={"allocation": {"devices": {"results": [result]}}})
+    sim.add_pod("p", claims=["p"])
+    sim.settle()
+    assert sim.node_of("p") == "n1"
+
+
+def test_the_nominated_node_is_cleared_when_the_wait_failed(sim: Sim) -> None:
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("", 1, pool="fabric", **FABRIC)
+    waiting_pod(sim)
+    assert sim.pod("p")["status"]["nominatedNodeName"] == "n1"
+    say(sim, "p", FAILED)
+    sim.settle(5)
+    assert "nominatedNodeName" not in sim.pod("p")["status"]
+
+
+def test_after_a_failure_the_same_node_is_chosen_again_where_another_device_is(fabric: Sim) -> None:
+    waiting_pod(fabric)
+    first = fabric.pod("p")["status"]["nominatedNodeName"]
+    say(fabric, "p", FAILED)
+    fabric.settle(2)
+    assert fabric.pod("p")["status"]["nominatedNodeName"] == first
+
+
+def test_a_claim_without_a_timestamp_is_waited_for_from_when_it_was_seen(fabric: Sim) -> None:
+    result = {"request": "req", "driver": DRIVER, "pool": "fabric", "device": "gpu-0", "bindingConditions": [READY]}
+    result["bindingFailureConditions"] = [FAILED]
+    fabric.add_claim("c", status={"allocation": {"devices": {"results": [result]}}})
+    fabric.add_pod("p", claims=["c"])
+    fabric.settle(500)
+    assert fabric.devices_of("c") == ["fabric/gpu-0"]
+    assert "allocationTimestamp" not in fabric.claim("c")["status"]["allocation"]
+    say(fabric, "c", READY)
+    fabric.settle()
+    assert fabric.node_of("p") == "n1"
+
+
 def test_a_thousand_waiting_pods_cost_nothing(sim: Sim) -> None:
     sim.add_class()
     sim.add_node("n1", pods="5000", cpu="500", memory="1Ti")

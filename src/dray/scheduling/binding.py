@@ -90,8 +90,10 @@ class Binding:
 
 
 class Binder:
-    def __init__(self, world: World, desk: ClaimDesk, host: Host, meter: Meter) -> None:
+    def __init__(self, world: World, desk: ClaimDesk, host: Host, meter: Meter, *, waits: bool) -> None:
         self._world, self._desk, self._host, self._meter = world, desk, host, meter
+        # Whether binding conditions count; without the feature pods are bound at once, as older schedulers do.
+        self._waits = waits
         self._bindings: dict[str, Binding] = {}
         self._by_pod: dict[str, str] = {}
         self._by_claim: dict[str, dict[str, None]] = {}
@@ -230,7 +232,7 @@ class Binder:
     def _advance(self, binding: Binding, now: float) -> None:
         if binding.awaiting or binding.stage != "claims":
             return
-        if any(conditions.waits(claim) for claim in self._claims(binding)):
+        if self._waits and any(conditions.waits(claim) for claim in self._claims(binding)):
             self._wait(binding, now)
         else:
             self._bind(binding)

@@ -45,7 +45,9 @@ from dray.scheduling.demand import Demands
 from dray.scheduling.extended import ClassNames, Special, is_special
 from dray.scheduling.metrics import Meter, Silent
 from dray.scheduling.nodes import Nodes
+from dray.scheduling.noticing import claim_matters, pod_matters, same_node, with_conditions
 from dray.scheduling.plan import Facts
+from dray.scheduling.plugins.images import ImageNodes
 from dray.scheduling.plugins.neighbours import Neighbours, View
 from dray.scheduling.plugins.placement import names_in
 from dray.scheduling.plugins.volumes import Volumes
@@ -99,10 +101,11 @@ class Scheduler:
         self._profiles = self.config.by_name
         conditions_on = self.gates("DRADeviceBindingConditions")
         self.desk = ClaimDesk(world, conditions_on, self._reserved, self._lost, self._release)
-        self.binder = Binder(world, self.desk, self, self.meter)
+        self.binder = Binder(world, self.desk, self, self.meter, waits=conditions_on)
         self.neighbours = Neighbours(self.nodes, self._namespaces_like)
         self.volumes = Volumes(world, self.nodes)
-        facts = Facts(self._offers_devices, self._shared_by, self.volumes.check, self.nodes.state_of)
+        self.images = ImageNodes(self.nodes)
+        facts = Facts(self._offers_devices, self.images.shared_by, self.volumes.check, self.nodes.state_of)
         self.cycle = Cycle(
             world,
             self.nodes,
@@ -123,7 +126,6 @@ class Scheduler:
         self._woken: dict[str, None] = {}
         self._resting: dict[DeviceKey, float] = {}
         self._sweep_at: float | None = None
-        self._image_nodes: dict[str, int] = {}
         self._pods_by_claim = world.index(PODS, _unbound_claim_keys)
         self._handlers: dict[Kind, Callable[[Change, float], None]] = {
             PODS: self._pod,
@@ -459,7 +461,7 @@ class Scheduler:
         if pending is None:
             self.queue.push(Pending(new, self.demands.of(new), now), now)
             return
-        changed = old is None or _matters(old, new)
+        changed = old is None or pod_matters(old, new)
         pending.pod = new
         if changed:
             pending.demand = self.demands.of(new)
@@ -470,15 +472,14 @@ class Scheduler:
 
     def _node(self, change: Change, now: float) -> None:
         old, new = change.old, change.new
-        self._count_images(old, -1)
-        self._count_images(new, 1)
+        self.images.changed(old, new)
         if new is None:
             self.nodes.remove(change.object.metadata.name)
             self.neighbours.relabelled()
             self.engine.remove_node(change.object.metadata.name)
             self._woken[topics.PODS] = None
             return
-        if old is not None and _same_node(old, new):
+        if old is not None and same_node(old, new):
             # A heartbeat.
             return
         self.nodes.put(new)  # type: ignore[arg-type]
@@ -489,14 +490,6 @@ class Scheduler:
         self._woken[topics.NODE] = None
         self._woken[topics.FREE] = None
         self._woken[topics.PODS] = None
-
-    def _count_images(self, node: Any, by: int) -> None:
-        for image in node.status.images if node is not None else ():
-            for name in image.names:
-                self._image_nodes[name] = self._image_nodes.get(name, 0) + by
-
-    def _shared_by(self, image: str) -> float:
-        return self._image_nodes.get(image, 0) / max(len(self.nodes), 1)
 
     def _offers_devices(self, resource: str) -> bool:
         return self.gates("DRAExtendedResource") and self.classes.offers(resource)
@@ -521,7 +514,7 @@ class Scheduler:
         self.preemption.claim_changed(old)
         self.desk.touched(key)
         self.binder.claim_changed(key, now)
-        if _claim_matters(old, new):
+        if claim_matters(old, new):
             self._woken[claim_topic(key)] = None
 
     def _devices_freed_by(self, allocation: AllocationResult) -> None:
@@ -536,7 +529,7 @@ class Scheduler:
             self.engine.remove_slice(change.object.metadata.name)
         else:
             self.engine.put_slice(new)
-        self.cycle.scorer.binding_conditions += _with_conditions(new) - _with_conditions(old)
+        self.cycle.scorer.binding_conditions += with_conditions(new) - with_conditions(old)
         nodes = {found.spec.node_name or EVERYTHING for found in (old, new) if found is not None}
         for name in sorted(nodes):
             self._devices_freed(name)
@@ -609,33 +602,3 @@ def _changed_since(view: View | None) -> Callable[[], bool] | None:
 
 def _unbound_claim_keys(pod: Pod) -> tuple[str, ...]:
     return () if pod.spec.node_name or not pod.spec.resource_claims else tuple(claim_keys(pod))
-
-
-def _matters(old: Pod, new: Pod) -> bool:
-    """Whether a change of a waiting pod can change its verdict; its own condition cannot."""
-    return (
-        old.spec != new.spec
-        or old.metadata.labels != new.metadata.labels
-        or old.status.resource_claim_statuses != new.status.resource_claim_statuses
-    )
-
-
-def _same_node(old: Any, new: Any) -> bool:
-    return bool(
-        old.spec == new.spec
-        and old.metadata.labels == new.metadata.labels
-        and old.status.allocatable == new.status.allocatable
-        and old.status.images == new.status.images
-        and old.status.declared_features == new.status.declared_features
-    )
-
-
-def _claim_matters(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
-    """A finalizer that comes or goes changes nothing for a waiting pod."""
-    if old is None or new is None:
-        return True
-    return old.status != new.status or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
-
-
-def _with_conditions(slice: Any) -> int:
-    return sum(bool(device.binding_conditions) for device in slice.spec.devices) if slice is not None else 0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from dray.scheduling.demand import Demand
-from dray.scheduling.nodes import NodeInfo
+from dray.scheduling.nodes import NodeInfo, Nodes
 from dray.scheduling.plugins.base import MAX_SCORE, Measure
 
 _MIB: Final = 1024 * 1024
@@ -32,6 +32,24 @@ def image_locality(demand: Demand, shared_by: SharedBy) -> Measure | None:
         return MAX_SCORE * (bounded - _SMALLEST) // (largest - _SMALLEST)
 
     return measure
+
+
+class ImageNodes:
+    """On how many nodes each image is."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self._nodes = nodes
+        self._counts: dict[str, int] = {}
+
+    def changed(self, old: Any, new: Any) -> None:
+        """A node came, changed or went."""
+        for node, by in ((old, -1), (new, 1)):
+            for image in node.status.images if node is not None else ():
+                for name in image.names:
+                    self._counts[name] = self._counts.get(name, 0) + by
+
+    def shared_by(self, image: str) -> float:
+        return self._counts.get(image, 0) / max(len(self._nodes), 1)
 
 
 def full_name(image: str) -> str:
