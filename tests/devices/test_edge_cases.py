@@ -208,3 +208,24 @@ def test_rotating_first_fit_goes_around_once() -> None:
     take(made, claim(exactly()), on="m2")
     assert made.first_fit(order, [claim(exactly())], 2)[0] == "m0"
     assert [name for name, _ in made.fitting(order, [claim(exactly())])] == ["m0", "m1"]
+
+
+def test_a_device_with_a_node_selector_of_several_terms_is_an_error_and_not_a_crash() -> None:
+    term = {"matchExpressions": [{"key": "zone", "operator": "DoesNotExist"}]}
+    chosen = device("a", nodeSelector={"nodeSelectorTerms": [term, term]})
+    made = engine(slice_([chosen], perDeviceNodeSelection=True))
+    verdict = made.allocate("n1", [claim(exactly())])
+    assert not verdict.ok
+    assert "2 terms" in verdict.error
+
+
+def test_many_nodes_with_an_invalid_pool_share_one_search() -> None:
+    made = engine()
+    for number in range(5):
+        name = f"m{number}"
+        made.put_node(node(name))
+        made.put_slice(slice_([device("a"), device("a")], name=f"bad-{name}", pool=f"bad-{name}", nodeName=name))
+    verdicts = [made.allocate(f"m{number}", [claim(exactly())]) for number in range(5)]
+    assert {verdict.error for verdict in verdicts} == {"invalid resource pools were encountered"}
+    assert [verdict.reasons[0].data["pool"] for verdict in verdicts] == [f"bad-m{number}" for number in range(5)]
+    assert len({made.inventory.state(view) for view in made.inventory.views.values()}) == 1

@@ -6,7 +6,7 @@ from typing import Any
 
 from dray.api.meta import decode
 from dray.api.resource import DeviceTaintRule
-from tests.devices.building import GATES, claim, counters, device, engine, exactly, names, node, slice_, take, takes
+from tests.devices.building import GATES, claim, class_, counters, device, engine, exactly, names, node, slice_, take, takes
 
 CONDITIONS = {"bindingConditions": ["ready"], "bindingFailureConditions": ["failed"]}
 GROUPS_OFF = GATES.updated({"DRADeviceCompatibilityGroups": False})
@@ -145,3 +145,16 @@ def test_a_selector_that_costs_too_much_is_bounded() -> None:
     assert "cost limit exceeded" in verdict.error
     assert verdict.reasons[0].code == "SelectorError"
     assert verdict.reasons[0].data["expression"] == expression
+
+
+def test_more_configuration_than_an_allocation_can_hold_is_refused() -> None:
+    config = [{"opaque": {"driver": "gpu.example.com", "parameters": {"n": i}}} for i in range(32)]
+    classes = [class_(name, config=config) for name in ("a", "b", "c")]
+    made = engine(slice_([device("d1"), device("d2"), device("d3")]), *classes)
+    fine = made.allocate("n1", [claim(exactly("x", cls="a"), exactly("y", cls="b"))])
+    assert len(fine.results[0].devices.config) == 64
+    verdict = made.allocate("n1", [claim(exactly("x", cls="a"), exactly("y", cls="b"), exactly("z", cls="c"))])
+    assert not verdict.ok
+    assert not verdict.node_error
+    assert verdict.reasons[0].code == "InvalidRequest"
+    assert "96 device configurations" in verdict.error

@@ -23,11 +23,12 @@ from dray.devices.explain import Explainer, Explanation
 from dray.devices.inventory import Inventory
 from dray.devices.ledger import Charge, DeviceKey, PoolKey, charges_of
 from dray.devices.problem import Analysis, Problem, RequestProblem
-from dray.devices.result import Assembly, SelectorTerms
+from dray.devices.result import Assembly, Unwritable
 from dray.devices.search import BUDGET, BudgetSpent, solve
 from dray.devices.selection import Failure
 from dray.devices.views import NodeView
 
+INVALID_POOLS = "invalid resource pools were encountered"
 # Steps for each change that an explanation tries.
 TRIAL_BUDGET = 500
 
@@ -281,7 +282,7 @@ class Devices:
             return found
         answer = self._solve(view, demand, claims)
         # Other errors name devices or pools of this node, so they are not shared; nor is a trial that was cut short.
-        if not answer.error or (answer.spent and answer.steps == self._full_budget):
+        if answer.error in ("", INVALID_POOLS) or (answer.spent and answer.steps == self._full_budget):
             demand.answers[state] = answer
             if answer.picks is None:
                 demand.refused.add(state)
@@ -305,12 +306,8 @@ class Devices:
             return answer
         answer = Answer(solution.picks, solution.steps)
         if solution.picks is None and view.invalid:
-            answer.error = "invalid resource pools were encountered"
+            answer.error = INVALID_POOLS
             answer.node_error = True
-            answer.reasons = tuple(
-                Reason("PoolInvalid", f"node/{view.name}", {"driver": driver, "pool": pool, "detail": why})
-                for (driver, pool), why in view.invalid
-            )
         return answer
 
     def _check_everything(self, view: NodeView, problem: Problem, claims: Sequence[ResourceClaim]) -> Answer | None:
@@ -346,9 +343,12 @@ class Devices:
         if code == "PoolIncomplete":
             answer.reasons = (self._incomplete(view, (driver, pool)),)
         else:
-            detail = dict(view.invalid)[driver, pool]
-            answer.reasons = (Reason(code, f"node/{view.name}", {"driver": driver, "pool": pool, "detail": detail}),)
+            answer.reasons = (self._invalid(view, (driver, pool)),)
         return answer
+
+    def _invalid(self, view: NodeView, key: PoolKey) -> Reason:
+        data = {"driver": key[0], "pool": key[1], "detail": dict(view.invalid)[key]}
+        return Reason("PoolInvalid", f"node/{view.name}", data)
 
     def _incomplete(self, view: NodeView, key: PoolKey) -> Reason:
         published, expected = self.inventory.completeness(key)
@@ -397,12 +397,15 @@ class Devices:
             reasons = answer.reasons
             if answer.spent:
                 reasons = (Reason("SearchBudget", f"node/{view.name}", {"steps": answer.steps}),)
+            elif answer.error == INVALID_POOLS:
+                reasons = tuple(self._invalid(view, key) for key, _ in view.invalid)
             return Verdict(False, error=answer.error, node_error=answer.node_error, steps=answer.steps, reasons=reasons)
         try:
             results = self._assembly.results(view, demand, claims, answer.picks, answer.chosen)
-        except SelectorTerms as error:
-            reason = Reason("InvalidRequest", f"claim/{claims[0].key}", {"detail": str(error)})
-            return Verdict(False, error=f"create NodeSelector for claim: {error}", steps=answer.steps, reasons=(reason,))
+        except Unwritable as error:
+            claim = claims[error.claim].key
+            reason = Reason("InvalidRequest", f"claim/{claim}", {"detail": str(error)})
+            return Verdict(False, error=f"claim {claim}: {error}", steps=answer.steps, reasons=(reason,))
         return Verdict(True, results, steps=answer.steps, score=answer.score)
 
     def _impossible(self, demand: Demand, claims: Sequence[ResourceClaim]) -> Verdict:

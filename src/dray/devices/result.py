@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dray.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from dray.api.gates import Gates
 from dray.api.resource import (
+    CONFIG_RESULTS_MAX,
     AllocationResult,
     DeviceAllocationConfiguration,
     DeviceAllocationResult,
@@ -20,8 +21,12 @@ from dray.devices.demand import Alternative, ClaimDemand, Demand
 from dray.devices.views import NodeView
 
 
-class SelectorTerms(ValueError):
-    """A device's node selector has several terms, so no single term can say where the allocation is usable."""
+class Unwritable(ValueError):
+    """There is a solution, but no API server would take the allocation. ``claim`` is the number of the claim."""
+
+    def __init__(self, claim: int, message: str) -> None:
+        super().__init__(message)
+        self.claim = claim
 
 
 class Assembly:
@@ -59,8 +64,10 @@ class Assembly:
     ) -> AllocationResult:
         alternatives = [request.alternatives[chosen.get((number, index), 0)] for index, request in enumerate(compiled.requests)]
         config = _config(claim, alternatives) if self._has_config(claim, alternatives) else ()
+        if len(config) > CONFIG_RESULTS_MAX:
+            raise Unwritable(number, f"{len(config)} device configurations apply, an allocation can hold {CONFIG_RESULTS_MAX}")
         results = tuple(self._result(view, pick) for pick in picks)
-        return AllocationResult(DeviceAllocationResult(results, config), _node_selector(view, picks))
+        return AllocationResult(DeviceAllocationResult(results, config), _node_selector(view, number, picks))
 
     def _has_config(self, claim: ResourceClaim, alternatives: list[Alternative]) -> bool:
         return bool(claim.spec.devices.config) or any(alternative.class_.spec.config for alternative in alternatives)
@@ -114,7 +121,7 @@ def _covers(requests: tuple[str, ...], alternatives: list[Alternative]) -> bool:
     return all(alternative.name in requests or alternative.name.partition("/")[0] in requests for alternative in alternatives)
 
 
-def _node_selector(view: NodeView, picks: list[Pick]) -> NodeSelector | None:
+def _node_selector(view: NodeView, claim: int, picks: list[Pick]) -> NodeSelector | None:
     """Where the allocation can be used: this node if any device is tied to it, else what all its devices ask for."""
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
@@ -127,9 +134,8 @@ def _node_selector(view: NodeView, picks: list[Pick]) -> NodeSelector | None:
         if source.node_selector is None or not source.node_selector.node_selector_terms:
             continue
         if len(source.node_selector.node_selector_terms) > 1:
-            raise SelectorTerms(
-                f"unsupported ResourceSlice.NodeSelector with {len(source.node_selector.node_selector_terms)} terms"
-            )
+            terms = len(source.node_selector.node_selector_terms)
+            raise Unwritable(claim, f"create NodeSelector: unsupported ResourceSlice.NodeSelector with {terms} terms")
         term = source.node_selector.node_selector_terms[0]
         _add_new(fields, term.match_fields)
         _add_new(expressions, term.match_expressions)
