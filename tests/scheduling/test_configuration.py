@@ -83,6 +83,13 @@ def test_fit_strategies() -> None:
     assert fit.shape == (Shape(0, 0), Shape(100, 10))
 
 
+def test_the_strategy_for_devices_is_chosen_by_drays_own_arguments() -> None:
+    assert profile().device_scoring == "Ready"
+    assert profile(pluginConfig=[{"name": "DrayDeviceScoring", "args": {"strategy": "Packing"}}]).device_scoring == "Packing"
+    with pytest.raises(ConfigError, match="Upstream, Ready, Packing"):
+        profile(pluginConfig=[{"name": "DrayDeviceScoring", "args": {"strategy": "Random"}}])
+
+
 @pytest.mark.parametrize(
     ("document", "says"),
     [

@@ -29,6 +29,11 @@ def enough(total: int, percentage: int) -> int:
     return max(total * percent // 100, _MIN_NODES)
 
 
+def turn(info: NodeInfo) -> int:
+    """Among equal nodes the one with the fewest pods comes first, then the one that is known longest."""
+    return (len(info.pods) << 32) + info.place
+
+
 class Entry:
     """A node as examined for the demand. ``reasons`` None: it will do, as far as the node itself is concerned."""
 
@@ -121,7 +126,7 @@ class Candidates:
     def feasible(self) -> list[str]:
         """Every examined node that will do, in the order of nodes."""
         found = [name for name, entry in self._entries.items() if entry.reasons is None and entry.devices is None]
-        return sorted(found, key=self._place)
+        return sorted(found, key=self._turn)
 
     def refusals(self) -> list[tuple[Reason, int]]:
         """How many nodes are refused for each reason."""
@@ -190,7 +195,7 @@ class Candidates:
             self._rate(info, entry)
             if entry.devices is None:
                 self._feasible += 1
-                heappush(self._heap, (-self._total(entry), info.place, entry.version, name))
+                heappush(self._heap, (-self._total(entry), turn(info), entry.version, name))
 
     def _rate(self, info: NodeInfo, entry: Entry) -> None:
         if self.plan.devices is not None:
@@ -205,12 +210,12 @@ class Candidates:
                 return
 
     def _push(self, name: str, entry: Entry) -> None:
-        heappush(self._heap, (-self._total(entry), self._place(name), entry.version, name))
+        heappush(self._heap, (-self._total(entry), self._turn(name), entry.version, name))
 
     def _reorder(self) -> None:
         """The highest raw score rose, so all totals did change."""
         live = [(n, e) for n, e in self._entries.items() if e.reasons is None and e.devices is None and e.version]
-        self._heap = [(-self._total(entry), self._place(name), entry.version, name) for name, entry in live]
+        self._heap = [(-self._total(entry), self._turn(name), entry.version, name) for name, entry in live]
         heapify(self._heap)
 
     def _total(self, entry: Entry) -> int:
@@ -219,9 +224,9 @@ class Candidates:
             total += score.weight * normalized(raw, highest, score.normalize)
         return total
 
-    def _place(self, name: str) -> int:
+    def _turn(self, name: str) -> int:
         info = self._nodes.get(name)
-        return info.place if info is not None else -1
+        return turn(info) if info is not None else -1
 
 
 _OTHER_NAME: Final = because("NodeSelectorMismatch")

@@ -81,7 +81,7 @@ class Profile(msgspec.Struct, frozen=True, eq=False):
     filter_timeout: float = 10.0
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100
-    device_scoring: str = "Packing"
+    device_scoring: str = "Ready"
 
 
 class Config(msgspec.Struct, frozen=True):

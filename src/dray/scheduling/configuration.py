@@ -18,6 +18,7 @@ from dray.api.core import NodeAffinity, TopologySpreadConstraint
 from dray.api.gates import Gates
 from dray.scheduling.config import DEFAULT_PLUGINS, FILTERS, SCORES, Config, Profile
 from dray.scheduling.plugins.resources import FitArgs, ResourceWeight, Shape
+from dray.scheduling.scoring import STRATEGIES
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KIND: Final = "KubeSchedulerConfiguration"
@@ -60,6 +61,8 @@ _POINTS: Final = (
 # Points at which a plugin can be switched on its own; at the others it goes with what it does here.
 _OWN_POINTS: Final = ("multiPoint", "filter", "score", "postFilter")
 _KNOWN: Final = frozenset(name for name, _ in DEFAULT_PLUGINS)
+# Dray's own: arguments only, there is nothing to enable.
+_DEVICE_SCORING: Final = "DrayDeviceScoring"
 # Without these nothing would be scheduled at all.
 _NEEDED: Final = ("PrioritySort", "DefaultBinder")
 
@@ -240,6 +243,10 @@ class _Preemption(_Args):
     min_candidate_nodes_absolute: int = 100
 
 
+class _DeviceScoring(_Args):
+    strategy: str = "Ready"
+
+
 class _VolumeBinding(_Args):
     bind_timeout_seconds: int = 600
     shape: list[_ShapePoint] = []
@@ -254,6 +261,7 @@ _ARGUMENTS: Final[dict[str, type[_Args]]] = {
     "PodTopologySpread": _Spread,
     "DefaultPreemption": _Preemption,
     "VolumeBinding": _VolumeBinding,
+    _DEVICE_SCORING: _DeviceScoring,
 }
 
 
@@ -261,7 +269,9 @@ def _with_arguments(profile: Profile, raw: Any, where: str, gates: Gates) -> Pro
     seen: set[str] = set()
     for index, entry in enumerate(_list(raw, where)):
         config = _mapping(entry, f"{where}[{index}]", frozenset({"name", "args"}))
-        name = _known(config.get("name"), f"{where}[{index}].name")
+        name = config.get("name")
+        if name != _DEVICE_SCORING:
+            name = _known(name, f"{where}[{index}].name")
         if name in seen:
             raise ConfigError(f"{where}[{index}].name: {name} has arguments already")
         seen.add(name)
@@ -297,6 +307,10 @@ def _values(args: _Args, at: str, gates: Gates) -> dict[str, Any]:
             }
         case _Spread():
             return _spread(args, at)
+        case _DeviceScoring():
+            if args.strategy not in STRATEGIES:
+                raise ConfigError(f"{at}.strategy: unknown strategy {args.strategy!r}; known: {', '.join(STRATEGIES)}")
+            return {"device_scoring": args.strategy}
         case _Preemption():
             return {
                 "min_candidate_nodes_percentage": args.min_candidate_nodes_percentage,

@@ -20,7 +20,7 @@ from dray.cluster.world import World
 from dray.devices import Devices, Verdict
 from dray.devices.inventory import OPTIONAL_OPERATIONS
 from dray.scheduling import conditions, topics
-from dray.scheduling.candidates import Candidates, enough
+from dray.scheduling.candidates import Candidates, enough, turn
 from dray.scheduling.changes import ChangeLog
 from dray.scheduling.config import Profile
 from dray.scheduling.demand import Demand
@@ -129,7 +129,7 @@ class Cycle:
         self._volumes = volumes
         self._extended, self._conditions_on, self._taints_on = extended, conditions_on, taints_on
         self.freed = ChangeLog()
-        self.scorer = DeviceScorer()
+        self.scorer = DeviceScorer(engine)
         self.class_epoch = 0
         self._kept: OrderedDict[Hashable, Candidates] = OrderedDict()
         self._start = 0
@@ -271,7 +271,7 @@ class Cycle:
             verdict = self._engine.allocate(info.name, claims)
             if not verdict.ok:
                 return _device_reasons(verdict), 0
-            return None, self.scorer.score(verdict, wish.profile)
+            return None, self.scorer.score(verdict, info.name, wish.profile)
 
         return judge
 
@@ -435,7 +435,7 @@ class Cycle:
         for weight, values in view.scores(infos):
             for index, value in enumerate(values):
                 totals[index] += weight * value
-        best = max(range(len(infos)), key=lambda index: (totals[index], -infos[index].place))
+        best = max(range(len(infos)), key=lambda index: (totals[index], -turn(infos[index])))
         return found[best][2]
 
     # ------------------------------------------------------------------------------------------------------- refusals
