@@ -1,0 +1,55 @@
+"""What people get wrong on the command line is told in one line that says what to do; what is piped is never cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dray.apiserver.journal import Journal
+from dray.cli import root
+from dray.cli.output import console, table
+
+
+def dray(*arguments: str) -> Result:
+    return CliRunner().invoke(root, list(arguments))
+
+
+def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
+    result = dray("wyh")
+    assert result.exit_code == 2
+    assert "Did you mean 'why'?" in result.output
+
+
+def test_a_command_like_no_other_is_refused_without_a_guess() -> None:
+    result = dray("zzz")
+    assert result.exit_code == 2
+    assert "Did you mean" not in result.output
+
+
+@pytest.mark.parametrize("address", ["nonsense", "8080", "127.0.0.1:port", "127.0.0.1:99999"])
+@pytest.mark.parametrize("command", [("up", "--ephemeral"), ("scheduler",), ("controllers",), ("fabric",)])
+def test_an_address_to_serve_on_must_be_host_and_port(command: tuple[str, ...], address: str) -> None:
+    result = dray(*command, "--serve", address)
+    assert result.exit_code == 2
+    assert f"'{address}' is not HOST:PORT" in result.output
+
+
+def test_a_data_directory_has_one_user_at_a_time(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, lambda *_: None, lambda *_: None)
+    try:
+        result = dray("up", "--data", str(tmp_path))
+    finally:
+        journal.close()
+    assert result.exit_code == 1
+    assert "is in use by another Dray" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_lines_that_are_piped_are_neither_folded_nor_cut(capsys: pytest.CaptureFixture[str]) -> None:
+    long = "a reason " * 60
+    console().print(table(("node", "why"), [("n1", long.strip())]))
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.split() == ["NODE", "WHY"]
+    assert row.split("  ", 1)[1].strip() == long.strip()
