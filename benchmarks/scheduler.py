@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -94,15 +94,7 @@ def compare(scenario: Scenario) -> Table:
 
 def small(scenario: Scenario) -> Scenario:
     nodes = min(scenario.nodes, 20)
-    return Scenario(
-        f"{scenario.label} (quick: {nodes})",
-        nodes,
-        40,
-        scenario.claim,
-        scenario.constraints,
-        scenario.pods_per_claim,
-        scenario.extended,
-    )
+    return replace(scenario, label=f"{scenario.label} (quick: {nodes})", nodes=nodes, pods=40)
 
 
 def measure(scenario: Scenario, scheduler: str) -> Run:
