@@ -170,3 +170,26 @@ def test_a_pod_being_deleted_is_not_scheduled(sim: Sim) -> None:
     sim.api.put(kinds.PODS, pod)
     sim.settle()
     assert sim.node_of("p") == ""
+
+
+def test_telling_ten_thousand_pods_does_not_hold_up_a_binding(sim: Sim) -> None:
+    sim.add_node("n1")
+    for index in range(200):
+        sim.add_pod(f"big{index}", requests={"cpu": "100"})
+    first = sim.scheduler.act(sim.now)
+    assert len(first) <= 16
+    sim.add_pod("small", priority=1)
+    second = sim.scheduler.act(sim.now)
+    assert [write.name for write in second] == ["small"]
+
+
+def test_shapes_that_nobody_has_any_more_are_forgotten(sim: Sim) -> None:
+    sim.add_node("n1")
+    for index in range(50):
+        sim.add_pod(f"p{index}", requests={"cpu": f"{index + 1}m"})
+    sim.settle()
+    for index in range(50):
+        sim.remove(kinds.PODS, f"default/p{index}")
+    sim.add_pod("waits", requests={"cpu": "100"})
+    sim.settle(700)
+    assert len(sim.scheduler.demands) == 1

@@ -100,6 +100,7 @@ class Binder:
         self._by_volume: dict[str, dict[str, None]] = {}
         self._timers: list[tuple[float, str]] = []
         self._out: list[Write] = []
+        self._events: list[Write] = []
         self._waiting = 0
 
     # -------------------------------------------------------------------------------------------------------- reading
@@ -123,6 +124,11 @@ class Binder:
 
     def writes(self) -> list[Write]:
         out, self._out = self._out, []
+        return out
+
+    def events(self) -> list[Write]:
+        """What people are told; less urgent than the writes."""
+        out, self._events = self._events, []
         return out
 
     # ------------------------------------------------------------------------------------------------------- starting
@@ -480,7 +486,7 @@ class Binder:
         pod = binding.pod
         controller = binding.profile.scheduler_name
         body = event_body(PODS, pod, now=now, type="Normal", reason=reason, note=note, action=action, controller=controller)
-        self._out.append(Write("create", EVENTS, body["metadata"]["namespace"], body["metadata"]["name"], body, about=pod.key))
+        self._events.append(Write("create", EVENTS, body["metadata"]["namespace"], body["metadata"]["name"], body, about=pod.key))
 
 
 def _write_failed(error: ClusterError | None) -> Reason | None:

@@ -134,6 +134,7 @@ class Cycle:
         self._kept: OrderedDict[Hashable, Candidates] = OrderedDict()
         self._start = 0
         self._specs: dict[bytes, int] = {}
+        self._last_spec = 0
         self._spec_of: dict[str, int] = {}
         self._requests: dict[tuple[int, frozenset[str]], Requests] = {}
         self._wanted: dict[int, frozenset[str]] = {}
@@ -202,11 +203,19 @@ class Cycle:
         known = self._spec_of.get(claim.uid)
         if known is None:
             encoded = self._encoder.encode(claim.spec)
-            known = self._spec_of[claim.uid] = self._specs.setdefault(encoded, len(self._specs))
+            self._last_spec += 1
+            known = self._spec_of[claim.uid] = self._specs.setdefault(encoded, self._last_spec)
         return known
 
     def forget_claim(self, uid: str) -> None:
         self._spec_of.pop(uid, None)
+
+    def forget_shapes(self, demands: set[int]) -> None:
+        """Only these demands, and the specs of claims that are known, are still in use."""
+        specs = set(self._spec_of.values())
+        self._specs = {encoded: number for encoded, number in self._specs.items() if number in specs}
+        self._wanted = {number: names for number, names in self._wanted.items() if number in demands}
+        self._requests = {key: found for key, found in self._requests.items() if key[0] in demands}
 
     def _share(self, wish: Wish) -> None:
         """Pods that wait for the same were refused for the same: nothing changed since, or they would not wait.

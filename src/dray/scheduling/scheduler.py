@@ -6,6 +6,7 @@ last are still under way. Nothing is remembered that the API does not show, exce
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any, Final
@@ -16,7 +17,6 @@ from dray.api.kinds import (
     CSI_NODES,
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,
-    EVENTS,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
@@ -75,6 +75,7 @@ _PER_ACT: Final = 256
 # A claim that is being generated is there in a moment; only when it takes longer than this are people told.
 _SOON: Final = frozenset({"ClaimNotCreated"})
 _PATIENCE: Final = 5.0
+_REPORTS_AT_ONCE: Final = 16
 
 
 class Scheduler:
@@ -122,6 +123,8 @@ class Scheduler:
         )
         self.preemption = Preemption(world, self.nodes, self.cycle, self.engine)
         self._out: list[Write] = []
+        self._reports: deque[Write] = deque()
+        self._reporting: dict[int, Write] = {}
         self._late: list[tuple[float, str]] = []
         self._woken: dict[str, None] = {}
         self._resting: dict[DeviceKey, float] = {}
@@ -161,12 +164,23 @@ class Scheduler:
         self._sweep(now)
         self.binder.due(now)
         self._decide(now)
-        writes = [*self.desk.writes(now), *self.binder.writes(), *self._out]
-        # A claim that turned out to be settled lets its pods go on at once.
+        writes = [*self.desk.writes(now), *self._out]
+        # After the desk: a claim that turned out to be settled lets its pods go on at once.
         writes.extend(self.binder.writes())
+        self._reports.extend(self.binder.events())
         self._out = []
+        writes.extend(self._due_reports())
         self._gauges()
         return writes
+
+    def _due_reports(self) -> list[Write]:
+        """Events and conditions, a few at a time, so that ten thousand of them do not stand before a binding."""
+        due: list[Write] = []
+        while self._reports and len(self._reporting) < _REPORTS_AT_ONCE:
+            write = self._reports.popleft()
+            self._reporting[id(write)] = write
+            due.append(write)
+        return due
 
     def wake(self) -> float | None:
         if self.queue.count("active") and self.binder.in_flight < self.config.in_flight:
@@ -246,7 +260,7 @@ class Scheduler:
         if refusal is not None and not refusal.says_the_same(pending.reported):
             pending.reported = refusal
             name = pending.demand.scheduler_name
-            self._out.extend(report.refused(pending.pod, refusal, name, now, clear_nominated=True))
+            self._reports.extend(report.refused(pending.pod, refusal, name, now, clear_nominated=True))
 
     def _tell_late(self, now: float) -> None:
         """What usually passes by itself in a moment is told only when it lasts."""
@@ -282,7 +296,7 @@ class Scheduler:
             self._out.append(report.status_patch(pod, {"nominatedNodeName": node}))
         if not refused.refusal.says_the_same(pending.reported):
             pending.reported = refused.refusal
-            self._out.extend(report.refused(pod, refused.refusal, profile.scheduler_name, now, clear_nominated=False))
+            self._reports.extend(report.refused(pod, refused.refusal, profile.scheduler_name, now, clear_nominated=False))
         return True
 
     def _evict(self, eviction: Eviction, pod: Pod, profile: Profile, now: float) -> None:
@@ -333,7 +347,7 @@ class Scheduler:
             refusal = Refusal(((reason, 0),))
             pending.refusal = pending.reported = refusal
             profile = self._profiles[pending.demand.scheduler_name]
-            self._out.extend(report.refused(current, refusal, profile.scheduler_name, now, clear_nominated=True))
+            self._reports.extend(report.refused(current, refusal, profile.scheduler_name, now, clear_nominated=True))
             self.meter.count("scheduler_schedule_attempts_total", ("error", profile.scheduler_name))
         if reason is None or reason.code == "ClaimLost":
             self.queue.push(pending, now)
@@ -381,7 +395,7 @@ class Scheduler:
         write = outcome.write
         if isinstance(outcome.error, Conflict):
             self.meter.count("dray_write_conflicts_total", (write.kind.resource,))
-        if write.kind is EVENTS:
+        if self._reporting.pop(id(write), None) is not None:
             return
         if write.kind is PODS and write.verb == "delete":
             if not outcome.ok:
@@ -577,6 +591,13 @@ class Scheduler:
         candidates.catch_up()
         return candidates.best() is not None
 
+    def _forget_unused(self) -> None:
+        """Shapes of pods and claims that nobody has any more."""
+        used = {placed.demand for info in self.nodes for placed in info.pods.values()}
+        used.update(pending.demand for pending in self.queue)
+        self.demands.keep(used)
+        self.cycle.forget_shapes({demand.id for demand in used})
+
     def _sweep(self, now: float) -> None:
         """Pods that waited for long are tried again; one that can be placed shows that a wake-up was missed."""
         if self._sweep_at is None:
@@ -584,6 +605,7 @@ class Scheduler:
         if now < self._sweep_at:
             return
         self._sweep_at = now + self.config.sweep_interval
+        self._forget_unused()
         for group in self.queue.groups():
             if now - group.since >= self.config.sweep_interval:
                 leader = self.queue.wake(group, now)
