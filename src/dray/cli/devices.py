@@ -60,7 +60,12 @@ def devices(source: Source, nodes: Sequence[str], driver: str | None, states: Se
 
 def _show(found: Inventory, console: Console, *, wide: bool, narrowed: bool) -> None:
     if not found.devices:
-        console.print("No devices. A driver publishes them as ResourceSlices.")
+        none = (
+            "No device is like that; `dray devices` shows all."
+            if narrowed
+            else "No devices. A driver publishes them as ResourceSlices."
+        )
+        console.print(none)
         return
     if len(found.devices) > _MANY and not wide and not narrowed:
         console.print(table(("node", "devices", *STATES), [_by_node(node) for node in found.nodes]))

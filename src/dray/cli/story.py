@@ -48,6 +48,9 @@ def story(pod: str, namespace: str | None, server: str | None, source: Source, o
 
 
 def _asked(server: str, key: str) -> list[Line]:
+    if not server.startswith(("http://", "https://")):
+        raise Trouble(f"--server {server}: not a URL; it looks like http://127.0.0.1:8080")
+
     async def get() -> bytes:
         timeout = aiohttp.ClientTimeout(total=10)
         async with (
