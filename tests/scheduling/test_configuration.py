@@ -109,6 +109,10 @@ def test_the_strategy_for_devices_is_chosen_by_drays_own_arguments() -> None:
         ({**HEAD, "profiles": [{"pluginConfig": [{"name": "DynamicResources", "args": {"x": 1}}]}]}, "x"),
         ({**HEAD, "profiles": [{"pluginConfig": [{"name": "DynamicResources", "args": {"bindingTimeout": "500ms"}}]}]}, "1s"),
         ({**HEAD, "profiles": [{"pluginConfig": [{"name": "DynamicResources", "args": {"bindingTimeout": "10x"}}]}]}, "duration"),
+        (
+            {**HEAD, "profiles": [{"pluginConfig": [{"name": "PodTopologySpread", "args": {"defaultConstraints": [{}]}}]}]},
+            "defaultConstraints: not supported",
+        ),
         ([], "mapping"),
     ],
 )

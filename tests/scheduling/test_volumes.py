@@ -146,3 +146,13 @@ def test_a_node_attaches_only_so_many_volumes(sim: Sim) -> None:
     sim.settle()
     assert [sim.node_of(name) for name in ("x", "y")] == ["n", ""]
     assert "volumes" in sim.condition("y")["message"]
+
+
+def test_a_volume_that_is_never_made_gives_the_node_back(zones: Sim) -> None:
+    storage_class(zones, "fast")
+    claim(zones, "data", cls="fast")
+    zones.add_pod("p", volumes=using("data"))
+    zones.settle(590)
+    assert zones.scheduler.binder.in_flight == 1
+    zones.settle(11)
+    assert "not bound" in zones.condition("p")["message"]

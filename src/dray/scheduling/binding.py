@@ -30,8 +30,6 @@ from dray.scheduling.queue import Pending
 
 Stage = Literal["creating", "claims", "conditions", "binding"]
 _POD_STATUS = "pod status"
-# How long volumes may take to be bound or made, as upstream.
-_VOLUME_TIMEOUT = 600.0
 
 
 class Host(Protocol):
@@ -181,7 +179,7 @@ class Binder:
                 body = {"metadata": {"annotations": {SELECTED_NODE: binding.node}}}
                 write = Write("patch", PERSISTENT_VOLUME_CLAIMS, metadata.namespace, metadata.name, body, uid=claim.uid)
             self._out.append(msgspec.structs.replace(write, about=binding.pod.key))
-        heappush(self._timers, (now + _VOLUME_TIMEOUT, binding.pod.uid))
+        heappush(self._timers, (now + binding.profile.volume_timeout, binding.pod.uid))
 
     def volume_changed(self, key: str, now: float) -> None:
         claim: PersistentVolumeClaim | None = self._world.get(PERSISTENT_VOLUME_CLAIMS, key)
@@ -232,7 +230,10 @@ class Binder:
                 self._check_conditions(binding, now)
             elif binding.stage == "binding" and not binding.writing:
                 self._bind(binding)
-            elif any(claim.key in binding.awaiting for claim in binding.volumes) and now - binding.since >= _VOLUME_TIMEOUT:
+            elif (
+                any(claim.key in binding.awaiting for claim in binding.volumes)
+                and now - binding.since >= binding.profile.volume_timeout
+            ):
                 self.give_up(binding, Reason("VolumeClaimUnbound", f"pod/{binding.pod.key}", {"node": binding.node}), now)
 
     def _advance(self, binding: Binding, now: float) -> None:

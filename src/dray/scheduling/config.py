@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from dray.api.core import NodeAffinity, TopologySpreadConstraint
+from dray.api.core import NodeAffinity
 from dray.scheduling.plugins.resources import FitArgs, ResourceWeight
 
 # Plugins in upstream's order, with the weight of those that score (0: it does not score).
@@ -75,9 +75,9 @@ class Profile(msgspec.Struct, frozen=True, eq=False):
     added_affinity: NodeAffinity = msgspec.field(default_factory=NodeAffinity)
     hard_pod_affinity_weight: int = 1
     ignore_preferred_terms_of_existing_pods: bool = False
-    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
-    system_default_constraints: bool = True
+    volume_timeout: float = 600.0
     binding_timeout: float = 600.0
+    # Accepted as upstream's; a search ends after a number of steps instead, so that the same input gives the same answer.
     filter_timeout: float = 10.0
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100

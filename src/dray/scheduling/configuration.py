@@ -306,7 +306,12 @@ def _values(args: _Args, at: str, gates: Gates) -> dict[str, Any]:
                 "ignore_preferred_terms_of_existing_pods": args.ignore_preferred_terms_of_existing_pods,
             }
         case _Spread():
-            return _spread(args, at)
+            _check_spread(args, at)
+            return {}
+        case _VolumeBinding():
+            if args.shape or args.bind_timeout_seconds < 0:
+                raise ConfigError(f"{at}: only bindTimeoutSeconds, 0 or more, is supported")
+            return {"volume_timeout": float(args.bind_timeout_seconds)}
         case _DeviceScoring():
             if args.strategy not in STRATEGIES:
                 raise ConfigError(f"{at}.strategy: unknown strategy {args.strategy!r}; known: {', '.join(STRATEGIES)}")
@@ -377,15 +382,11 @@ def _resources(raw: list[_Resource] | None, where: str) -> tuple[ResourceWeight,
     return found
 
 
-def _spread(args: _Spread, at: str) -> dict[str, Any]:
+def _check_spread(args: _Spread, at: str) -> None:
     if args.defaulting_type not in ("System", "List"):
         raise ConfigError(f"{at}.defaultingType: must be System or List, got {args.defaulting_type!r}")
-    if args.default_constraints and args.defaulting_type == "System":
-        raise ConfigError(f"{at}.defaultConstraints: only with defaultingType List")
-    return {
-        "default_constraints": tuple(args.default_constraints),
-        "system_default_constraints": args.defaulting_type == "System",
-    }
+    if args.default_constraints:
+        raise ConfigError(f"{at}.defaultConstraints: not supported; give the pods topologySpreadConstraints of their own")
 
 
 # ------------------------------------------------------------------------------------------------------------- values
