@@ -21,7 +21,7 @@ from dray.apiserver.openapi import OpenApi
 from dray.apiserver.operations import Operations, WriteOptions
 from dray.apiserver.patching import Patching
 from dray.apiserver.presentation import JSON, Form, Presentation, negotiate
-from dray.apiserver.reading import list_options, parse_revision, read_page
+from dray.apiserver.reading import list_options, number, parse_revision, read_page
 from dray.apiserver.registry import Resource
 from dray.apiserver.reviews import ANONYMOUS, User
 from dray.apiserver.store import Entry, encode
@@ -352,10 +352,9 @@ def delete_options(request: Request) -> DeleteOptions:
     if request.body.strip() and media_type(request.content_type) != "application/x-www-form-urlencoded":
         given = _object(request)
     query = request.query
-    if "gracePeriodSeconds" in query:
-        given.setdefault(
-            "gracePeriodSeconds", int(query["gracePeriodSeconds"]) if query["gracePeriodSeconds"].lstrip("-").isdigit() else "?"
-        )
+    grace = number(query, "gracePeriodSeconds")
+    if grace is not None:
+        given.setdefault("gracePeriodSeconds", grace)
     if "propagationPolicy" in query:
         given.setdefault("propagationPolicy", query["propagationPolicy"])
     if "orphanDependents" in query:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -136,6 +137,16 @@ def parse_revision(resource: Resource, text: str) -> int:
     return int(text)
 
 
+def number(query: Mapping[str, str], name: str) -> int | None:
+    """The whole number that a parameter gives; None where it gives none."""
+    text = query.get(name, "")
+    if not text:
+        return None
+    if not re.fullmatch(r"-?[0-9]{1,18}", text):
+        raise bad_request(f"{name} must be a number, not {text[:64]!r}")
+    return int(text)
+
+
 def list_metadata(page: Page) -> dict[str, Any]:
     metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
     if page.token:
@@ -146,13 +157,10 @@ def list_metadata(page: Page) -> dict[str, Any]:
 
 
 def list_options(query: Mapping[str, str]) -> ListOptions:
-    limit = query.get("limit", "") or "0"
-    if not limit.lstrip("-").isdigit() or len(limit) > 19:
-        raise bad_request(f"limit must be a number, not {limit[:64]!r}")
     return ListOptions(
         labels=query.get("labelSelector", ""),
         fields=query.get("fieldSelector", ""),
-        limit=int(limit),
+        limit=number(query, "limit") or 0,
         token=query.get("continue", ""),
         resource_version=query.get("resourceVersion", ""),
         match=query.get("resourceVersionMatch", ""),

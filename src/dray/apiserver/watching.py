@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from dray.api.validation.errors import FieldError
-from dray.apiserver.errors import bad_request, expired, too_large_resource_version
+from dray.apiserver.errors import expired, too_large_resource_version
 from dray.apiserver.presentation import Presentation
-from dray.apiserver.reading import list_options, options_invalid, parse_revision
+from dray.apiserver.reading import list_options, number, options_invalid, parse_revision
 from dray.apiserver.registry import Resource
 from dray.apiserver.selection import Selection
 from dray.apiserver.store import Delivered, Store, encode
@@ -36,9 +36,7 @@ class WatchOptions(msgspec.Struct, frozen=True):
 
 def watch_options(query: Mapping[str, str]) -> WatchOptions:
     common = list_options(query)
-    seconds = query.get("timeoutSeconds", "") or "0"
-    if not seconds.isdigit() or len(seconds) > 9:
-        raise bad_request(f"timeoutSeconds must be a number, not {seconds[:64]!r}")
+    seconds = max(number(query, "timeoutSeconds") or 0, 0)
     initial, match = query.get("sendInitialEvents", "") in ("true", "1"), common.match
     problems = []
     if initial and match != "NotOlderThan":
@@ -53,7 +51,7 @@ def watch_options(query: Mapping[str, str]) -> WatchOptions:
         fields=common.fields,
         resource_version=common.resource_version,
         match=match,
-        timeout=float(min(int(seconds) or DEFAULT_SECONDS, LONGEST_SECONDS)),
+        timeout=float(min(seconds or DEFAULT_SECONDS, LONGEST_SECONDS)),
         bookmarks=query.get("allowWatchBookmarks", "") in ("true", "1"),
         initial=initial,
     )
