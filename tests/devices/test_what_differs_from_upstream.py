@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from dray.api.meta import decode
 from dray.api.resource import DeviceTaintRule
+from dray.cel import CostLimitExceeded, DeviceView, Program
+from dray.devices.selection import COSTLY_SHAPES
 from tests.devices.building import GATES, claim, class_, counters, device, engine, exactly, names, node, slice_, take, takes
 
 CONDITIONS = {"bindingConditions": ["ready"], "bindingFailureConditions": ["failed"]}
@@ -41,10 +45,6 @@ def grouped(*more: Any, **options: Any) -> Any:
         device("apart"),
     ]
     return engine(slice_(parts, name="s", count=2), counters(("g", {"slots": "4"})), *more, **options)
-
-
-def only(name: str) -> list[str]:
-    return [f'"{name}" == "{name}"']
 
 
 def test_gate_off_passes_over_devices_that_declare_groups_and_no_others() -> None:
@@ -135,16 +135,30 @@ def test_a_formerly_shared_device_is_not_handed_out_whole() -> None:
     assert made.allocate("n1", [claim(exactly())]).ok
 
 
-def test_a_selector_that_costs_too_much_is_bounded() -> None:
-    dear = "[0,1,2,3,4,5,6,7,8,9]"
-    expression = f"{dear}.all(a, {dear}.all(b, {dear}.all(c, {dear}.all(d, {dear}.all(e, {dear}.all(f, true))))))"
-    made = engine(slice_([device(f"d{i}", attributes={"n": i}) for i in range(4)]))
+def test_a_selector_that_costs_too_much_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated = []
+
+    def dear(program: Program, view: DeviceView) -> bool:
+        evaluated.append(view)
+        raise CostLimitExceeded("operation cancelled: actual cost limit exceeded", 0, program.expression)
+
+    monkeypatch.setattr(Program, "matches", dear)
+    expression = 'device.attributes["gpu.example.com"].n > 7'
+    made = engine(slice_([device(f"d{i}", attributes={"n": i}) for i in range(100)]))
     verdict = made.allocate("n1", [claim(exactly(select=[expression]))])
+    assert len(evaluated) == COSTLY_SHAPES
     assert not verdict.ok
     assert not verdict.node_error
     assert "cost limit exceeded" in verdict.error
     assert verdict.reasons[0].code == "SelectorError"
     assert verdict.reasons[0].data["expression"] == expression
+
+
+def test_the_cost_limit_is_upstreams() -> None:
+    ten = "[0,1,2,3,4,5,6,7,8,9]"
+    expression = f"{ten}.all(a, {ten}.all(b, {ten}.all(c, {ten}.all(d, {ten}.all(e, {ten}.all(f, true))))))"
+    verdict = engine(slice_([device("a")])).allocate("n1", [claim(exactly(select=[expression]))])
+    assert "cost limit exceeded" in verdict.error
 
 
 def test_more_configuration_than_an_allocation_can_hold_is_refused() -> None:
