@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -88,6 +90,7 @@ class _Demo:
         await ready.wait()
         await self.local.apply(self._objects)
         settled = await self._workloads(stop)
+        ended_by_user = stop.is_set()
         if settled:
             self._summary()
         if not self._once and not stop.is_set():
@@ -95,7 +98,7 @@ class _Demo:
             await stop.wait()
         stop.set()
         await running
-        if not settled:
+        if not settled and not ended_by_user:
             raise click.ClickException(
                 "the example workloads did not settle; `dray demo` without --once leaves the cluster up to look at"
             )
@@ -149,6 +152,7 @@ class _Demo:
         kubeconfig = self._kubeconfig
         self._console.print(
             f"\n[bold]The cluster stays up until Ctrl-C.[/bold] In another terminal:\n\n"
+            f"{_path()}"
             f"  export KUBECONFIG={kubeconfig}\n"
             f"  kubectl get pods,resourceclaims -o wide\n"
             f"  dray why too-much              why is it pending, and what would help?\n"
@@ -271,6 +275,11 @@ def _machines(world: World) -> Any:
     rows = [(name, str(devices.get(name, 0))) for name in sorted(world.all(NODES))]
     rows += [(place, str(count)) for place, count in sorted(devices.items()) if place.startswith("pool ")]
     return table(("node", "devices"), rows)
+
+
+def _path() -> str:
+    """How to find `dray` where it is not on the PATH, as after `make demo`."""
+    return "" if shutil.which("dray") else f"  export PATH={Path(sys.executable).parent}:$PATH\n"
 
 
 def _comment(file: Path) -> str:

@@ -115,17 +115,18 @@ async def _serve(settings: Any, objects: list[dict[str, Any]], kubeconfig: Path,
     first = asyncio.create_task(ready.wait())
     await asyncio.wait({first, running}, return_when=asyncio.FIRST_COMPLETED)
     if ready.is_set():
-        _announce(local.server, kubeconfig, ready_file, time.perf_counter() - started)
+        _announce(local.server, settings.data, kubeconfig, ready_file, time.perf_counter() - started)
     first.cancel()
     await running
 
 
-def _announce(server: Any, kubeconfig: Path, ready_file: Path | None, seconds: float) -> None:
+def _announce(server: Any, data: Path | None, kubeconfig: Path, ready_file: Path | None, seconds: float) -> None:
     server.write_kubeconfig(kubeconfig)
     if ready_file is not None:
         ready_file.write_text(server.url + "\n")
     click.echo(f"The cluster answers at {server.url} ({seconds:.1f} s).", err=True)
     click.echo(f"Use it:  export KUBECONFIG={kubeconfig.absolute()}", err=True)
+    click.echo(f"Ctrl-C ends it; {f'it is kept in {data}' if data else 'nothing is kept'}.", err=True)
 
 
 def _split(objects: list[dict[str, Any]], chosen: Any) -> tuple[Any, list[dict[str, Any]]]:
