@@ -424,3 +424,20 @@ def test_a_finalizer_that_someone_removed_meanwhile_is_added_again(gpus: Sim) ->
     gpus.settle()
     assert gpus.claim("c")["metadata"]["finalizers"] == [FINALIZER]
     assert gpus.node_of("p") == "n1"
+
+
+def test_a_conflict_that_no_change_explains_is_tried_again_after_a_while(gpus: Sim) -> None:
+    gpus.add_claim("c")
+    gpus.add_pod("p", claims=["c"])
+    tries: list[float] = []
+
+    def fault(write: Write) -> Conflict | None:
+        if write.kind is kinds.RESOURCE_CLAIMS and write.subresource == "status":
+            tries.append(gpus.now)
+            return Conflict(409, "Conflict", "a webhook says so") if len(tries) < 3 else None
+        return None
+
+    gpus.fault = fault
+    gpus.settle(30)
+    assert [round(at - tries[0]) for at in tries] == [0, 1, 2]
+    assert gpus.node_of("p") == "n1"

@@ -375,7 +375,7 @@ class Binder:
         self._meter.count("dynamic_resource_allocation_resourceclaim_creates_total", (result, "false", "", "Pod"))
         if outcome.object is None or outcome.error is not None:
             # Also when there was no answer: a claim that was made all the same is found by its owner and annotation.
-            self.give_up(binding, _write_failed(outcome.error), now)
+            self.give_up(binding, Reason("WriteFailed", f"pod/{binding.pod.key}", {"error": str(outcome.error)[:200]}), now)
             return
         claim = decode(ResourceClaim, outcome.object)
         self.adopt_special(binding, claim, now)
