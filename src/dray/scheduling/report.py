@@ -5,7 +5,9 @@ Always true: a pod is told again only when its reasons changed, not when they we
 
 from __future__ import annotations
 
-from typing import Any
+from collections import deque
+from heapq import heappop, heappush
+from typing import Any, Final
 
 from dray.api.core import Pod
 from dray.api.events import event_body, shortened
@@ -13,7 +15,61 @@ from dray.api.kinds import EVENTS, PODS
 from dray.api.times import format_time
 from dray.cluster.port import Write
 from dray.explain.words import message
+from dray.scheduling.queue import Pending, Queue
 from dray.scheduling.refusal import Refusal
+
+# A claim that is being generated is there in a moment; only when it takes longer than this are people told.
+_SOON: Final = frozenset({"ClaimNotCreated"})
+_PATIENCE: Final = 5.0
+_AT_ONCE: Final = 16
+
+
+class Reports:
+    """What is to be told, a few writes at a time, so that ten thousand of them do not stand before a binding."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._waiting: deque[Write] = deque()
+        self._under_way: dict[int, Write] = {}
+        self._late: list[tuple[float, str]] = []
+
+    def add(self, writes: list[Write]) -> None:
+        self._waiting.extend(writes)
+
+    def refused(self, pending: Pending, refusal: Refusal, now: float) -> None:
+        """What usually passes by itself in a moment is told only when it lasts."""
+        if refusal.codes == _SOON and now < pending.seen + _PATIENCE:
+            heappush(self._late, (pending.seen + _PATIENCE, pending.uid))
+        else:
+            self.tell(pending, refusal, now)
+
+    def tell(self, pending: Pending, refusal: Refusal, now: float, *, clear_nominated: bool = True) -> None:
+        """The pod's condition and an event, unless it was told the same before."""
+        if not refusal.says_the_same(pending.reported):
+            pending.reported = refusal
+            self.add(refused(pending.pod, refusal, pending.demand.scheduler_name, now, clear_nominated))
+
+    def tell_late(self, now: float) -> None:
+        while self._late and self._late[0][0] <= now:
+            _, uid = heappop(self._late)
+            pending = self._queue.get(uid)
+            if pending is not None and pending.state == "waiting" and pending.refusal is not None:
+                self.tell(pending, pending.refusal, now)
+
+    def next_due(self) -> float | None:
+        return self._late[0][0] if self._late else None
+
+    def writes(self) -> list[Write]:
+        due: list[Write] = []
+        while self._waiting and len(self._under_way) < _AT_ONCE:
+            write = self._waiting.popleft()
+            self._under_way[id(write)] = write
+            due.append(write)
+        return due
+
+    def ended(self, write: Write) -> bool:
+        """Whether the write was one of these: how it ended changes nothing."""
+        return self._under_way.pop(id(write), None) is not None
 
 
 def refused(pod: Pod, refusal: Refusal, controller: str, now: float, clear_nominated: bool) -> list[Write]:

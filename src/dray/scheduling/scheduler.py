@@ -6,9 +6,7 @@ last are still under way. Nothing is remembered that the API does not show, exce
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from heapq import heappop, heappush
 from typing import Any, Final
 
 from dray.api.core import LabelSelector, PersistentVolume, PersistentVolumeClaim, Pod
@@ -54,6 +52,7 @@ from dray.scheduling.plugins.volumes import Volumes
 from dray.scheduling.preemption import Eviction, Preemption
 from dray.scheduling.queue import Group, Pending, Queue
 from dray.scheduling.refusal import Refusal
+from dray.scheduling.report import Reports
 from dray.scheduling.resolution import claim_keys, claim_topic
 
 KINDS: Final[tuple[Kind, ...]] = (
@@ -72,10 +71,6 @@ KINDS: Final[tuple[Kind, ...]] = (
 )
 # Decisions in one call of ``act``: the shell starts writing them while the next ones are made.
 _PER_ACT: Final = 256
-# A claim that is being generated is there in a moment; only when it takes longer than this are people told.
-_SOON: Final = frozenset({"ClaimNotCreated"})
-_PATIENCE: Final = 5.0
-_REPORTS_AT_ONCE: Final = 16
 
 
 class Scheduler:
@@ -123,9 +118,7 @@ class Scheduler:
         )
         self.preemption = Preemption(world, self.nodes, self.cycle, self.engine)
         self._out: list[Write] = []
-        self._reports: deque[Write] = deque()
-        self._reporting: dict[int, Write] = {}
-        self._late: list[tuple[float, str]] = []
+        self.reports = Reports(self.queue)
         self._woken: dict[str, None] = {}
         self._resting: dict[DeviceKey, float] = {}
         self._sweep_at: float | None = None
@@ -160,36 +153,26 @@ class Scheduler:
     def act(self, now: float) -> list[Write]:
         self._end_rests(now)
         self._wake_waiting(now)
-        self._tell_late(now)
+        self.reports.tell_late(now)
         self._sweep(now)
         self.binder.due(now)
         self._decide(now)
         writes = [*self.desk.writes(now), *self._out]
         # After the desk: a claim that turned out to be settled lets its pods go on at once.
         writes.extend(self.binder.writes())
-        self._reports.extend(self.binder.events())
+        self.reports.add(self.binder.events())
         self._out = []
-        writes.extend(self._due_reports())
+        writes.extend(self.reports.writes())
         self._gauges()
         return writes
-
-    def _due_reports(self) -> list[Write]:
-        """Events and conditions, a few at a time, so that ten thousand of them do not stand before a binding."""
-        due: list[Write] = []
-        while self._reports and len(self._reporting) < _REPORTS_AT_ONCE:
-            write = self._reports.popleft()
-            self._reporting[id(write)] = write
-            due.append(write)
-        return due
 
     def wake(self) -> float | None:
         if self.queue.count("active") and self.binder.in_flight < self.config.in_flight:
             return 0.0
-        times = [self.queue.next_due(), self.binder.next_due(), self.desk.next_due(), *self._resting.values()]
+        times = [part.next_due() for part in (self.queue, self.binder, self.desk, self.reports)]
+        times.extend(self._resting.values())
         if self.queue.count("waiting"):
             times.append(self._sweep_at)
-        if self._late:
-            times.append(self._late[0][0])
         return min((at for at in times if at is not None), default=None)
 
     def _gauges(self) -> None:
@@ -249,26 +232,7 @@ class Scheduler:
             self.meter.count("scheduler_schedule_attempts_total", (result, profile.scheduler_name))
         if refused.free_claims:
             self._free_one(refused.free_claims, pod)
-        if refusal.codes == _SOON and now < pending.seen + _PATIENCE:
-            heappush(self._late, (pending.seen + _PATIENCE, pod.uid))
-        else:
-            self._tell(pending, now)
-
-    def _tell(self, pending: Pending, now: float) -> None:
-        """The pod's condition and an event, unless they say so already."""
-        refusal = pending.refusal
-        if refusal is not None and not refusal.says_the_same(pending.reported):
-            pending.reported = refusal
-            name = pending.demand.scheduler_name
-            self._reports.extend(report.refused(pending.pod, refusal, name, now, clear_nominated=True))
-
-    def _tell_late(self, now: float) -> None:
-        """What usually passes by itself in a moment is told only when it lasts."""
-        while self._late and self._late[0][0] <= now:
-            _, uid = heappop(self._late)
-            pending = self.queue.get(uid)
-            if pending is not None and pending.state == "waiting":
-                self._tell(pending, now)
+        self.reports.refused(pending, refusal, now)
 
     def _preempt(self, pending: Pending, refused: NotPlaced, profile: Profile, now: float) -> bool:
         """Whether room is being made for the pod by evicting others: then it waits for that, by itself."""
@@ -294,9 +258,7 @@ class Scheduler:
         self.queue.refuse(pending, pod.uid, waits, topics.topics_of(waits) | refused.topics | {topics.FREE}, now)
         if node != pod.status.nominated_node_name:
             self._out.append(report.status_patch(pod, {"nominatedNodeName": node}))
-        if not refused.refusal.says_the_same(pending.reported):
-            pending.reported = refused.refusal
-            self._reports.extend(report.refused(pod, refused.refusal, profile.scheduler_name, now, clear_nominated=False))
+        self.reports.tell(pending, refused.refusal, now, clear_nominated=False)
         return True
 
     def _evict(self, eviction: Eviction, pod: Pod, profile: Profile, now: float) -> None:
@@ -345,9 +307,9 @@ class Scheduler:
         pending.pod = current
         if reason is not None:
             refusal = Refusal(((reason, 0),))
-            pending.refusal = pending.reported = refusal
+            pending.refusal, pending.reported = refusal, None
             profile = self._profiles[pending.demand.scheduler_name]
-            self._reports.extend(report.refused(current, refusal, profile.scheduler_name, now, clear_nominated=True))
+            self.reports.tell(pending, refusal, now)
             self.meter.count("scheduler_schedule_attempts_total", ("error", profile.scheduler_name))
         if reason is None or reason.code == "ClaimLost":
             self.queue.push(pending, now)
@@ -395,7 +357,7 @@ class Scheduler:
         write = outcome.write
         if isinstance(outcome.error, Conflict):
             self.meter.count("dray_write_conflicts_total", (write.kind.resource,))
-        if self._reporting.pop(id(write), None) is not None:
+        if self.reports.ended(write):
             return
         if write.kind is PODS and write.verb == "delete":
             if not outcome.ok:
