@@ -59,7 +59,8 @@ def _show(report: Any, console: Console) -> None:
     console.print(table(("pod", "phase", "node", "bound at", "devices", "why not"), rows))
     phases = Counter(pod["phase"] for pod in report.pods)
     told = ", ".join(f"{count} {phase or 'unknown'}" for phase, count in sorted(phases.items()))
-    console.print(f"\n{report.until:g} s simulated with seed {report.seed}: {len(report.pods)} pods ({told}), ", end="")
+    pods = f"{len(report.pods)} pod{'' if len(report.pods) == 1 else 's'}" + (f" ({told})" if told else "")
+    console.print(f"\n{report.until:g} s simulated with seed {report.seed}: {pods}, ", end="")
     console.print(f"{len(report.evictions)} deleted or evicted, {len(report.events)} events.")
     for refused in report.refused:
         console.print(f"[yellow]refused:[/yellow] {refused}")
