@@ -162,3 +162,40 @@ def test_random_work_with_faults_and_restarts(seed: int) -> None:
     sim.settle(60)
     check(sim)
     drain(sim, rng)
+
+
+@pytest.mark.parametrize("error", [Conflict(409, "Conflict", ""), Unreachable("gone")])
+@pytest.mark.parametrize("broken", range(6))
+def test_each_write_may_fail_once(broken: int, error: ClusterError) -> None:
+    sim, _ = build(0)
+    seen = {"writes": 0}
+
+    def fault(write: Write) -> ClusterError | None:
+        if write.kind is kinds.EVENTS:
+            return None
+        seen["writes"] += 1
+        return error if seen["writes"] == broken + 1 else None
+
+    sim.fault = fault
+    sim.add_claim("own")
+    resources = {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}
+    sim.add_pod("p", claims=["own"], containers=[{"name": "m", "resources": resources}])
+    sim.settle(60)
+    assert seen["writes"] > broken
+    assert sim.node_of("p") != ""
+    check(sim)
+    assert len(holders(sim)) == 2
+    assert len(sim.api.objects[kinds.RESOURCE_CLAIMS]) == 2
+
+
+def test_an_api_server_that_is_gone_for_a_minute_changes_nothing() -> None:
+    sim, rng = build(1)
+    for serial in range(12):
+        add_work(sim, rng, serial)
+    sim.fault = lambda write: Unreachable("gone")
+    sim.settle(60)
+    assert holders(sim) == {}
+    sim.fault = None
+    sim.settle(30)
+    check(sim)
+    drain(sim, rng)

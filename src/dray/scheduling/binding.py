@@ -239,6 +239,9 @@ class Binder:
     def _advance(self, binding: Binding, now: float) -> None:
         if binding.awaiting or binding.stage != "claims":
             return
+        if len(self._claims(binding)) < len(binding.claims):
+            self.give_up(binding, Reason("ClaimLost", f"claim/{binding.claims[0]}"), now)
+            return
         if self._waits and any(conditions.waits(claim) for claim in self._claims(binding)):
             self._wait(binding, now)
         else:
@@ -464,6 +467,7 @@ class Binder:
     def delete_claim(self, claim: ResourceClaim, about: str) -> None:
         """Let a claim that the scheduler made go: its finalizer first, as upstream does."""
         namespace, name = claim.metadata.namespace, claim.metadata.name
+        self._desk.deleting.add(claim.uid)
         if claim.metadata.finalizers:
             body: dict[str, Any] = {"metadata": {"finalizers": None}}
             self._out.append(Write("patch", RESOURCE_CLAIMS, namespace, name, body, uid=claim.uid, about=about))

@@ -77,6 +77,8 @@ class ClaimDesk:
         self._stamps = stamps
         self._work: dict[str, ClaimWork] = {}
         self._dirty: dict[str, None] = {}
+        # Special claims that are being deleted from here, by uid: nothing is decided on them any more.
+        self.deleting: set[str] = set()
         self._reserved, self._lost, self._release = reserved, lost, release
 
     # -------------------------------------------------------------------------------------------------------- reading
@@ -264,6 +266,8 @@ class ClaimDesk:
     # -------------------------------------------------------------------------------------------------------- outcomes
 
     def observe(self, outcome: Outcome, now: float) -> None:
+        if outcome.write.verb == "delete" and not outcome.ok:
+            self.deleting.discard(outcome.write.uid)
         work = self._work.get(outcome.write.key)
         if work is None or work.writing is not outcome.write:
             return

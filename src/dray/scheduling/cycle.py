@@ -350,12 +350,15 @@ class Cycle:
             names = self._wanted[demand.id] = wanted_names(demand.spec, self._classes)
         wish.names = names
         leftovers = [self._world.get(RESOURCE_CLAIMS, key) for key in self._specials[wish.pod.uid]]
-        alive = [claim for claim in leftovers if claim is not None and claim.metadata.deletion_timestamp is None]
+        alive = [claim for claim in leftovers if claim is not None and self._is_alive(claim)]
         if alive:
             wish.leftover = alive[0]
             if not names:
                 reason = Reason("ClaimElsewhere", f"claim/{alive[0].key}")
                 wish.unusable.append((alive[0], reason))
+
+    def _is_alive(self, claim: ResourceClaim) -> bool:
+        return claim.metadata.deletion_timestamp is None and claim.uid not in self._claims.deleting
 
     def _reuse(
         self, wish: Wish, placement: Placement, claims: list[ResourceClaim], special: Requests | None

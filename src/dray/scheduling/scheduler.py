@@ -483,6 +483,7 @@ class Scheduler:
         if new is None:
             self.engine.remove_claim(change.object.uid)
             self.cycle.forget_claim(change.object.uid)
+            self.desk.deleting.discard(change.object.uid)
         elif (before is None) != (after is None):
             self.engine.put_claim(new)
         if before is not None and after is None:
