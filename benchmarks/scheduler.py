@@ -106,20 +106,16 @@ async def _measure(scenario: Scenario, scheduler: str, server: Server, folder: P
     async with wires(server.kubeconfig, 24) as connections:
         for stage in objects(scenario, SCHEDULER_OF[scheduler]):
             await over_all(connections, stage, _create)
-    watcher = await Wire.open(server.kubeconfig)
-    listed = json.loads(await watcher.call("GET", "api/v1/pods?limit=1"))
-    version = listed["metadata"]["resourceVersion"]
     bound = Bound(scenario.pods)
     with running(scheduler, server.kubeconfig, folder) as program:
         began = time.perf_counter()
         try:
-            await asyncio.wait_for(_watch(watcher, version, bound, program), LIMIT)
+            await asyncio.wait_for(_watch(server.kubeconfig, bound, program), LIMIT)
         except TimeoutError:
             pass
         if program.process.poll() is not None:
             raise RuntimeError(f"{scheduler} ended:\n{program.text()[-2000:]}")
         cpu = program.cpu_seconds()
-    watcher.close()
     if not bound.at:
         raise RuntimeError(f"{scheduler} bound nothing in {LIMIT:g} s:\n{program.text()[-2000:]}")
     return Run(len(bound.at), bound.at[-1] - bound.at[0], bound.at[0] - began, bound.start_cpu, cpu)
@@ -142,19 +138,27 @@ async def _create(wire: Wire, manifest: Json) -> None:
         await wire.call("PATCH", f"{path}/{manifest['metadata']['name']}/status", body, MERGE)
 
 
-async def _watch(wire: Wire, version: str, bound: Bound, program: Program) -> None:
-    """Returns when every pod is bound."""
+async def _watch(kubeconfig: Path, bound: Bound, program: Program) -> None:
+    """Returns when every pod is bound. A server may end a watch at any time: then list and watch again."""
     seen: set[str] = set()
-    path = f"{PATHS['Pod'].format(namespace='default')}?watch=1&resourceVersion={version}"
-    async for event in wire.events(path):
-        pod = event["object"]
+
+    def look(pod: Json) -> None:
         if pod.get("spec", {}).get("nodeName") and pod["metadata"]["name"] not in seen:
             if not seen:
                 bound.start_cpu = program.cpu_seconds()
             seen.add(pod["metadata"]["name"])
             bound.at.append(time.perf_counter())
-        if len(seen) == bound.wanted:
-            return
+
+    pods = PATHS["Pod"].format(namespace="default")
+    while len(seen) < bound.wanted:
+        async with wires(kubeconfig, 1) as (wire,):
+            listed = json.loads(await wire.call("GET", pods))
+            for pod in listed["items"]:
+                look(pod)
+            async for event in wire.events(f"{pods}?watch=1&resourceVersion={listed['metadata']['resourceVersion']}"):
+                look(event["object"])
+                if len(seen) == bound.wanted:
+                    return
 
 
 @contextmanager
