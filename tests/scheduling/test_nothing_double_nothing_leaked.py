@@ -89,7 +89,16 @@ def check(sim: Sim) -> None:
             claim = sim.claim(entry["resourceClaimName"])
             assert pod["metadata"]["uid"] in [consumer["uid"] for consumer in claim["status"]["reservedFor"]]
             assert {result["pool"] for result in claim["status"]["allocation"]["devices"]["results"]} == {node}
+        if "example.com/gpu" in pod["spec"]["containers"][0]["resources"].get("requests", {}):
+            check_special(sim, pod)
     assert all(amount <= 4000 for amount in used.values())
+
+
+def check_special(sim: Sim, pod: dict[str, Any]) -> None:
+    """A bound pod has exactly the claim that its status names, allocated on its node."""
+    claim = sim.claim(pod["status"]["extendedResourceClaimStatus"]["resourceClaimName"])
+    assert [owner["uid"] for owner in claim["metadata"]["ownerReferences"]] == [pod["metadata"]["uid"]]
+    assert {result["pool"] for result in claim["status"]["allocation"]["devices"]["results"]} == {pod["spec"]["nodeName"]}
 
 
 def drain(sim: Sim, rng: random.Random) -> None:

@@ -191,7 +191,7 @@ class Cycle:
             wish.profile.scheduler_name,
             tuple(self._spec_id(claim) for claim in resolved.open),
             tuple((claim.uid, claim.metadata.resource_version) for claim in resolved.pinned),
-            wish.leftover.uid if wish.leftover is not None else "",
+            (wish.leftover.uid, wish.leftover.metadata.resource_version) if wish.leftover is not None else (),
         )
         if wish.view is not None:
             pod = wish.pod
