@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -16,6 +17,7 @@ from dray.cluster.remote import Remote
 from dray.explain.snapshot import Snapshot, SnapshotError, from_cluster, from_files, undecodable
 
 T = TypeVar("T")
+_PATIENCE_SECONDS: Final = 2.0
 
 
 def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,16 +73,24 @@ class Source:
         """Something that is asked of the live cluster."""
 
         async def go() -> T:
-            remote = Remote(load(self._kubeconfig, self._context))
+            access = load(self._kubeconfig, self._context)
+            remote = Remote(access)
+            waiting = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, _still_waiting, access.server)
             try:
                 return await job(remote)
             finally:
+                waiting.cancel()
                 await remote.close()
 
         try:
             return asyncio.run(go())
         except (KubeconfigError, ClusterError) as error:
             raise Trouble(str(error)) from error
+
+
+def _still_waiting(server: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"still waiting for {server} …", err=True)
 
 
 class Trouble(click.ClickException):
