@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.real.upstream import manifests as make
-from tests.real.upstream.client import Client, eventually
+from tests.real.upstream.client import Client, Refused, eventually
 from tests.real.upstream.control_plane import Server
 from tests.real.upstream.dray import CONTROLLERS, dray_part
 
@@ -45,8 +46,16 @@ class Stage:
     def clear(self) -> None:
         for pod in self.client.list("Pod", self.namespace):
             self.client.delete("Pod", pod["metadata"]["name"], self.namespace)
+        for claim in self.client.list("ResourceClaim", self.namespace):
+            self._forget({**claim, "kind": "ResourceClaim"})
         for found in reversed(self._made):
             self.client.delete(found["kind"], found["metadata"]["name"])
+
+    def _forget(self, claim: Json) -> None:
+        """Nobody is left to release what a test allocated: its finalizer goes, then the claim."""
+        with suppress(Refused):  # its controller was quicker
+            self.client.patch(claim, {"metadata": {"finalizers": None}})
+            self.client.delete("ResourceClaim", claim["metadata"]["name"], self.namespace)
 
     def run(self, name: str, request: Json, annotations: dict[str, str] | None = None, **pod: Any) -> None:
         """A pod with one claim of its own."""

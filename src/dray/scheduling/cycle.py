@@ -558,4 +558,4 @@ def _device_reasons(verdict: Verdict) -> Reasons:
 # Said for a node whose devices do not suffice until someone asks what is missing.
 _DEVICES: Final = because("NotEnoughDevices")
 # Different states of nodes that are looked into for a refusal.
-_EXPLAINED: Final = 4
+_EXPLAINED: Final = 8

@@ -84,6 +84,8 @@ def refused(pod: Pod, refusal: Refusal, controller: str, now: float, clear_nomin
         "message": note,
     }
     if not _says(pod, condition):
+        if not any(known.type == "PodScheduled" and known.status == "False" for known in pod.status.conditions):
+            condition["lastTransitionTime"] = format_time(now)
         status: dict[str, Any] = {"conditions": [condition]}
         if clear_nominated and pod.status.nominated_node_name:
             status["nominatedNodeName"] = None

@@ -67,6 +67,9 @@ class Client:
             made = self.patch_status(manifest, manifest["status"])
         return made
 
+    def patch(self, manifest: Json, body: Json) -> Json:
+        return self.call("PATCH", f"{collection(manifest)}/{manifest['metadata']['name']}", body, "application/merge-patch+json")
+
     def patch_status(self, manifest: Json, status: Json) -> Json:
         path = f"{collection(manifest)}/{manifest['metadata']['name']}/status"
         return self.call("PATCH", path, {"status": status}, "application/merge-patch+json")
