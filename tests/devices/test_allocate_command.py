@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dray.cli.allocate import _answer, allocate
+from dray.cli.allocate import STATES_TOLD, _answer, allocate
 
 Json = dict[str, Any]
 CLASS = {"metadata": {"name": "gpu"}, "spec": {}}
@@ -81,6 +81,40 @@ def test_many_pods_fill_nodes_in_order() -> None:
     assert [each.get("node") for each in answer["pods"]] == ["n1", "n1", "n2", "n2", None]
     assert (answer["scheduled"], answer["unschedulable"]) == (4, 1)
     assert answer["micros"] >= 0
+
+
+def test_a_pod_that_no_node_takes_is_told_why() -> None:
+    slices = [slice_("n1"), slice_("n2"), slice_("n3", 1)]
+    pods = [[claim("a")], [claim("b", count=3)], [claim("c", count=2)], [claim("d", count=2)], [claim("d", count=2)]]
+    (answer,), _ = run(line(slices=slices, nodes=[node(f"n{number}") for number in range(1, 5)], pods=pods))
+    _, big, placed, first, again = answer["pods"]
+    assert placed["node"] == "n2"
+    told = {reason["object"]: (reason["code"], reason["data"].get("free")) for reason in big["reasons"]}
+    assert told == {
+        "node/n1": ("NotEnoughDevices", 1),
+        "node/n2": ("NotEnoughDevices", 2),
+        "node/n3": ("NotEnoughDevices", 1),
+        "node/n4": ("NoDevices", None),
+    }
+    assert big["summary"].startswith("0/4 nodes are available: 3 nodes have not enough devices of class gpu")
+    # What was placed in between is seen.
+    assert {reason["object"]: reason["data"].get("free") for reason in first["reasons"]}["node/n2"] == 0
+    assert again == first
+
+
+def test_nodes_in_one_state_are_told_by_one_of_them_and_only_so_many_states_are_looked_into() -> None:
+    names = [f"n{number}" for number in range(60)]
+    slices = [slice_(name, 1 + number // 3) for number, name in enumerate(names)]
+    (answer,), _ = run(line(slices=slices, nodes=[node(name) for name in names], pods=[[claim(count=30)]]))
+    (refused,) = answer["pods"]
+    assert len(refused["reasons"]) == STATES_TOLD + 1
+    assert refused["summary"].startswith("0/60 nodes are available: ")
+    assert f"{60 - 3 * STATES_TOLD} nodes have not enough devices" in refused["summary"]
+
+
+def test_many_pods_without_nodes() -> None:
+    (answer,), _ = run(line(pods=[[claim()]]))
+    assert [reason["code"] for reason in answer["pods"][0]["reasons"]] == ["NoNodes"]
 
 
 def test_many_pods_in_rotation() -> None:

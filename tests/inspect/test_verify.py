@@ -26,6 +26,26 @@ def violations(dray: Run, objects: list[Plain], *arguments: str) -> list[dict[st
     return list(found)
 
 
+class TestWhereThereIsNothingToCheck:
+    def test_a_warning_says_so_instead_of_that_every_rule_holds(self, dray: Run) -> None:
+        answer = dray("verify", [node("n1"), node("n2")])
+        assert answer.exit_code == 0
+        assert "every rule holds" not in answer.stdout
+        assert "Nothing was checked." in answer.stdout
+        assert answer.stderr.startswith("warning: nothing to check: ")
+        assert "cluster.yaml: there are no claims, slices or pods" in answer.stderr
+
+    def test_scripts_get_the_warning_too_and_clean_output(self, dray: Run) -> None:
+        answer = dray("verify", [], "-o", "json")
+        assert json.loads(answer.stdout)["violations"] == []
+        assert "nothing to check" in answer.stderr
+
+    def test_one_pod_is_something(self, dray: Run) -> None:
+        answer = dray("verify", [pod("p")])
+        assert "every rule holds" in answer.stdout
+        assert answer.stderr == ""
+
+
 def test_a_healthy_cluster_passes_with_counts(dray: Run) -> None:
     answer = dray("verify", healthy(), "-o", "json")
     report = json.loads(answer.stdout)

@@ -61,6 +61,19 @@ class TestAPodForWhichDevicesAreTaken:
         assert found["nearest"] == {"node": "n1", "claim": "ns/two", "request": "gpu", "missing": 1}
         assert any("let go of claim ns/used (pod train)" in fix for fix in found["fixes"])
 
+    def test_of_nodes_that_lack_equally_many_the_one_with_devices_is_nearest(self, dray: Run) -> None:
+        taken = [result(name, pool="m") for name in ("g0", "g1")]
+        objects = [
+            node("a"),
+            node("m"),
+            device_class(),
+            slice_("s", [{"name": "g0"}, {"name": "g1"}], node="m"),
+            claim("all", *taken, node="m"),
+            claim("two", count=2),
+            pod("wants", "two"),
+        ]
+        assert ask(dray, "wants", objects)["nearest"]["node"] == "m"
+
     def test_people_get_a_tree(self, dray: Run) -> None:
         told = dray("why", self.objects(), "wants", "-n", "ns").stdout
         assert told.startswith("unschedulable  pod ns/wants cannot be scheduled now")

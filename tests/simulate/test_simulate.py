@@ -211,6 +211,37 @@ class TestAScenarioThatIsWrong:
         assert "spec.containers" in report["refused"][0]
 
 
+class TestObjectsThatAreRefusedAtTheStart:
+    def wrong(self) -> Plain:
+        made = pod("p")
+        made["spec"]["containers"] = []
+        return made
+
+    def test_are_trouble_that_names_the_object_and_why(self, simulate: Simulate) -> None:
+        answer = simulate(scenario(), template(), self.wrong())
+        assert answer.exit_code == 2
+        (line,) = answer.stderr.splitlines()
+        assert line.startswith("error: not simulated: ")
+        assert "scenario.yaml: object 3: pod/default/p: 422 Invalid" in line
+        assert "spec.containers" in line
+        assert "Invariants held" in answer.stdout
+
+    def test_are_told_to_scripts_beside_those_of_later_steps(self, simulate: Simulate) -> None:
+        answer = simulate(scenario({"at": "5s", "apply": self.wrong()}), self.wrong(), arguments=("-o", "json"))
+        assert answer.exit_code == 2
+        report = json.loads(answer.stdout)
+        assert [(each["at"], each["object"]) for each in report["refusedObjects"]] == [
+            (0.0, "pod/default/p"),
+            (5.0, "pod/default/p"),
+        ]
+        assert len(report["refused"]) == 2
+
+    def test_of_a_later_step_alone_are_no_trouble(self, simulate: Simulate) -> None:
+        answer = simulate(scenario({"at": "5s", "apply": self.wrong()}))
+        assert answer.exit_code == 0
+        assert "refused:" in answer.stdout
+
+
 def test_people_see_pods_devices_and_what_was_checked(simulate: Simulate) -> None:
     told = simulate(scenario({"at": "10s", "apply": pod("train")}), template()).stdout
     assert "default/train" in told

@@ -22,12 +22,15 @@ from dray.api.defaults import apply_defaults
 from dray.api.gates import GateError, Gates
 from dray.api.kinds import Kind
 from dray.api.meta import DecodeError, Object, decode, without_nulls
+from dray.api.reason import Reason
 from dray.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.api.validation import validate_create
 from dray.devices import Devices, RequestFinding, Verdict
-from dray.explain.words import as_json
+from dray.explain.words import Counted, as_json, message
 
 LINE_MAX: Final = 512 * 1024 * 1024
+# Of a pod that fits on no node of a batch, so many states of nodes are looked into; the others are counted.
+STATES_TOLD: Final = 8
 # Objects are defaulted at one fixed moment: no answer depends on it.
 _THEN: Final = 0.0
 
@@ -259,6 +262,63 @@ def _run(line: Line) -> Json:
     return {"perNode": [{"node": node, **answer} for node, answer in zip(nodes, answers)]}
 
 
+# What a pod asks for, and the names of its claims, which reasons mention.
+Asked = tuple[object, ...]
+
+
+class Refusals:
+    """Why pods of a batch fit on no node: nodes in one state say the same, so one of each is asked."""
+
+    def __init__(self, session: Session, nodes: list[str]) -> None:
+        self._session, self._nodes = session, nodes
+        self._told: dict[Asked, Json] = {}
+        self._placed = 0
+        # By what is asked and state: the node that was asked, and what it said.
+        self._known: dict[tuple[Asked, int], tuple[str, tuple[Reason, ...]]] = {}
+
+    def told(self, claims: list[ResourceClaim], verdict: Verdict, placed: int) -> Json:
+        """``placed``: how many pods were, before this one. Until that changes, equal pods get equal answers."""
+        answer = self._session.told("", claims, verdict)
+        if verdict.error:
+            return answer
+        if placed != self._placed:
+            self._told.clear()
+            self._placed = placed
+        asked = (self._session.engine.compiler.demand(tuple(claims)), *(claim.key for claim in claims))
+        if asked not in self._told:
+            self._told[asked] = self._summary(asked, claims)
+        return {**answer, **self._told[asked]}
+
+    def _summary(self, asked: Asked, claims: list[ResourceClaim]) -> Json:
+        if not self._nodes:
+            return {"reasons": [as_json(Reason("NoNodes", ""))]}
+        groups = sorted(self._states().items(), key=lambda group: -len(group[1]))
+        counts: list[Counted] = []
+        for state, names in groups[:STATES_TOLD]:
+            counts += [(reason, len(names)) for reason in self._reasons(asked, claims, state, names)]
+        untold = sum(len(names) for _, names in groups[STATES_TOLD:])
+        if untold:
+            counts.append((Reason("NotEnoughDevices", ""), untold))
+        return {"reasons": [as_json(reason) for reason, _ in counts], "summary": message(counts, len(self._nodes))}
+
+    def _reasons(self, asked: Asked, claims: list[ResourceClaim], state: int, names: list[str]) -> tuple[Reason, ...]:
+        node, reasons = self._known.get((asked, state), ("", ()))
+        # A node that has changed since is not named for what it was.
+        if node not in names:
+            node, reasons = names[0], self._session.engine.explain(names[0], claims).reasons
+            self._known[asked, state] = (node, reasons)
+        return reasons
+
+    def _states(self) -> dict[int, list[str]]:
+        inventory = self._session.engine.inventory
+        states: dict[int, list[str]] = {}
+        for name in self._nodes:
+            view = inventory.view(name)
+            if view is not None:
+                states.setdefault(inventory.state(view), []).append(name)
+        return states
+
+
 def _batch(session: Session, line: Line) -> Json:
     """Pods one after another; each allocation is carried on to the next."""
     nodes = [session.node(text) for text in line.nodes or ()]
@@ -275,16 +335,18 @@ def _batch(session: Session, line: Line) -> Json:
     gc.freeze()
     began = time.perf_counter_ns()
     index = {name: number for number, name in enumerate(nodes)}
+    refusals = Refusals(session, nodes)
+    scheduled = 0
     for claims in pods:
         node, verdict = session.engine.first_fit(nodes, claims, start)
         if verdict.ok:
             for claim, result in zip(claims, verdict.results):
                 session.engine.hold(claim, result)
+            scheduled += 1
             answers.append({"node": node, "ok": True, "results": verdict.results})
             if line.rotate:
                 start = (index[node] + 1) % len(nodes)
         else:
-            answers.append(session.told("", claims, verdict))
+            answers.append(refusals.told(claims, verdict, scheduled))
     micros = (time.perf_counter_ns() - began) // 1000
-    scheduled = sum(1 for answer in answers if answer["ok"])
     return {"pods": answers, "scheduled": scheduled, "unschedulable": len(answers) - scheduled, "micros": micros}

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 
 from dray.api.durations import seconds
 from dray.cli.output import emit, output_option, table
@@ -24,7 +25,8 @@ def simulate(files: tuple[Path, ...], seed: int | None, until: str | None, outpu
     """Run a scenario on virtual time: API server, scheduler, controllers and nodes in one process, hours in seconds.
 
     FILES are Kubernetes manifests, created at the start, and at most one Scenario (dray.dev/v1alpha1) with hardware, steps and
-    faults. The same files and seed give the same bytes. Exit code 1 when an invariant was violated.
+    faults. The same files and seed give the same bytes. Exit code 1 when an invariant was violated, 2 when the scenario is
+    wrong or the API refused an object at the start.
 
     \b
     Examples:
@@ -41,7 +43,10 @@ def simulate(files: tuple[Path, ...], seed: int | None, until: str | None, outpu
     except (ScenarioError, SnapshotError, ValueError) as error:
         raise Trouble(str(error)) from error
     emit(report, output, lambda console: _show(report, console))
-    sys.exit(1 if report.invariants.violated else 0)
+    lost = [refused for refused in report.refused_objects if refused.at == 0]
+    for refused in lost:
+        click.echo(f"error: not simulated: {refused.text}", err=True)
+    sys.exit(1 if report.invariants.violated else 2 if lost else 0)
 
 
 def _show(report: Any, console: Console) -> None:
@@ -62,8 +67,9 @@ def _show(report: Any, console: Console) -> None:
     pods = f"{len(report.pods)} pod{'' if len(report.pods) == 1 else 's'}" + (f" ({told})" if told else "")
     console.print(f"\n{report.until:g} s simulated with seed {report.seed}: {pods}, ", end="")
     console.print(f"{len(report.evictions)} deleted or evicted, {len(report.events)} events.")
-    for refused in report.refused:
-        console.print(f"[yellow]refused:[/yellow] {refused}")
+    for refused in report.refused_objects:
+        if refused.at:
+            console.print(f"[yellow]refused:[/yellow] {escape(refused.text)}")
     if report.invariants.violated:
         console.print(f"[red]{len(report.invariants.violated)} invariants violated:[/red]")
         found = [(f"{v['at']:.3f}s", v["rule"], "\n".join(v["objects"]), v["detail"]) for v in report.invariants.violated]

@@ -51,6 +51,11 @@ class Source:
     def live(self) -> bool:
         return not self._files
 
+    @property
+    def holds(self) -> str:
+        """The beginning of a sentence about what was read."""
+        return "the cluster has" if self.live else f"{', '.join(str(file) for file in self._files)}: there are"
+
     def namespace(self, asked: str | None) -> str:
         """The one asked for, else the context's, else ``default``."""
         if asked or self._files:

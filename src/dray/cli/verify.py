@@ -21,7 +21,8 @@ def verify(source: Source, strict: bool, output: str) -> None:
     """Prove that nothing is allocated twice.
 
     Checks every claim, pod, slice and node: one owner for each device, share, counter unit and amount of capacity; devices in use
-    are compatible; reservations, finalizers and placements are consistent. Exit code 1 when a rule is violated.
+    are compatible; reservations, finalizers and placements are consistent. Exit code 1 when a rule is violated. Where there is
+    nothing to check, a warning says so.
 
     \b
     Examples:
@@ -30,6 +31,8 @@ def verify(source: Source, strict: bool, output: str) -> None:
       kubectl get resourceclaims,resourceslices,pods,nodes -A -o yaml > now.yaml && dray verify --snapshot now.yaml
     """
     report = check(source.read().world)
+    if not report.found:
+        click.echo(f"warning: nothing to check: {source.holds} no claims, slices or pods", err=True)
     if strict:
         report = Report(report.checked, report.violations + report.leftovers, [])
     emit(report, output, lambda console: _show(report, console))
@@ -42,7 +45,9 @@ def _show(report: Report, console: Console) -> None:
         f"Checked {counts['claims']} claims, {counts['devices']} devices in {counts['pools']} pools, "
         f"{counts['allocated']} allocations, {counts['pods']} pods on {counts['nodes']} nodes."
     )
-    if not report.violations:
+    if not report.found:
+        console.print("[yellow]Nothing was checked.[/yellow]")
+    elif not report.violations:
         console.print("[green]Nothing is owned twice; every rule holds.[/green]")
     else:
         console.print(f"[red]{_count(len(report.violations), 'violation')}:[/red]")

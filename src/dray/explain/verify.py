@@ -37,6 +37,11 @@ class Report(msgspec.Struct):
     violations: list[Finding]
     leftovers: list[Finding]
 
+    @property
+    def found(self) -> bool:
+        """Whether there was anything that could break a rule."""
+        return any(self.checked[what] for what in ("claims", "devices", "pools", "pods"))
+
 
 def verify(world: World) -> Report:
     """Check everything. The order of findings follows rules and names, so that equal clusters give equal reports."""

@@ -308,12 +308,14 @@ def _some(names: list[str]) -> str:
 
 
 def _nearest(nodes: list[NodeAnswer]) -> Nearest | None:
+    """Of nodes that lack equally many, the one with most devices that can be used, then with most that match."""
     found = []
     for node in nodes:
         if node.devices is not None and node.devices.nearest is not None:
             request = node.devices.requests[node.devices.nearest]
-            found.append(Nearest(node.node, request.claim, request.request, request.missing))
-    return min(found, key=lambda near: (near.missing, near.node), default=None)
+            near = Nearest(node.node, request.claim, request.request, request.missing)
+            found.append(((request.missing, -request.usable, -request.matching, node.node), near))
+    return min(found, key=lambda ranked: ranked[0])[1] if found else None
 
 
 def _with_numbers(reason: Reason, wish: Wish, info: NodeInfo) -> Reason:

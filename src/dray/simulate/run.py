@@ -59,7 +59,20 @@ class Invariants(msgspec.Struct):
     violated: list[dict[str, Any]]
 
 
-class Report(msgspec.Struct):
+class Refusal(msgspec.Struct):
+    """Something in the scenario that the API did not take: it was simulated without it."""
+
+    at: float
+    object: str
+    where: str
+    message: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.where}: {self.object}: {self.message}"
+
+
+class Report(msgspec.Struct, rename="camel"):
     """What came of it. The shape is fixed for scripts; keys may be added."""
 
     seed: int
@@ -70,6 +83,7 @@ class Report(msgspec.Struct):
     invariants: Invariants
     refused: list[str]
     digest: str
+    refused_objects: list[Refusal]
 
 
 def simulate(scenario: Scenario) -> Report:
@@ -86,7 +100,7 @@ class _Simulation:
         self._virtual.listeners.append(self._written)
         self._bound: dict[str, float] = {}
         self._evictions: list[Eviction] = []
-        self._refused: list[str] = []
+        self._refused: list[Refusal] = []
         self._violated: dict[Finding, float] = {}
         self._checked = 0
         self._changed = True
@@ -134,7 +148,7 @@ class _Simulation:
         try:
             self._write(action)
         except Refused as error:
-            self._refused.append(f"{action.where}: {error}")
+            self._refused.append(Refusal(_rounded(action.at), _named(action), action.where, str(error)))
         self._changed = True
 
     def _write(self, action: Action) -> None:
@@ -230,8 +244,9 @@ class _Simulation:
             self._evictions,
             self._events(),
             Invariants(self._checked, violated),
-            self._refused,
+            [refused.text for refused in self._refused],
             self._virtual.digest,
+            self._refused,
         )
 
     def _pod(self, world: World, pod: Pod) -> dict[str, Any]:
@@ -255,6 +270,13 @@ class _Simulation:
     def _events(self) -> list[Happening]:
         found = [_happening(event, self._virtual.epoch) for event in self._core.all(EVENTS).values()]
         return sorted(found, key=lambda event: (event.at, event.object, event.reason, event.message))
+
+
+def _named(action: Action) -> str:
+    assert action.kind is not None
+    metadata = action.body["metadata"]
+    namespace = [str(metadata.get("namespace") or "default")] if action.kind.namespaced else []
+    return "/".join([action.kind.kind.lower(), *namespace, str(metadata["name"])])
 
 
 def _claims(world: World, pod: Pod) -> list[ResourceClaim]:
