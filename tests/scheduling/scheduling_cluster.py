@@ -16,6 +16,7 @@ from dray.cluster.port import ClusterError, Conflict, Invalid, NotFound, Outcome
 from dray.cluster.world import World
 from dray.scheduling.config import Config
 from dray.scheduling.metrics import Recorder
+from dray.scheduling.plugins.defaults import OWNER_KINDS
 from dray.scheduling.scheduler import KINDS, Scheduler
 
 Fault = Callable[[Write], ClusterError | None]
@@ -24,7 +25,7 @@ EPOCH = 1_800_000_000.0
 
 class Api:
     def __init__(self) -> None:
-        self.objects: dict[Kind, dict[str, dict[str, Any]]] = {kind: {} for kind in (*KINDS, kinds.EVENTS)}
+        self.objects: dict[Kind, dict[str, dict[str, Any]]] = {kind: {} for kind in (*KINDS, *OWNER_KINDS, kinds.EVENTS)}
         self.version = 0
         self.serial = 0
         self.watchers: list[Callable[[Kind, dict[str, Any], bool], None]] = []
@@ -160,7 +161,7 @@ class Sim:
     def start(self) -> None:
         """A scheduler that knows nothing yet lists everything: also what a restart is."""
         self.meter = Recorder()
-        self.world = World((*KINDS, kinds.EVENTS))
+        self.world = World((*KINDS, *OWNER_KINDS, kinds.EVENTS))
         self.scheduler = Scheduler(self.world, self.config, self.gates, meter=self.meter)
         for kind, objects in self.api.objects.items():
             for obj in objects.values():

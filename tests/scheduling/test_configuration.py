@@ -111,7 +111,7 @@ def test_the_strategy_for_devices_is_chosen_by_drays_own_arguments() -> None:
         ({**HEAD, "profiles": [{"pluginConfig": [{"name": "DynamicResources", "args": {"bindingTimeout": "10x"}}]}]}, "duration"),
         (
             {**HEAD, "profiles": [{"pluginConfig": [{"name": "PodTopologySpread", "args": {"defaultConstraints": [{}]}}]}]},
-            "defaultConstraints: not supported",
+            "defaultConstraints: needs defaultingType List",
         ),
         ([], "mapping"),
     ],

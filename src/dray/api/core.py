@@ -412,6 +412,10 @@ class Service(Object):
     spec: dict[str, Any] = {}
 
 
+class ReplicationController(Object):
+    spec: dict[str, Any] = {}
+
+
 class StatefulSetRollingUpdate(Struct):
     partition: int = 0
 

@@ -43,7 +43,9 @@ NAMESPACES: Final = Kind("", "v1", "namespaces", "Namespace", False, core.Namesp
 CONFIG_MAPS: Final = Kind("", "v1", "configmaps", "ConfigMap", True)
 SERVICE_ACCOUNTS: Final = Kind("", "v1", "serviceaccounts", "ServiceAccount", True)
 SERVICES: Final = Kind("", "v1", "services", "Service", True, core.Service)
-REPLICATION_CONTROLLERS: Final = Kind("", "v1", "replicationcontrollers", "ReplicationController", True)
+REPLICATION_CONTROLLERS: Final = Kind(
+    "", "v1", "replicationcontrollers", "ReplicationController", True, core.ReplicationController
+)
 PERSISTENT_VOLUMES: Final = Kind("", "v1", "persistentvolumes", "PersistentVolume", False, core.PersistentVolume)
 PERSISTENT_VOLUME_CLAIMS: Final = Kind(
     "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, core.PersistentVolumeClaim

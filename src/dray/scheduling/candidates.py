@@ -17,6 +17,7 @@ from dray.scheduling.plan import Plan
 from dray.scheduling.plugins.base import Reasons, because, normalized
 from dray.scheduling.refusal import Tally
 
+ZONE: Final = "topology.kubernetes.io/zone"
 _MIN_NODES: Final = 100
 _MIN_PERCENT: Final = 5
 
@@ -48,8 +49,9 @@ class Entry:
 
 
 class Candidates:
-    def __init__(self, plan: Plan, nodes: Nodes, freed: ChangeLog, start: int) -> None:
+    def __init__(self, plan: Plan, nodes: Nodes, freed: ChangeLog, start: int, zone: str | None = None) -> None:
         self.plan = plan
+        self._zone = zone
         self._nodes = nodes
         # Nodes whose devices may do now although they did not before.
         self._freed = freed
@@ -65,8 +67,10 @@ class Candidates:
         self._unexamined = len(self._order)
 
     def _in_scope(self) -> list[NodeInfo]:
-        """Nodes that can do at all: those that the pod names, where it does."""
+        """Nodes that can do at all: those that the pod names, where it does, or those of the one zone asked about."""
         names = self.plan.names
+        if self._zone is not None:
+            return [info for info in self._all if info.node.metadata.labels.get(ZONE) == self._zone]
         if names is None:
             return self._all
         return [info for name in sorted(names) if (info := self._nodes.get(name)) is not None]
@@ -102,6 +106,20 @@ class Candidates:
                 heappop(self._heap)
             if not self._widen():
                 return None
+
+    def top(self, most: int) -> list[str]:
+        """The best nodes that are left, best first."""
+        taken: list[tuple[int, int, int, str]] = []
+        names: dict[str, None] = {}
+        while self._heap and len(names) < most:
+            item = heappop(self._heap)
+            entry = self._entries.get(item[3])
+            if entry is not None and entry.version == item[2] and item[3] not in names:
+                taken.append(item)
+                names[item[3]] = None
+        for item in taken:
+            heappush(self._heap, item)
+        return list(names)
 
     def refuse(self, name: str, reasons: Reasons) -> None:
         """The node's devices will not do, until the log of freed devices names it."""

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from dray.api.core import NodeAffinity
+from dray.api.core import NodeAffinity, TopologySpreadConstraint
 from dray.scheduling.plugins.resources import FitArgs, ResourceWeight
 
 # Plugins in upstream's order, with the weight of those that score (0: it does not score).
@@ -62,6 +62,13 @@ SCORES: Final = (
 )
 
 
+# How pods of one service or workload spread that say nothing about it themselves.
+SYSTEM_SPREAD: Final = (
+    TopologySpreadConstraint(max_skew=3, topology_key="kubernetes.io/hostname", when_unsatisfiable="ScheduleAnyway"),
+    TopologySpreadConstraint(max_skew=5, topology_key="topology.kubernetes.io/zone", when_unsatisfiable="ScheduleAnyway"),
+)
+
+
 class Profile(msgspec.Struct, frozen=True, eq=False):
     """How pods of one scheduler name are placed."""
 
@@ -75,6 +82,8 @@ class Profile(msgspec.Struct, frozen=True, eq=False):
     added_affinity: NodeAffinity = msgspec.field(default_factory=NodeAffinity)
     hard_pod_affinity_weight: int = 1
     ignore_preferred_terms_of_existing_pods: bool = False
+    # Without any of the pod's own; None: the system's, which rank nodes that lack a topology key too.
+    default_spread: tuple[TopologySpreadConstraint, ...] | None = None
     volume_timeout: float = 600.0
     binding_timeout: float = 600.0
     # Accepted as upstream's; a search ends after a number of steps instead, so that the same input gives the same answer.
@@ -82,6 +91,9 @@ class Profile(msgspec.Struct, frozen=True, eq=False):
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100
     device_scoring: str = "Ready"
+
+    def weight_of(self, plugin: str) -> int:
+        return next((weight for name, weight in self.scores if name == plugin), 0)
 
 
 class Config(msgspec.Struct, frozen=True):

@@ -306,8 +306,7 @@ def _values(args: _Args, at: str, gates: Gates) -> dict[str, Any]:
                 "ignore_preferred_terms_of_existing_pods": args.ignore_preferred_terms_of_existing_pods,
             }
         case _Spread():
-            _check_spread(args, at)
-            return {}
+            return {"default_spread": _default_spread(args, at)}
         case _VolumeBinding():
             if args.shape or args.bind_timeout_seconds < 0:
                 raise ConfigError(f"{at}: only bindTimeoutSeconds, 0 or more, is supported")
@@ -382,11 +381,29 @@ def _resources(raw: list[_Resource] | None, where: str) -> tuple[ResourceWeight,
     return found
 
 
-def _check_spread(args: _Spread, at: str) -> None:
+def _default_spread(args: _Spread, at: str) -> tuple[TopologySpreadConstraint, ...] | None:
     if args.defaulting_type not in ("System", "List"):
         raise ConfigError(f"{at}.defaultingType: must be System or List, got {args.defaulting_type!r}")
-    if args.default_constraints:
-        raise ConfigError(f"{at}.defaultConstraints: not supported; give the pods topologySpreadConstraints of their own")
+    if args.defaulting_type == "System":
+        if args.default_constraints:
+            raise ConfigError(f"{at}.defaultConstraints: needs defaultingType List; System has constraints of its own")
+        return None
+    for index, constraint in enumerate(args.default_constraints):
+        _check_constraint(constraint, f"{at}.defaultConstraints[{index}]")
+    return tuple(args.default_constraints)
+
+
+def _check_constraint(constraint: TopologySpreadConstraint, where: str) -> None:
+    if constraint.max_skew < 1:
+        raise ConfigError(f"{where}.maxSkew: must be 1 or more, got {constraint.max_skew}")
+    if not constraint.topology_key:
+        raise ConfigError(f"{where}.topologyKey: is required")
+    if constraint.when_unsatisfiable not in ("DoNotSchedule", "ScheduleAnyway"):
+        raise ConfigError(
+            f"{where}.whenUnsatisfiable: must be DoNotSchedule or ScheduleAnyway, got {constraint.when_unsatisfiable!r}"
+        )
+    if constraint.label_selector is not None:
+        raise ConfigError(f"{where}.labelSelector: must be empty; services and workloads say which pods belong together")
 
 
 # ------------------------------------------------------------------------------------------------------------- values

@@ -20,7 +20,7 @@ from dray.cluster.world import World
 from dray.devices import Devices, Verdict
 from dray.devices.inventory import OPTIONAL_OPERATIONS
 from dray.scheduling import conditions, topics
-from dray.scheduling.candidates import Candidates, enough, turn
+from dray.scheduling.candidates import ZONE, Candidates, enough, turn
 from dray.scheduling.changes import ChangeLog
 from dray.scheduling.config import Profile
 from dray.scheduling.demand import Demand
@@ -37,16 +37,21 @@ from dray.scheduling.extended import (
 )
 from dray.scheduling.nodes import NodeInfo, Nodes
 from dray.scheduling.plan import Examined, Facts, Plan
-from dray.scheduling.plugins.base import Reasons, because, normalized
+from dray.scheduling.plugins.base import Reasons, because
 from dray.scheduling.plugins.neighbours import Neighbours, View
 from dray.scheduling.plugins.volumes import Volumes
 from dray.scheduling.queue import Pending, Queue
+from dray.scheduling.ranking import totals_of
 from dray.scheduling.refusal import Refusal, Tally
 from dray.scheduling.resolution import Refused, Resolved, claim_topic, pod_topic, requests, reserved_for, resolve
 from dray.scheduling.scoring import DeviceScorer
+from dray.scheduling.tolerations import tolerates
 
 # Sets of candidates that are kept; each holds at most the nodes that were examined for it.
 _KEPT: Final = 128
+# Where pods of one workload only rank nodes: how many zones are compared, and how many nodes of each.
+_ZONES: Final = 8
+_OF_EACH: Final = 8
 
 
 class Placement:
@@ -88,7 +93,20 @@ class NotPlaced(Exception):
 class Wish:
     """A pod with its claims resolved: everything that decides where it can go."""
 
-    __slots__ = ("demand", "key", "leftover", "names", "pending", "plan", "pod", "profile", "resolved", "unusable", "view")
+    __slots__ = (
+        "demand",
+        "key",
+        "leftover",
+        "names",
+        "pending",
+        "plan",
+        "pod",
+        "profile",
+        "ranking",
+        "resolved",
+        "unusable",
+        "view",
+    )
 
     def __init__(self, pending: Pending, profile: Profile, resolved: Resolved) -> None:
         self.pending = pending
@@ -100,6 +118,7 @@ class Wish:
         self.leftover: ResourceClaim | None = None
         self.unusable: list[tuple[ResourceClaim, Reason]] = []
         self.view: View | None = None
+        self.ranking: View | None = None
         self.key: Hashable = None
         self.plan: Plan | None = None
 
@@ -156,6 +175,8 @@ class Cycle:
         nominated = wish.pod.status.nominated_node_name
         if nominated and (placement := self._on(wish, candidates, nominated)) is not None:
             return placement
+        if wish.ranking is not None and (placement := self._ranked(wish, wish.ranking, candidates)) is not None:
+            return placement
         while (name := candidates.best()) is not None:
             placement = self._on(wish, candidates, name)
             if placement is not None:
@@ -181,6 +202,8 @@ class Cycle:
         if resolved.pinned:
             wish.unusable = [bad for claim in resolved.pinned if (bad := self._unusable_claim(wish, claim, now)) is not None]
         wish.view = self._neighbours.view(pod, wish.demand, profile)
+        if wish.view is None:
+            wish.ranking = self._neighbours.ranking(pod, wish.demand, profile)
         wish.key = self._key(wish)
         return wish
 
@@ -277,7 +300,7 @@ class Cycle:
     def _judge(self, wish: Wish) -> Callable[[NodeInfo], tuple[Reasons | None, int]]:
         def judge(info: NodeInfo) -> tuple[Reasons | None, int]:
             claims, _ = self._claims_on(wish, info)
-            verdict = self._engine.allocate(info.name, claims)
+            verdict = self._engine.allocate(info.name, claims, self.scorer.order(wish.profile))
             if not verdict.ok:
                 return _device_reasons(verdict), 0
             return None, self.scorer.score(verdict, info.name, wish.profile)
@@ -310,7 +333,7 @@ class Cycle:
             return self._reuse(wish, placement, claims, special)
         if not claims:
             return placement
-        verdict = self._engine.allocate(info.name, claims)
+        verdict = self._engine.allocate(info.name, claims, self.scorer.order(wish.profile))
         if not verdict.ok:
             self._raise_fatal(wish, verdict)
             return _device_reasons(verdict)
@@ -372,7 +395,7 @@ class Cycle:
         allocation = self._claims.allocation_of(leftover)
         wanted = own if allocation is not None else [*own, leftover]
         if wanted:
-            verdict = self._engine.allocate(placement.node, wanted)
+            verdict = self._engine.allocate(placement.node, wanted, self.scorer.order(wish.profile))
             if not verdict.ok:
                 self._raise_fatal(wish, verdict)
                 return _device_reasons(verdict)
@@ -429,6 +452,34 @@ class Cycle:
             raise self._refused(wish, self._explained(wish, tally.counts(), refusals))
         return self._best_of(plan, view, found)
 
+    def _ranked(self, wish: Wish, ranking: View, candidates: Candidates) -> Placement | None:
+        """The best node as the pods of the same workload rank the best few of each zone: what this costs does not grow
+        with the number of nodes."""
+        lanes = [candidates]
+        if candidates.plan.names is None and not wish.demand.volumes:
+            lanes.extend(self._in_zone(wish, candidates.plan, zone) for zone in ranking.emptiest(ZONE, _ZONES))
+        names = dict.fromkeys(name for lane in lanes for name in lane.top(_OF_EACH))
+        infos = [info for name in names if (info := self._nodes.get(name)) is not None]
+        totals = totals_of(candidates.plan, ranking, [(info, candidates.plan.examine(info)) for info in infos])
+        for index in sorted(range(len(infos)), key=lambda index: (-totals[index], turn(infos[index]))):
+            placement = self._on(wish, candidates, infos[index].name)
+            if placement is not None:
+                return placement
+            for lane in lanes[1:]:
+                lane.refuse(infos[index].name, _DEVICES)
+        return None
+
+    def _in_zone(self, wish: Wish, plan: Plan, zone: str) -> Candidates:
+        key = (wish.key, zone)
+        found = self._kept.get(key)
+        if found is None:
+            found = self._kept[key] = Candidates(plan, self._nodes, self.freed, self._start, zone)
+            if len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        found.catch_up()
+        return found
+
     def _in_turn(self, plan: Plan) -> list[NodeInfo]:
         if plan.names is not None:
             return [info for name in sorted(plan.names) if (info := self._nodes.get(name)) is not None]
@@ -438,15 +489,7 @@ class Cycle:
 
     def _best_of(self, plan: Plan, view: View, found: list[tuple[NodeInfo, Examined, Placement]]) -> Placement:
         infos = [info for info, _, _ in found]
-        totals = [examined[1] for _, examined, _ in found]
-        for number, score in enumerate(plan.node_scores):
-            raw = [examined[2][number] for _, examined, _ in found]
-            highest = max(raw)
-            for index, value in enumerate(raw):
-                totals[index] += score.weight * normalized(value, highest, score.normalize)
-        for weight, values in view.scores(infos):
-            for index, value in enumerate(values):
-                totals[index] += weight * value
+        totals = totals_of(plan, view, [(info, examined) for info, examined, _ in found])
         best = max(range(len(infos)), key=lambda index: (totals[index], -turn(infos[index])))
         return found[best][2]
 
@@ -538,17 +581,6 @@ class Cycle:
                     data = {"device": device, "key": taint.key, "value": taint.value, "effect": taint.effect}
                     return claim, Reason("ClaimTainted", f"claim/{claim.key}", data)
         return None
-
-
-def tolerates(toleration: Any, taint: DeviceTaint) -> bool:
-    """KEP-5055: an empty effect matches every effect, an empty key with Exists every key."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return toleration.operator in ("", "Equal") and bool(toleration.value == taint.value)
 
 
 def _device_reasons(verdict: Verdict) -> Reasons:

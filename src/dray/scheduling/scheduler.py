@@ -45,6 +45,7 @@ from dray.scheduling.metrics import Meter, Silent
 from dray.scheduling.nodes import Nodes
 from dray.scheduling.noticing import claim_matters, pod_matters, same_node, with_conditions
 from dray.scheduling.plan import Facts
+from dray.scheduling.plugins.defaults import Owners
 from dray.scheduling.plugins.images import ImageNodes
 from dray.scheduling.plugins.neighbours import Neighbours, View
 from dray.scheduling.plugins.placement import names_in
@@ -98,7 +99,7 @@ class Scheduler:
         conditions_on = self.gates("DRADeviceBindingConditions")
         self.desk = ClaimDesk(world, conditions_on, self._reserved, self._lost, self._release)
         self.binder = Binder(world, self.desk, self, self.meter, waits=conditions_on)
-        self.neighbours = Neighbours(self.nodes, self._namespaces_like)
+        self.neighbours = Neighbours(self.nodes, self._namespaces_like, Owners(world))
         self.volumes = Volumes(world, self.nodes)
         self.images = ImageNodes(self.nodes)
         facts = Facts(self._offers_devices, self.images.shared_by, self.volumes.check, self.nodes.state_of)

@@ -12,12 +12,13 @@ from typing import Final
 
 from dray.api.core import Affinity, LabelSelector, Pod, PodAffinityTerm, TopologySpreadConstraint
 from dray.api.selectors import label_requirements
-from dray.scheduling.config import Profile
+from dray.scheduling.config import SYSTEM_SPREAD, Profile
 from dray.scheduling.demand import Demand
 from dray.scheduling.nodes import NodeInfo, Nodes, Placed
 from dray.scheduling.plugins import placement
 from dray.scheduling.plugins.base import MAX_SCORE, Check, Reasons, because
-from dray.scheduling.plugins.terms import NOTHING, Counter, Term, affinity_term, together, with_label_keys
+from dray.scheduling.plugins.defaults import Owners
+from dray.scheduling.plugins.terms import NOTHING, Counter, Requirements, Term, affinity_term, together, with_label_keys
 
 NamespacesLike = Callable[[LabelSelector], Iterable[str]]
 # Selectors whose pods are counted; those used least recently are forgotten beyond this.
@@ -40,8 +41,9 @@ RuleKey = tuple[object, str, int]
 
 
 class Neighbours:
-    def __init__(self, nodes: Nodes, namespaces_like: NamespacesLike) -> None:
+    def __init__(self, nodes: Nodes, namespaces_like: NamespacesLike, owners: Owners) -> None:
         self._nodes = nodes
+        self._owners = owners
         self._like = namespaces_like
         self._counted: dict[object, tuple[Term, Counter]] = {}
         # Required anti-affinity of placed pods repels; preferred terms and required affinity only attract or push.
@@ -141,12 +143,29 @@ class Neighbours:
             and affinity.pod_anti_affinity is None
         ):
             pulled = []
+        common: Requirements | None = None
+        if not demand.spread and profile.default_spread and "PodTopologySpread" in profile.filters:
+            common = self._owners.requirements(pod) or None
+            spread = profile.default_spread if common is not None else ()
         if not spread and affinity.pod_affinity is None and affinity.pod_anti_affinity is None and not repelled and not pulled:
             return None
         view = View(self, profile)
         view.add_affinity(pod, affinity)
         view.add_rules(repelled, pulled)
-        view.add_spread(pod, demand, spread)
+        view.add_spread(pod, demand, spread, common)
+        if profile.default_spread is None and not demand.spread:
+            view.add_system_spread(pod, demand, self._owners.requirements(pod))
+        return view
+
+    def ranking(self, pod: Pod, demand: Demand, profile: Profile) -> View | None:
+        """How the system's constraints rank nodes for a pod that nothing else ties to other pods; they refuse no node."""
+        if demand.spread or profile.default_spread is not None or not profile.weight_of("PodTopologySpread"):
+            return None
+        common = self._owners.requirements(pod)
+        if not common:
+            return None
+        view = View(self, profile)
+        view.add_system_spread(pod, demand, common)
         return view
 
     def terms(self, raw: Iterable[PodAffinityTerm], pod: Pod) -> list[tuple[Term, str]]:
@@ -196,6 +215,8 @@ class View:
         self._pulls: list[tuple[str, Mapping[str, int], int]] = []
         self._spreads: list[Spread] = []
         self._soft: list[tuple[str, Mapping[str, int], int, int]] = []
+        # Whether a node must have every topology key to be worth anything.
+        self._all_keys = True
 
     # ---------------------------------------------------------------------------------------------------------- making
 
@@ -228,11 +249,23 @@ class View:
             weight = rule.weight or self._hard_weight
             self._pulls.append((rule.topology_key, rule.counter.domains(rule.topology_key), weight))
 
-    def add_spread(self, pod: Pod, demand: Demand, constraints: tuple[TopologySpreadConstraint, ...]) -> None:
+    def add_system_spread(self, pod: Pod, demand: Demand, common: Requirements) -> None:
+        if common:
+            self._all_keys = False
+            self.add_spread(pod, demand, SYSTEM_SPREAD, common)
+
+    def add_spread(
+        self,
+        pod: Pod,
+        demand: Demand,
+        constraints: tuple[TopologySpreadConstraint, ...],
+        common: Requirements | None = None,
+    ) -> None:
+        """``common`` says which pods are meant where the constraints do not."""
         hard = [constraint for constraint in constraints if constraint.when_unsatisfiable != "ScheduleAnyway"]
         keys = [constraint.topology_key for constraint in hard]
         for constraint in constraints:
-            requirements = label_requirements(constraint.label_selector)
+            requirements = label_requirements(constraint.label_selector) if common is None else common
             wanted = (NOTHING,) if requirements is None else with_label_keys(requirements, pod, constraint.match_label_keys)
             term = Term(frozenset({pod.metadata.namespace}), wanted)
             counter = self._use(term)
@@ -301,6 +334,11 @@ class View:
             found.append((self._weights["PodTopologySpread"], self._spread_scores(infos)))
         return found
 
+    def emptiest(self, key: str, most: int) -> list[str]:
+        """Domains of a topology key, those first with the fewest pods that this view spreads."""
+        counts: Mapping[str, int] = next((counts for each, counts, _, _ in self._soft if each == key), {})
+        return sorted(self._neighbours.domains(key), key=lambda value: (counts.get(value, 0), value))[:most]
+
     def _pull_scores(self, infos: Sequence[NodeInfo]) -> list[int]:
         raw = []
         for info in infos:
@@ -314,10 +352,11 @@ class View:
         raw: list[float | None] = []
         for info in infos:
             labels = info.node.metadata.labels
-            if any(key not in labels for key, _, _, _ in self._soft):
+            if self._all_keys and any(key not in labels for key, _, _, _ in self._soft):
                 raw.append(None)
                 continue
-            raw.append(sum(c.get(labels[key], 0) * math.log(size + 2) + skew - 1 for key, c, size, skew in self._soft))
+            has = [soft for soft in self._soft if soft[0] in labels]
+            raw.append(sum(c.get(labels[key], 0) * math.log(size + 2) + skew - 1 for key, c, size, skew in has))
         known = [round(value) for value in raw if value is not None]
         low, high = min(known, default=0), max(known, default=0)
         if high == 0:
