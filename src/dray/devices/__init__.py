@@ -4,8 +4,9 @@
 or ``fitting``, charge a decision with ``hold`` and plan with ``checkpoint`` and ``rollback``. It does no I/O.
 """
 
-from dray.devices.engine import Devices, Verdict
+from dray.devices.engine import Devices, Order, Verdict
 from dray.devices.explain import Change, DeviceFinding, Explanation, RequestFinding
 from dray.devices.ledger import DeviceKey
+from dray.devices.packing import DeviceScore
 
-__all__ = ["Change", "DeviceFinding", "DeviceKey", "Devices", "Explanation", "RequestFinding", "Verdict"]
+__all__ = ["Change", "DeviceFinding", "DeviceKey", "DeviceScore", "Devices", "Explanation", "Order", "RequestFinding", "Verdict"]

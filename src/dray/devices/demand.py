@@ -112,7 +112,7 @@ class ClaimDemand:
 class Demand:
     """The claims of one pod, compiled. ``cache`` holds what is known about it, by layout and by state."""
 
-    __slots__ = ("answers", "claims", "epoch", "error", "key", "needs_free", "problems", "refused")
+    __slots__ = ("answers", "claims", "epoch", "error", "key", "needs_free", "packed", "problems", "refused")
 
     def __init__(self, key: tuple[bytes, ...], claims: tuple[ClaimDemand, ...], error: DemandError | None) -> None:
         self.key = key
@@ -120,6 +120,7 @@ class Demand:
         self.error = error
         self.problems: dict[int, object] = {}
         self.answers: dict[int, object] = {}
+        self.packed: dict[int, object] = {}
         self.refused: set[int] = set()
         self.epoch = -1
         # True when no node without a single free device can satisfy it, whatever else is true there.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -22,6 +23,7 @@ from dray.devices.demand import Compiler, Demand
 from dray.devices.explain import Explainer, Explanation
 from dray.devices.inventory import Inventory
 from dray.devices.ledger import Charge, DeviceKey, PoolKey, charges_of
+from dray.devices.packing import DeviceScore, pack, scores
 from dray.devices.problem import Analysis, Problem, RequestProblem
 from dray.devices.result import Assembly, Unwritable
 from dray.devices.search import BUDGET, BudgetSpent, solve
@@ -31,6 +33,9 @@ from dray.devices.views import NodeView
 INVALID_POOLS = "invalid resource pools were encountered"
 # Steps for each change that an explanation tries.
 TRIAL_BUDGET = 500
+
+# Which of the devices that would do: upstream's first fit, or the ones that waste least (``dray.devices.packing``).
+Order = Literal["first", "packing"]
 
 
 class Verdict(msgspec.Struct):
@@ -180,15 +185,29 @@ class Devices:
 
     # ------------------------------------------------------------------------------------------------------ questions
 
-    def allocate(self, node_name: str, claims: Sequence[ResourceClaim]) -> Verdict:
-        """Which devices the claims would get on this node. Charges nothing."""
+    def allocate(self, node_name: str, claims: Sequence[ResourceClaim], order: Order = "first") -> Verdict:
+        """Which devices the claims would get on this node. Charges nothing. The order never decides whether they fit."""
         demand = self.compiler.demand(tuple(claims))
         if demand.error is not None:
             return self._impossible(demand, claims)
         view = self.inventory.view(node_name)
         if view is None:
             return Verdict(False, error=f'node "{node_name}" is not known', node_error=True)
-        return self._verdict(view, demand, claims, self._answer(view, demand, claims))
+        answer = self._answer(view, demand, claims)
+        if order == "packing":
+            answer = self._packed(view, demand, answer)
+        return self._verdict(view, demand, claims, answer)
+
+    def scores(self, node_name: str, claims: Sequence[ResourceClaim], order: Order = "first") -> tuple[DeviceScore, ...]:
+        """What speaks for each device that ``allocate`` gives, in the order of picking; nothing where nothing fits."""
+        demand = self.compiler.demand(tuple(claims))
+        view = self.inventory.view(node_name)
+        if demand.error is not None or view is None:
+            return ()
+        answer = self._answer(view, demand, claims)
+        if order == "packing":
+            answer = self._packed(view, demand, answer)
+        return scores(self.analysis.problem(demand, view.layout), view, answer.picks or [])
 
     def fitting(self, node_names: Iterable[str], claims: Sequence[ResourceClaim]) -> Iterator[tuple[str, Verdict]]:
         """The nodes on which the claims fit, in the order given, found lazily; an error that no node can mend ends it."""
@@ -207,10 +226,12 @@ class Devices:
                 yield "", self._verdict(view, demand, claims, answer)
                 return
 
-    def first_fit(self, node_names: Sequence[str], claims: Sequence[ResourceClaim], start: int = 0) -> tuple[str, Verdict]:
+    def first_fit(
+        self, node_names: Sequence[str], claims: Sequence[ResourceClaim], start: int = 0, order: Order = "first"
+    ) -> tuple[str, Verdict]:
         """The first node on which the claims fit, and the verdict there; '' and a refusal where there is none.
 
-        The search goes once around, beginning with number ``start``.
+        The search goes once around, beginning with number ``start``; ``order`` is about the devices of a node.
         """
         demand = self.compiler.demand(tuple(claims))
         if demand.error is not None:
@@ -233,6 +254,8 @@ class Devices:
             answer = self._answer(view, demand, claims)
             steps += answer.steps
             if answer.picks is not None:
+                if order == "packing":
+                    answer = self._packed(view, demand, answer)
                 return name, self._verdict(view, demand, claims, answer)
             if answer.error and not answer.node_error:
                 return "", self._verdict(view, demand, claims, answer)
@@ -272,6 +295,7 @@ class Devices:
             demand.epoch = self.inventory.epoch
             demand.answers.clear()
             demand.refused.clear()
+            demand.packed.clear()
         return demand
 
     def _answer(self, view: NodeView, demand: Demand, claims: Sequence[ResourceClaim]) -> Answer:
@@ -287,6 +311,17 @@ class Devices:
             if answer.picks is None:
                 demand.refused.add(state)
         return answer
+
+    def _packed(self, view: NodeView, demand: Demand, answer: Answer) -> Answer:
+        """The same answer with devices that waste less, where there are such."""
+        if answer.picks is None:
+            return answer
+        state = self.inventory.state(view)
+        found = demand.packed.get(state)
+        if not isinstance(found, Answer):
+            picks = pack(self.analysis.problem(demand, view.layout), view, answer.picks, self._budget)
+            found = demand.packed[state] = answer if picks is answer.picks else Answer(picks, answer.steps)
+        return found
 
     def _solve(self, view: NodeView, demand: Demand, claims: Sequence[ResourceClaim]) -> Answer:
         problem = self.analysis.problem(demand, view.layout)

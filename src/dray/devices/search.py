@@ -86,7 +86,7 @@ class OutOfPatience(Exception):
     """The plain dive met too many dead ends."""
 
 
-class _Frame:
+class Frame:
     """A choice that can be taken back: an alternative (``option`` is None) or the device for one slot."""
 
     __slots__ = ("key", "mark", "need", "number", "option", "options", "remaining")
@@ -122,7 +122,7 @@ class Search:
         self._bounds = bounds
         self._faithful = attempt.problem.faithful
         self._last = attempt.problem.layout.last
-        self._stack: list[_Frame] = []
+        self._stack: list[Frame] = []
 
     def run(self, floor: int = 0) -> bool:
         """True when every request is satisfied; the picks are then in the attempt."""
@@ -141,10 +141,10 @@ class Search:
         """Go on to a request; True when there is none left."""
         if number == len(self.requests):
             return True
-        self._stack.append(_Frame(number, mark, 0))
+        self._stack.append(Frame(number, mark, 0))
         return False
 
-    def _fail(self, frame: _Frame) -> bool:
+    def _fail(self, frame: Frame) -> bool:
         self._stack.pop()
         if self._bounds is not None and frame.key is not None:
             self._bounds.failed.add(frame.key)
@@ -154,7 +154,7 @@ class Search:
                 raise OutOfPatience
         return False
 
-    def _next_option(self, frame: _Frame) -> bool:
+    def _next_option(self, frame: Frame) -> bool:
         request = self.requests[frame.number]
         if frame.options == 0 and self._bounds is not None and not self._promising(frame, request):
             return self._fail(frame)
@@ -173,7 +173,7 @@ class Search:
                 return False
         return self._fail(frame)
 
-    def _promising(self, frame: _Frame, request: RequestProblem) -> bool:
+    def _promising(self, frame: Frame, request: RequestProblem) -> bool:
         assert self._bounds is not None
         frame.key = self._bounds.key(frame.number, -1, 0, 0)
         if frame.key in self._bounds.failed:
@@ -202,7 +202,7 @@ class Search:
             mask = self.attempt.candidates(request, option) & self._after(last)
             if mask.bit_count() < need or not self._distinct_enough(request, option, mask, need):
                 return False
-        frame = _Frame(number, len(self.attempt.picks), 0)
+        frame = Frame(number, len(self.attempt.picks), 0)
         frame.option = option
         frame.remaining = mask
         frame.need = need
@@ -233,7 +233,7 @@ class Search:
             return later
         return later & lagging if lagging >> last & 1 else (later & ~lagging) | lagging
 
-    def _next_device(self, frame: _Frame) -> bool:
+    def _next_device(self, frame: Frame) -> bool:
         request = self.requests[frame.number]
         option = frame.option
         assert option is not None
