@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
 
+from dray.api.reason import Reason
+from dray.api.times import format_micro_time
+from dray.explain.words import words
 from tests.inspect.conftest import Plain, Run, claim, device_class, healthy, node, pod, result, slice_
 
 
@@ -158,6 +162,67 @@ class TestBindingConditions:
         }
         assert "waits for ready of gpu.example.com/n1/g1" in found["summary"]
         assert codes(found["reasons"]) == ["BindingPending"]
+
+
+class TestAfterABindingThatFailed:
+    SAID = words(
+        Reason("BindingFailed", "device/gpu.example.com/n1/g0", {"condition": "failed", "node": "n1", "message": "Bad: no link"})
+    )
+
+    def event(self, ago: float, note: str = "", name: str = "new", uid: str = "uid-new") -> Plain:
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": f"{name}-{ago}", "namespace": "ns"},
+            "regarding": {"kind": "Pod", "name": name, "namespace": "ns", "uid": uid},
+            "eventTime": format_micro_time(time.time() - ago),
+            "reason": "FailedScheduling",
+            "note": f"{note or self.SAID}.",
+        }
+
+    def objects(self, *more: Plain, devices: int = 1) -> list[Plain]:
+        published = slice_("s", [{"name": f"g{number}"} for number in range(devices)])
+        return [node("n1"), device_class(), published, claim("one"), pod("new", "one"), *more]
+
+    def test_the_device_rests_and_the_pod_waits_for_it(self, dray: Run) -> None:
+        found = ask(dray, "new", self.objects(self.event(10)))
+        assert found["verdict"] == "waiting"
+        assert "device gpu.example.com/n1/g0 is resting after a failed binding until 20" in found["summary"]
+        assert "The last attempt: device gpu.example.com/n1/g0 could not be bound: failed" in found["summary"]
+        assert (codes(found["reasons"]), found["fits"]) == (["DeviceCoolingDown"], [])
+        assert found["nodes"][0]["requests"][0]["devices"][0]["reason"]["code"] == "DeviceCoolingDown"
+        assert found["fixes"][0].startswith("wait until 20")
+
+    def test_what_failed_for_another_pod_rests_too(self, dray: Run) -> None:
+        found = ask(dray, "new", self.objects(self.event(10, name="other", uid="uid-other")))
+        assert (found["verdict"], codes(found["reasons"])) == ("waiting", ["DeviceCoolingDown"])
+        assert "The last attempt" not in found["summary"]
+
+    @pytest.mark.parametrize(("ago", "devices"), [(10, 2), (300, 1)])
+    def test_a_pod_that_fits_again_is_told_what_failed_and_when(self, ago: float, devices: int, dray: Run) -> None:
+        found = ask(dray, "new", self.objects(self.event(ago), devices=devices))
+        assert (found["verdict"], found["fits"]) == ("waiting", ["n1"])
+        assert "An attempt failed at 20" in found["summary"]
+        assert "gpu.example.com/n1/g0 could not be bound: failed to node n1 (Bad: no link)." in found["summary"]
+        assert codes(found["reasons"]) == ["BindingFailed"]
+
+    def test_a_namesake_that_is_gone_does_not_count(self, dray: Run) -> None:
+        found = ask(dray, "new", self.objects(self.event(300, uid="uid-before")))
+        assert (found["fits"], found["reasons"]) == (["n1"], [])
+
+    def test_the_condition_is_enough_where_events_are_gone(self, dray: Run) -> None:
+        objects = self.objects()
+        late = words(Reason("BindingTimeout", "device/gpu.example.com/n1/g0", {"condition": "ready", "node": "n1"}))
+        objects[4]["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "message": f"{late}."}]
+        found = ask(dray, "new", objects)
+        assert f"An attempt failed: {late}." in found["summary"]
+        assert codes(found["reasons"]) == ["BindingTimeout"]
+
+    def test_other_shortages_stay_what_they_are(self, dray: Run) -> None:
+        objects = self.objects(self.event(10))
+        objects[3] = claim("one", count=2)
+        found = ask(dray, "new", objects)
+        assert (found["verdict"], codes(found["reasons"])) == ("impossible", ["NotEnoughDevices"])
 
 
 def test_gated_pods_wait(dray: Run) -> None:

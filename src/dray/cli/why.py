@@ -14,12 +14,13 @@ from rich.markup import escape
 from rich.tree import Tree
 
 from dray.api.core import Pod
-from dray.api.kinds import PODS
+from dray.api.kinds import EVENTS, PODS
 from dray.api.reason import Reason
 from dray.cli.output import emit, output_option, table
 from dray.cli.source import Source, Trouble, source_options
 from dray.cluster.world import World
 from dray.devices.explain import RequestFinding
+from dray.explain.failures import failed_bindings
 from dray.explain.why import NodeAnswer, Why
 from dray.explain.why import why as ask
 from dray.explain.words import as_json, words
@@ -52,9 +53,10 @@ def why(pod: str, namespace: str | None, config: Path | None, source: Source, ou
       dray why train-0 -n research --snapshot now.yaml
     """
     name, where = _named(pod, namespace)
-    world = source.read().world
-    found = _find(world, name, where or source.namespace(None))
-    answer = ask(world, found, now=time.time(), config=_config(config))
+    snapshot = source.read()
+    found = _find(snapshot.world, name, where or source.namespace(None))
+    failures = failed_bindings(snapshot.plain(EVENTS))
+    answer = ask(snapshot.world, found, now=time.time(), config=_config(config), failures=failures)
     emit(_plain(answer), output, lambda console: show(answer, console, wide=output == "wide"))
 
 

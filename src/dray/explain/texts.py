@@ -204,12 +204,12 @@ TEXTS: Final[dict[str, Text]] = {
     ),
     "BindingFailed": Text(
         "claim",
-        "<has> a device that cannot be bound[: {condition}][ on device {device}][ to node {node}][ ({message})]",
+        "could not be bound[: {condition}][ on device {device}][ to node {node}][ ({message})]",
         "look at the driver[ {driver}]; another device is tried meanwhile",
     ),
     "BindingTimeout": Text(
         "claim",
-        "<has> devices that did not become ready[ within {timeout} seconds][: {conditions}||: {condition}]"
+        "did not become ready[ within {timeout} seconds][: {conditions}||: {condition}]"
         "[ on device {device}][ for node {node}][ ({message})]",
         "look at the driver[ {driver}], or allow more time with bindingTimeout",
     ),

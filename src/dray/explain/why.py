@@ -7,7 +7,7 @@ must change). Nothing is changed by asking.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -21,6 +21,8 @@ from dray.api.resource import ResourceClaim, ResourceClaimStatus
 from dray.api.times import format_time, parse_time
 from dray.cluster.world import World
 from dray.devices.explain import Change, Explanation
+from dray.devices.ledger import DeviceKey
+from dray.explain.failures import FailedBinding, of_condition
 from dray.explain.words import Counted, counted, fixes, message
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.cycle import NotPlaced, Wish
@@ -77,14 +79,22 @@ class Why(msgspec.Struct):
     nearest: Nearest | None = None
 
 
-def why(world: World, pod: Pod, *, now: float, config: Config | None = None, gates: Gates | None = None) -> Why:
-    """The answer for one pod of the world. ``config``: the scheduler's, where it is known."""
+def why(
+    world: World,
+    pod: Pod,
+    *,
+    now: float,
+    config: Config | None = None,
+    gates: Gates | None = None,
+    failures: Sequence[FailedBinding] = (),
+) -> Why:
+    """The answer for one pod of the world. ``config``: the scheduler's, where it is known; ``failures``: from events."""
     if pod.spec.node_name:
         return _bound(world, pod)
     if pod.terminal or pod.metadata.deletion_timestamp:
         ended = f"has ended ({pod.status.phase})" if pod.terminal else "is being deleted"
         return Why(pod.key, "impossible", f"pod {pod.key} {ended} and will not be scheduled.", [])
-    return _Question(world, pod, now, config, gates or Gates.dray()).answer()
+    return _Question(world, pod, now, config, gates or Gates.dray(), failures).answer()
 
 
 def _bound(world: World, pod: Pod) -> Why:
@@ -141,13 +151,19 @@ class _Asked:
 class _Question:
     """One pod, asked of a scheduler that was told everything and decides nothing."""
 
-    def __init__(self, world: World, pod: Pod, now: float, config: Config | None, gates: Gates) -> None:
+    def __init__(
+        self, world: World, pod: Pod, now: float, config: Config | None, gates: Gates, failures: Sequence[FailedBinding]
+    ) -> None:
         self._world, self._pod, self._now, self._gates = world, pod, now, gates
         name = pod.spec.scheduler_name or "default-scheduler"
         known = config.by_name if config is not None else {}
         self._profile = known.get(name) or Profile(scheduler_name=name)
         self._config = Config(profiles=(self._profile,))
         self._scheduler = Scheduler(world, self._config, gates)
+        self._failures = failures
+        self._resting = dict(_resting(failures, (config or self._config).device_rest, now))
+        for device in self._resting:
+            self._scheduler.engine.rest(_device_key(device))
 
     def answer(self) -> Why:
         awaited = list(self._awaited())
@@ -164,7 +180,10 @@ class _Question:
         if not nodes:
             return self._refused([Reason("NoNodes", "")])
         fits = [node.node for node in nodes if not node.reasons]
-        return self._fits(fits, nodes) if fits else self._nowhere(nodes)
+        if fits:
+            return self._fits(fits, nodes)
+        resting = self._rests(nodes)
+        return self._rested(resting, nodes) if resting and self._would_fit_awake(asked, resting) else self._nowhere(nodes)
 
     # ------------------------------------------------------------------------------------------------------ answers
 
@@ -199,7 +218,20 @@ class _Question:
         summary = f"pod {self._pod.key} fits on {named}; scheduler {by} has not placed it yet."
         refused = [node for node in nodes if node.reasons]
         help_ = [f"make sure that a scheduler with the name {by} runs", "wait: it is next, or backs off after a failed attempt"]
-        return Why(self._pod.key, "waiting", summary, [], refused, help_, fits)
+        failed = self._last_failure()
+        if failed is None:
+            return Why(self._pod.key, "waiting", summary, [], refused, help_, fits)
+        when = f" at {format_time(failed.at)}" if failed.at is not None else ""
+        told = f"{summary} An attempt failed{when}: {failed.message}."
+        return Why(self._pod.key, "waiting", told, [failed.reason], refused, [*help_, *fixes([(failed.reason, 0)])], fits)
+
+    def _rested(self, resting: list[str], nodes: list[NodeAnswer]) -> Why:
+        """Only devices stand against it that failed to bind a short while ago."""
+        reasons = [Reason("DeviceCoolingDown", f"device/{name}", {"until": format_time(self._resting[name])}) for name in resting]
+        counts: list[Counted] = [(reason, 0) for reason in sorted(reasons, key=lambda reason: str(reason.data["until"]))]
+        failed = self._last_failure()
+        told = message(counts, 0) + (f" The last attempt: {failed.message}." if failed is not None else "")
+        return Why(self._pod.key, "waiting", _sentence(self._pod, "waiting", told), reasons, nodes, fixes(counts, limit=2))
 
     def _nowhere(self, nodes: list[NodeAnswer]) -> Why:
         counts = counted({node.node: node.reasons for node in nodes})
@@ -224,6 +256,24 @@ class _Question:
     def _wish(self, scheduler: Scheduler) -> Wish:
         pending = Pending(self._pod, scheduler.demands.of(self._pod), self._now)
         return scheduler.cycle.wish(pending, self._profile, self._now)
+
+    def _rests(self, nodes: list[NodeAnswer]) -> list[str]:
+        """The devices that the pod could have if they did not rest; each is told until when."""
+        found: dict[str, None] = {}
+        for device in (d for node in nodes if node.devices for request in node.devices.requests for d in request.devices):
+            if device.reason is not None and device.reason.code == "DeviceCoolingDown" and device.device in self._resting:
+                data = {"until": format_time(self._resting[device.device])}
+                device.reason = Reason(device.reason.code, device.reason.object, data)
+                found[device.device] = None
+        return list(found)
+
+    def _would_fit_awake(self, asked: _Asked, resting: list[str]) -> bool:
+        for device in resting:
+            self._scheduler.engine.wake(_device_key(device))
+        return any(asked.refusal(info) is None and asked.fits(info) for info in self._scheduler.nodes)
+
+    def _last_failure(self) -> FailedBinding | None:
+        return next((found for found in reversed(self._failures) if found.of(self._pod)), of_condition(self._pod))
 
     def _would_fit_alone(self) -> bool:
         """Whether some node takes the pod when no other pod and no allocation is there."""
@@ -269,6 +319,19 @@ def awaited(claim: ResourceClaim, timeout: float, now: float) -> Iterator[Awaite
                 status = found.status if found is not None else "not reported"
                 said = f"{found.reason}: {found.message}".strip(": ") if found is not None else ""
                 yield Awaited(claim.key, "/".join(device), type, status, since, deadline, said)
+
+
+def _resting(failures: Sequence[FailedBinding], rest: float, now: float) -> Iterator[tuple[str, float]]:
+    """The devices that a scheduler leaves alone after a failure, and until when."""
+    for failure in failures:
+        if failure.at is not None and failure.at <= now < failure.at + rest:
+            yield failure.device, failure.at + rest
+
+
+def _device_key(device: str) -> DeviceKey:
+    driver, _, rest = device.partition("/")
+    pool, _, name = rest.rpartition("/")
+    return DeviceKey(driver, pool, name)
 
 
 # -------------------------------------------------------------------------------------------------------------- words

@@ -23,6 +23,7 @@ from dray.cluster.port import Conflict, Decider, NotFound, Refused, Write
 from dray.cluster.world import World
 from dray.controllers.sets import SETS, Setting, deciders, kinds
 from dray.devices import Devices
+from dray.explain.failures import FailedBinding, failed_bindings
 from dray.explain.snapshot import KINDS
 from dray.explain.verify import Finding, verify
 from dray.explain.why import why
@@ -235,7 +236,8 @@ class _Simulation:
 
     def _report(self) -> Report:
         world = self._world()
-        pods = [self._pod(world, pod) for _, pod in sorted(world.all(PODS).items())]
+        failures = failed_bindings(self._core.all(EVENTS).values())
+        pods = [self._pod(world, pod, failures) for _, pod in sorted(world.all(PODS).items())]
         violated = [{**msgspec.to_builtins(found), "at": _rounded(at)} for found, at in self._violated.items()]
         return Report(
             self._scenario.seed,
@@ -249,7 +251,7 @@ class _Simulation:
             self._refused,
         )
 
-    def _pod(self, world: World, pod: Pod) -> dict[str, Any]:
+    def _pod(self, world: World, pod: Pod, failures: list[FailedBinding]) -> dict[str, Any]:
         at = self._bound.get(pod.key)
         return {
             "namespace": pod.metadata.namespace,
@@ -259,13 +261,14 @@ class _Simulation:
             "boundAt": _rounded(at) if at is not None and pod.spec.node_name else None,
             "claims": [_claim(claim) for claim in _claims(world, pod)],
             "numa": None,
-            "reasons": [as_json(reason) for reason in self._reasons(world, pod)],
+            "reasons": [as_json(reason) for reason in self._reasons(world, pod, failures)],
         }
 
-    def _reasons(self, world: World, pod: Pod) -> list[Reason]:
+    def _reasons(self, world: World, pod: Pod, failures: list[FailedBinding]) -> list[Reason]:
         if pod.spec.node_name or pod.terminal:
             return []
-        return why(world, pod, now=self._clock.now, config=self._scenario.config, gates=self._scenario.gates).reasons
+        config, gates = self._scenario.config, self._scenario.gates
+        return why(world, pod, now=self._clock.now, config=config, gates=gates, failures=failures).reasons
 
     def _events(self) -> list[Happening]:
         found = [_happening(event, self._virtual.epoch) for event in self._core.all(EVENTS).values()]

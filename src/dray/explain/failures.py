@@ -1,0 +1,72 @@
+"""Bindings that failed, read from what the API keeps of them: the scheduler's events and the pod's condition.
+
+Always true: only sentences that ``words`` makes for failed bindings are recognised; the latest failure of a device wins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from dray.api.core import Pod
+from dray.api.reason import Reason
+from dray.api.times import parse_time
+
+# As the texts of BindingFailed and BindingTimeout begin when they speak of a device.
+_SAID: Final = re.compile(r"device (?P<device>[^\s/]+/\S+/[^\s/]+) (?:(?P<failed>could not be bound)|did not become ready)")
+
+
+class FailedBinding(msgspec.Struct, frozen=True):
+    """A device (``driver/pool/name``) that could not be bound for a pod; ``at`` is None where nobody wrote the time down."""
+
+    device: str
+    pod: str
+    message: str
+    at: float | None = None
+    timeout: bool = False
+    uid: str = ""
+
+    def of(self, pod: Pod) -> bool:
+        """Whether it was this pod's: a namesake that is gone had its own."""
+        return self.pod == pod.key and self.uid in ("", pod.uid)
+
+    @property
+    def reason(self) -> Reason:
+        return Reason("BindingTimeout" if self.timeout else "BindingFailed", f"device/{self.device}")
+
+
+def failed_bindings(events: Iterable[Mapping[str, Any]]) -> list[FailedBinding]:
+    """One for each device and pod, the oldest first. Events are plain objects of either API."""
+    found: dict[tuple[str, str], FailedBinding] = {}
+    for event in events:
+        failure = _of_event(event) if event.get("reason") == "FailedScheduling" else None
+        if failure is not None:
+            key = (failure.device, failure.pod)
+            found[key] = max(failure, found.get(key, failure), key=_time)
+    return sorted(found.values(), key=lambda failure: (_time(failure), failure.device, failure.pod))
+
+
+def of_condition(pod: Pod) -> FailedBinding | None:
+    """The failure that the pod's own condition tells of; when it was is not written there."""
+    said = next((c.message for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False"), "")
+    return _recognised(said or "", pod.key, pod.uid, None)
+
+
+def _time(failure: FailedBinding) -> float:
+    return failure.at or 0.0
+
+
+def _of_event(event: Mapping[str, Any]) -> FailedBinding | None:
+    about = event.get("regarding") or event.get("involvedObject") or {}
+    at = event.get("eventTime") or event.get("lastTimestamp") or event.get("deprecatedLastTimestamp")
+    said = str(event.get("note") or event.get("message") or "")
+    pod = f"{about.get('namespace')}/{about.get('name')}"
+    return _recognised(said, pod, str(about.get("uid") or ""), parse_time(str(at)) if at else None)
+
+
+def _recognised(said: str, pod: str, uid: str, at: float | None) -> FailedBinding | None:
+    match = _SAID.match(said)
+    return None if match is None else FailedBinding(match["device"], pod, said.rstrip("."), at, not match["failed"], uid)
