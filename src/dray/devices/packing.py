@@ -10,6 +10,7 @@ never decides whether something fits.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 import msgspec
@@ -23,9 +24,8 @@ from dray.devices.views import NodeLayout, NodeView
 PCI_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE: Final = "numaNode"
 WHOLE: Final = 1000
-# Every step looks at all devices of the node, so a node with many devices is given fewer steps.
-LOOKS: Final = 100_000
-LEAST_STEPS: Final = 64
+# How many devices are compared, over all slots, before the first fit is good enough: a fraction of a second.
+LOOKS: Final = 30_000
 
 Key = tuple[int, ...]
 
@@ -136,8 +136,9 @@ class Preference:
         sets: dict[tuple[int, int], tuple[int, int]] = {}
         last = self._layout.last
         rooms = [self._rooms(level, needs) for level in (0, 1)] if self._near else []
+        used = self._places() if self._near else []
         keys = {
-            position: (last >> position & 1, *self.waste(position, option, sets), *self._place(position, rooms), position)
+            position: (last >> position & 1, *self.waste(position, option, sets), *self._place(position, used, rooms), position)
             for position in positions(mask)
         }
         return sorted(keys, key=keys.__getitem__, reverse=True)
@@ -195,13 +196,16 @@ class Preference:
 
     def same(self, position: int) -> tuple[int, int]:
         """How many picks so far have the PCI root, and the NUMA node, of this device."""
-        return self._alike(position, self._sizes.root), self._alike(position, self._sizes.numa)
+        roots, numas = self._places()
+        return roots[self._sizes.root.get(position)], numas[self._sizes.numa.get(position)]
 
-    def _alike(self, position: int, places: dict[int, object]) -> int:
-        place = places.get(position)
-        if place is None:
-            return 0
-        return sum(1 for pick in self._attempt.picks if places.get(pick.position) == place)
+    def _places(self) -> list[Counter[object]]:
+        """The PCI roots and the NUMA nodes of the picks so far; being nowhere is not a place."""
+        picks = self._attempt.picks
+        return [
+            Counter(places[pick.position] for pick in picks if pick.position in places)
+            for places in (self._sizes.root, self._sizes.numa)
+        ]
 
     def _rooms(self, level: int, needs: list[tuple[int, int]]) -> dict[object, tuple[int, int]]:
         """By root or NUMA node: how many of the devices still needed it has, negated, and how many are free there."""
@@ -215,14 +219,12 @@ class Preference:
             rooms[place] = (-min(covered, free), free)
         return rooms
 
-    def _place(self, position: int, rooms: list[dict[object, tuple[int, int]]]) -> Key:
+    def _place(self, position: int, used: list[Counter[object]], rooms: list[dict[object, tuple[int, int]]]) -> Key:
         if not rooms:
             return ()
-        root, numa = self.same(position)
-        sizes = self._sizes
-        in_root = rooms[0].get(sizes.root.get(position), (0, 0))
-        in_numa = rooms[1].get(sizes.numa.get(position), (0, 0))
-        return -root, -numa, in_root[0], in_numa[0], in_root[1], in_numa[1]
+        root, numa = self._sizes.root.get(position), self._sizes.numa.get(position)
+        in_root, in_numa = rooms[0].get(root, (0, 0)), rooms[1].get(numa, (0, 0))
+        return -used[0][root], -used[1][numa], in_root[0], in_numa[0], in_root[1], in_numa[1]
 
 
 class PackedSearch(Search):
@@ -232,6 +234,7 @@ class PackedSearch(Search):
         super().__init__(attempt, attempt.problem.requests, budget, patience=PATIENCE)
         self._preference = Preference(attempt)
         self._ranked: dict[Frame, list[int]] = {}
+        self._looks = LOOKS
         self._later = -1
 
     def _after(self, last: int) -> int:
@@ -268,6 +271,10 @@ class PackedSearch(Search):
         return needs
 
     def _drawable(self, mask: int) -> int:
+        """Without the devices that the counters would refuse by now. Every device that is compared comes by here."""
+        self._looks -= mask.bit_count()
+        if self._looks < 0:
+            raise BudgetSpent
         layout = self.attempt.problem.layout
         for position in positions(mask):
             if layout.groups[position] and not self.attempt.could_draw(position):
@@ -284,9 +291,8 @@ def pack(problem: Problem, view: NodeView, first: list[Pick], budget: int) -> li
     if problem.faithful or not first:
         return first
     attempt = Attempt(problem, view)
-    search = PackedSearch(attempt, min(budget, max(LEAST_STEPS, LOOKS // max(1, problem.layout.width))))
     try:
-        found = search.run()
+        found = PackedSearch(attempt, budget).run()
     except (BudgetSpent, OutOfPatience):
         return first
     if not found or _cost(attempt.picks, problem) > _cost(first, problem):
