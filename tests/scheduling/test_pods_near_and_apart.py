@@ -183,3 +183,29 @@ def test_only_pods_of_the_same_revision_count_with_match_label_keys(zones: Sim) 
         zones.add_pod(f"p{index}", labels={"app": "web", "rev": "2"}, topologySpreadConstraints=spread(matchLabelKeys=["rev"]))
     zones.settle()
     assert {zones.node_of(f"p{index}")[0] for index in range(2)} == {"a", "b"}
+
+
+def test_a_pod_that_is_leaving_does_not_count_for_spreading(zones: Sim) -> None:
+    zones.add_pod("a", labels={"app": "web"}, node_name="a0")
+    zones.add_pod("b", labels={"app": "web"}, node_name="b0")
+    zones.add_pod("a-too", labels={"app": "web"}, node_name="a1")
+    for name in ("b0", "b1"):
+        zones.add_pod(f"fills-{name}", requests={"cpu": "4"}, node_name=name)
+    zones.add_pod("next", labels={"app": "web"}, requests={"cpu": "1"}, topologySpreadConstraints=spread())
+    zones.settle()
+    assert zones.node_of("next") == ""
+    leaving = zones.pod("a-too")
+    leaving["metadata"] |= {"finalizers": ["slow"], "deletionTimestamp": "2027-01-01T00:00:00Z"}
+    zones.api.put(kinds.PODS, leaving)
+    zones.settle(30)
+    assert zones.node_of("next") in ("a0", "a1")
+
+
+def test_a_pod_that_is_leaving_still_repels(zones: Sim) -> None:
+    zones.add_pod("a", labels={"app": "web"}, node_name="a0")
+    leaving = zones.pod("a")
+    leaving["metadata"] |= {"finalizers": ["slow"], "deletionTimestamp": "2027-01-01T00:00:00Z"}
+    zones.api.put(kinds.PODS, leaving)
+    zones.add_pod("next", nodeSelector={HOST: "a0"}, affinity=apart("web"))
+    zones.settle()
+    assert zones.node_of("next") == ""

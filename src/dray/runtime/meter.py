@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Final
 
@@ -9,6 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 # A tenth of a second to a quarter of an hour: upstream's buckets for waits, and fine enough for scheduling.
 BUCKETS: Final = (0.001, 0.01, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6, 819.2)
+ATTEMPTS: Final = (1, 2, 4, 8, 16)
 
 Labels = tuple[str, ...]
 
@@ -28,8 +30,13 @@ class Meter:
                     self._gauges[name] = Gauge(name, text, labels, registry=registry)
                 case "histogram":
                     self._histograms[name] = Histogram(name, text, labels, buckets=BUCKETS, registry=registry)
+                case "attempts":
+                    self._histograms[name] = Histogram(name, text, labels, buckets=ATTEMPTS, registry=registry)
                 case _:
                     raise ValueError(f"metric {name}: {kind!r} is not a kind of metric")
+
+    def seconds(self) -> float:
+        return time.perf_counter()
 
     def count(self, name: str, labels: Labels = (), by: int = 1) -> None:
         counter = self._counters[name]

@@ -200,7 +200,7 @@ class Nodes:
     def place(self, pod: Pod, demand: Demand, node: str, assumed: bool = False) -> None:
         """The pod is on this node now, wherever it was before."""
         known = self.placed(pod.uid)
-        if known is not None and known.demand is demand and self._where[pod.uid] == node and _same_labels(known.pod, pod):
+        if known is not None and known.demand is demand and self._where[pod.uid] == node and _counts_alike(known.pod, pod):
             known.pod, known.assumed = pod, assumed
             return
         self.displace(pod.uid)
@@ -240,8 +240,10 @@ class Nodes:
             self.listener.left(placed, node)
 
 
-def _same_labels(a: Pod, b: Pod) -> bool:
-    return a.metadata.labels == b.metadata.labels
+def _counts_alike(a: Pod, b: Pod) -> bool:
+    """Whether a listener counts both the same: by labels, and whether the pod is leaving."""
+    leaving = a.metadata.deletion_timestamp is not None, b.metadata.deletion_timestamp is not None
+    return a.metadata.labels == b.metadata.labels and leaving[0] == leaving[1]
 
 
 def zone(node: Node) -> tuple[str, str]:

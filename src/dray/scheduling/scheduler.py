@@ -193,13 +193,18 @@ class Scheduler:
             profile = self._profiles[pending.demand.scheduler_name]
             if pending.nominated:
                 self.nodes.displace(pending.uid)
+            started = self.meter.seconds()
             try:
                 placement = self.cycle.decide(pending, profile, now)
             except NotPlaced as refused:
                 if not self._preempt(pending, refused, profile, now):
                     self._refuse(pending, refused, profile, now)
+                result = "unschedulable"
             else:
                 self._place(pending, placement, profile, now)
+                result = "scheduled"
+            took = self.meter.seconds() - started
+            self.meter.observe("scheduler_scheduling_attempt_duration_seconds", took, (result, profile.scheduler_name))
 
     def _place(self, pending: Pending, placement: Placement, profile: Profile, now: float) -> None:
         pod = pending.pod
@@ -318,6 +323,7 @@ class Scheduler:
             self.queue.fail(pending, now)
 
     def bound(self, pending: Pending, node: str, now: float) -> None:
+        self.meter.observe("scheduler_pod_scheduling_attempts", pending.attempts)
         attempts = str(min(pending.attempts, 16))
         self.meter.observe("scheduler_pod_scheduling_sli_duration_seconds", now - pending.seen, (attempts,))
 

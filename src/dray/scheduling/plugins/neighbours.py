@@ -267,7 +267,7 @@ class View:
         for constraint in constraints:
             requirements = label_requirements(constraint.label_selector) if common is None else common
             wanted = (NOTHING,) if requirements is None else with_label_keys(requirements, pod, constraint.match_label_keys)
-            term = Term(frozenset({pod.metadata.namespace}), wanted)
+            term = Term(frozenset({pod.metadata.namespace}), wanted, staying=True)
             counter = self._use(term)
             if constraint in hard:
                 counts, domains = self._eligible(constraint, demand, counter, keys)

@@ -22,20 +22,23 @@ NOTHING: Final = Requirement("", "In", ())
 
 
 class Term:
-    """Pods of some namespaces with some labels."""
+    """Pods of some namespaces with some labels; where ``staying``, only those that are not being deleted."""
 
-    __slots__ = ("namespaces", "requirements")
+    __slots__ = ("namespaces", "requirements", "staying")
 
-    def __init__(self, namespaces: Namespaces, requirements: Requirements) -> None:
+    def __init__(self, namespaces: Namespaces, requirements: Requirements, *, staying: bool = False) -> None:
         self.namespaces = namespaces
         self.requirements = requirements
+        self.staying = staying
 
     @property
-    def key(self) -> tuple[Namespaces, Requirements]:
-        return self.namespaces, self.requirements
+    def key(self) -> tuple[Namespaces, Requirements, bool]:
+        return self.namespaces, self.requirements, self.staying
 
     def matches(self, pod: Pod) -> bool:
         if self.namespaces is not None and pod.metadata.namespace not in self.namespaces:
+            return False
+        if self.staying and pod.metadata.deletion_timestamp is not None:
             return False
         try:
             return matches_all(self.requirements, pod.metadata.labels)

@@ -1,0 +1,27 @@
+"""The numbers that scheduling records, by upstream's names."""
+
+from __future__ import annotations
+
+from scheduling_cluster import Sim
+
+DURATION = "scheduler_scheduling_attempt_duration_seconds"
+
+
+def test_every_attempt_is_timed_with_its_result_and_profile(sim: Sim) -> None:
+    sim.add_node("n1", cpu="1")
+    sim.add_pod("fits", requests={"cpu": "1"})
+    sim.add_pod("waits", requests={"cpu": "2"})
+    sim.settle()
+    # The recorder's clock moves by a second each time it is asked: once before and once after.
+    assert sim.meter.samples[DURATION, ("scheduled", "default-scheduler")] == [1.0]
+    assert sim.meter.samples[DURATION, ("unschedulable", "default-scheduler")] == [1.0]
+
+
+def test_a_bound_pod_tells_how_many_attempts_it_took(sim: Sim) -> None:
+    sim.add_pod("patient")
+    sim.settle(5)
+    assert ("scheduler_pod_scheduling_attempts", ()) not in sim.meter.samples
+    sim.add_node("n1")
+    sim.settle(30)
+    assert sim.node_of("patient") == "n1"
+    assert sim.meter.samples["scheduler_pod_scheduling_attempts", ()] == [2]
