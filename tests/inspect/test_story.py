@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 from aiohttp.test_utils import unused_port
 from click.testing import CliRunner
 
+from dray.api.kinds import PODS
 from dray.cli import root
+from dray.cli.source import Source
+from dray.cluster.world import World
+from dray.explain.snapshot import KINDS, Snapshot
 from dray.runtime.health import Health
 from dray.runtime.stories import Line, Stories
-from tests.inspect.conftest import Run, healthy
+from tests.inspect.conftest import Run, healthy, pod
 
 
 def test_is_put_together_from_pod_claims_and_events_in_order(dray: Run) -> None:
@@ -52,6 +58,21 @@ def test_within_a_second_the_order_is_that_of_a_life(dray: Run) -> None:
     }
     told = json.loads(dray("story", objects, "train", "-n", "ns", "-o", "json").stdout)["story"]
     assert [line["what"] for line in told] == ["created", "created", "allocated", "PodScheduled=True", "started", "Ready=True"]
+
+
+def test_scripts_get_the_same_as_json_and_as_yaml(dray: Run) -> None:
+    told = json.loads(dray("story", healthy(), "train", "-n", "ns", "-o", "json").stdout)
+    assert told["pod"] == "ns/train"
+    assert yaml.safe_load(dray("story", healthy(), "train", "-n", "ns", "-o", "yaml").stdout) == told
+
+
+def test_the_pod_is_named_with_the_namespace_of_the_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(KINDS)
+    world.replace(PODS, [pod("train")])
+    monkeypatch.setattr(Source, "namespace", lambda self, asked: asked or "ns")
+    monkeypatch.setattr(Source, "read", lambda self: Snapshot(world, {}, Counter()))
+    answer = CliRunner().invoke(root, ["story", "train", "-o", "json"], catch_exceptions=False)
+    assert json.loads(answer.stdout)["pod"] == "ns/train"
 
 
 def test_a_pod_that_is_not_there_is_trouble(dray: Run) -> None:

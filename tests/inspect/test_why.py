@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+import yaml
 
 from dray.api.reason import Reason
 from dray.api.times import format_micro_time
@@ -223,6 +224,25 @@ class TestAfterABindingThatFailed:
         objects[3] = claim("one", count=2)
         found = ask(dray, "new", objects)
         assert (found["verdict"], codes(found["reasons"])) == ("impossible", ["NotEnoughDevices"])
+
+
+@pytest.mark.parametrize(
+    ("name", "objects"),
+    [
+        ("train", healthy()),
+        ("wants", TestAPodForWhichDevicesAreTaken().objects()),
+        ("new", TestBindingConditions().objects()),
+        ("new", [*healthy(), claim("one"), pod("new", "one")]),
+        ("new", [*healthy(), pod("new", "none")]),
+        ("big", [*healthy(), pod("big", cpu="64")]),
+        ("old", [*healthy(), pod("old", phase="Failed")]),
+    ],
+)
+def test_every_answer_is_the_same_as_json_and_as_yaml(name: str, objects: list[Plain], dray: Run) -> None:
+    told = dray("why", objects, name, "-n", "ns", "-o", "yaml")
+    assert told.exit_code == 0, told.output
+    assert yaml.safe_load(told.stdout) == ask(dray, name, objects)
+    assert dray("why", objects, name, "-n", "ns", "-o", "wide").stdout.startswith(f"{ask(dray, name, objects)['verdict']}  ")
 
 
 def test_gated_pods_wait(dray: Run) -> None:

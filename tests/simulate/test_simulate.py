@@ -134,6 +134,46 @@ def test_nodes_and_slices_of_ones_own_can_be_used(simulate: Simulate) -> None:
     assert pods(report)["train"]["claims"][0]["devices"][0]["device"] == "x"
 
 
+def test_what_kubectl_took_from_a_cluster_can_be_used_with_owners_and_users(simulate: Simulate) -> None:
+    def of_a_server(uid: str, **metadata: Any) -> Plain:
+        fields = {"manager": "x", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {}}
+        times = {"creationTimestamp": "2026-01-01T00:00:00Z", "generation": 3, "managedFields": [fields]}
+        return {"uid": uid, "resourceVersion": "12", **times, **metadata}
+
+    owner = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "uid-node"}
+    gone = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "uid-replicas", "controller": True}
+    pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "d.example.com", "nodeName": "n", "pool": pool, "devices": [{"name": "x"}, {"name": "y"}]}
+    ran = pod("ran")
+    ran["metadata"] |= of_a_server("uid-ran", ownerReferences=[gone])
+    ran["spec"] |= {"nodeName": "n", "resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]}
+    result = {"request": "gpu", "driver": "d.example.com", "pool": "n", "device": "x"}
+    user = {"resource": "pods", "name": "ran", "uid": "uid-ran"}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": of_a_server("uid-c", name="c", namespace="default", finalizers=["resource.kubernetes.io/delete-protection"]),
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "d"}}]}},
+        "status": {"allocation": {"devices": {"results": [result]}}, "reservedFor": [user]},
+    }
+    own = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": of_a_server("uid-node", name="n")},
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": of_a_server("uid-slice", name="s", ownerReferences=[owner]),
+            "spec": spec,
+        },
+        {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": of_a_server("uid-class", name="d"), "spec": {}},
+        ran,
+        claim,
+    ]
+    later = scenario({"at": "2m", "apply": pod("late")}, hardware=[], until="5m")
+    found = pods(simulate.report(*own, template(device_class="d"), later))
+    assert {name: each["phase"] for name, each in found.items()} == {"ran": "Running", "late": "Running"}
+    assert [each["claims"][0]["devices"][0]["device"] for each in (found["ran"], found["late"])] == ["x", "y"]
+
+
 def test_devices_on_a_fabric_are_attached_before_the_pod_runs(simulate: Simulate) -> None:
     report = simulate.report(
         scenario({"at": "1s", "apply": pod("train")}, hardware=["fabric:1"]), template(device_class="fabric-gpu.dray.dev")

@@ -76,7 +76,12 @@ def allocate(file: BinaryIO) -> None:
     slices, allocated claims and the claims of one pod (or of many). Each is answered with one line.
 
     \b
-    Example, one line:
+    Examples:
+      dray allocate questions.jsonl
+      tr -d '\\n' < question.json | dray allocate -
+
+    \b
+    A line:
       {"node": {"metadata": {"name": "n1"}}, "classes": [...], "slices": [...], "claims": [...]}
     """
     out = sys.stdout.buffer

@@ -38,13 +38,16 @@ def story(pod: str, namespace: str | None, server: str | None, source: Source, o
     \b
     Examples:
       dray story train-0 -n research
-      kubectl -n dray-system port-forward deploy/dray-scheduler 8080 & dray story train-0 --server http://127.0.0.1:8080
+      dray story train-0 -n research -o yaml
+      kubectl -n dray-system port-forward deploy/dray-scheduler 8080 &
+      dray story train-0 -n research --server http://127.0.0.1:8080
       dray story train-0 --snapshot cluster.yaml -o json
     """
     where, _, name = pod.rpartition("/")
     where = namespace or (where if where not in ("pod", "pods") else "")
-    lines = _asked(server, f"{where or 'default'}/{name}") if server else _read(source, where or source.namespace(None), name)
-    emit({"pod": f"{where or 'default'}/{name}", "story": lines}, output, lambda console: _show(lines, console))
+    where = where or ("default" if server else source.namespace(None))
+    lines = _asked(server, f"{where}/{name}") if server else _read(source, where, name)
+    emit({"pod": f"{where}/{name}", "story": lines}, output, lambda console: _show(lines, console))
 
 
 def _asked(server: str, key: str) -> list[Line]:

@@ -49,7 +49,7 @@ def why(pod: str, namespace: str | None, config: Path | None, source: Source, ou
       dray why train-0
       dray why train-0 -n research -o json
       dray why train-0 -o wide                        every node and device
-      kubectl get pods,nodes,resourceclaims,resourceslices,deviceclasses -A -o yaml > now.yaml
+      kubectl get pods,nodes,namespaces,events,resourceclaims,resourceslices,deviceclasses -A -o yaml > now.yaml
       dray why train-0 -n research --snapshot now.yaml
     """
     name, where = _named(pod, namespace)

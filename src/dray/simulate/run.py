@@ -35,6 +35,7 @@ from dray.runtime.virtual import Clock, Virtual, Written
 from dray.scheduling.scheduler import KINDS as SCHEDULER_KINDS
 from dray.scheduling.scheduler import Scheduler
 from dray.simulate.scenario import Action, Scenario
+from dray.simulate.taken import Taken
 
 CHECKS_MAX: Final = 120
 _USER: Final = "user"
@@ -102,6 +103,7 @@ class _Simulation:
         self._bound: dict[str, float] = {}
         self._evictions: list[Eviction] = []
         self._refused: list[Refusal] = []
+        self._taken = Taken()
         self._violated: dict[Finding, float] = {}
         self._checked = 0
         self._changed = True
@@ -167,9 +169,10 @@ class _Simulation:
         else:
             self._apply(kind, namespace, name, self._node(body) if kind == NODES else body)
 
-    def _apply(self, kind: Kind, namespace: str, name: str, body: dict[str, Any]) -> None:
+    def _apply(self, kind: Kind, namespace: str, name: str, given: dict[str, Any]) -> None:
+        body = self._taken.renewed(given)
         try:
-            self._core.write(Write("create", kind, namespace, name, body, field_manager=_USER))
+            self._taken.created(given, self._core.write(Write("create", kind, namespace, name, body, field_manager=_USER)))
         except Conflict:
             self._patch(kind, namespace, name, body)
             return
