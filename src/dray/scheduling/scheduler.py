@@ -45,7 +45,7 @@ from dray.scheduling.metrics import Meter, Silent
 from dray.scheduling.nodes import Nodes
 from dray.scheduling.noticing import claim_matters, pod_matters, same_node, with_conditions
 from dray.scheduling.plan import Facts
-from dray.scheduling.plugins.defaults import Owners
+from dray.scheduling.plugins.defaults import OWNER_KINDS, Owners
 from dray.scheduling.plugins.images import ImageNodes
 from dray.scheduling.plugins.neighbours import Neighbours, View
 from dray.scheduling.plugins.placement import names_in
@@ -69,6 +69,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     RESOURCE_SLICES,
     DEVICE_TAINT_RULES,
     RESOURCE_CLAIMS,
+    *OWNER_KINDS,
 )
 # Decisions in one call of ``act``: the shell starts writing them while the next ones are made.
 _PER_ACT: Final = 256
