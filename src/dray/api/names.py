@@ -6,6 +6,7 @@ All of them take linear time on any text.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 LABEL_LENGTH: Final = 63
@@ -78,6 +79,16 @@ def subdomain(name: str) -> list[str]:
 
 def qualified_name(name: str) -> list[str]:
     """``key`` or ``domain/key``: labels, annotations, taints, conditions."""
+    return list(_remembered(name)) if len(name) <= SUBDOMAIN_LENGTH else _qualified_name(name)
+
+
+@lru_cache(maxsize=4096)
+def _remembered(name: str) -> list[str]:
+    """The same few keys are on every object. Long names are not kept: they could fill the memory."""
+    return _qualified_name(name)
+
+
+def _qualified_name(name: str) -> list[str]:
     prefix, slash, key = name.rpartition("/")
     problems: list[str] = []
     if slash:

@@ -17,7 +17,12 @@ def parse_time(text: str) -> float:
 
 def format_time(seconds: float) -> str:
     """``metav1.Time``: whole seconds, UTC."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _format_second(int(seconds))
+
+
+@lru_cache(maxsize=1024)
+def _format_second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def format_micro_time(seconds: float) -> str:
