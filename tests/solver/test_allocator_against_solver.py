@@ -18,7 +18,7 @@ from tests.solver.strategies import evaluate, lines
 from tests.solver.validity import violations
 
 RANDOM = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
-MANY = settings(RANDOM, max_examples=1_000)
+MANY = settings(RANDOM, max_examples=400)
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -60,7 +60,7 @@ def test_it_fits_exactly_where_something_fits(dray: Allocator, line: Json) -> No
 @pytest.mark.slow
 @MANY
 @given(line=lines())
-def test_it_fits_exactly_where_something_fits_in_a_thousand_clusters(dray: Allocator, line: Json) -> None:
+def test_it_fits_exactly_where_something_fits_in_many_more_clusters(dray: Allocator, line: Json) -> None:
     agree(dray, line)
 
 
