@@ -98,7 +98,9 @@ class _Search:
         for pool in self.problem.pools:
             if pool.state != "complete":
                 raise Refused(f"pool {pool.driver}/{pool.name} is {pool.state}")
-        found = [d for d in self.devices if self._selectable(d, request) and self._suits(d, request)]
+        # Whichever order single devices are tried in, a request for all of them takes them in upstream's.
+        everything = candidates(self.problem, "upstream")
+        found = [d for d in everything if self._selectable(d, request) and self._suits(d, request)]
         self.matching[id(request)] = found
         return found
 
@@ -157,7 +159,7 @@ class _Search:
     def _try(self, claim: int, request: Request, device: Device, picks: tuple[Pick, ...]) -> Pick | None:
         if self._in_use(claim, request, device, picks) or not self._selectable(device, request):
             return None
-        if self.problem.on["ConsumableCapacity"] and rules.consumption(self.problem, device, request) is None:
+        if self.problem.on["ConsumableCapacity"] and self._share(request, device, picks) is None:
             return None
         return self._admit(claim, request, device, picks)
 
@@ -188,15 +190,17 @@ class _Search:
             return None
         consumed: dict[str, Fraction] = {}
         if self.problem.on["ConsumableCapacity"]:
-            taken = rules.consumption(self.problem, device, request)
-            if taken is None or not rules.fits(device, [taken, *self._shares(device, picks)]):
+            taken = self._share(request, device, picks)
+            if taken is None:
                 return None
             consumed = taken if shared else {}
         return Pick(claim, request, device, shared, consumed, charged)
 
-    def _shares(self, device: Device, picks: tuple[Pick, ...]) -> list[dict[str, Fraction]]:
-        earlier = self.problem.taken.capacity.get(device.id, {})
-        return [earlier, *(p.consumed for p in picks if p.device.id == device.id)]
+    def _share(self, request: Request, device: Device, picks: tuple[Pick, ...]) -> dict[str, Fraction] | None:
+        """What the request takes of the device's capacities; None where they do not suffice beside the other shares."""
+        taken = rules.consumption(self.problem, device, request)
+        earlier = [self.problem.taken.capacity.get(device.id, {}), *(p.consumed for p in picks if p.device.id == device.id)]
+        return taken if taken is not None and rules.fits(device, [taken, *earlier]) else None
 
     def _counters_fit(self, device: Device, picks: tuple[Pick, ...]) -> bool:
         pool = self.pools[device.driver, device.pool]
