@@ -2,7 +2,7 @@
 
 Each run has a new control plane. Nodes, slices, claims and pods are there before the scheduler starts; the rate counts from
 the first binding to the last, so that it leaves out the start of the program. All share two things that a cluster would not:
-the machine, and its API server; so the processor time of the scheduler itself is shown as well.
+the machine, and its API server; so the processor time and the resident memory of the scheduler itself are shown as well.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ class Run:
     first: float
     start_cpu: float
     cpu: float
+    memory: int
 
     @property
     def rate(self) -> float:
@@ -80,7 +81,7 @@ class Run:
 
 def compare(scenario: Scenario) -> Table:
     """One row for each scheduler."""
-    columns = ("scheduler", "bound", "first bound", "CPU until then", "pods/s", "against kube-scheduler", "CPU per pod")
+    columns = ("scheduler", "bound", "first bound", "CPU until then", "pods/s", "against kube-scheduler", "CPU per pod", "memory")
     table = Table(f"Scheduler on a real kube-apiserver, {DEVICES} devices a node: {scenario.label}", columns)
     base = 0.0
     for scheduler in SCHEDULER_OF:
@@ -88,7 +89,8 @@ def compare(scenario: Scenario) -> Table:
         base = base or run.rate
         begin = (f"{run.bound} of {scenario.pods}", f"{run.first:.1f} s", f"{run.start_cpu:.2f} s")
         each = (run.cpu - run.start_cpu) / max(run.bound, 1) * 1000
-        table.add(scheduler, *begin, f"{run.rate:.0f}", ratio(run.rate, base), f"{each:.2f} ms")
+        end = (f"{each:.2f} ms", f"{run.memory / 2**20:.0f} MiB")
+        table.add(scheduler, *begin, f"{run.rate:.0f}", ratio(run.rate, base), *end)
     return table
 
 
@@ -115,10 +117,10 @@ async def _measure(scenario: Scenario, scheduler: str, server: Server, folder: P
             pass
         if program.process.poll() is not None:
             raise RuntimeError(f"{scheduler} ended:\n{program.text()[-2000:]}")
-        cpu = program.cpu_seconds()
+        cpu, memory = program.cpu_seconds(), program.memory_bytes()
     if not bound.at:
         raise RuntimeError(f"{scheduler} bound nothing in {LIMIT:g} s:\n{program.text()[-2000:]}")
-    return Run(len(bound.at), bound.at[-1] - bound.at[0], bound.at[0] - began, bound.start_cpu, cpu)
+    return Run(len(bound.at), bound.at[-1] - bound.at[0], bound.at[0] - began, bound.start_cpu, cpu, memory)
 
 
 @dataclass
