@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.real.upstream.binaries import Unavailable, build, cache
+from tests.real.upstream.binaries import built, cache
 
 SOURCE = Path(__file__).parent / "go_allocator"
 
@@ -21,18 +19,7 @@ SOURCE = Path(__file__).parent / "go_allocator"
 def binary() -> Path:
     """The program, built once for each state of its source."""
     digest = hashlib.sha256(b"".join((SOURCE / n).read_bytes() for n in ("main.go", "go.mod", "go.sum"))).hexdigest()[:16]
-    path = cache() / f"go-allocator-{digest}"
-    if path.exists():
-        return path
-    go = shutil.which("go")
-    if go is None:
-        raise Unavailable(f"{path.name} is not in {path.parent} and Go is not installed to build it")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with (path.parent / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not path.exists():
-            build(go, ".", SOURCE, path)
-    return path
+    return built(cache() / f"go-allocator-{digest}", ".", SOURCE)
 
 
 class Allocator:

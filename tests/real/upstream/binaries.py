@@ -40,21 +40,25 @@ def cache() -> Path:
 
 def binary(name: str) -> Path:
     """The path of an upstream program, built now if this machine has not built it before (minutes, once)."""
-    path = cache() / name
+    return built(cache() / name, PACKAGES[name], MODULE)
+
+
+def built(path: Path, package: str, module: Path) -> Path:
+    """``path``, built now if it is not there; of several processes one builds and the others wait."""
     if path.exists():
         return path
     go = shutil.which("go")
     if go is None:
-        raise Unavailable(f"{name} {version()} is not in {path.parent} and Go is not installed to build it")
+        raise Unavailable(f"{path.name} ({version()}) is not in {path.parent} and Go is not installed to build it")
     path.parent.mkdir(parents=True, exist_ok=True)
     with (path.parent / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
-            build(go, PACKAGES[name], MODULE, path)
+            _build(go, package, module, path)
     return path
 
 
-def build(go: str, package: str, module: Path, output: Path) -> None:
+def _build(go: str, package: str, module: Path, output: Path) -> None:
     """Builds one Go program; the output appears only when it is whole."""
     partial = output.with_suffix(f".{os.getpid()}")
     flags = ["-trimpath", "-mod=readonly", "-ldflags=-s -w"]
