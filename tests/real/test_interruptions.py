@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,7 +24,7 @@ from tests.real.upstream.process import Program
 
 NODES, DEVICES = 20, 8
 DRAY = Path(sys.executable).with_name("dray")
-ELECTION = ("--leader-elect", "--leader-elect-lease-duration=4", "--leader-elect-renew-deadline=3", "--leader-elect-retry-period=1")
+ELECTION = ("--leader-elect", *(f"--leader-elect-{name}" for name in ("lease-duration=4", "renew-deadline=3", "retry-period=1")))
 
 
 @pytest.fixture
@@ -132,7 +131,8 @@ def answers(client: Client) -> bool:
 
 def holder(client: Client) -> str:
     leases = client.call("GET", "apis/coordination.k8s.io/v1/namespaces/kube-system/leases")["items"]
-    return next((lease["spec"].get("holderIdentity") or "" for lease in leases if lease["metadata"]["name"] == "dray-scheduler"), "")
+    specs = [lease["spec"] for lease in leases if lease["metadata"]["name"] == "dray-scheduler"]
+    return specs[0].get("holderIdentity") or "" if specs else ""
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
