@@ -8,5 +8,17 @@ from dray.devices.engine import Devices, Order, Verdict
 from dray.devices.explain import Change, DeviceFinding, Explanation, RequestFinding
 from dray.devices.ledger import DeviceKey
 from dray.devices.packing import DeviceScore
+from dray.devices.rating import Rating
 
-__all__ = ["Change", "DeviceFinding", "DeviceKey", "DeviceScore", "Devices", "Explanation", "Order", "RequestFinding", "Verdict"]
+__all__ = [
+    "Change",
+    "DeviceFinding",
+    "DeviceKey",
+    "DeviceScore",
+    "Devices",
+    "Explanation",
+    "Order",
+    "Rating",
+    "RequestFinding",
+    "Verdict",
+]

@@ -25,6 +25,7 @@ from dray.devices.inventory import Inventory
 from dray.devices.ledger import Charge, DeviceKey, PoolKey, charges_of
 from dray.devices.packing import DeviceScore, pack, scores
 from dray.devices.problem import Analysis, Problem, RequestProblem
+from dray.devices.rating import Rating, Scale, rate
 from dray.devices.result import Assembly, Unwritable
 from dray.devices.search import BUDGET, BudgetSpent, solve
 from dray.devices.selection import Failure
@@ -59,7 +60,7 @@ class Verdict(msgspec.Struct):
 class Answer:
     """A verdict without names: what nodes in the same state share."""
 
-    __slots__ = ("chosen", "error", "node_error", "picks", "reasons", "score", "spent", "steps")
+    __slots__ = ("chosen", "error", "node_error", "picks", "rating", "reasons", "scale", "score", "spent", "steps")
 
     def __init__(self, picks: list[Pick] | None, steps: int) -> None:
         self.picks = picks
@@ -69,6 +70,9 @@ class Answer:
         # The search was given up.
         self.spent = False
         self.reasons: tuple[Reason, ...] = ()
+        # Made when somebody asks, for the scale as it was then.
+        self.rating: Rating | None = None
+        self.scale = 0
         self.chosen: dict[tuple[int, int], int] = {}
         self.score = 0
         for pick in picks or ():
@@ -89,6 +93,7 @@ class Devices:
         self.gates = gates
         self.inventory = Inventory(gates, by_pool=by_pool)
         self.ledger = self.inventory.ledger
+        self.scale = Scale()
         self.compiler = Compiler(gates)
         self.analysis = Analysis(gates)
         self._assembly = Assembly(gates, new_share if new_share is not None else lambda: str(uuid.uuid4()))
@@ -101,6 +106,7 @@ class Devices:
     def put_slice(self, slice: ResourceSlice, key: str = "") -> None:
         """``key`` tells apart slices that have one name, which no cluster has but test data may."""
         self.inventory.put_slice(slice, key)
+        self.scale.note(slice.spec.driver, slice.spec.devices)
 
     def remove_slice(self, name: str) -> None:
         self.inventory.remove_slice(name)
@@ -208,6 +214,22 @@ class Devices:
         if order == "packing":
             answer = self._packed(view, demand, answer)
         return scores(self.analysis.problem(demand, view.layout), view, answer.picks or [])
+
+    def rate(self, node_name: str, claims: Sequence[ResourceClaim], order: Order = "first") -> Rating | None:
+        """How good what ``allocate`` gives is, compared with other nodes; None where nothing fits."""
+        demand = self.compiler.demand(tuple(claims))
+        view = self.inventory.view(node_name)
+        if demand.error is not None or view is None:
+            return None
+        answer = self._answer(view, demand, claims)
+        if answer.picks is None:
+            return None
+        if order == "packing":
+            answer = self._packed(view, demand, answer)
+        if answer.rating is None or answer.scale != self.scale.serial:
+            problem = self.analysis.problem(demand, view.layout)
+            answer.rating, answer.scale = rate(problem, view, answer.picks or [], answer.score, self.scale), self.scale.serial
+        return answer.rating
 
     def fitting(self, node_names: Iterable[str], claims: Sequence[ResourceClaim]) -> Iterator[tuple[str, Verdict]]:
         """The nodes on which the claims fit, in the order given, found lazily; an error that no node can mend ends it."""
