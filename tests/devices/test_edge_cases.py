@@ -229,3 +229,23 @@ def test_many_nodes_with_an_invalid_pool_share_one_search() -> None:
     assert {verdict.error for verdict in verdicts} == {"invalid resource pools were encountered"}
     assert [verdict.reasons[0].data["pool"] for verdict in verdicts] == [f"bad-m{number}" for number in range(5)]
     assert len({made.inventory.state(view) for view in made.inventory.views.values()}) == 1
+
+
+DERIVED = [{"name": "example.com/half", "expression": "device.attributes['gpu.example.com'].index / 2"}]
+
+
+@pytest.mark.parametrize("broken_first", [True, False])
+def test_an_error_in_one_constraint_comes_before_an_attribute_that_a_later_one_misses(broken_first: bool) -> None:
+    made = engine(slice_([device("without-both"), device("fine", attributes={"index": 1, "slot": 1})]))
+    constraints = [{"matchAttribute": "example.com/half"}, {"matchAttribute": "gpu.example.com/slot"}]
+    wanted = claim(exactly(derivedAttributes=DERIVED), constraints=constraints if broken_first else constraints[::-1])
+    verdict = made.allocate("n1", [wanted])
+    assert ("evaluate derived attribute example.com/half" in verdict.error) == broken_first
+    assert verdict.ok != broken_first
+
+
+@pytest.mark.parametrize(("broken_pool", "told"), [("p1", "is currently being updated"), ("p3", "CEL runtime error")])
+def test_all_mode_tells_of_pools_and_devices_that_cannot_be_read_in_order_of_pools(broken_pool: str, told: str) -> None:
+    made = engine(slice_([device("a")], name="s1", pool="p2"), slice_([device("b")], name="s2", pool=broken_pool, count=2))
+    verdict = made.allocate("n1", [claim(exactly(allocationMode="All", select=["device.attributes['x'].y == 1"]))])
+    assert told in verdict.error

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.devices.building import claim, class_, counters, device, engine, exactly, first_of, names, slice_, takes
+from tests.devices.building import claim, class_, counters, device, engine, exactly, first_of, names, slice_, take, takes
 
 FEW = 2_000
 
 
-def gpus(count: int, **fields: object) -> list[dict[str, object]]:
-    return [device(f"d{i:03}", **fields) for i in range(count)]
+def gpus(count: int, first: int = 0, **fields: object) -> list[dict[str, object]]:
+    return [device(f"d{i:03}", **fields) for i in range(first, first + count)]
 
 
 def test_twelve_requests_on_eleven_devices_in_one_claim() -> None:
@@ -139,3 +139,39 @@ def test_a_search_that_is_given_up_refuses_this_node_only_and_says_so() -> None:
     if verdict.error:
         assert verdict.node_error
         assert verdict.reasons[0].code == "SearchBudget"
+
+
+BROKEN = ["device.attributes['gpu.example.com'].missing == 1"]
+
+
+def test_requests_without_a_solution_before_one_that_would_end_in_an_error() -> None:
+    """Upstream refuses this after trying every combination and never looks at the device that the selector breaks on."""
+    made = engine(slice_(gpus(24)))
+    many = [exactly(f"r{i}", count=3) for i in range(7)]
+    verdict = made.allocate("n1", [claim(*many, exactly("none", count=4)), claim(exactly("late", select=BROKEN), name="d")])
+    assert not verdict.ok
+    assert not verdict.error
+    assert verdict.steps < FEW
+
+
+def test_a_request_that_breaks_only_on_devices_in_use() -> None:
+    odd = [device("odd"), *gpus(12, attributes={"numa": 0}), *gpus(12, 12, attributes={"numa": 1})]
+    made = engine(slice_(odd))
+    take(made, claim(exactly()))
+    derived = [{"name": "example.com/numa", "expression": "device.attributes['gpu.example.com'].numa"}]
+    match = [{"matchAttribute": "example.com/numa"}]
+    verdict = made.allocate("n1", [claim(exactly(count=13, derivedAttributes=derived), constraints=match)])
+    assert not verdict.ok
+    assert not verdict.error
+    assert verdict.steps < FEW
+
+
+def test_all_devices_under_a_constraint_when_one_is_in_use_and_many_ways_lead_there() -> None:
+    made = engine(slice_(gpus(20, attributes={"numa": 0})))
+    take(made, claim(exactly()))
+    few = [exactly(f"r{i}", count=2) for i in range(6)]
+    match = [{"matchAttribute": "gpu.example.com/numa"}]
+    verdict = made.allocate("n1", [claim(*few, exactly("all", allocationMode="All"), constraints=match)])
+    assert not verdict.ok
+    assert not verdict.error
+    assert verdict.steps < FEW

@@ -116,6 +116,17 @@ class Attempt:
             return mask & ~self.claim_taken[request.claim]
         return mask & ~(self.base_taken | self.taken)
 
+    def asked_of_constraints(self, option: Option) -> int:
+        """For All: the positions at which a constraint can make it an error; it ends at the first that cannot be had."""
+        mask = 0
+        blocked = 0 if option.alternative.admin else self.base_taken
+        for position in option.listed if option.values else ():
+            bit = 1 << position
+            if blocked & bit or not option.admissible & bit:
+                break
+            mask |= bit
+        return mask
+
     # ------------------------------------------------------------------------------------------------------- picking
 
     def pick(self, request: RequestProblem, option: Option, position: int, *, must: bool = False) -> bool:

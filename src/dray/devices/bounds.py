@@ -3,6 +3,10 @@
 Every rule here is one-sided: it may say that no solution exists beyond a choice, never wrongly. Two devices are the same
 for a search when every request sees them alike and they draw the same from the same counter sets; swapping them turns any
 solution into another one, so if the first fails, so does the second.
+
+Where looking at a device can end in an error, upstream's search ends there, so nothing may be skipped that leads to such a
+device: bounds ask only about the requests before the first that can end so (``safe`` of them). Memory and symmetry hold for
+all: what failed without an error does so again.
 """
 
 from __future__ import annotations
@@ -16,9 +20,10 @@ from dray.devices.problem import Option, Problem, RequestProblem, positions
 class Bounds:
     """Rules for one component of requests."""
 
-    def __init__(self, attempt: Attempt, requests: Sequence[RequestProblem]) -> None:
+    def __init__(self, attempt: Attempt, requests: Sequence[RequestProblem], safe: int | None = None) -> None:
         self._attempt = attempt
         self._requests = requests
+        self._safe = len(requests) if safe is None else safe
         self.failed: set[object] = set()
         self._reach = self._suffix_unions()
         self._classes = self._equal_classes()
@@ -26,7 +31,7 @@ class Bounds:
         self._single = self._reach[0] if self._reach else 0
         for mask in self._classes:
             self._single &= ~mask
-        self._reserved = _reserved(requests, attempt.problem)
+        self._reserved = _reserved(requests[: self._safe], attempt.problem)
         layout = attempt.problem.layout
         reach = self._reach[0]
         self._drawing = sum(1 << position for position in positions(reach) if layout.groups[position])
@@ -38,21 +43,27 @@ class Bounds:
         for number in range(len(self._requests) - 1, -1, -1):
             unions[number] = unions[number + 1]
             for option in self._requests[number].options:
-                unions[number] |= option.usable
+                unions[number] |= option.usable | option.poison
         return unions
 
     def _equal_classes(self) -> list[int]:
         layout = self._attempt.problem.layout
         options = [(request, option) for request in self._requests for option in request.options]
         groups: dict[object, int] = {}
+        asked = 0
+        for _, option in options:
+            asked |= self._attempt.asked_of_constraints(option)
         for position in positions(self._reach[0] if self._reach else 0):
             bit = 1 << position
             kind = layout.kinds[position]
             if kind.multiple and self._attempt.base_shared & bit:
                 continue
             key = (
-                tuple(bool(option.usable & bit) for _, option in options),
+                tuple((bool(option.usable & bit), bool(option.poison & bit)) for _, option in options),
                 tuple(values.atoms.get(position) for _, option in options for values in option.values.values()),
+                tuple(position in values.failures for _, option in options for values in option.values.values()),
+                # The order in which All takes devices decides whether a constraint makes it an error.
+                position if asked & bit else -1,
                 tuple(position in option.listed for _, option in options if option.alternative.everything),
                 layout.consumption[position] if kind.consumes else None,
                 layout.groups[position] if kind.consumes else None,
@@ -121,7 +132,7 @@ class Bounds:
     def forward(self, number: int) -> bool:
         """After a pick: does every later request still have enough to choose from?"""
         live = self._live(self._reach[number + 1])
-        return all(self._best(self._requests[later], live) for later in range(number + 1, len(self._requests)))
+        return all(self._best(self._requests[later], live) for later in range(number + 1, self._safe))
 
     def _live(self, ahead: int) -> int:
         """Without the devices that the counters and groups would refuse by now."""
@@ -142,7 +153,7 @@ class Bounds:
 
     def promising(self, number: int) -> bool:
         """Before a request: can it and all later ones be satisfied as far as counting, matching and counters can tell?"""
-        rest = self._requests[number:]
+        rest = self._requests[number : self._safe]
         live = self._live(self._reach[number])
         if not all(self._best(request, live) for request in rest):
             return False

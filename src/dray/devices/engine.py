@@ -24,7 +24,7 @@ from dray.devices.explain import Explainer, Explanation
 from dray.devices.inventory import Inventory
 from dray.devices.ledger import Charge, DeviceKey, PoolKey, charges_of
 from dray.devices.packing import DeviceScore, pack, scores
-from dray.devices.problem import Analysis, Problem, RequestProblem
+from dray.devices.problem import Analysis, Option, Problem, RequestProblem
 from dray.devices.rating import Rating, Scale, rate
 from dray.devices.result import Assembly, Unwritable
 from dray.devices.search import BUDGET, BudgetSpent, solve
@@ -164,6 +164,16 @@ class Devices:
         """Take back a hold, or plan as if the claim's allocation were gone."""
         self.ledger.release(uid)
 
+    def promise(self, claim: ResourceClaim, result: AllocationResult) -> None:
+        """Keep devices for a claim that cannot have them yet, beside whoever has them now."""
+        uid = promised(claim.uid)
+        self._names[uid] = claim.key
+        self.ledger.charge(uid, charges_of(result, shareable=self._shareable))
+
+    def take_back(self, claim_uid: str) -> None:
+        """Nothing is promised to the claim any more."""
+        self.remove_claim(promised(claim_uid))
+
     def rest(self, device: DeviceKey) -> None:
         """Keep a device from new allocations for a while; its counters stay available to others."""
         self.ledger.charge(_rest_uid(device), (Charge(device, "rest"),))
@@ -188,6 +198,25 @@ class Devices:
     def owners(self, device: DeviceKey) -> tuple[str, ...]:
         """The uids of the claims that hold the device."""
         return self.ledger.owners(device)
+
+    def holders_beyond(self, node_name: str) -> dict[str, str]:
+        """Claims that hold devices which this node can use and others can too: ``namespace/name`` by uid."""
+        pools = sorted(self.inventory.shared_pools(node_name))
+        keys = (DeviceKey(*pool, device) for pool in pools for device in self.ledger.holdings(pool))
+        return {uid: self._names[uid] for key in keys for uid in self.ledger.owners(key) if uid in self._names}
+
+    def rivals(self, allocation: AllocationResult) -> list[str]:
+        """The uids of claims whose decision is on its way and needs what somebody else's allocation has: the same device,
+        or counters of the same pool."""
+        devices = {charge.device for charge in charges_of(allocation, shareable=self._shareable)}
+        pools = {(device.driver, device.pool) for device in devices}
+        counted = {pool for pool in pools if self.inventory.counts(pool)}
+
+        def crosses(uid: str) -> bool:
+            held = (charge.device for charge in self.ledger.entry(uid) or ())
+            return any(device in devices or (device.driver, device.pool) in counted for device in held)
+
+        return sorted(uid for uid in self.ledger.on_the_way() if crosses(uid))
 
     # ------------------------------------------------------------------------------------------------------ questions
 
@@ -375,24 +404,29 @@ class Devices:
             for option in request.options:
                 if not option.alternative.everything:
                     continue
-                where = f"claim {claim}, request {option.alternative.short_name}"
-                unreadable = self._unreadable_pool(view, where)
-                if unreadable is not None:
-                    return unreadable
-                for position in view.layout.all_order:
-                    if option.poison >> position & 1:
-                        return self._fatal(view, claims, Fatal(request, option, position, option.failures[position]))
+                refusal = self._unreadable(view, option, f"claim {claim}, request {option.alternative.short_name}")
+                if isinstance(refusal, int):
+                    return self._fatal(view, claims, Fatal(request, option, refusal, option.failures[refusal]))
+                if refusal is not None:
+                    return refusal
             before = least.get(request.claim, 0)
             if request.least > RESULTS_MAX - before:
                 return self._over_limit(claim, problem, request, before)
             least[request.claim] = before + request.least
         return None
 
-    def _unreadable_pool(self, view: NodeView, where: str) -> Answer | None:
+    def _unreadable(self, view: NodeView, option: Option, where: str) -> Answer | int | None:
+        """What All meets first, pool by pool as upstream goes: a pool, or the position of a device, that it cannot read."""
+        layout = view.layout
+        position = next((each for each in layout.all_order if option.poison >> each & 1), None)
         broken = [(key, "is currently being updated", "PoolIncomplete") for key in view.incomplete]
         broken += [(key, "is currently invalid", "PoolInvalid") for key, _ in view.invalid]
         if not broken:
-            return None
+            return position
+        if position is not None and not layout.conditioned >> position & 1:
+            device = view.key(position)
+            if (device.driver, device.pool) < min(broken)[0]:
+                return position
         (driver, pool), what, code = min(broken)
         answer = Answer(None, 0)
         answer.error = f"{where}: asks for all devices, but resource pool {driver}/{pool} {what}"
@@ -472,6 +506,11 @@ class Devices:
         text = error.text(claim)
         data = {"detail": text} if error.code == "InvalidRequest" else error.data
         return Verdict(False, error=text, reasons=(Reason(error.code, f"claim/{claim}", data),))
+
+
+def promised(claim_uid: str) -> str:
+    """Under which name the ledger keeps what is promised to a claim."""
+    return f"promised/{claim_uid}"
 
 
 def _rest_uid(device: DeviceKey) -> str:

@@ -95,7 +95,7 @@ class RequestProblem:
 
 
 class Problem:
-    """All requests of a demand in upstream's order. ``faithful``: errors are possible, so nothing may be skipped."""
+    """All requests of a demand in upstream's order. ``faithful``: a search can end in an error, as upstream's would."""
 
     __slots__ = ("constraints", "demand", "faithful", "layout", "plain", "requests", "wants_everything")
 
@@ -182,10 +182,12 @@ class Analysis:
         for position in option.failures:
             option.poison |= 1 << position
         option.usable = option.admissible
+        # Constraints are asked in order: an error of one comes before an attribute that is missing for a later one.
+        failed = 0
         for index in alternative.constraints:
             values = self._values(claim.constraints[index], alternative, option.admissible, layout)
             option.values[index] = values
-            failed = sum(1 << position for position in values.failures)
+            failed |= option.usable & sum(1 << position for position in values.failures)
             option.usable &= values.present | failed
         if alternative.everything:
             option.listed = tuple(

@@ -4,7 +4,7 @@ The order is upstream's: claims, requests, alternatives, then devices by positio
 conditions before those that do. First a plain dive, which is all that most pods need. If that does not end soon, the
 problem is cut into independent components and each is searched again with bounds, symmetry and a memory of failed states
 (``dray.devices.bounds``). Those only ever skip what cannot contain a solution, so the first solution stays the same. Where
-looking at a device can end in an error nothing is skipped, because upstream would look.
+looking at a device can end in an error nothing is skipped that leads there, because upstream would look.
 
 Work is counted in steps, one for each device tried; a search that exceeds its budget is given up and says so.
 """
@@ -41,17 +41,36 @@ class Solution:
 def solve(problem: Problem, view: NodeView, budget: int = BUDGET) -> Solution:
     """The first solution, or none. Raises Fatal and BudgetSpent."""
     attempt = Attempt(problem, view)
-    if problem.faithful:
-        search = Search(attempt, problem.requests, budget)
-        return Solution(attempt.picks if search.run() else None, search.steps)
-    if not _has_chance(attempt):
+    requests = problem.requests
+    safe = _safe(attempt) if problem.faithful else len(requests)
+    if not _has_chance(attempt, safe):
         return Solution(None, 0)
-    search = Search(attempt, problem.requests, budget, patience=PATIENCE)
+    search = Search(attempt, requests, budget, patience=PATIENCE, safe=safe)
     try:
         return Solution(attempt.picks if search.run() else None, search.steps)
     except OutOfPatience:
         attempt.undo_to(0)
-    return _solve_apart(problem, attempt, budget, search.steps)
+    if safe == len(requests):
+        return _solve_apart(problem, attempt, budget, search.steps)
+    careful = Search(attempt, requests, budget - search.steps, bounds=Bounds(attempt, requests, safe), safe=safe)
+    return Solution(attempt.picks if careful.run() else None, search.steps + careful.steps)
+
+
+def _safe(attempt: Attempt) -> int:
+    """How many requests come before the first that can end the search with an error as things are."""
+    for number, request in enumerate(attempt.problem.requests):
+        if any(_risky(attempt, option) for option in request.options):
+            return number
+    return len(attempt.problem.requests)
+
+
+def _risky(attempt: Attempt, option: Option) -> bool:
+    if option.alternative.everything:
+        return bool(attempt.asked_of_constraints(option))
+    # Nobody looks at a device that is in use.
+    seen = -1 if option.alternative.admin else ~attempt.base_taken
+    failing = option.poison | sum(1 << position for values in option.values.values() for position in values.failures)
+    return bool(failing & seen)
 
 
 def _solve_apart(problem: Problem, attempt: Attempt, budget: int, steps: int) -> Solution:
@@ -69,9 +88,9 @@ def _solve_apart(problem: Problem, attempt: Attempt, budget: int, steps: int) ->
     return Solution(sorted(attempt.picks, key=lambda pick: order[id(pick.request)]), steps)
 
 
-def _has_chance(attempt: Attempt) -> bool:
-    """Counting alone: does every request have an alternative with enough devices?"""
-    for request in attempt.problem.requests:
+def _has_chance(attempt: Attempt, safe: int) -> bool:
+    """Counting alone: does every request before one that can end in an error have an alternative with enough devices?"""
+    for request in attempt.problem.requests[:safe]:
         if not any(
             option.count > 0 and attempt.candidates(request, option).bit_count() >= option.count
             if option.alternative.everything
@@ -113,14 +132,16 @@ class Search:
         *,
         patience: int | None = None,
         bounds: Bounds | None = None,
+        safe: int | None = None,
     ) -> None:
+        """``safe``: how many of the requests come before the first that can end in an error; all if not given."""
         self.attempt = attempt
         self.requests = requests
         self.steps = 0
         self._budget = budget
         self._patience = patience
         self._bounds = bounds
-        self._faithful = attempt.problem.faithful
+        self._safe = len(requests) if safe is None else safe
         self._last = attempt.problem.layout.last
         self._stack: list[Frame] = []
 
@@ -184,7 +205,7 @@ class Search:
     def _too_many(self, request: RequestProblem, option: Option) -> bool:
         """A claim may hold only so many devices, and the later requests need some too."""
         results = sum(1 for pick in self.attempt.picks if pick.request.claim == request.claim) if self.attempt.picks else 0
-        after = 0 if self._faithful else request.least_after
+        after = request.least_after if self._safe == len(self.requests) else 0
         return results + option.count + after > RESULTS_MAX
 
     def _take_all(self, request: RequestProblem, option: Option) -> bool:
@@ -196,7 +217,7 @@ class Search:
 
     def _open(self, number: int, request: RequestProblem, option: Option, need: int, last: int) -> bool:
         """Push the choice of a device for the next slot, unless there is none."""
-        if self._faithful:
+        if number >= self._safe:
             mask = self.attempt.visible(request, option) & self._after(last)
         else:
             mask = self.attempt.candidates(request, option) & self._after(last)
@@ -238,7 +259,7 @@ class Search:
         option = frame.option
         assert option is not None
         while frame.remaining:
-            if self._bounds is not None and frame.remaining.bit_count() < frame.need:
+            if self._bounds is not None and frame.number < self._safe and frame.remaining.bit_count() < frame.need:
                 break
             bits = frame.remaining & ~self._last or frame.remaining
             low = bits & -bits

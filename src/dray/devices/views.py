@@ -38,6 +38,7 @@ class NodeLayout:
         "all_order",
         "binding",
         "cache",
+        "conditioned",
         "consumption",
         "groups",
         "here",
@@ -69,9 +70,9 @@ class NodeLayout:
         self.width = len(self.kinds)
         self.seen = (1 << self.width) - 1
         self.binding = sum(1 << position for position, kind in enumerate(self.kinds) if kind.binding)
-        self.all_order, conditioned = self._upstream_order()
+        self.all_order, self.conditioned = self._upstream_order()
         # Positions that are tried after all others: those with binding conditions, or whole pools that have any.
-        self.last = conditioned if by_pool else self.binding
+        self.last = self.conditioned if by_pool else self.binding
         # What selections, demands and searches have worked out for this layout.
         self.cache: dict[object, object] = {}
 
