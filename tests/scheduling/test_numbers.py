@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from scheduling_cluster import Sim
 
+from dray.api import kinds
+
 DURATION = "scheduler_scheduling_attempt_duration_seconds"
 
 
@@ -25,3 +27,23 @@ def test_a_bound_pod_tells_how_many_attempts_it_took(sim: Sim) -> None:
     sim.settle(30)
     assert sim.node_of("patient") == "n1"
     assert sim.meter.samples["scheduler_pod_scheduling_attempts", ()] == [2]
+
+
+def test_pending_pods_are_counted_in_upstreams_four_queues(sim: Sim) -> None:
+    sim.add_node("n1", cpu="1")
+    sim.add_pod("large", requests={"cpu": "2"})
+    sim.add_pod("gated", schedulingGates=[{"name": "wait"}])
+    sim.settle()
+    gauges = {labels[0]: value for (name, labels), value in sim.meter.gauges.items() if name == "scheduler_pending_pods"}
+    assert gauges == {"active": 0, "backoff": 0, "unschedulable": 1, "gated": 1}
+
+
+def test_many_attempts_share_one_label(sim: Sim) -> None:
+    sim.add_node("n1", cpu="1")
+    pod = sim.add_pod("p", requests={"cpu": "2"})
+    for attempt in range(20):
+        pod = sim.api.put(kinds.PODS, {**pod, "metadata": {**pod["metadata"], "labels": {"attempt": str(attempt)}}})
+        sim.settle(10)
+    sim.add_node("n2")
+    sim.settle(10)
+    assert ("scheduler_pod_scheduling_sli_duration_seconds", ("15+",)) in sim.meter.samples

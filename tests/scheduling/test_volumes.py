@@ -156,3 +156,22 @@ def test_a_volume_that_is_never_made_gives_the_node_back(zones: Sim) -> None:
     assert zones.scheduler.binder.in_flight == 1
     zones.settle(11)
     assert "not bound" in zones.condition("p")["message"]
+
+
+def test_a_node_that_may_attach_more_wakes_the_pod_that_waits_for_that(sim: Sim) -> None:
+    def limit(count: int) -> None:
+        known = sim.api.objects[kinds.CSI_NODES].get("n1", {"metadata": {"name": "n1"}})
+        drivers = [{"name": "csi.example.com", "nodeID": "n1", "allocatable": {"count": count}}]
+        sim.api.put(kinds.CSI_NODES, {"metadata": known["metadata"], "spec": {"drivers": drivers}})
+
+    sim.add_node("n1")
+    limit(1)
+    for name in ("a", "b"):
+        volume(sim, f"pv-{name}", csi={"driver": "csi.example.com", "volumeHandle": name})
+        claim(sim, name, volume=f"pv-{name}")
+        sim.add_pod(name, volumes=using(name))
+    sim.settle()
+    assert (sim.node_of("a"), sim.node_of("b")) == ("n1", "")
+    limit(2)
+    sim.settle(20)
+    assert sim.node_of("b") == "n1"

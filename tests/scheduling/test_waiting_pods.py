@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 from scheduling_cluster import Sim
 
 from dray.api import kinds
+from dray.cluster.port import Forbidden, Unreachable
 from dray.scheduling.config import Config
 
 
@@ -136,8 +138,6 @@ def test_the_sweep_finds_what_no_event_told() -> None:
 
 
 def test_a_failed_write_backs_off_longer_each_time(sim: Sim) -> None:
-    from dray.cluster.port import Forbidden
-
     sim.add_node("n1")
     sim.fault = lambda write: Forbidden(403, "Forbidden", "no") if write.subresource == "binding" else None
     sim.add_pod("p")
@@ -193,3 +193,141 @@ def test_shapes_that_nobody_has_any_more_are_forgotten(sim: Sim) -> None:
     sim.add_pod("waits", requests={"cpu": "100"})
     sim.settle(700)
     assert len(sim.scheduler.demands) == 1
+
+
+def on(node: str) -> dict[str, str]:
+    return {"kubernetes.io/hostname": node}
+
+
+def publish_one_counter_for_two_nodes(sim: Sim) -> None:
+    """Two nodes with one device each that draw from one counter: only one of them can be in use."""
+    pool = {"name": "fabric", "generation": 1, "resourceSliceCount": 3}
+    head = {"driver": "gpu.example.com", "pool": pool}
+    counters = [{"name": "link", "counters": {"lanes": {"value": "1"}}}]
+    sim.api.put(
+        kinds.RESOURCE_SLICES, {"metadata": {"name": "counters"}, "spec": {**head, "allNodes": True, "sharedCounters": counters}}
+    )
+    for node in ("n1", "n2"):
+        device = {"name": node, "consumesCounters": [{"counterSet": "link", "counters": {"lanes": {"value": "1"}}}]}
+        sim.api.put(kinds.RESOURCE_SLICES, {"metadata": {"name": node}, "spec": {**head, "nodeName": node, "devices": [device]}})
+
+
+def test_a_device_given_back_on_one_node_wakes_pods_that_wait_for_its_counters_on_another(sim: Sim) -> None:
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_node("n2")
+    publish_one_counter_for_two_nodes(sim)
+    for node in ("n1", "n2"):
+        sim.add_claim(node)
+        sim.add_pod(node, claims=[node], nodeSelector=on(node))
+        sim.settle()
+    assert (sim.node_of("n1"), sim.node_of("n2")) == ("n1", "")
+    sim.remove(kinds.PODS, "default/n1")
+    sim.api.put(kinds.RESOURCE_CLAIMS, {**sim.claim("n1"), "status": {}})
+    sim.settle(20)
+    assert sim.node_of("n2") == "n2"
+
+
+def test_a_slice_of_another_node_that_completes_the_pool_wakes_the_pod(sim: Sim) -> None:
+    sim.add_class()
+    pool = {"name": "rack", "generation": 1, "resourceSliceCount": 2}
+    for node in ("n1", "n2"):
+        sim.add_node(node)
+        sim.add_claim(node)
+        sim.add_pod(node, claims=[node], nodeSelector=on(node))
+    slices = [
+        {
+            "metadata": {"name": node},
+            "spec": {"driver": "gpu.example.com", "pool": pool, "nodeName": node, "devices": [{"name": node}]},
+        }
+        for node in ("n1", "n2")
+    ]
+    sim.api.put(kinds.RESOURCE_SLICES, slices[0])
+    sim.settle()
+    assert sim.node_of("n1") == ""
+    sim.api.put(kinds.RESOURCE_SLICES, slices[1])
+    sim.settle(20)
+    assert (sim.node_of("n1"), sim.node_of("n2")) == ("n1", "n2")
+
+
+def test_a_pod_that_is_made_smaller_where_it_runs_frees_what_it_gave_up(sim: Sim) -> None:
+    sim.add_node("n1", cpu="2")
+    sim.add_pod("large", requests={"cpu": "2"})
+    sim.settle()
+    sim.add_pod("waits", requests={"cpu": "1"})
+    sim.settle()
+    resized = copy.deepcopy(sim.pod("large"))
+    resized["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1"
+    sim.api.put(kinds.PODS, resized)
+    sim.settle(20)
+    assert sim.node_of("waits") == "n1"
+
+
+def label_namespace(sim: Sim, name: str, **labels: str) -> None:
+    known = sim.api.objects[kinds.NAMESPACES].get(name, {"metadata": {"name": name}})
+    sim.api.put(kinds.NAMESPACES, {"metadata": {**known["metadata"], "labels": labels}})
+
+
+def of_team_x(app: str) -> dict[str, Any]:
+    selector = {"matchLabels": {"team": "x"}}
+    return {
+        "labelSelector": {"matchLabels": {"app": app}},
+        "topologyKey": "kubernetes.io/hostname",
+        "namespaceSelector": selector,
+    }
+
+
+def test_a_namespace_that_gets_the_label_wakes_pods_that_must_be_near_its_pods(sim: Sim) -> None:
+    sim.add_node("n1")
+    label_namespace(sim, "other")
+    sim.add_pod("friend", namespace="other", labels={"app": "f"})
+    sim.settle()
+    near = {"requiredDuringSchedulingIgnoredDuringExecution": [of_team_x("f")]}
+    sim.add_pod("p", affinity={"podAffinity": near})
+    sim.settle()
+    assert sim.node_of("p") == ""
+    label_namespace(sim, "other", team="x")
+    sim.settle(20)
+    assert sim.node_of("p") == "n1"
+
+
+def test_pods_that_keep_a_namespace_away_follow_its_label(sim: Sim) -> None:
+    sim.add_node("n1")
+    label_namespace(sim, "default", team="x")
+    apart = {"requiredDuringSchedulingIgnoredDuringExecution": [of_team_x("b")]}
+    sim.add_pod("guard", labels={"app": "a"}, affinity={"podAntiAffinity": apart})
+    sim.settle()
+    sim.add_pod("kept-away", labels={"app": "b"})
+    sim.settle()
+    assert sim.node_of("kept-away") == ""
+    label_namespace(sim, "default")
+    sim.settle(20)
+    assert sim.node_of("kept-away") == "n1"
+    # What was counted under the old label is gone with its pod.
+    label_namespace(sim, "default", team="x")
+    sim.remove(kinds.PODS, "default/guard")
+    sim.add_pod("free", labels={"app": "b"})
+    sim.settle(20)
+    assert sim.node_of("free") == "n1"
+
+
+def test_namespaces_that_are_listed_after_pods_count(sim: Sim) -> None:
+    sim.add_node("n1")
+    apart = {"requiredDuringSchedulingIgnoredDuringExecution": [of_team_x("b")]}
+    sim.add_pod("guard", labels={"app": "a"}, affinity={"podAntiAffinity": apart}, node_name="n1")
+    label_namespace(sim, "default", team="x")
+    sim.add_pod("kept-away", labels={"app": "b"})
+    sim.settle()
+    assert sim.node_of("kept-away") == ""
+
+
+def test_a_refusal_that_could_not_be_told_is_told_when_the_server_is_back(sim: Sim) -> None:
+    sim.add_node("n1", cpu="1")
+    sim.fault = lambda write: Unreachable("gone")
+    sim.add_pod("p", requests={"cpu": "2"})
+    sim.settle(60)
+    assert sim.condition("p") == {}
+    sim.fault = None
+    sim.settle(10)
+    assert sim.condition("p")["reason"] == "Unschedulable"
+    assert len(sim.events("FailedScheduling")) == 1

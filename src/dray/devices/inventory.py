@@ -25,6 +25,8 @@ from dray.devices.views import NodeLayout, NodeView, Part, Segment
 _encode = msgspec.json.Encoder().encode
 SHAPES_KEPT = 500_000
 OPTIONAL_OPERATIONS = "DRAOptionalNodeOperations"
+# A pool of more slices than this is taken to concern every node rather than looked through.
+_REACH_SLICES = 16
 
 
 class Inventory:
@@ -212,6 +214,24 @@ class Inventory:
             return taints
         return (*taints, *(rule.spec.taint for rule in self.rules_for(driver, pool, device.name)))
 
+    def taints_now(self, key: DeviceKey) -> tuple[DeviceTaint, ...]:
+        """Every taint that a device has now, published or not: rules name devices whether or not a slice shows them."""
+        pool = self._pools.get((key.driver, key.pool))
+        newest = pool.of_generation(pool.newest()) if pool is not None and self._taints_on else ()
+        devices = (device for slice in newest for device in slice.spec.devices if device.name == key.device)
+        own = tuple(taint for device in devices for taint in device.taints)
+        rules = self.rules_for(*key) if self._rules and self._rules_on else ()
+        return (*own, *(rule.spec.taint for rule in rules))
+
+    def reach(self, key: PoolKey) -> frozenset[str] | None:
+        """The nodes whose devices are in the pool, and so share its counters and its completeness; None: perhaps all."""
+        pool = self._pools.get(key)
+        slices = pool.slices.values() if pool is not None else ()
+        if len(slices) > _REACH_SLICES:
+            return None
+        names = {slice.spec.node_name for slice in slices if slice.spec.node_name or slice.spec.devices}
+        return None if "" in names or None in names else frozenset(name for name in names if name)
+
     def rules_for(self, driver: str, pool: str, device: str) -> list[DeviceTaintRule]:
         return [rule for rule in self._rules.values() if _rule_matches(rule, driver, pool, device)]
 
@@ -219,6 +239,11 @@ class Inventory:
         """How many slices the newest generation of a pool has, and how many it should have."""
         newest = self._pools[key].of_generation(self._pools[key].newest())
         return len(newest), newest[0].spec.pool.resource_slice_count
+
+    def counts(self, key: PoolKey) -> bool:
+        """Whether devices of the pool share counters."""
+        pool = self._pools.get(key)
+        return pool is not None and any(slice.spec.shared_counters for slice in pool.slices.values())
 
     def pools(self) -> Iterable[Pool]:
         return self._pools.values()

@@ -129,6 +129,10 @@ class Ledger:
         """Whether the claim's charges are decided but not written yet."""
         return uid in self._held
 
+    def on_the_way(self) -> frozenset[str]:
+        """Every claim whose charges are decided but not written yet."""
+        return frozenset(self._held)
+
     def checkpoint(self) -> int:
         self._marks += 1
         return len(self._journal)

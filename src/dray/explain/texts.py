@@ -22,6 +22,17 @@ class Text(msgspec.Struct, frozen=True):
 
 _TAINT: Final = " {{{key}[={value}][:{effect}]}}"
 
+# What else than being in use keeps devices of a request from it, in a word or two after their number.
+BESIDES: Final = {
+    "DeviceTainted": "tainted",
+    "CountersExhausted": "out of counters",
+    "CapacityExhausted": "out of capacity",
+    "CapacityMissing": "without the capacity",
+    "CapacityPolicy": "not shared this way",
+    "GroupIncompatible": "incompatible with devices in use",
+    "DeviceCoolingDown": "at rest after a failure",
+}
+
 TEXTS: Final[dict[str, Text]] = {
     # ------------------------------------------------------------------------------------------------------ one device
     "DeviceTaken": Text(
@@ -116,7 +127,8 @@ TEXTS: Final[dict[str, Text]] = {
     # ------------------------------------------------------------------------------------------ a request, claim or pool
     "NotEnoughDevices": Text(
         "node",
-        "<has> not enough devices[ of class {class}][ for request {request}][ (needs {needed}[, {free} free][ of {total}])]",
+        "<has> not enough devices[ of class {class}][ for request {request}]"
+        "[ (needs {needed}[, {free} free][ of {total}][; {besides}])]",
         "[add a node with {needed} devices[ of class {class}], or ask for at most {most}"
         "||free[ {missing}] more device(s)[ of class {class}] on one node, or ask for fewer]",
     ),
@@ -127,7 +139,7 @@ TEXTS: Final[dict[str, Text]] = {
     ),
     "AllDevicesBusy": Text(
         "node",
-        "<has> not all devices[ of class {class}] available[ for request {request}][ ({free} of {total} are)]",
+        "<has> not all devices[ of class {class}] available[ for request {request}][ ({free} of {total} are[; {besides}])]",
         "wait until every matching device[ of class {class}] on one node is free, or ask for a count instead of All",
     ),
     "PoolIncomplete": Text(

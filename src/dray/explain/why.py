@@ -132,7 +132,7 @@ class _Asked:
         return self._plan.refuses(info) or (self._wish.view.refuses(info) if self._wish.view is not None else None)
 
     def _claims(self, info: NodeInfo) -> list[ResourceClaim]:
-        return self._scheduler.cycle._claims_on(self._wish, info)[0]
+        return self._scheduler.cycle.claims_on(self._wish, info)[0]
 
     def fits(self, info: NodeInfo) -> bool:
         claims = self._claims(info)

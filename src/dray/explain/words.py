@@ -12,13 +12,13 @@ from functools import lru_cache
 from typing import Any, Final
 
 from dray.api.reason import Reason
-from dray.explain.texts import TEXTS
+from dray.explain.texts import BESIDES, TEXTS
 
 MESSAGE_MAX: Final = 1024
 # Numbers that differ from node to node without making another reason: the best of them is told.
 BEST: Final = ("free", "total")
 # Worked out from others when the words are made: the total, where even that is too little.
-_DERIVED: Final = frozenset({"most"})
+_DERIVED: Final = frozenset({"most", "besides"})
 _PER_NODE: Final = frozenset({*BEST, "missing", "device", "pool", "value", "steps", "pod", "until"})
 
 Counted = tuple[Reason, int]
@@ -115,6 +115,8 @@ def _of_nodes(reason: Reason, count: int) -> str:
     data = _data(reason)
     if count > 1 and "free" in data:
         data["free"] = f"at most {data['free']}"
+    if count > 1 and "besides" in data:
+        data["besides"] = f"for example {data['besides']}"
     if text.subject != "node" and not text.nodes:
         return f"{_nodes(count)} {'are' if count > 1 else 'is'} refused because {words(reason)}"
     return f"{_nodes(count)} {_fill(text.nodes or text.says, data, plural=count > 1)}"
@@ -161,6 +163,9 @@ def _data(reason: Reason) -> dict[str, Any]:
     total = _number(reason.data.get("total"))
     if 0 <= total < needed:
         data["most"] = _shown(reason.data["total"])
+    refused = reason.data.get("refused")
+    if isinstance(refused, Mapping) and (told := [f"{n} {BESIDES[c]}" for c, n in sorted(refused.items()) if c in BESIDES]):
+        data["besides"] = ", ".join(told)
     return data
 
 

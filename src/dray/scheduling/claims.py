@@ -79,6 +79,8 @@ class ClaimDesk:
         self._dirty: dict[str, None] = {}
         # Special claims that are being deleted from here, by uid: nothing is decided on them any more.
         self.deleting: set[str] = set()
+        # Claims, by uid, whose decision was crossed by another scheduler's allocation: it is not written, or taken back.
+        self.contested: set[str] = set()
         self._reserved, self._lost, self._release = reserved, lost, release
 
     # -------------------------------------------------------------------------------------------------------- reading
@@ -200,6 +202,8 @@ class ClaimDesk:
             if claim.status.allocation is not None:
                 work.clear = True
                 return self._next(work, claim, now)
+        if work.uid in self.contested:
+            return self._yield(work, claim, now)
         if self._outdated(work, claim):
             self._fail_all(work, now)
             return None
@@ -219,6 +223,20 @@ class ClaimDesk:
         added = [{"resource": "pods", "name": pod.metadata.name, "uid": pod.uid} for pod in missing]
         status["reservedFor"] = [*kept, *added]
         return _patch(claim, {"status": status}, about, "status")
+
+    def _yield(self, work: ClaimWork, claim: ResourceClaim, now: float) -> Write | None:
+        """Somebody else has what was decided for this claim. Where it is written already, and for our pods only, it is
+        cleared again."""
+        self.contested.discard(work.uid)
+        written = claim.status.allocation is not None
+        ours = all(consumer.uid in work.reservers for consumer in claim.status.reserved_for)
+        if not written or not ours:
+            self._fail_all(work, now)
+            return None
+        pods, work.reservers, work.allocation, work.clear = list(work.reservers), {}, None, True
+        for uid in pods:
+            self._lost(uid, work.key, None, now)
+        return self._next(work, claim, now)
 
     def _outdated(self, work: ClaimWork, claim: ResourceClaim) -> bool:
         """Someone else allocated what we wanted to allocate, or took the allocation that we counted on."""
@@ -241,6 +259,7 @@ class ClaimDesk:
     def _fail_all(self, work: ClaimWork, now: float, error: ClusterError | None = None) -> None:
         """What was decided cannot be: because of an error, or because the claim is another one now."""
         pods = list(work.reservers)
+        self.contested.discard(work.uid)
         work.reservers.clear()
         work.clear = False
         self._drop_unused(work)
@@ -260,6 +279,7 @@ class ClaimDesk:
 
     def _tidy(self, work: ClaimWork) -> None:
         if work.idle:
+            self.contested.discard(work.uid)
             self._work.pop(work.key, None)
             self._dirty.pop(work.key, None)
 

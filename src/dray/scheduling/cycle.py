@@ -7,17 +7,17 @@ set of candidates, so most pods cost one look at the best node.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from dray.api.core import NodeSelector, Pod
-from dray.api.kinds import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from dray.api.kinds import DEVICE_CLASSES, RESOURCE_CLAIMS
 from dray.api.reason import Reason
-from dray.api.resource import AllocationResult, DeviceTaint, ResourceClaim
+from dray.api.resource import AllocationResult, ResourceClaim
 from dray.cluster.world import World
-from dray.devices import Devices, Verdict
+from dray.devices import DeviceKey, Devices, Verdict
 from dray.devices.inventory import OPTIONAL_OPERATIONS
 from dray.scheduling import conditions, topics
 from dray.scheduling.candidates import ZONE, Candidates, enough, turn
@@ -157,7 +157,6 @@ class Cycle:
         self._spec_of: dict[str, int] = {}
         self._requests: dict[tuple[int, frozenset[str]], Requests] = {}
         self._wanted: dict[int, frozenset[str]] = {}
-        self._slices = world.index(RESOURCE_SLICES, lambda slice: (f"{slice.spec.driver}/{slice.spec.pool.name}",))
         self._specials = world.index(RESOURCE_CLAIMS, owner_uid)
         self._encoder = msgspec.msgpack.Encoder(order="deterministic")
 
@@ -274,7 +273,7 @@ class Cycle:
         concerns the request itself is found wherever it shows. Nodes in the same state answer once."""
         for name in candidates.feasible():
             info = self._nodes.get(name)
-            claims = self._claims_on(wish, info)[0] if info is not None else []
+            claims = self.claims_on(wish, info)[0] if info is not None else []
             verdict = self._engine.allocate(name, claims) if claims else None
             if verdict is not None and not verdict.ok:
                 self._raise_fatal(wish, verdict)
@@ -299,7 +298,7 @@ class Cycle:
 
     def _judge(self, wish: Wish) -> Callable[[NodeInfo], tuple[Reasons | None, int]]:
         def judge(info: NodeInfo) -> tuple[Reasons | None, int]:
-            claims, _ = self._claims_on(wish, info)
+            claims, _ = self.claims_on(wish, info)
             verdict = self._engine.allocate(info.name, claims, self.scorer.order(wish.profile))
             if not verdict.ok:
                 return _device_reasons(verdict), 0
@@ -328,7 +327,7 @@ class Cycle:
         placement = Placement(wish.key, info.name, wish.resolved)
         if not wish.needs_devices:
             return placement
-        claims, special = self._claims_on(wish, info)
+        claims, special = self.claims_on(wish, info)
         if wish.leftover is not None:
             return self._reuse(wish, placement, claims, special)
         if not claims:
@@ -342,7 +341,7 @@ class Cycle:
             placement.special = Special(claims[-1], special, placement.results.pop())
         return placement
 
-    def _claims_on(self, wish: Wish, info: NodeInfo) -> tuple[list[ResourceClaim], Requests | None]:
+    def claims_on(self, wish: Wish, info: NodeInfo) -> tuple[list[ResourceClaim], Requests | None]:
         """The claims to allocate on this node: the pod's own, then the special one if the node leaves resources to devices."""
         if not wish.names:
             return wish.resolved.open, None
@@ -518,7 +517,7 @@ class Cycle:
         explained = 0
         for names in sorted(states.values(), key=len, reverse=True)[:_EXPLAINED]:
             info = self._nodes.get(names[0])
-            if info is not None and (told := self._engine.explain(names[0], self._claims_on(wish, info)[0]).reasons):
+            if info is not None and (told := self._engine.explain(names[0], self.claims_on(wish, info)[0]).reasons):
                 tally.add(tuple(Reason(reason.code, "", reason.data) for reason in told), len(names))
                 explained += len(names)
         generic = _DEVICES[0]
@@ -552,33 +551,20 @@ class Cycle:
         free = [claim for claim, _ in wish.unusable if self._may_free(wish, claim) or claim is wish.leftover]
         return NotPlaced(wish.key, refusal, topics.topics_of(refusal, self._claim_topics(wish)), free)
 
-    def _taints(self, driver: str, pool: str, device: str) -> Iterable[DeviceTaint]:
-        """The taints of a device now: its own and those of rules."""
-        rules = self._engine.inventory.rules_for(driver, pool, device)
-        return (*self._own_taints(driver, pool, device), *(rule.spec.taint for rule in rules))
-
-    def _own_taints(self, driver: str, pool: str, device: str) -> Iterable[DeviceTaint]:
-        for key in self._slices[f"{driver}/{pool}"]:
-            for found in self._world.get(RESOURCE_SLICES, key).spec.devices:
-                if found.name == device:
-                    yield from found.taints
-
     def _unusable_claim(self, wish: Wish, claim: ResourceClaim, now: float) -> tuple[ResourceClaim, Reason] | None:
         """A claim whose devices failed, never became ready, or are tainted, does not take new pods."""
-        if claim.status.allocation is None:
-            return None
-        if self._conditions_on and conditions.waits(claim):
+        if self._conditions_on and claim.status.allocation is not None and conditions.waits(claim):
             verdict = conditions.judge(claim, now, conditions.deadline(claim, wish.profile.binding_timeout, now))
             if verdict.readiness in ("failed", "timeout"):
                 code = "BindingFailed" if verdict.readiness == "failed" else "BindingTimeout"
                 return claim, Reason(code, f"claim/{claim.key}", {"device": str(verdict.device), "condition": verdict.condition})
         if reserved_for(claim, wish.pod.uid) or not self._taints_on:
             return None
-        for result in claim.status.allocation.devices.results:
-            for taint in self._taints(result.driver, result.pool, result.device):
+        for result in wish.resolved.allocations[claim.uid].devices.results:
+            device = DeviceKey(result.driver, result.pool, result.device)
+            for taint in self._engine.inventory.taints_now(device):
                 if taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(t, taint) for t in result.tolerations):
-                    device = f"{result.driver}/{result.pool}/{result.device}"
-                    data = {"device": device, "key": taint.key, "value": taint.value, "effect": taint.effect}
+                    data = {"device": str(device), "key": taint.key, "value": taint.value, "effect": taint.effect}
                     return claim, Reason("ClaimTainted", f"claim/{claim.key}", data)
         return None
 

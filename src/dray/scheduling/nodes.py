@@ -168,6 +168,10 @@ class Nodes:
         info = self._by_name.get(name)
         return info.pods.get(uid) if info is not None else self._homeless.get(name, {}).get(uid)
 
+    def where(self, uid: str) -> str:
+        """The node that the pod counts on, or ''."""
+        return self._where.get(uid, "")
+
     # -------------------------------------------------------------------------------------------------- changing
 
     def put(self, node: Node) -> NodeInfo:

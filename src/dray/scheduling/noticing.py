@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
+from dray.scheduling.plugins.neighbours import View
+from dray.scheduling.resolution import claim_keys
 
 
 def pod_matters(old: Pod, new: Pod) -> bool:
@@ -36,3 +39,15 @@ def claim_matters(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
 
 def with_conditions(slice: Any) -> int:
     return sum(bool(device.binding_conditions) for device in slice.spec.devices) if slice is not None else 0
+
+
+def changed_since(view: View | None) -> Callable[[], bool] | None:
+    """Whether the other pods that had a say when a pod was refused are not what they were."""
+    if view is None:
+        return None
+    stamp = view.stamp
+    return lambda: view.stamp != stamp
+
+
+def unbound_claim_keys(pod: Pod) -> tuple[str, ...]:
+    return () if pod.spec.node_name or not pod.spec.resource_claims else tuple(claim_keys(pod))

@@ -18,7 +18,14 @@ from dray.scheduling.refusal import Refusal
 INITIAL_BACKOFF: Final = 1.0
 MAX_BACKOFF: Final = 10.0
 
-State = Literal["active", "backoff", "waiting", "taken"]
+# ``gated``: waiting for its scheduling gates to go, which no event but its own change can bring about.
+State = Literal["active", "backoff", "waiting", "gated", "taken"]
+_NAMES: Final[tuple[tuple[str, State], ...]] = (
+    ("active", "active"),
+    ("backoff", "backoff"),
+    ("unschedulable", "waiting"),
+    ("gated", "gated"),
+)
 
 
 class Pending:
@@ -90,7 +97,7 @@ class Queue:
         self._groups: dict[Hashable, Group] = {}
         self._topics: dict[str, dict[Hashable, Group]] = {}
         self._serial = 0
-        self._counts: dict[State, int] = {"active": 0, "backoff": 0, "waiting": 0, "taken": 0}
+        self._counts: dict[State, int] = {"active": 0, "backoff": 0, "waiting": 0, "gated": 0, "taken": 0}
 
     # ------------------------------------------------------------------------------------------------------- reading
 
@@ -105,6 +112,10 @@ class Queue:
 
     def count(self, state: State) -> int:
         return self._counts[state]
+
+    def sizes(self) -> dict[str, int]:
+        """How many pods there are in each queue, by upstream's names."""
+        return {name: self._counts[state] for name, state in _NAMES}
 
     def group(self, key: Hashable) -> Group | None:
         return self._groups.get(key)
@@ -178,7 +189,7 @@ class Queue:
         pending.since = now
         if group.leader is pending:
             group.leader = None
-        self._enter(pending, "waiting")
+        self._enter(pending, "gated" if "SchedulingGated" in refusal.codes else "waiting")
         return group
 
     def wake(self, group: Group, now: float) -> Pending | None:

@@ -13,7 +13,7 @@ from dray.api.core import Pod
 from dray.api.events import event_body, shortened
 from dray.api.kinds import EVENTS, PODS
 from dray.api.times import format_time
-from dray.cluster.port import Write
+from dray.cluster.port import ClusterError, Outcome, Refused, Unreachable, Write
 from dray.explain.words import message
 from dray.scheduling.queue import Pending, Queue
 from dray.scheduling.refusal import Refusal
@@ -67,9 +67,23 @@ class Reports:
             due.append(write)
         return due
 
-    def ended(self, write: Write) -> bool:
-        """Whether the write was one of these: how it ended changes nothing."""
-        return self._under_way.pop(id(write), None) is not None
+    def ended(self, outcome: Outcome, now: float) -> bool:
+        """Whether the write was one of these. A refusal that could not be told because the server was away is told
+        later; how others ended changes nothing."""
+        write = outcome.write
+        if self._under_way.pop(id(write), None) is None:
+            return False
+        if write.kind is PODS and _passes(outcome.error):
+            pending = self._queue.get(write.uid)
+            if pending is not None:
+                pending.reported = None
+                heappush(self._late, (now + _PATIENCE, pending.uid))
+        return True
+
+
+def _passes(error: ClusterError | None) -> bool:
+    """Whether the same write may well succeed later: there was no answer, or the server was not able to."""
+    return isinstance(error, Unreachable) or (isinstance(error, Refused) and (error.code == 429 or error.code >= 500))
 
 
 def refused(pod: Pod, refusal: Refusal, controller: str, now: float, clear_nominated: bool) -> list[Write]:

@@ -27,7 +27,7 @@ from dray.api.kinds import (
     Kind,
 )
 from dray.api.reason import Reason
-from dray.api.resource import AllocationResult, ResourceClaim
+from dray.api.resource import ResourceClaim
 from dray.api.selectors import selects
 from dray.cluster.port import Change, ClusterError, Conflict, Event, Outcome, Write
 from dray.cluster.world import World
@@ -43,12 +43,11 @@ from dray.scheduling.demand import Demands
 from dray.scheduling.extended import ClassNames, Special, is_special
 from dray.scheduling.metrics import Meter, Silent
 from dray.scheduling.nodes import Nodes
-from dray.scheduling.noticing import claim_matters, pod_matters, same_node, with_conditions
+from dray.scheduling.noticing import changed_since, claim_matters, pod_matters, same_node, unbound_claim_keys, with_conditions
 from dray.scheduling.plan import Facts
 from dray.scheduling.plugins.defaults import OWNER_KINDS, Owners
 from dray.scheduling.plugins.images import ImageNodes
-from dray.scheduling.plugins.neighbours import Neighbours, View
-from dray.scheduling.plugins.placement import names_in
+from dray.scheduling.plugins.neighbours import Neighbours
 from dray.scheduling.plugins.volumes import Volumes
 from dray.scheduling.preemption import Eviction, Preemption
 from dray.scheduling.queue import Group, Pending, Queue
@@ -124,7 +123,7 @@ class Scheduler:
         self._woken: dict[str, None] = {}
         self._resting: dict[DeviceKey, float] = {}
         self._sweep_at: float | None = None
-        self._pods_by_claim = world.index(PODS, _unbound_claim_keys)
+        self._pods_by_claim = world.index(PODS, unbound_claim_keys)
         self._handlers: dict[Kind, Callable[[Change, float], None]] = {
             PODS: self._pod,
             NODES: self._node,
@@ -136,6 +135,7 @@ class Scheduler:
             PERSISTENT_VOLUME_CLAIMS: self._volume,
             STORAGE_CLASSES: self._volume,
             CSI_NODES: self._volume,
+            NAMESPACES: self._namespace,
         }
         for kind in self._handlers:
             if kind in world.kinds:
@@ -178,9 +178,8 @@ class Scheduler:
         return min((at for at in times if at is not None), default=None)
 
     def _gauges(self) -> None:
-        self.meter.gauge("scheduler_pending_pods", self.queue.count("active"), ("active",))
-        self.meter.gauge("scheduler_pending_pods", self.queue.count("backoff"), ("backoff",))
-        self.meter.gauge("scheduler_pending_pods", self.queue.count("waiting"), ("unschedulable",))
+        for queue, pods in self.queue.sizes().items():
+            self.meter.gauge("scheduler_pending_pods", pods, (queue,))
 
     # -------------------------------------------------------------------------------------------------------- decisions
 
@@ -216,13 +215,13 @@ class Scheduler:
         if pending.swept:
             self.meter.count("dray_missed_wakeups_total")
         for claim, result in zip(placement.open, placement.results):
-            self._hold(claim, result)
+            self.engine.hold(claim, result)
             self.desk.allocate(claim, result, pod, now)
         for claim in placement.pinned:
             self.desk.reserve(claim, pod)
         binding = Binding(pending, placement.node, profile, now)
         if placement.special is not None:
-            self._hold(placement.special.claim, placement.special.allocation)
+            self.engine.hold(placement.special.claim, placement.special.allocation)
             binding.special = placement.special
         if pending.demand.volumes:
             binding.volumes = self.volumes.unbound(pending.demand)
@@ -233,12 +232,11 @@ class Scheduler:
         own = frozenset(claim_topic(key) for key in claim_keys(pod)) if pod.spec.resource_claims else frozenset()
         group = self.queue.refuse(pending, refused.key, refusal, refused.topics | own, now)
         if refused.wish is not None:
-            group.stamp = _changed_since(refused.wish.view)
+            group.stamp = changed_since(refused.wish.view)
         if not refused.shared:
-            result = "unschedulable"
-            self.meter.count("scheduler_schedule_attempts_total", (result, profile.scheduler_name))
+            self.meter.count("scheduler_schedule_attempts_total", ("unschedulable", profile.scheduler_name))
         if refused.free_claims:
-            self._free_one(refused.free_claims, pod)
+            self._free_one(refused.free_claims[0], pod)
         self.reports.refused(pending, refusal, now)
 
     def _preempt(self, pending: Pending, refused: NotPlaced, profile: Profile, now: float) -> bool:
@@ -281,19 +279,16 @@ class Scheduler:
             self.preemption.evict(victim.uid, eviction.node)
             self._out.extend(report.preempted(victim, pod, eviction.node, profile.scheduler_name, now))
 
-    def _free_one(self, claims: Any, pod: Pod) -> None:
+    def _free_one(self, claim: ResourceClaim, pod: Pod) -> None:
         """One claim per attempt is given back, so that it can be allocated where the pod fits."""
-        claim: ResourceClaim = claims[0]
         if claim.metadata.controller is not None and claim.metadata.controller.uid == pod.uid and is_special(claim):
             self.binder.delete_claim(claim, pod.key)
         else:
             self.desk.deallocate(claim)
 
-    def _hold(self, claim: ResourceClaim, result: AllocationResult) -> None:
-        self.engine.hold(claim, result)
-
     def _release(self, uid: str) -> None:
         self.engine.release(uid)
+        self.desk.contested.discard(uid)
         self._devices_freed(EVERYTHING)
 
     # ------------------------------------------------------------------------------------------ what binding asks of us
@@ -325,7 +320,7 @@ class Scheduler:
 
     def bound(self, pending: Pending, node: str, now: float) -> None:
         self.meter.observe("scheduler_pod_scheduling_attempts", pending.attempts)
-        attempts = str(min(pending.attempts, 16))
+        attempts = str(pending.attempts) if pending.attempts < 15 else "15+"
         self.meter.observe("scheduler_pod_scheduling_sli_duration_seconds", now - pending.seen, (attempts,))
 
     def rest(self, device: Device, now: float) -> None:
@@ -345,6 +340,9 @@ class Scheduler:
         if special.claim.uid != claim.uid:
             self.engine.release(special.claim.uid)
             self.engine.hold(claim, special.allocation)
+            if special.claim.uid in self.desk.contested:
+                self.desk.contested.remove(special.claim.uid)
+                self.desk.contested.add(claim.uid)
             special.claim = claim
 
     def abandon(self, special: Special) -> None:
@@ -365,7 +363,7 @@ class Scheduler:
         write = outcome.write
         if isinstance(outcome.error, Conflict):
             self.meter.count("dray_write_conflicts_total", (write.kind.resource,))
-        if self.reports.ended(write):
+        if self.reports.ended(outcome, now):
             return
         if write.kind is PODS and write.verb == "delete":
             if not outcome.ok:
@@ -426,6 +424,9 @@ class Scheduler:
             self.binder.confirm(binding, now)
         elif binding is not None:
             self.binder.bound_by_others(binding)
+        if placed is not None and (placed.demand is not demand or self.nodes.where(pod.uid) != pod.spec.node_name):
+            # It was resized, or is elsewhere than it was to be: there may be room now where it was.
+            self._woken[topics.FREE] = None
         self.nodes.place(pod, demand, pod.spec.node_name)
         self._woken[topics.PODS] = None
 
@@ -492,19 +493,24 @@ class Scheduler:
             self.engine.remove_claim(change.object.uid)
             self.cycle.forget_claim(change.object.uid)
             self.desk.deleting.discard(change.object.uid)
-        elif (before is None) != (after is None):
+        elif before != after:
+            # Also from one allocation to another: the watch does not show every state.
+            if after is not None and not self.engine.ledger.held(new.uid):
+                self.desk.contested.update(self.engine.rivals(after))
             self.engine.put_claim(new)
-        if before is not None and after is None:
-            self._devices_freed_by(before)
+        if before is not None and before != after:
+            for result in before.devices.results:
+                self._pool_changed(result.driver, result.pool)
         self.preemption.claim_changed(old)
         self.desk.touched(key)
         self.binder.claim_changed(key, now)
         if claim_matters(old, new):
             self._woken[claim_topic(key)] = None
 
-    def _devices_freed_by(self, allocation: AllocationResult) -> None:
-        names = names_in(allocation.node_selector) if allocation.node_selector is not None else None
-        for name in sorted(names) if names is not None else (EVERYTHING,):
+    def _pool_changed(self, driver: str, pool: str) -> None:
+        """Devices of the pool may do now that did not before, on every node that has some."""
+        nodes = self.engine.inventory.reach((driver, pool))
+        for name in sorted(nodes) if nodes is not None else (EVERYTHING,):
             self._devices_freed(name)
 
     def _slice(self, change: Change, now: float) -> None:
@@ -515,9 +521,10 @@ class Scheduler:
         else:
             self.engine.put_slice(new)
         self.cycle.scorer.binding_conditions += with_conditions(new) - with_conditions(old)
-        nodes = {found.spec.node_name or EVERYTHING for found in (old, new) if found is not None}
-        for name in sorted(nodes):
-            self._devices_freed(name)
+        for found in (old, new):
+            if found is not None:
+                self._devices_freed(found.spec.node_name or EVERYTHING)
+                self._pool_changed(found.spec.driver, found.spec.pool.name)
 
     def _class(self, change: Change, now: float) -> None:
         new: Any = change.new
@@ -534,6 +541,14 @@ class Scheduler:
     def _volume(self, change: Change, now: float) -> None:
         self.binder.volume_changed(change.object.key, now)
         self._woken[topics.VOLUMES] = None
+        if change.kind is CSI_NODES:  # how many volumes a node attaches
+            self._woken[topics.FREE] = None
+
+    def _namespace(self, change: Change, now: float) -> None:
+        old, new = change.old, change.new
+        if old is None or new is None or old.metadata.labels != new.metadata.labels:
+            self.neighbours.namespaces_changed()
+            self._woken[topics.PODS] = None
 
     def _rule(self, change: Change, now: float) -> None:
         new: Any = change.new
@@ -583,15 +598,3 @@ class Scheduler:
                 if leader is not None:
                     leader.swept = True
                     group.since = now
-
-
-def _changed_since(view: View | None) -> Callable[[], bool] | None:
-    """Whether the other pods that had a say when a pod was refused are not what they were."""
-    if view is None:
-        return None
-    stamp = view.stamp
-    return lambda: view.stamp != stamp
-
-
-def _unbound_claim_keys(pod: Pod) -> tuple[str, ...]:
-    return () if pod.spec.node_name or not pod.spec.resource_claims else tuple(claim_keys(pod))

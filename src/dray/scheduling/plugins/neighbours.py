@@ -51,6 +51,8 @@ class Neighbours:
         self._pulling: dict[RuleKey, Rule] = {}
         self._domains: dict[str, frozenset[str]] = {}
         self._node_version = 0
+        # Whether a rule was made of a namespaceSelector, and whether namespaces changed since rules were counted.
+        self._by_namespace = self._recount = False
         nodes.listener = self
 
     # ------------------------------------------------------------------------------------------------------- counting
@@ -71,6 +73,8 @@ class Neighbours:
             self._count_rules(pod, affinity, node, by)
 
     def _count_rules(self, pod: Pod, affinity: Affinity, node: str, by: int) -> None:
+        if self._recount:
+            return
         if affinity.pod_anti_affinity is not None:
             for term in affinity.pod_anti_affinity.required:
                 self._rule(self._repelling, pod, term, 0, node, by)
@@ -83,6 +87,7 @@ class Neighbours:
                 self._rule(self._pulling, pod, weighted.pod_affinity_term, weighted.weight, node, by)
 
     def _rule(self, rules: dict[RuleKey, Rule], pod: Pod, raw: PodAffinityTerm, weight: int, node: str, by: int) -> None:
+        self._by_namespace = self._by_namespace or raw.namespace_selector is not None
         term = affinity_term(raw, pod, self._like)
         key = (term.key, raw.topology_key, weight)
         rule = rules.get(key)
@@ -100,6 +105,19 @@ class Neighbours:
             counter.relabelled()
         for rule in (*self._repelling.values(), *self._pulling.values()):
             rule.counter.relabelled()
+
+    def namespaces_changed(self) -> None:
+        """A namespaceSelector may mean other namespaces now: rules of placed pods are counted anew when someone looks."""
+        self._node_version += 1
+        self._recount = self._recount or self._by_namespace
+
+    def _count_again(self) -> None:
+        self._recount = False
+        self._repelling.clear()
+        self._pulling.clear()
+        for info in self._nodes:
+            for placed in info.pods.values():
+                self._count_rules(placed.pod, placed.demand.affinity, info.name, 1)
 
     def _labels(self, node: str) -> Mapping[str, str]:
         info = self._nodes.get(node)
@@ -132,6 +150,8 @@ class Neighbours:
 
     def view(self, pod: Pod, demand: Demand, profile: Profile) -> View | None:
         """What other pods say about where this pod goes; None where they say nothing."""
+        if self._recount:
+            self._count_again()
         affine = "InterPodAffinity" in profile.filters
         spread = demand.spread if "PodTopologySpread" in profile.filters else ()
         affinity = demand.affinity if affine else Affinity()
