@@ -70,7 +70,7 @@ def test_the_pod_is_named_with_the_namespace_of_the_context(monkeypatch: pytest.
     world = World(KINDS)
     world.replace(PODS, [pod("train")])
     monkeypatch.setattr(Source, "namespace", lambda self, asked: asked or "ns")
-    monkeypatch.setattr(Source, "read", lambda self: Snapshot(world, {}, Counter()))
+    monkeypatch.setattr(Source, "read", lambda self, needs: Snapshot(world, {}, Counter()))
     answer = CliRunner().invoke(root, ["story", "train", "-o", "json"], catch_exceptions=False)
     assert json.loads(answer.stdout)["pod"] == "ns/train"
 

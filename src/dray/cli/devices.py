@@ -10,6 +10,7 @@ import click
 import msgspec
 from rich.console import Console
 
+from dray.api.kinds import RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.cli.output import emit, output_option, table
 from dray.cli.source import Source, source_options
 from dray.explain.inventory import STATES, Inventory, NodeRow, Row, inventory
@@ -47,7 +48,7 @@ def devices(source: Source, nodes: Sequence[str], driver: str | None, states: Se
       dray devices --state free -o json
       dray devices --snapshot cluster.yaml
     """
-    found = inventory(Published(source.read().world))
+    found = inventory(Published(source.read(needs=(RESOURCE_SLICES, RESOURCE_CLAIMS)).world))
     shown = [
         row
         for row in found.devices

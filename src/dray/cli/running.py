@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from dray.api.gates import GateError, Gates
+from dray.cli.source import told
 from dray.cluster.kubeconfig import KubeconfigError, in_cluster, load
 from dray.cluster.port import ClusterError
 from dray.cluster.remote import Remote
@@ -131,7 +132,7 @@ def to_the_end(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
         with asyncio.Runner(loop_factory=_loop) as runner:
             runner.run(_first_error(job))
     except (KubeconfigError, ClusterError, LeadershipLost, OSError) as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(told(error)) from error
     except DeciderFailed:
         log.exception("a decider failed: this is a bug in Dray; start it again, it resumes from what the cluster shows")
         raise SystemExit(1) from None

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
+from dray.api.kinds import Kind
 from dray.cluster.kubeconfig import KubeconfigError, load
-from dray.cluster.port import ClusterError
+from dray.cluster.port import ClusterError, Forbidden, NotFound
 from dray.cluster.remote import Remote
 from dray.explain.snapshot import Snapshot, SnapshotError, from_cluster, from_files, undecodable
 
@@ -65,11 +66,13 @@ class Source:
         except KubeconfigError as error:
             raise Trouble(str(error)) from error
 
-    def read(self) -> Snapshot:
+    def read(self, needs: Sequence[Kind]) -> Snapshot:
+        """Everything; without the kinds that it ``needs`` there is no answer, others that are not shown are warned of."""
         try:
             found = from_files(self._files) if self._files else self.run(lambda remote: from_cluster(remote))
         except SnapshotError as error:
             raise Trouble(str(error)) from error
+        _judge_unread(found, needs)
         for problem in undecodable(found):
             click.echo(f"warning: left out: {problem}", err=True)
         return found
@@ -90,7 +93,26 @@ class Source:
         try:
             return asyncio.run(go())
         except (KubeconfigError, ClusterError) as error:
-            raise Trouble(str(error)) from error
+            raise Trouble(told(error)) from error
+
+
+def told(error: Exception) -> str:
+    """What went wrong, and who must act where the server's own words do not say it."""
+    if isinstance(error, Forbidden) and error.reason == "Unauthorized":
+        return f"the API server does not accept the credentials of the kubeconfig ({error.code} {error.reason}); renew them"
+    return str(error)
+
+
+def _judge_unread(found: Snapshot, needs: Sequence[Kind]) -> None:
+    for kind in needs:
+        error = found.unread.get(kind)
+        if isinstance(error, NotFound):
+            raise Trouble(f"the API server does not serve {kind.resource}/{kind.version}; Kubernetes 1.34 and newer do")
+        if error is not None:
+            raise Trouble(f"the answer needs {kind.resource}, and you may not list them: {error.message}")
+    hidden = [kind.resource for kind, error in found.unread.items() if isinstance(error, Forbidden)]
+    if hidden:
+        click.echo(f"warning: you may not list {', '.join(sorted(hidden))}; the answer is as if there were none", err=True)
 
 
 def _still_waiting(server: str) -> None:

@@ -75,7 +75,7 @@ def _asked(server: str, key: str) -> list[Line]:
 
 
 def _read(source: Source, namespace: str, name: str) -> list[Line]:
-    snapshot = source.read()
+    snapshot = source.read(needs=(PODS,))
     found: Pod | None = snapshot.world.get(PODS, f"{namespace}/{name}")
     if found is None:
         raise Trouble(f'pod "{name}" not found in namespace "{namespace}"')

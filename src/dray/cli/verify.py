@@ -7,6 +7,7 @@ import sys
 import click
 from rich.console import Console
 
+from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.cli.output import emit, output_option, table
 from dray.cli.source import Source, source_options
 from dray.explain.verify import Finding, Report
@@ -21,8 +22,8 @@ def verify(source: Source, strict: bool, output: str) -> None:
     """Prove that nothing is allocated twice.
 
     Checks every claim, pod, slice and node: one owner for each device, share, counter unit and amount of capacity; devices in use
-    are compatible; reservations, finalizers and placements are consistent. Exit code 1 when a rule is violated. Where there is
-    nothing to check, a warning says so.
+    are compatible; reservations, finalizers and placements are consistent. Exit code 1 when a rule is violated, 2 when the
+    cluster could not be read. Where there is nothing to check, a warning says so.
 
     \b
     Examples:
@@ -30,7 +31,7 @@ def verify(source: Source, strict: bool, output: str) -> None:
       dray verify --context production -o json
       kubectl get resourceclaims,resourceslices,pods,nodes -A -o yaml > now.yaml && dray verify --snapshot now.yaml
     """
-    report = check(source.read().world)
+    report = check(source.read(needs=(RESOURCE_CLAIMS, RESOURCE_SLICES, PODS, NODES)).world)
     if not report.found:
         click.echo(f"warning: nothing to check: {source.holds} no claims, slices or pods", err=True)
     if strict:

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.tree import Tree
 
 from dray.api.core import Pod
-from dray.api.kinds import EVENTS, PODS
+from dray.api.kinds import DEVICE_CLASSES, EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.reason import Reason
 from dray.cli.output import emit, output_option, table
 from dray.cli.source import Source, Trouble, source_options
@@ -26,6 +26,7 @@ from dray.explain.why import why as ask
 from dray.explain.words import as_json, words
 
 _COLOURS: Final = {"bound": "green", "waiting": "cyan", "unschedulable": "yellow", "impossible": "red"}
+_NEEDED: Final = (PODS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES)
 _SHOWN_NODES: Final = 5
 _NAMED: Final = 4
 _TAKEN: Final = "allocated to "
@@ -53,7 +54,7 @@ def why(pod: str, namespace: str | None, config: Path | None, source: Source, ou
       dray why train-0 -n research --snapshot now.yaml
     """
     name, where = _named(pod, namespace)
-    snapshot = source.read()
+    snapshot = source.read(needs=_NEEDED)
     found = _find(snapshot.world, name, where or source.namespace(None))
     failures = failed_bindings(snapshot.plain(EVENTS))
     answer = ask(snapshot.world, found, now=time.time(), config=_config(config), failures=failures)

@@ -2,7 +2,8 @@
 
 Files are what ``kubectl get … -o yaml`` or ``-o json`` gives, or manifests: single objects, several documents, lists, or a folder
 of such files. Always true: the same files give the same World; objects of kinds that Dray does not look at are left out and
-counted; a broken file is an error that names file and place.
+counted; a broken file is an error that names file and place; a kind that a cluster does not show is never taken for an empty one
+without saying so.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ import yaml
 from dray.api import kinds
 from dray.api.kinds import Kind
 from dray.api.meta import DecodeError
-from dray.cluster.port import Cluster, Forbidden, NotFound
+from dray.cluster.port import Cluster, Forbidden, NotFound, Refused
+from dray.cluster.served import OLDER
 from dray.cluster.world import World
 
+_NO_DECISION_DEPENDS_ON: Final = ("configmaps", "leases", "secrets", "serviceaccounts")
 # Everything that a decision can depend on.
 KINDS: Final[tuple[Kind, ...]] = tuple(
     sorted(
-        (value for value in vars(kinds).values() if isinstance(value, Kind) and value.plural not in ("leases", "secrets")),
+        (value for value in vars(kinds).values() if isinstance(value, Kind) and value.plural not in _NO_DECISION_DEPENDS_ON),
         key=lambda kind: kind.resource,
     )
 )
@@ -33,6 +36,7 @@ _BY_NAME: Final = {(kind.group, kind.kind): kind for kind in KINDS}
 # v1beta2 has the shape of v1; v1beta1 has another.
 _OTHER_SHAPE: Final = {("resource.k8s.io", "v1beta1"), ("resource.k8s.io", "v1alpha3")}
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
+_UNAUTHORIZED: Final = 401
 
 
 class SnapshotError(Exception):
@@ -40,11 +44,13 @@ class SnapshotError(Exception):
 
 
 class Snapshot(msgspec.Struct):
-    """The world, the plain objects that it was made of, and how many objects of which kinds were left out."""
+    """The world, the plain objects that it was made of, how many objects of which kinds were left out, and the kinds that a
+    cluster did not show, with its answer."""
 
     world: World
     objects: dict[tuple[Kind, str], dict[str, Any]]
     left_out: Counter[str]
+    unread: dict[Kind, Refused] = msgspec.field(default_factory=dict)
 
     def plain(self, kind: Kind) -> Iterator[dict[str, Any]]:
         return (body for (found, _), body in self.objects.items() if found == kind)
@@ -66,22 +72,35 @@ def from_files(paths: Sequence[Path]) -> Snapshot:
 
 
 async def from_cluster(cluster: Cluster, wanted: Sequence[Kind] = KINDS) -> Snapshot:
-    """One list of each kind. Kinds that the server does not have, or does not show us, are left out."""
+    """One list of each kind. Those that the server does not have, or does not show us, are ``unread``."""
     objects: dict[tuple[Kind, str], dict[str, Any]] = {}
-    left_out: Counter[str] = Counter()
+    unread: dict[Kind, Refused] = {}
 
     async def read(kind: Kind) -> None:
         try:
-            raws, _ = await cluster.list(kind)
+            raws = await _listed(cluster, kind)
         except (NotFound, Forbidden) as error:
-            left_out[f"{kind.resource} ({error.reason})"] += 1
+            if error.code == _UNAUTHORIZED:
+                raise
+            unread[kind] = error
             return
         for raw in raws:
             body = msgspec.json.decode(raw)
             objects[kind, _key(body)] = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
 
     await asyncio.gather(*(read(kind) for kind in wanted))
-    return Snapshot(_world(objects), objects, left_out)
+    return Snapshot(_world(objects), objects, Counter(), unread)
+
+
+async def _listed(cluster: Cluster, kind: Kind) -> list[bytes]:
+    """In the newest version that the server has."""
+    *newer, oldest = (msgspec.structs.replace(kind, version=version) for version in (kind.version, *OLDER.get(kind, ())))
+    for candidate in newer:
+        try:
+            return (await cluster.list(candidate))[0]
+        except NotFound:
+            continue
+    return (await cluster.list(oldest))[0]
 
 
 def _world(objects: dict[tuple[Kind, str], dict[str, Any]]) -> World:
