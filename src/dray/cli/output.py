@@ -10,13 +10,12 @@ import click
 import msgspec
 import yaml
 from rich.console import Console
-from rich.table import Table
+
+from dray.cli.tables import Fitted
 
 FORMATS = ("table", "wide", "json", "yaml")
 # Wider than any line: what goes into a pipe or a file is neither folded nor cut.
 UNFOLDED = 100_000
-# Times, phases, counts and most node names: columns of cells no longer than this are not folded on a narrow terminal.
-SHORT = 12
 
 
 def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -42,12 +41,6 @@ def emit(data: Any, output: str, people: Callable[[Console], None]) -> None:
         people(console())
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table in kubectl's manner: capitals on top, no lines; long cells fold instead of being lost, short ones stay whole."""
-    made, rows = Table(box=None, pad_edge=False, header_style="bold", show_edge=False), list(rows)
-    for number, column in enumerate(columns):
-        short = all(len(row[number]) <= SHORT for row in rows)
-        made.add_column(column.upper(), overflow="fold", no_wrap=short)
-    for row in rows:
-        made.add_row(*row)
-    return made
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Fitted:
+    """A table whose cells may have rich's markup."""
+    return Fitted(columns, rows)
