@@ -1,7 +1,7 @@
 """Tables that fit the terminal, in kubectl's manner: capitals on top, no lines, two spaces between columns.
 
-Always true: nothing is cut off, and no line ends in spaces. Columns get their full width if they all can. If not, columns that say
-nothing go first; then cells are folded, as long as each column keeps a readable width; else each row takes several lines, the later
+Always true: nothing is cut off, and no line ends in spaces. Columns get their full width if they all can. If not, empty columns
+go first; then cells are folded, as long as each column keeps a readable width; else each row takes several lines, the later
 columns below the first ones. Equal cells are prepared once, so that a table of very many devices is printed at once.
 """
 
