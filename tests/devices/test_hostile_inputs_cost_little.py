@@ -175,3 +175,14 @@ def test_all_devices_under_a_constraint_when_one_is_in_use_and_many_ways_lead_th
     assert not verdict.ok
     assert not verdict.error
     assert verdict.steps < FEW
+
+
+def test_an_error_behind_many_dead_ends_is_found() -> None:
+    """All fails while its first device is taken by an earlier request, and is an error once that one makes way for it."""
+    made = engine(slice_([device("first"), device("second"), *gpus(12, attributes={"numa": 0})]))
+    numa = exactly("numa", count=2, select=["'numa' in device.attributes['gpu.example.com']"])
+    everything = exactly("all", allocationMode="All")
+    match = [{"matchAttribute": "gpu.example.com/numa", "requests": ["all"]}]
+    verdict = made.allocate("n1", [claim(exactly("one"), numa, everything, constraints=match)])
+    assert "cannot add device gpu.example.com/p1/first because a claim constraint" in verdict.error
+    assert verdict.steps < FEW

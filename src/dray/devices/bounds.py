@@ -38,12 +38,12 @@ class Bounds:
         self._multiple = sum(1 << position for position in positions(reach) if layout.kinds[position].multiple)
 
     def _suffix_unions(self) -> list[int]:
-        """By request number: the positions that this or a later request could take."""
+        """By request number: the positions that this or a later request could take or end in an error at."""
         unions = [0] * (len(self._requests) + 1)
         for number in range(len(self._requests) - 1, -1, -1):
             unions[number] = unions[number + 1]
             for option in self._requests[number].options:
-                unions[number] |= option.usable | option.poison
+                unions[number] |= option.usable | option.poison | self._attempt.asked_of_constraints(option)
         return unions
 
     def _equal_classes(self) -> list[int]:
