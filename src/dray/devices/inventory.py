@@ -248,6 +248,14 @@ class Inventory:
     def pools(self) -> Iterable[Pool]:
         return self._pools.values()
 
+    def shared_pools(self, name: str) -> set[PoolKey]:
+        """The pools with devices that this node can use and that are not its own: those of a fabric or a network."""
+        node = self.nodes.get(name)
+        if node is None or not self._elsewhere:
+            return set()
+        found = (slice for slice in self._elsewhere.values() if self._targets(slice, node))
+        return {(slice.spec.driver, slice.spec.pool.name) for slice in found}
+
     # ---------------------------------------------------------------------------------------------------- making views
 
     def _make_view(self, node: Node) -> NodeView:

@@ -99,6 +99,11 @@ class ClaimDesk:
         joining = sum(not reserved_for(claim, uid) for uid in work.reservers) if work is not None else 0
         return len(claim.status.reserved_for) + joining
 
+    def joining(self, claim: ResourceClaim) -> set[str]:
+        """Pods that are about to have the claim, as far as the API does not show it yet."""
+        work = self._work.get(claim.key)
+        return set(work.reservers) if work is not None else set()
+
     def clearing(self, key: str) -> bool:
         work = self._work.get(key)
         return work is not None and work.clear

@@ -1,36 +1,46 @@
-"""Making room by evicting pods of lower priority, for node resources and for devices.
+"""Making room by evicting pods of lower priority, for node resources and for devices: who would have to go.
 
-Always true: looking for victims changes nothing; pods and devices are taken out and put back exactly. A pod that already
-waits for victims on its nominated node evicts no others.
+Always true: looking for victims changes nothing; pods and devices are taken out and put back exactly. Victims are on the node
+that is to be freed; only where that does not help, and devices that several nodes can use are wanted, are those looked at that
+hold such devices elsewhere. What it costs grows with the number of victims, not with the number of pods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from dray.api.core import Pod, PodDisruptionBudget
-from dray.api.kinds import POD_DISRUPTION_BUDGETS, RESOURCE_CLAIMS
-from dray.api.resource import ResourceClaim
+from dray.api.kinds import POD_DISRUPTION_BUDGETS, PODS, RESOURCE_CLAIMS
+from dray.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from dray.api.selectors import selects
 from dray.api.times import parse_time
 from dray.cluster.world import World
 from dray.devices import Devices
+from dray.devices.ledger import Charge
+from dray.scheduling.binding import Binder
+from dray.scheduling.claims import ClaimDesk
 from dray.scheduling.cycle import Cycle, NotPlaced, Placement, Wish
 from dray.scheduling.nodes import NodeInfo, Nodes, Placed
+from dray.scheduling.nominations import Nominations
 from dray.scheduling.refusal import CURABLE, Reasons
 
 # Nodes on which room is really tried to be made; more would cost more than a better choice is worth.
 _MOST_TRIES: Final = 256
+# For devices that are held elsewhere: nodes that are tried (one is as good as the other) and holders that are looked at.
+_MOST_BEYOND: Final = 8
+_MOST_HOLDERS: Final = 512
 
 
 class Eviction:
-    """The pods that have to go so that one pod fits on a node."""
+    """The pods that have to go so that one pod fits on a node, and what it gets there."""
 
-    __slots__ = ("node", "rank", "victims")
+    __slots__ = ("node", "placement", "rank", "victims")
 
-    def __init__(self, node: str, victims: list[Placed], violations: int) -> None:
-        self.node = node
+    def __init__(self, placement: Placement, victims: list[Placed], violations: int = 0) -> None:
+        self.node = placement.node
+        self.placement = placement
         self.victims = victims
         priorities = [victim.demand.priority for victim in victims]
         # Upstream's order: budgets, then who is hit hardest, then how many, then who has run the shortest.
@@ -40,9 +50,19 @@ class Eviction:
 
 
 class Preemption:
-    def __init__(self, world: World, nodes: Nodes, cycle: Cycle, engine: Devices) -> None:
+    def __init__(
+        self,
+        world: World,
+        nodes: Nodes,
+        cycle: Cycle,
+        engine: Devices,
+        desk: ClaimDesk,
+        binder: Binder,
+        nominations: Nominations,
+    ) -> None:
         self._world, self._nodes, self._cycle, self._engine = world, nodes, cycle, engine
-        # Victims and the nodes that they leave, until everything that they used is free.
+        self._desk, self._binder, self._nominations = desk, binder, nominations
+        # Victims and for which pod each was evicted, until everything that the victim used is free.
         self._evicted: dict[str, str] = {}
         self._claims_of = world.index(RESOURCE_CLAIMS, lambda claim: [user.uid for user in claim.status.reserved_for])
 
@@ -50,22 +70,20 @@ class Preemption:
         wish = refused.wish
         if wish is None or not wish.profile.preempts or wish.demand.preemption_policy == "Never":
             return False
-        return bool(refused.refusal.codes & CURABLE)
+        return bool(refused.refusal.codes & CURABLE) and not self._nominations.shares_claims(wish)
 
-    def under_way(self, node: str, priority: int) -> bool:
-        """Whether pods of lower priority are leaving the node already, or have left and their claims are being given back."""
-        info = self._nodes.get(node)
-        if info is None:
-            return False
-        leaving = (placed for placed in info.pods.values() if placed.pod.metadata.deletion_timestamp is not None)
-        return node in self._evicted.values() or any(placed.demand.priority < priority for placed in leaving)
+    # -------------------------------------------------------------------------------------------------- who is leaving
 
-    def evict(self, uid: str, node: str) -> None:
-        self._evicted[uid] = node
+    def evict(self, uid: str, preemptor: str) -> None:
+        self._evicted[uid] = preemptor
 
-    def failed(self, uid: str) -> None:
-        """The victim could not be deleted: others may be found."""
-        self._evicted.pop(uid, None)
+    def preemptor_of(self, uid: str) -> str:
+        return self._evicted.get(uid, "")
+
+    def end(self, preemptor: str) -> None:
+        """Nobody leaves for this pod any more as far as it is concerned: it is placed, gone, or looks for others."""
+        for uid in [uid for uid, by in self._evicted.items() if by == preemptor]:
+            del self._evicted[uid]
 
     def gone(self, uid: str) -> None:
         """The victim is gone; it counts until nothing is reserved for it any more."""
@@ -78,84 +96,149 @@ class Preemption:
                 if self._nodes.placed(consumer.uid) is None:
                     self.gone(consumer.uid)
 
+    def under_way(self, wish: Wish, node: str) -> Eviction | None:
+        """The pods that are leaving already, if what they leave on the node is enough for the pod."""
+        info = self._nodes.get(node)
+        if info is None:
+            return None
+        if not wish.pending.nominated:
+            self._remember(wish.pod.uid)
+        leaving = {placed.pod.uid: placed for placed in info.pods.values() if placed.pod.metadata.deletion_timestamp is not None}
+        gone: list[str] = []
+        for uid in [uid for uid, by in self._evicted.items() if by == wish.pod.uid]:
+            placed = self._nodes.placed(uid)
+            if placed is None:
+                gone.append(uid)
+            elif placed.assumed and self._binder.get(uid) is not None:
+                # It had not started, and has found another place.
+                del self._evicted[uid]
+            else:
+                leaving[uid] = placed
+        if not leaving and not gone:
+            return None
+        with _Trial(self, self._nodes, self._engine) as trial:
+            trial.take(leaving.values())
+            trial.free(gone)
+            placement = self._fits(wish, info)
+            return Eviction(placement, list(leaving.values())) if placement is not None else None
+
+    def _remember(self, preemptor: str) -> None:
+        """After a restart: pods that are gone and have not given back their claims yet may have made room for this one."""
+        for claim in self._world.all(RESOURCE_CLAIMS).values():
+            for consumer in claim.status.reserved_for:
+                if not _exists(self._world, claim, consumer) and self._nodes.placed(consumer.uid) is None:
+                    self._evicted.setdefault(consumer.uid, preemptor)
+
+    # ---------------------------------------------------------------------------------------------------- who could go
+
     def find(self, wish: Wish) -> Eviction | None:
         """The least harmful eviction that makes room, if there is any."""
-        total = len(self._nodes)
         profile = wish.profile
-        wanted = max(total * profile.min_candidate_nodes_percentage // 100, profile.min_candidate_nodes_absolute)
-        found: list[Eviction] = []
-        for tries, info in enumerate(self._promising(wish)):
-            if tries >= _MOST_TRIES or len(found) >= wanted:
-                break
-            eviction = self._try(wish, info)
-            if eviction is not None:
-                found.append(eviction)
+        wanted = max(len(self._nodes) * profile.min_candidate_nodes_percentage // 100, profile.min_candidate_nodes_absolute)
+        tried = islice(self._promising(wish), _MOST_TRIES)
+        found = list(islice((eviction for info in tried if (eviction := self._try_here(wish, info)) is not None), wanted))
+        if not found and wish.needs_devices:
+            beyond = islice(self._reaching(wish), _MOST_BEYOND)
+            found = list(islice((eviction for info in beyond if (eviction := self._try_beyond(wish, info)) is not None), 1))
         return min(found, key=lambda eviction: eviction.rank, default=None)
 
-    def _promising(self, wish: Wish) -> Iterable[NodeInfo]:
+    def _curable(self, wish: Wish) -> Iterator[NodeInfo]:
         verdicts: dict[str, Reasons] | None = None
         if wish.view is None:
             verdicts = self._cycle.candidates(wish).verdicts()
         for info in self._nodes.order:
-            if verdicts is not None and not any(reason.code in CURABLE for reason in verdicts.get(info.name, ())):
-                continue
-            if any(placed.demand.priority < wish.demand.priority for placed in info.pods.values()):
+            if verdicts is None or any(reason.code in CURABLE for reason in verdicts.get(info.name, ())):
                 yield info
 
-    def _try(self, wish: Wish, info: NodeInfo) -> Eviction | None:
-        lower = [placed for placed in info.pods.values() if placed.demand.priority < wish.demand.priority]
-        if wish.needs_devices and self._cycle.plan(wish).refuses(info) is None and not any(map(self._has_claims, lower)):
+    def _promising(self, wish: Wish) -> Iterator[NodeInfo]:
+        return (info for info in self._curable(wish) if self._lower(wish, info))
+
+    def _reaching(self, wish: Wish) -> Iterator[NodeInfo]:
+        """Nodes that can use devices which others hold; first those on which nothing else is missing."""
+        plan = self._cycle.plan(wish)
+        found = [info for info in self._curable(wish) if self._engine.inventory.shared_pools(info.name)]
+        return iter(sorted(found, key=lambda info: plan.refuses(info) is not None))
+
+    def _lower(self, wish: Wish, info: NodeInfo) -> list[Placed]:
+        return [placed for placed in info.pods.values() if placed.demand.priority < wish.demand.priority]
+
+    def _try_here(self, wish: Wish, info: NodeInfo) -> Eviction | None:
+        lower = self._lower(wish, info)
+        only_devices = wish.needs_devices and self._cycle.plan(wish).refuses(info) is None
+        if only_devices and not any(self.claims(placed.pod.uid) for placed in lower):
             return None
-        out: dict[str, Placed] = {}
-        for placed in lower:
-            self._take(placed, out)
-        try:
-            if not self._fits(wish, info, out):
+        return self._try(wish, info, lower)
+
+    def _try_beyond(self, wish: Wish, info: NodeInfo) -> Eviction | None:
+        holders = self._holders(wish, info)
+        return self._try(wish, info, [*self._lower(wish, info), *holders]) if holders else None
+
+    def _holders(self, wish: Wish, info: NodeInfo) -> list[Placed]:
+        """Pods of lower priority on other nodes that hold devices which this node can use; the least important of many."""
+        found: dict[str, Placed] = {}
+        for uid, key in self._engine.holders_beyond(info.name).items():
+            users = [self._nodes.placed(user) for user in self._users(uid, key)]
+            if all(placed is not None and placed.demand.priority < wish.demand.priority for placed in users):
+                found.update({p.pod.uid: p for p in users if p is not None and self._nodes.node_of(p.pod.uid) != info.name})
+        ordered = sorted(found.values(), key=lambda placed: (placed.demand.priority, -_started(placed.pod)))
+        return ordered[:_MOST_HOLDERS]
+
+    def _users(self, uid: str, key: str) -> set[str]:
+        claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
+        if claim is not None and claim.uid == uid:
+            return self._users_of(claim)
+        owner = self._nominations.promised_to(uid)
+        return {owner} if owner else {""}
+
+    def _try(self, wish: Wish, info: NodeInfo, lower: list[Placed]) -> Eviction | None:
+        with _Trial(self, self._nodes, self._engine) as trial:
+            trial.take(lower)
+            if self._fits(wish, info) is None:
                 return None
             violating = self._violating(lower)
             order = sorted(
                 lower, key=lambda placed: (placed.pod.uid not in violating, -placed.demand.priority, _started(placed.pod))
             )
-            for placed in order:
-                self._give_back(placed, info.name, out)
-                if not self._fits(wish, info, out):
-                    self._take(placed, out)
-            victims = [placed for placed in order if placed.pod.uid in out]
-            return Eviction(info.name, victims, sum(placed.pod.uid in violating for placed in victims))
-        finally:
-            for placed in lower:
-                if placed.pod.uid in out:
-                    self._give_back(placed, info.name, out)
+            self._spare(wish, info, order, trial)
+            placement = self._fits(wish, info)
+            if placement is None:
+                return None
+            victims = [placed for placed in order if placed.pod.uid in trial.out]
+            return Eviction(placement, victims, sum(placed.pod.uid in violating for placed in victims))
 
-    def _take(self, placed: Placed, out: dict[str, Placed]) -> None:
-        self._nodes.displace(placed.pod.uid)
-        out[placed.pod.uid] = placed
+    def _spare(self, wish: Wish, info: NodeInfo, pods: Sequence[Placed], trial: _Trial) -> None:
+        """Give back whom the pod leaves room for, the most important first. Halves are tried as a whole, which ends the
+        same as one after the other would and costs as much as there are victims."""
+        trial.give_back(pods)
+        if self._fits(wish, info) is not None:
+            return
+        trial.take(pods)
+        if len(pods) > 1:
+            half = len(pods) // 2
+            self._spare(wish, info, pods[:half], trial)
+            self._spare(wish, info, pods[half:], trial)
 
-    def _give_back(self, placed: Placed, node: str, out: dict[str, Placed]) -> None:
-        del out[placed.pod.uid]
-        self._nodes.place(placed.pod, placed.demand, node, placed.assumed)
+    def _fits(self, wish: Wish, info: NodeInfo) -> Placement | None:
+        found = self._cycle.try_on(wish, info)
+        return found if isinstance(found, Placement) else None
 
-    def _has_claims(self, placed: Placed) -> bool:
-        return bool(self._claims_of[placed.pod.uid])
+    # ------------------------------------------------------------------------------------------------ claims of victims
 
-    def _fits(self, wish: Wish, info: NodeInfo, out: dict[str, Placed]) -> bool:
-        mark = self._engine.checkpoint()
-        try:
-            for uid in self._freed_by(out):
-                self._engine.release(uid)
-            return isinstance(self._cycle.try_on(wish, info), Placement)
-        finally:
-            self._engine.rollback(mark)
+    def claims(self, uid: str) -> list[tuple[str, set[str]]]:
+        """What a pod has or is about to have, as the ledger names it, each with all the pods that use it."""
+        binding = self._binder.get(uid)
+        keys = dict.fromkeys((*self._claims_of[uid], *(binding.claims if binding is not None else ())))
+        known = (self._world.get(RESOURCE_CLAIMS, key) for key in keys)
+        found = [(claim.uid, self._users_of(claim)) for claim in known if claim is not None]
+        if binding is not None and binding.special is not None and not binding.special.name:
+            found.append((binding.special.claim.uid, {uid}))
+        found.extend((name, {uid}) for name in self._nominations.charged(uid))
+        return found
 
-    def _freed_by(self, out: dict[str, Placed]) -> set[str]:
-        """Claims that nobody else uses."""
-        freed: set[str] = set()
-        for uid in out:
-            for key in self._claims_of[uid]:
-                claim: ResourceClaim = self._world.get(RESOURCE_CLAIMS, key)
-                if all(consumer.uid in out for consumer in claim.status.reserved_for):
-                    freed.add(claim.uid)
-        return freed
+    def _users_of(self, claim: ResourceClaim) -> set[str]:
+        """Pods that are gone use nothing, even if the claim still names them."""
+        alive = {user.uid for user in claim.status.reserved_for if _exists(self._world, claim, user)}
+        return alive | self._desk.joining(claim)
 
     def _violating(self, lower: list[Placed]) -> set[str]:
         """Pods whose eviction would break a disruption budget, the more important ones protected first."""
@@ -165,15 +248,80 @@ class Preemption:
         left = {budget.uid: budget.status.disruptions_allowed for budget in budgets}
         violating: set[str] = set()
         for placed in sorted(lower, key=lambda placed: (-placed.demand.priority, _started(placed.pod))):
-            metadata = placed.pod.metadata
             for budget in budgets:
-                if budget.metadata.namespace != metadata.namespace or not metadata.labels:
-                    continue
-                if selects(budget.spec.selector, metadata.labels):
+                if _protects(budget, placed.pod):
                     left[budget.uid] -= 1
                     if left[budget.uid] < 0:
                         violating.add(placed.pod.uid)
         return violating
+
+
+class _Trial:
+    """Pods taken out for a while, with the claims that nobody else uses; at the end everything is as it was."""
+
+    def __init__(self, preemption: Preemption, nodes: Nodes, engine: Devices) -> None:
+        self._preemption, self._nodes, self._engine = preemption, nodes, engine
+        self.out: dict[str, tuple[Placed, str]] = {}
+        self._gone: set[str] = set()
+        self._claims: dict[str, list[tuple[str, set[str]]]] = {}
+        self._freed: dict[str, tuple[tuple[Charge, ...], bool]] = {}
+
+    def __enter__(self) -> _Trial:
+        self._mark = self._engine.checkpoint()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for placed, node in self.out.values():
+            self._nodes.place(placed.pod, placed.demand, node, placed.assumed)
+        self._engine.rollback(self._mark)
+
+    def take(self, pods: Iterable[Placed]) -> None:
+        pods = list(pods)
+        for placed in pods:
+            self.out[placed.pod.uid] = (placed, self._nodes.displace(placed.pod.uid))
+        self._settle(placed.pod.uid for placed in pods)
+
+    def give_back(self, pods: Iterable[Placed]) -> None:
+        pods = list(pods)
+        for placed in pods:
+            _, node = self.out.pop(placed.pod.uid)
+            self._nodes.place(placed.pod, placed.demand, node, placed.assumed)
+        self._settle(placed.pod.uid for placed in pods)
+
+    def free(self, gone: Iterable[str]) -> None:
+        """Claims of pods that do not exist any more."""
+        self._gone.update(gone)
+        self._settle(self._gone)
+
+    def _settle(self, uids: Iterable[str]) -> None:
+        ledger = self._engine.ledger
+        for uid in uids:
+            if uid not in self._claims:
+                self._claims[uid] = self._preemption.claims(uid)
+            for claim, users in self._claims[uid]:
+                unused = all(user in self.out or user in self._gone for user in users)
+                if unused and claim not in self._freed and (entry := ledger.entry(claim)) is not None:
+                    self._freed[claim] = (entry, ledger.held(claim))
+                    ledger.release(claim)
+                elif not unused and claim in self._freed:
+                    entry, held = self._freed.pop(claim)
+                    ledger.charge(claim, entry, held=held)
+
+
+def _exists(world: World, claim: ResourceClaim, consumer: ResourceClaimConsumerReference) -> bool:
+    """Whether what uses a claim is still there; of what is not a pod nothing is known, so it is."""
+    if consumer.resource != "pods":
+        return True
+    pod: Pod | None = world.get(PODS, f"{claim.metadata.namespace}/{consumer.name}")
+    return pod is not None and pod.uid == consumer.uid and not pod.terminal
+
+
+def _protects(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    """As upstream's scheduler reads budgets: one without requirements protects nobody here, nor does any a pod without labels."""
+    selector, metadata = budget.spec.selector, pod.metadata
+    if budget.metadata.namespace != metadata.namespace or not metadata.labels or selector is None:
+        return False
+    return bool(selector.match_labels or selector.match_expressions) and selects(selector, metadata.labels)
 
 
 def _started(pod: Pod) -> float:

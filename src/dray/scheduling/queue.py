@@ -29,7 +29,7 @@ _NAMES: Final[tuple[tuple[str, State], ...]] = (
 
 
 class Pending:
-    """A pod on its way to a node. ``seen`` decides the order among pods of one priority."""
+    """A pod on its way to a node."""
 
     __slots__ = (
         "attempts",
@@ -68,6 +68,11 @@ class Pending:
     @property
     def uid(self) -> str:
         return self.pod.uid
+
+    @property
+    def turn(self) -> float:
+        """Among pods of one priority those go first for which room was made, also before a restart; then by age."""
+        return 0.0 if self.nominated or self.pod.status.nominated_node_name else self.seen
 
 
 class Group:
@@ -146,7 +151,7 @@ class Queue:
             heappush(self._backoff, (pending.blocked_until, self._serial, pending.version, pending.uid))
         else:
             self._enter(pending, "active")
-            heappush(self._active, (-pending.demand.priority, pending.seen, self._serial, pending.version, pending.uid))
+            heappush(self._active, (-pending.demand.priority, pending.turn, self._serial, pending.version, pending.uid))
 
     def pop(self, now: float) -> Pending | None:
         """The next pod to decide on: the highest priority, then the longest known. It is ``taken`` until it comes back."""
@@ -206,7 +211,7 @@ class Queue:
             heappush(self._backoff, (first.blocked_until, self._serial, first.version, first.uid))
         else:
             self._enter(first, "active")
-            heappush(self._active, (-first.demand.priority, first.seen, self._serial, first.version, first.uid))
+            heappush(self._active, (-first.demand.priority, first.turn, self._serial, first.version, first.uid))
         return first
 
     def placed(self, pending: Pending, now: float) -> None:
@@ -264,7 +269,7 @@ class Queue:
             _, _, version, uid = heappop(self._backoff)
             pending = self._pods[uid]
             self._enter(pending, "active")
-            heappush(self._active, (-pending.demand.priority, pending.seen, self._serial, version, uid))
+            heappush(self._active, (-pending.demand.priority, pending.turn, self._serial, version, uid))
 
     def _subscribe(self, group: Group) -> None:
         for topic in group.topics:

@@ -119,10 +119,16 @@ def preempted(victim: Pod, by: Pod, node: str, controller: str, now: float) -> l
         "message": note,
         "lastTransitionTime": format_time(now),
     }
-    told = event(victim, "Preempted", f"Preempted by pod {by.uid} on node {node}", "Preempting", controller, now)
+    told = preempted_event(victim, by, node, controller, now)
     metadata = victim.metadata
     gone = Write("delete", PODS, metadata.namespace, metadata.name, uid=victim.uid, about=by.key)
     return [status_patch(victim, {"conditions": [condition]}), told, gone]
+
+
+def preempted_event(victim: Pod, by: Pod, node: str, controller: str, now: float, *, kept: bool = False) -> Write:
+    """``kept``: the victim had not started, so it is not deleted."""
+    how = " (before it was bound: it looks for another place)" if kept else ""
+    return event(victim, "Preempted", f"Preempted by pod {by.uid} on node {node}{how}", "Preempting", controller, now)
 
 
 def _says(pod: Pod, wanted: dict[str, str]) -> bool:

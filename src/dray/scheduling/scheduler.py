@@ -32,7 +32,7 @@ from dray.api.selectors import selects
 from dray.cluster.port import Change, ClusterError, Conflict, Event, Outcome, Write
 from dray.cluster.world import World
 from dray.devices import DeviceKey, Devices
-from dray.scheduling import report, topics
+from dray.scheduling import topics
 from dray.scheduling.binding import Binder, Binding
 from dray.scheduling.changes import EVERYTHING
 from dray.scheduling.claims import ClaimDesk
@@ -43,17 +43,19 @@ from dray.scheduling.demand import Demands
 from dray.scheduling.extended import ClassNames, Special, is_special
 from dray.scheduling.metrics import Meter, Silent
 from dray.scheduling.nodes import Nodes
+from dray.scheduling.nominations import Nominations
 from dray.scheduling.noticing import changed_since, claim_matters, pod_matters, same_node, unbound_claim_keys, with_conditions
 from dray.scheduling.plan import Facts
 from dray.scheduling.plugins.defaults import OWNER_KINDS, Owners
 from dray.scheduling.plugins.images import ImageNodes
 from dray.scheduling.plugins.neighbours import Neighbours
 from dray.scheduling.plugins.volumes import Volumes
-from dray.scheduling.preemption import Eviction, Preemption
+from dray.scheduling.preemption import Preemption
 from dray.scheduling.queue import Group, Pending, Queue
 from dray.scheduling.refusal import Refusal
 from dray.scheduling.report import Reports
 from dray.scheduling.resolution import claim_keys, claim_topic
+from dray.scheduling.room import Room
 
 KINDS: Final[tuple[Kind, ...]] = (
     NODES,
@@ -117,9 +119,20 @@ class Scheduler:
             conditions_on,
             self.gates("DRADeviceTaints"),
         )
-        self.preemption = Preemption(world, self.nodes, self.cycle, self.engine)
-        self._out: list[Write] = []
         self.reports = Reports(self.queue)
+        nominations = Nominations(self.nodes, self.engine, self.cycle.freed)
+        self.preemption = Preemption(world, self.nodes, self.cycle, self.engine, self.desk, self.binder, nominations)
+        self.room = Room(
+            self,
+            self.queue,
+            self.nodes,
+            self.cycle,
+            self.binder,
+            nominations,
+            self.preemption,
+            self.reports,
+            self.meter,
+        )
         self._woken: dict[str, None] = {}
         self._resting: dict[DeviceKey, float] = {}
         self._sweep_at: float | None = None
@@ -159,11 +172,10 @@ class Scheduler:
         self._sweep(now)
         self.binder.due(now)
         self._decide(now)
-        writes = [*self.desk.writes(now), *self._out]
+        writes = [*self.desk.writes(now), *self.room.writes()]
         # After the desk: a claim that turned out to be settled lets its pods go on at once.
         writes.extend(self.binder.writes())
         self.reports.add(self.binder.events())
-        self._out = []
         writes.extend(self.reports.writes())
         self._gauges()
         return writes
@@ -191,13 +203,11 @@ class Scheduler:
             if pending is None:
                 return
             profile = self._profiles[pending.demand.scheduler_name]
-            if pending.nominated:
-                self.nodes.displace(pending.uid)
             started = self.meter.seconds()
             try:
-                placement = self.cycle.decide(pending, profile, now)
+                placement = self.room.decide(pending, profile, now)
             except NotPlaced as refused:
-                if not self._preempt(pending, refused, profile, now):
+                if not self.room.make(pending, refused, profile, now):
                     self._refuse(pending, refused, profile, now)
                 result = "unschedulable"
             else:
@@ -210,6 +220,8 @@ class Scheduler:
         pod = pending.pod
         self.nodes.place(pod, pending.demand, placement.node, assumed=True)
         self._woken[topics.PODS] = None
+        if pending.nominated:
+            self.room.placed(pending)
         self.queue.placed(pending, now)
         self.meter.count("scheduler_schedule_attempts_total", ("scheduled", profile.scheduler_name))
         if pending.swept:
@@ -239,46 +251,6 @@ class Scheduler:
             self._free_one(refused.free_claims[0], pod)
         self.reports.refused(pending, refusal, now)
 
-    def _preempt(self, pending: Pending, refused: NotPlaced, profile: Profile, now: float) -> bool:
-        """Whether room is being made for the pod by evicting others: then it waits for that, by itself."""
-        pod, demand = pending.pod, pending.demand
-        if not self.preemption.may_help(refused):
-            pending.nominated = ""
-            return False
-        assert refused.wish is not None
-        node = pending.nominated or pod.status.nominated_node_name
-        if not self.preemption.under_way(node, demand.priority):
-            self.meter.count("scheduler_preemption_attempts_total")
-            eviction = self.preemption.find(refused.wish)
-            if eviction is None:
-                pending.nominated = ""
-                return False
-            node = eviction.node
-            self._evict(eviction, pod, profile, now)
-        pending.nominated = node
-        self.nodes.place(pod, demand, node, assumed=True)
-        waits = Refusal(
-            ((Reason("Preempting", f"pod/{pod.key}", {"node": node}), 0), *refused.refusal.reasons), refused.refusal.nodes
-        )
-        self.queue.refuse(pending, pod.uid, waits, topics.topics_of(waits) | refused.topics | {topics.FREE}, now)
-        if node != pod.status.nominated_node_name:
-            self._out.append(report.status_patch(pod, {"nominatedNodeName": node}))
-        self.reports.tell(pending, refused.refusal, now, clear_nominated=False)
-        return True
-
-    def _evict(self, eviction: Eviction, pod: Pod, profile: Profile, now: float) -> None:
-        self.meter.observe("scheduler_preemption_victims", len(eviction.victims))
-        for placed in eviction.victims:
-            victim = placed.pod
-            waiting = self.queue.get(victim.uid)
-            if waiting is not None:
-                # It had only been promised the room.
-                waiting.nominated = ""
-                self.nodes.displace(victim.uid)
-                continue
-            self.preemption.evict(victim.uid, eviction.node)
-            self._out.extend(report.preempted(victim, pod, eviction.node, profile.scheduler_name, now))
-
     def _free_one(self, claim: ResourceClaim, pod: Pod) -> None:
         """One claim per attempt is given back, so that it can be allocated where the pod fits."""
         if claim.metadata.controller is not None and claim.metadata.controller.uid == pod.uid and is_special(claim):
@@ -291,7 +263,10 @@ class Scheduler:
         self.desk.contested.discard(uid)
         self._devices_freed(EVERYTHING)
 
-    # ------------------------------------------------------------------------------------------ what binding asks of us
+    # ------------------------------------------------------------------------- what binding and making room ask of us
+
+    def woken(self, *found: str) -> None:
+        self._woken.update(dict.fromkeys(found))
 
     def _reserved(self, uid: str, key: str, now: float) -> None:
         self.binder.reserved(uid, key, now)
@@ -366,9 +341,7 @@ class Scheduler:
         if self.reports.ended(outcome, now):
             return
         if write.kind is PODS and write.verb == "delete":
-            if not outcome.ok:
-                self.preemption.failed(write.uid)
-                self._woken[topics.FREE] = None
+            self.room.ended(outcome, now)
         elif write.kind is RESOURCE_CLAIMS and write.name:
             self.desk.observe(outcome, now)
         else:
@@ -395,6 +368,7 @@ class Scheduler:
         if pending is not None and pending.pod.spec.resource_claims:
             self._give_back_claims(pending.pod)
         self.binder.pod_gone(uid)
+        self.room.forget(uid)
         self._leave_node(uid)
         self.preemption.gone(uid)
 
@@ -419,6 +393,7 @@ class Scheduler:
             placed.demand if placed is not None and placed.pod.spec.containers == pod.spec.containers else self.demands.of(pod)
         )
         self.queue.forget(pod.uid)
+        self.room.forget(pod.uid)
         binding = self.binder.get(pod.uid)
         if binding is not None and binding.node == pod.spec.node_name and binding.stage == "binding":
             self.binder.confirm(binding, now)
@@ -448,6 +423,7 @@ class Scheduler:
             return
         changed = old is None or pod_matters(old, new)
         pending.pod = new
+        self.room.seen(old, pending, now)
         if changed:
             pending.demand = self.demands.of(new)
             pending.blocked_until = 0.0
@@ -460,6 +436,7 @@ class Scheduler:
         self.images.changed(old, new)
         if new is None:
             self.nodes.remove(change.object.metadata.name)
+            self.room.node_gone(change.object.metadata.name, now)
             self.neighbours.relabelled()
             self.engine.remove_node(change.object.metadata.name)
             self._woken[topics.PODS] = None

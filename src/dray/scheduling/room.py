@@ -1,0 +1,211 @@
+"""Deciding where room is being made: who waits for evicted pods to leave, who may take what was promised, and who lost it.
+
+Always true: a pod that waits for victims holds what it is to have (``dray.scheduling.nominations``) until it is placed, gone, or
+gives up; so pods of its own or of lower priority do not take what was freed for it. While it decides itself, its promise is
+lifted; a pod of higher priority that fits nowhere else may take it. Without nominations nothing here costs anything.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from dray.api.core import Pod
+from dray.api.reason import Reason
+from dray.cluster.port import ClusterError, NotFound, Outcome, Write
+from dray.scheduling import report, topics
+from dray.scheduling.binding import Binder, Binding
+from dray.scheduling.config import Profile
+from dray.scheduling.cycle import Cycle, NotPlaced, Placement
+from dray.scheduling.metrics import Meter
+from dray.scheduling.nodes import Nodes
+from dray.scheduling.nominations import Nomination, Nominations
+from dray.scheduling.preemption import Eviction, Preemption
+from dray.scheduling.queue import INITIAL_BACKOFF, Pending, Queue
+from dray.scheduling.refusal import Refusal
+from dray.scheduling.report import Reports
+
+# Victims that a reason names; the rest is counted.
+_NAMED: Final = 5
+
+
+class Host(Protocol):
+    """What making room asks of the scheduler around it."""
+
+    def undo(self, pending: Pending, reason: Reason | None, now: float) -> None: ...
+
+    def woken(self, *topics: str) -> None: ...
+
+
+class Room:
+    def __init__(
+        self,
+        host: Host,
+        queue: Queue,
+        nodes: Nodes,
+        cycle: Cycle,
+        binder: Binder,
+        nominations: Nominations,
+        preemption: Preemption,
+        reports: Reports,
+        meter: Meter,
+    ) -> None:
+        self._host, self._queue, self._nodes, self._cycle, self._binder = host, queue, nodes, cycle, binder
+        self.nominations, self.preemption = nominations, preemption
+        self._reports, self._meter = reports, meter
+        self._out: list[Write] = []
+
+    def writes(self) -> list[Write]:
+        out, self._out = self._out, []
+        return out
+
+    # ------------------------------------------------------------------------------------------------------- deciding
+
+    def decide(self, pending: Pending, profile: Profile, now: float) -> Placement:
+        """Where the pod goes, with what is promised to others; raises ``NotPlaced``."""
+        if pending.nominated:
+            self._lift_own(pending)
+        try:
+            return self._cycle.decide(pending, profile, now)
+        except NotPlaced as refused:
+            if not len(self.nominations) or refused.wish is None or refused.shared:
+                raise
+            weaker = self.nominations.giving_way(refused.wish)
+            placement = self._decide_without(weaker, pending, profile, now) if weaker else None
+            if placement is None:
+                raise
+            return placement
+
+    def _lift_own(self, pending: Pending) -> None:
+        if self.nominations.drop(pending.uid) is None:
+            self._nodes.displace(pending.uid)
+
+    def _decide_without(self, weaker: list[Nomination], pending: Pending, profile: Profile, now: float) -> Placement | None:
+        """Where the pod goes if these are promised nothing; those that it takes something from lose their nomination."""
+        for nomination in weaker:
+            self.nominations.lift(nomination)
+        try:
+            placement = self._cycle.decide(pending, profile, now)
+        except NotPlaced:
+            placement = None
+        for nomination in weaker:
+            if placement is not None and nomination.collides(placement):
+                self.give_up(nomination.pending, now)
+            else:
+                self.nominations.restore(nomination)
+        return placement
+
+    # ----------------------------------------------------------------------------------------------------- making room
+
+    def make(self, pending: Pending, refused: NotPlaced, profile: Profile, now: float) -> bool:
+        """Whether room is being made for the pod by evicting others: then it waits for that, by itself."""
+        wish = refused.wish
+        if wish is None or not self.preemption.may_help(refused):
+            self._lose(pending)
+            return False
+        node = pending.nominated or pending.pod.status.nominated_node_name
+        eviction = self.preemption.under_way(wish, node) if node else None
+        if eviction is None:
+            self.preemption.end(pending.uid)
+            self._meter.count("scheduler_preemption_attempts_total")
+            eviction = self.preemption.find(wish)
+            if eviction is None:
+                self._lose(pending)
+                return False
+            self._evict(eviction, pending.pod, profile, now)
+        self.nominations.make(pending, eviction.placement)
+        self._wait(pending, refused, eviction, now)
+        return True
+
+    def _wait(self, pending: Pending, refused: NotPlaced, eviction: Eviction, now: float) -> None:
+        pod, refusal = pending.pod, refused.refusal
+        reason = preempting(pod, eviction.node, [placed.pod.key for placed in eviction.victims])
+        waits = Refusal(((reason, 0), *refusal.reasons), refusal.nodes)
+        also = refused.topics | {topics.FREE, topics.DEVICES} if pod.spec.resource_claims else refused.topics | {topics.FREE}
+        self._queue.refuse(pending, pod.uid, waits, topics.topics_of(waits) | also, now)
+        if eviction.node != pod.status.nominated_node_name:
+            self._out.append(report.status_patch(pod, {"nominatedNodeName": eviction.node}))
+        self._reports.tell(pending, refusal, now, clear_nominated=False)
+
+    def _evict(self, eviction: Eviction, pod: Pod, profile: Profile, now: float) -> None:
+        evicted = 0
+        for placed in eviction.victims:
+            victim = placed.pod
+            if (promised := self.nominations.get(victim.uid)) is not None:
+                # It had only been promised the room.
+                self.give_up(promised.pending, now)
+                continue
+            evicted += 1
+            self.preemption.evict(victim.uid, pod.uid)
+            binding = self._binder.get(victim.uid)
+            if binding is not None and binding.stage != "binding":
+                self._out.append(report.preempted_event(victim, pod, eviction.node, profile.scheduler_name, now, kept=True))
+                self._call_off(binding, now)
+            elif victim.metadata.deletion_timestamp is None:
+                self._out.extend(report.preempted(victim, pod, eviction.node, profile.scheduler_name, now))
+        self._meter.observe("scheduler_preemption_victims", evicted)
+
+    def _call_off(self, binding: Binding, now: float) -> None:
+        """The pod has not started, and is not about to: it gives back its claims and then looks for another place."""
+        self._binder.pod_gone(binding.pod.uid)
+        binding.pending.blocked_until = now + INITIAL_BACKOFF
+        self._host.undo(binding.pending, None, now)
+
+    # ------------------------------------------------------------------------------------------------------ giving up
+
+    def ended(self, outcome: Outcome, now: float) -> None:
+        """A victim was deleted, or could not be: then the pod that wanted its room tries again, after a while."""
+        if outcome.ok or isinstance(outcome.error, NotFound):
+            return
+        preemptor = self._queue.get(self.preemption.preemptor_of(outcome.write.uid))
+        if preemptor is not None and preemptor.nominated:
+            self.give_up(preemptor, now, failed=outcome.error)
+
+    def node_gone(self, node: str, now: float) -> None:
+        if len(self.nominations):
+            for nomination in self.nominations.on(node):
+                self.give_up(nomination.pending, now)
+
+    def seen(self, old: Pod | None, pending: Pending, now: float) -> None:
+        """The pod changed; it is not nominated any more when somebody took the node out of its status."""
+        node = pending.nominated
+        if node and old is not None and old.status.nominated_node_name == node != pending.pod.status.nominated_node_name:
+            self.give_up(pending, now)
+
+    def give_up(self, pending: Pending, now: float, failed: ClusterError | None = None) -> None:
+        """What was promised is free for all, and the pod is decided on again."""
+        self.nominations.drop(pending.uid)
+        self._lose(pending)
+        if failed is not None:
+            self._queue.fail(pending, now)
+        else:
+            pending.blocked_until = 0.0
+            self._queue.push(pending, now)
+
+    def _lose(self, pending: Pending) -> None:
+        """The nomination is no longer true: others may take what was promised, and people see that."""
+        self.preemption.end(pending.uid)
+        if not pending.nominated:
+            return
+        pending.nominated = ""
+        self._out.append(report.status_patch(pending.pod, {"nominatedNodeName": None}))
+        self._host.woken(topics.FREE, topics.DEVICES, topics.PODS)
+
+    def placed(self, pending: Pending) -> None:
+        """The pod that waited has its place."""
+        pending.nominated = ""
+        self.preemption.end(pending.uid)
+
+    def forget(self, uid: str) -> None:
+        """The pod was bound, or is gone."""
+        self.preemption.end(uid)
+        if self.nominations.drop(uid) is not None:
+            self._host.woken(topics.FREE, topics.DEVICES, topics.PODS)
+
+
+def preempting(pod: Pod, node: str, victims: list[str]) -> Reason:
+    """That pods are leaving so that this one has room, and which."""
+    data: dict[str, str] = {"node": node}
+    if victims:
+        more = f" and {len(victims) - _NAMED} more" if len(victims) > _NAMED else ""
+        data["victims"] = ", ".join(sorted(victims)[:_NAMED]) + more
+    return Reason("Preempting", f"pod/{pod.key}", data)
