@@ -52,6 +52,21 @@ class TestStatus:
         assert after["status"]["resourceClaimStatuses"] == [{"name": "gpu", "resourceClaimName": "c"}]
 
 
+class TestContainers:
+    @pytest.mark.parametrize("wanted", ["log", "exec", "attach", "portforward", "ephemeralcontainers"])
+    def test_what_only_a_container_could_answer_is_refused_in_words(self, cluster: Cluster, wanted: str) -> None:
+        cluster.post(PODS, pod())
+        status = cluster.call("GET", f"{PODS}/p/{wanted}", code=400)
+        assert f'pod "p" is simulated and has no container, so there is no {wanted}' in status["message"]
+
+    def test_a_pod_that_is_not_there_is_not_found(self, cluster: Cluster) -> None:
+        assert cluster.call("GET", f"{PODS}/absent/log", code=404)["message"] == 'pods "absent" not found'
+
+    def test_kubectl_finds_details_in_what_is_not_served(self, cluster: Cluster) -> None:
+        cluster.post(PODS, pod())
+        assert cluster.call("GET", f"{PODS}/p/nonsense", code=404)["details"] == {}
+
+
 class TestTaintRules:
     PATH = "/apis/resource.k8s.io/v1/devicetaintrules"
 

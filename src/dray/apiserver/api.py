@@ -12,10 +12,20 @@ from typing import Any, Final
 
 import msgspec
 
+from dray.api.kinds import PODS
 from dray.apiserver import reviews
 from dray.apiserver.deletion import DeleteOptions
 from dray.apiserver.discovery import VERSION, Discovery, Document
-from dray.apiserver.errors import ApiError, bad_request, no_such_path, not_allowed, not_found, success, too_large_resource_version
+from dray.apiserver.errors import (
+    ApiError,
+    bad_request,
+    no_container,
+    no_such_path,
+    not_allowed,
+    not_found,
+    success,
+    too_large_resource_version,
+)
 from dray.apiserver.intake import media_type, read_body, write_options
 from dray.apiserver.openapi import OpenApi
 from dray.apiserver.operations import Operations, WriteOptions
@@ -31,6 +41,7 @@ from dray.apiserver.watching import Stream, watch_options
 log = logging.getLogger(__name__)
 
 HEALTH: Final = ("/healthz", "/livez", "/readyz")
+_OF_CONTAINERS: Final = ("log", "exec", "attach", "portforward", "proxy", "ephemeralcontainers")
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -154,11 +165,17 @@ class Api:
         if target.subresource:
             sub = target.resource.subresource(target.subresource)
             if sub is None:
-                raise no_such_path()
+                raise self._unserved(target)
             allowed = sub.verbs
         if verb not in allowed:
             raise not_allowed(f"{verb} of {target.resource.kind.resource}")
         return self._do(verb, target, request)
+
+    def _unserved(self, target: Target) -> ApiError:
+        if target.resource.kind != PODS or target.subresource not in _OF_CONTAINERS:
+            return no_such_path()
+        self.operations.get(target.resource, target.namespace, target.name)
+        return no_container(target.name, target.subresource)
 
     def _target(self, group: str, version: str, rest: list[str]) -> Target:
         if "" in rest:

@@ -31,7 +31,7 @@ class ApiError(Exception):
             "message": self.message,
             "reason": self.reason,
         }
-        if self.details:
+        if self.details is not None:
             status["details"] = self.details
         status["code"] = self.code
         return status
@@ -63,7 +63,15 @@ def not_found(kind: Kind, name: str) -> ApiError:
 
 
 def no_such_path() -> ApiError:
-    return ApiError(404, "NotFound", "the server could not find the requested resource")
+    # kubectl debug looks into the details without asking whether there are any
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def no_container(name: str, wanted: str) -> ApiError:
+    message = (
+        f'pod "{name}" is simulated and has no container, so there is no {wanted}; kubectl describe and dray story tell about it'
+    )
+    return ApiError(400, "BadRequest", message)
 
 
 def not_allowed(what: str) -> ApiError:
