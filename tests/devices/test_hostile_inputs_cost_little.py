@@ -180,9 +180,10 @@ def test_all_devices_under_a_constraint_when_one_is_in_use_and_many_ways_lead_th
 def test_an_error_behind_many_dead_ends_is_found() -> None:
     """All fails while its first device is taken by an earlier request, and is an error once that one makes way for it."""
     made = engine(slice_([device("first"), device("second"), *gpus(12, attributes={"numa": 0})]))
-    numa = exactly("numa", count=2, select=["'numa' in device.attributes['gpu.example.com']"])
+    has_numa = "'numa' in device.attributes['gpu.example.com']"
+    one, numa = exactly("one", select=["!(" + has_numa + ")"]), exactly("numa", count=2, select=[has_numa])
     everything = exactly("all", allocationMode="All")
     match = [{"matchAttribute": "gpu.example.com/numa", "requests": ["all"]}]
-    verdict = made.allocate("n1", [claim(exactly("one"), numa, everything, constraints=match)])
+    verdict = made.allocate("n1", [claim(one, numa, everything, constraints=match)])
     assert "cannot add device gpu.example.com/p1/first because a claim constraint" in verdict.error
     assert verdict.steps < FEW
