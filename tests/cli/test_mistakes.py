@@ -53,3 +53,31 @@ def test_lines_that_are_piped_are_neither_folded_nor_cut(capsys: pytest.CaptureF
     header, row = capsys.readouterr().out.splitlines()
     assert header.split() == ["NODE", "WHY"]
     assert row.split("  ", 1)[1].strip() == long.strip()
+
+
+@pytest.mark.parametrize(
+    ("extra", "says"),
+    [
+        ("profilez: []", "unknown field 'profilez'"),
+        ("leaderElection: {leaderElect: true, leaseDuration: 5s}", "leaseDuration (5.0) must be larger than renewDeadline"),
+        ("profiles: [{plugins: {filter: {enabled: [{name: Fancy}]}}}]", "unknown plugin 'Fancy'"),
+        ("extenders: [{urlPrefix: http://x}]", "scheduler extenders are not supported"),
+        ("{", "is not YAML"),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_is_named_with_its_file(tmp_path: Path, extra: str, says: str) -> None:
+    file = tmp_path / "scheduler.yaml"
+    file.write_text(f"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n{extra}\n")
+    result = dray("scheduler", "--config", str(file))
+    assert result.exit_code == 1
+    assert says in result.output
+    assert str(file) in result.output
+    assert "Traceback" not in result.output
+
+
+def test_settings_without_effect_are_told_when_the_scheduler_starts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "scheduler.yaml"
+    file.write_text("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nparallelism: 4\n")
+    result = dray("scheduler", "--config", str(file), "--kubeconfig", str(tmp_path / "absent"))
+    assert result.exit_code == 1
+    assert "parallelism has no effect" in result.output + capfd.readouterr().err

@@ -11,9 +11,12 @@ import pytest
 from dray.api.kinds import EVENTS, LEASES
 from dray.apiserver.embedded import Embedded
 from dray.apiserver.server import ApiServer
-from dray.cluster.port import ClusterError, Unreachable, Write
+from dray.cluster.port import ClusterError, Decider, Unreachable, Write
+from dray.cluster.world import World
 from dray.runtime.inprocess import InProcess
 from dray.runtime.leader import Election, Elector, LeadershipLost, Settings
+from dray.runtime.metrics import Metrics
+from dray.runtime.process import Part, run
 from dray.runtime.virtual import Clock
 
 SETTINGS = Settings("dray-scheduler")
@@ -186,3 +189,23 @@ async def test_a_leader_that_cannot_renew_stops_before_another_can_start(cluster
     assert await led(first, second) is second
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_who_leads_is_a_metric_by_upstreams_name(cluster: Embedded) -> None:
+    stop, ready = asyncio.Event(), asyncio.Event()
+    seen: list[Metrics] = []
+
+    def build(world: World, metrics: Metrics) -> list[Decider]:
+        seen.append(metrics)
+        return []
+
+    part = Part((LEASES,), build, election=FAST)
+    running = asyncio.create_task(run(cluster, part, stop, ready))
+    async with asyncio.timeout(10):
+        while True:
+            if seen and b'leader_election_master_status{name="dray-scheduler"} 1.0' in seen[0].text():
+                break
+            await asyncio.sleep(0.01)
+    stop.set()
+    await running
+    assert b'leader_election_master_status{name="dray-scheduler"} 0.0' in seen[0].text()

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from scheduling_cluster import Sim
 
 from dray.api.gates import Gates
-from dray.scheduling.config import FILTERS, Profile
+from dray.scheduling.config import FILTERS, LeaderElection, Profile
 from dray.scheduling.configuration import ConfigError, load, parse
 from dray.scheduling.plugins.resources import ResourceWeight, Shape
 
@@ -114,6 +115,21 @@ def test_the_strategy_for_devices_is_chosen_by_drays_own_arguments() -> None:
             "defaultConstraints: needs defaultingType List",
         ),
         ([], "mapping"),
+        (
+            {**HEAD, "profiles": [{"plugins": {"score": {"enabled": [{"name": "NodeAffinity", "weight": "much"}]}}}]},
+            r"score.enabled\[0\].weight: must be a whole number",
+        ),
+        ({**HEAD, "leaderElection": {"leaderElect": True, "resourceLock": "endpoints"}}, "resourceLock: must be leases"),
+        ({**HEAD, "leaderElection": {"leaderElects": True}}, "leaderElection: .*leaderElects"),
+        ({**HEAD, "leaderElection": {"leaderElect": True, "leaseDuration": "long"}}, "leaseDuration: 'long' is not a duration"),
+        ({**HEAD, "clientConnection": {"qps": "fast"}}, "clientConnection: "),
+        (
+            {
+                **HEAD,
+                "profiles": [{"pluginConfig": [{"name": "DefaultPreemption", "args": {"minCandidateNodesPercentage": 101}}]}],
+            },
+            "minCandidateNodesPercentage must be 0..100",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_named(document: Any, says: str) -> None:
@@ -126,3 +142,47 @@ def test_an_argument_of_a_gate_that_is_off_is_an_error() -> None:
     document = {**HEAD, "profiles": [{"pluginConfig": [{"name": "DynamicResources", "args": {"bindingTimeout": "60s"}}]}]}
     with pytest.raises(ConfigError, match="DRADeviceBindingConditions"):
         parse(document, off)
+
+
+def test_an_election_is_held_as_the_configuration_says() -> None:
+    assert parse(HEAD).leader_election is None
+    said = parse({**HEAD, "leaderElection": {"leaderElect": True, "leaseDuration": "30s", "resourceNamespace": "dray-system"}})
+    assert said.leader_election == LeaderElection("dray-scheduler", "dray-system", 30.0, 10.0, 2.0)
+
+
+def test_settings_that_change_nothing_are_told() -> None:
+    connection = {"kubeconfig": "/etc/kubeconfig", "qps": 5000, "burst": 10000}
+    config = parse({**HEAD, "parallelism": 16, "clientConnection": connection, "enableProfiling": False})
+    assert config.kubeconfig == "/etc/kubeconfig"
+    assert [notice.split(" ")[0] for notice in config.notices] == ["parallelism", "clientConnection.qps"]
+    assert parse(HEAD).notices == ()
+
+
+def timeouts(*seconds: str) -> list[dict[str, Any]]:
+    return [
+        {"schedulerName": f"s{index}", "pluginConfig": [{"name": "DynamicResources", "args": {"filterTimeout": each}}]}
+        for index, each in enumerate(seconds)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "steps"),
+    [(["10s"], 20_000), (["1s"], 2_000), (["1ns"], 1), (["24h"], 1_000_000), (["0"], 1_000_000), (["1s", "5s"], 10_000)],
+)
+def test_the_filter_timeout_is_a_number_of_steps(seconds: list[str], steps: int) -> None:
+    config = parse({**HEAD, "profiles": timeouts(*seconds)})
+    assert config.search_budget == steps
+    assert bool(config.notices) == (len(seconds) > 1)
+
+
+def test_a_short_filter_timeout_ends_a_long_search_and_the_node_says_so() -> None:
+    for seconds, node in (("10s", "n1"), ("1ms", "")):
+        sim = Sim(parse({**HEAD, "profiles": [{**timeouts(seconds)[0], "schedulerName": "default-scheduler"}]}))
+        sim.add_class()
+        sim.add_node("n1")
+        sim.add_slice("n1", 8)
+        sim.add_claim("c", count=8)
+        sim.add_pod("p", claims=["c"])
+        sim.settle()
+        assert sim.node_of("p") == node
+    assert "decide in 2 steps" in sim.condition("p")["message"]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from prometheus_client import CollectorRegistry
 from scheduling_cluster import Sim
 
 from dray.api import kinds
+from dray.runtime.meter import Meter
+from dray.scheduling.metrics import METRICS
 
 DURATION = "scheduler_scheduling_attempt_duration_seconds"
+FILTER = "scheduler_framework_extension_point_duration_seconds"
 
 
 def test_every_attempt_is_timed_with_its_result_and_profile(sim: Sim) -> None:
@@ -14,9 +18,25 @@ def test_every_attempt_is_timed_with_its_result_and_profile(sim: Sim) -> None:
     sim.add_pod("fits", requests={"cpu": "1"})
     sim.add_pod("waits", requests={"cpu": "2"})
     sim.settle()
-    # The recorder's clock moves by a second each time it is asked: once before and once after.
-    assert sim.meter.samples[DURATION, ("scheduled", "default-scheduler")] == [1.0]
-    assert sim.meter.samples[DURATION, ("unschedulable", "default-scheduler")] == [1.0]
+    # The recorder's clock moves by a second each time it is asked: before and after the attempt, and the search in it.
+    assert sim.meter.samples[DURATION, ("scheduled", "default-scheduler")] == [3.0]
+    assert sim.meter.samples[DURATION, ("unschedulable", "default-scheduler")] == [3.0]
+    assert sim.meter.samples[FILTER, ("Filter", "Success", "default-scheduler")] == [1.0]
+    assert sim.meter.samples[FILTER, ("Filter", "Unschedulable", "default-scheduler")] == [1.0]
+
+
+def test_looking_for_devices_is_timed_as_upstreams_plugin(sim: Sim) -> None:
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("n1", 1)
+    sim.add_claim("c")
+    sim.add_pod("p", claims=["c"])
+    sim.settle()
+    assert sim.meter.samples["scheduler_plugin_execution_duration_seconds", ("DynamicResources", "Filter", "Success")] == [1.0]
+
+
+def test_every_number_has_its_kind_of_histogram() -> None:
+    Meter(CollectorRegistry(), METRICS)
 
 
 def test_a_bound_pod_tells_how_many_attempts_it_took(sim: Sim) -> None:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +21,9 @@ from dray.runtime import logs
 from dray.runtime.leader import LeadershipLost, Settings
 from dray.runtime.live import DeciderFailed
 from dray.runtime.process import Part, run, stop_on_signals
+
+if TYPE_CHECKING:
+    from dray.scheduling.config import Config
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +90,17 @@ class Connection:
                 )
             except ValueError as error:
                 raise click.UsageError(str(error)) from error
+
+    def adopt(self, config: Config) -> None:
+        """What a scheduler's configuration says about the connection, where the command line says nothing. Raises
+        ValueError for times of an election that cannot work."""
+        for notice in config.notices:
+            log.warning("a setting is not used", extra={"detail": notice})
+        said = config.leader_election
+        if self.election is None and said is not None:
+            self.election = Settings(said.name, said.namespace, said.lease_duration, said.renew_deadline, said.retry_period)
+        if self.kubeconfig is None and config.kubeconfig:
+            self.kubeconfig = Path(config.kubeconfig)
 
     def remote(self) -> Remote:
         import os

@@ -35,7 +35,7 @@ def scheduler(scheduler_name: str, config_file: Path | None, writes_in_flight: i
     from dray.runtime.meter import Meter
     from dray.runtime.process import Part
     from dray.scheduling.config import Config, Profile
-    from dray.scheduling.configuration import ConfigError, load
+    from dray.scheduling.configuration import load
     from dray.scheduling.metrics import METRICS
     from dray.scheduling.scheduler import KINDS, Scheduler
 
@@ -46,7 +46,8 @@ def scheduler(scheduler_name: str, config_file: Path | None, writes_in_flight: i
     if config_file is not None:
         try:
             config = load(config_file.read_text(), connection.gates)
-        except (OSError, ConfigError) as error:
+            connection.adopt(config)
+        except (OSError, ValueError) as error:
             raise click.ClickException(f"{config_file}: {error}") from error
     part = Part(
         KINDS,

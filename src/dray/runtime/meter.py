@@ -11,6 +11,10 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 # A tenth of a second to a quarter of an hour: upstream's buckets for waits, and fine enough for scheduling.
 BUCKETS: Final = (0.001, 0.01, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6, 819.2)
 ATTEMPTS: Final = (1, 2, 4, 8, 16)
+VICTIMS: Final = (1, 2, 4, 8, 16, 32, 64)
+# Ten millionths of a second to a quarter of a second: what one look at one node takes.
+SHORT: Final = (0.00001, 0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.25)
+_BUCKETS: Final = {"histogram": BUCKETS, "attempts": ATTEMPTS, "victims": VICTIMS, "short": SHORT}
 
 Labels = tuple[str, ...]
 
@@ -28,10 +32,8 @@ class Meter:
                     self._counters[name] = Counter(name, text, labels, registry=registry)
                 case "gauge":
                     self._gauges[name] = Gauge(name, text, labels, registry=registry)
-                case "histogram":
-                    self._histograms[name] = Histogram(name, text, labels, buckets=BUCKETS, registry=registry)
-                case "attempts":
-                    self._histograms[name] = Histogram(name, text, labels, buckets=ATTEMPTS, registry=registry)
+                case _ if kind in _BUCKETS:
+                    self._histograms[name] = Histogram(name, text, labels, buckets=_BUCKETS[kind], registry=registry)
                 case _:
                     raise ValueError(f"metric {name}: {kind!r} is not a kind of metric")
 

@@ -28,7 +28,9 @@ class Metrics:
         self.act_seconds = Histogram(
             "dray_act_duration_seconds", "One call of a decider.", ("decider",), buckets=SECONDS, registry=self.registry
         )
-        self.leading = Gauge("dray_leader", "1 while this instance leads.", registry=self.registry)
+        self.leading = Gauge(
+            "leader_election_master_status", "1 while this instance leads, by lease.", ("name",), registry=self.registry
+        )
 
     def wrote(self, decider: str, outcome: Outcome, seconds: float) -> None:
         write = outcome.write

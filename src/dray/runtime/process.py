@@ -43,6 +43,8 @@ async def run(cluster: Cluster, part: Part, stop: asyncio.Event, ready: asyncio.
     metrics, stories = Metrics(), Stories()
     world = World(part.kinds)
     elector = Elector(cluster, part.election, on_change=lambda: live.stir()) if part.election is not None else None
+    if elector is not None:
+        metrics.leading.labels(elector.election.settings.name).set_function(lambda: float(elector.leading))
     leading = (lambda: elector.leading) if elector is not None else (lambda: True)
     live = Live(
         cluster, world, part.build(world, metrics), in_flight=part.in_flight, leading=leading, stories=stories, metrics=metrics

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from dray.api.core import NodeAffinity, TopologySpreadConstraint
+from dray.devices.search import BUDGET
 from dray.scheduling.plugins.resources import FitArgs, ResourceWeight
 
 # Plugins in upstream's order, with the weight of those that score (0: it does not score).
@@ -69,6 +70,11 @@ SYSTEM_SPREAD: Final = (
 )
 
 
+DEFAULT_FILTER_TIMEOUT: Final = 10.0
+# The most steps of one search for devices on one node, however long it may take: work is always bounded.
+LONGEST_SEARCH: Final = 1_000_000
+
+
 class Profile(msgspec.Struct, frozen=True, eq=False):
     """How pods of one scheduler name are placed."""
 
@@ -86,14 +92,24 @@ class Profile(msgspec.Struct, frozen=True, eq=False):
     default_spread: tuple[TopologySpreadConstraint, ...] | None = None
     volume_timeout: float = 600.0
     binding_timeout: float = 600.0
-    # Accepted as upstream's; a search ends after a number of steps instead, so that the same input gives the same answer.
-    filter_timeout: float = 10.0
+    # Seconds, as upstream has it; 0 is without limit. What it allows is counted in steps, see ``Config.search_budget``.
+    filter_timeout: float = DEFAULT_FILTER_TIMEOUT
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100
     device_scoring: str = "Ready"
 
     def weight_of(self, plugin: str) -> int:
         return next((weight for name, weight in self.scores if name == plugin), 0)
+
+
+class LeaderElection(msgspec.Struct, frozen=True):
+    """What the configuration says about electing a leader; times in seconds."""
+
+    name: str = "dray-scheduler"
+    namespace: str = "kube-system"
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -106,6 +122,25 @@ class Config(msgspec.Struct, frozen=True):
     sweep_interval: float = 300.0
     device_rest: float = 60.0
 
+    # None: whoever starts the scheduler decides.
+    leader_election: LeaderElection | None = None
+    kubeconfig: str = ""
+    # Settings that are known but change nothing here, each with why; to be told when the scheduler starts.
+    notices: tuple[str, ...] = ()
+
+    @property
+    def search_budget(self) -> int:
+        """How many steps a search for devices on one node may take: ``filterTimeout`` in steps, so that the same input
+        gives the same answer on every machine. The default of ten seconds is the allocator's own budget; a tenth of the
+        time is a tenth of the steps. One allocator serves all profiles, so the longest counts."""
+        return max(_steps(profile.filter_timeout) for profile in self.profiles)
+
     @property
     def by_name(self) -> dict[str, Profile]:
         return {profile.scheduler_name: profile for profile in self.profiles}
+
+
+def _steps(seconds: float) -> int:
+    if not seconds:
+        return LONGEST_SEARCH
+    return min(max(round(seconds * BUDGET / DEFAULT_FILTER_TIMEOUT), 1), LONGEST_SEARCH)

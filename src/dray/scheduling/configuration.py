@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import yaml
 
 from dray.api.core import NodeAffinity, TopologySpreadConstraint
 from dray.api.gates import Gates
-from dray.scheduling.config import DEFAULT_PLUGINS, FILTERS, SCORES, Config, Profile
+from dray.scheduling.config import DEFAULT_PLUGINS, FILTERS, SCORES, Config, LeaderElection, Profile
 from dray.scheduling.plugins.resources import FitArgs, ResourceWeight, Shape
 from dray.scheduling.scoring import STRATEGIES
 
@@ -93,7 +93,89 @@ def parse(document: Any, gates: Gates | None = None) -> Config:
     longest = _seconds(top, "podMaxBackoffSeconds", 10)
     if initial <= 0 or longest < initial:
         raise ConfigError("podInitialBackoffSeconds must be above 0 and podMaxBackoffSeconds not below it")
-    return Config(profiles=profiles, initial_backoff=float(initial), max_backoff=float(longest))
+    connection = _section(_ClientConnection, top.get("clientConnection"), "clientConnection")
+    return Config(
+        profiles=profiles,
+        initial_backoff=float(initial),
+        max_backoff=float(longest),
+        leader_election=_leader_election(top.get("leaderElection")),
+        kubeconfig=connection.kubeconfig,
+        notices=(*_without_effect(top, connection), *_different_timeouts(profiles)),
+    )
+
+
+# ------------------------------------------------------------------------------------------------ beyond the profiles
+
+
+class _LeaderElection(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    leader_elect: bool = False
+    lease_duration: str = "15s"
+    renew_deadline: str = "10s"
+    retry_period: str = "2s"
+    resource_lock: str = "leases"
+    resource_name: str = "dray-scheduler"
+    resource_namespace: str = "kube-system"
+
+
+class _ClientConnection(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    kubeconfig: str = ""
+    accept_content_types: str = ""
+    content_type: str = ""
+    qps: float = 0
+    burst: int = 0
+
+
+Section = TypeVar("Section", _LeaderElection, _ClientConnection)
+
+
+def _section(type: type[Section], raw: Any, where: str) -> Section:
+    try:
+        return msgspec.convert(raw or {}, type)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def _leader_election(raw: Any) -> LeaderElection | None:
+    found = _section(_LeaderElection, raw, "leaderElection")
+    if not found.leader_elect:
+        return None
+    if found.resource_lock != "leases":
+        raise ConfigError(f"leaderElection.resourceLock: must be leases, got {found.resource_lock!r}")
+    return LeaderElection(
+        found.resource_name,
+        found.resource_namespace,
+        duration(found.lease_duration, "leaderElection.leaseDuration"),
+        duration(found.renew_deadline, "leaderElection.renewDeadline"),
+        duration(found.retry_period, "leaderElection.retryPeriod"),
+    )
+
+
+# Settings of kube-scheduler that have nothing to act on here, and what to do instead.
+_WITHOUT_EFFECT: Final = {
+    "parallelism": "decisions are made one after the other; --writes-in-flight says how many writes overlap",
+    "healthzBindAddress": "use --serve",
+    "metricsBindAddress": "use --serve",
+    "enableProfiling": "there is no profiling endpoint",
+    "enableContentionProfiling": "there is no profiling endpoint",
+    "delayCacheUntilActive": "a standby always keeps its picture warm, so that it takes over at once",
+}
+
+
+def _without_effect(top: Mapping[str, Any], connection: _ClientConnection) -> list[str]:
+    notices = [f"{name} has no effect: {why}" for name, why in _WITHOUT_EFFECT.items() if top.get(name)]
+    if connection.qps or connection.burst:
+        notices.append("clientConnection.qps and burst have no effect: the API server's own limits are respected")
+    if connection.content_type or connection.accept_content_types:
+        notices.append("clientConnection.contentType has no effect: JSON is spoken")
+    return notices
+
+
+def _different_timeouts(profiles: tuple[Profile, ...]) -> list[str]:
+    timeouts = sorted({profile.filter_timeout for profile in profiles})
+    if len(timeouts) < 2:
+        return []
+    longest = 0.0 if 0.0 in timeouts else timeouts[-1]
+    return [f"filterTimeout differs between profiles: one allocator serves all, so {longest:g}s counts for each (0: no limit)"]
 
 
 def _profiles(raw: Any, percentage: int, gates: Gates) -> tuple[Profile, ...]:
@@ -142,7 +224,9 @@ def _point(raw: Any, where: str, point: str) -> tuple[Enabled, set[str]]:
     enabled: Enabled = []
     for index, entry in enumerate(_list(found.get("enabled"), f"{where}.enabled")):
         plugin = _mapping(entry, f"{where}.enabled[{index}]", frozenset({"name", "weight"}))
-        enabled.append((_known(plugin.get("name"), f"{where}.enabled[{index}].name"), int(plugin.get("weight") or 0)))
+        enabled.append(
+            (_known(plugin.get("name"), f"{where}.enabled[{index}].name"), _weight(plugin, f"{where}.enabled[{index}]"))
+        )
     disabled = set()
     for index, entry in enumerate(_list(found.get("disabled"), f"{where}.disabled")):
         plugin = _mapping(entry, f"{where}.disabled[{index}]", frozenset({"name", "weight"}))
@@ -155,6 +239,13 @@ def _point(raw: Any, where: str, point: str) -> tuple[Enabled, set[str]]:
     if point == "score":
         _only(enabled, SCORES, where)
     return enabled, disabled
+
+
+def _weight(plugin: Mapping[str, Any], where: str) -> int:
+    weight = plugin.get("weight") or 0
+    if not isinstance(weight, int) or isinstance(weight, bool) or weight < 0:
+        raise ConfigError(f"{where}.weight: must be a whole number, 1 or more, got {weight!r}")
+    return weight
 
 
 def _only(enabled: Enabled, possible: tuple[str, ...], where: str) -> None:
@@ -316,6 +407,11 @@ def _values(args: _Args, at: str, gates: Gates) -> dict[str, Any]:
                 raise ConfigError(f"{at}.strategy: unknown strategy {args.strategy!r}; known: {', '.join(STRATEGIES)}")
             return {"device_scoring": args.strategy}
         case _Preemption():
+            percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
+            if not 0 <= percentage <= 100 or absolute < 0 or not (percentage or absolute):
+                raise ConfigError(
+                    f"{at}: minCandidateNodesPercentage must be 0..100, minCandidateNodesAbsolute 0 or more, one of them above 0"
+                )
             return {
                 "min_candidate_nodes_percentage": args.min_candidate_nodes_percentage,
                 "min_candidate_nodes_absolute": args.min_candidate_nodes_absolute,

@@ -35,6 +35,7 @@ from dray.scheduling.extended import (
     still_valid,
     wanted_names,
 )
+from dray.scheduling.metrics import Meter
 from dray.scheduling.nodes import NodeInfo, Nodes
 from dray.scheduling.plan import Examined, Facts, Plan
 from dray.scheduling.plugins.base import Reasons, because
@@ -142,10 +143,11 @@ class Cycle:
         extended: bool,
         conditions_on: bool,
         taints_on: bool,
+        meter: Meter,
     ) -> None:
         self._world, self._nodes, self._queue, self._engine = world, nodes, queue, engine
         self._classes, self._facts, self._neighbours, self._claims = classes, facts, neighbours, claims
-        self._volumes = volumes
+        self._volumes, self._meter = volumes, meter
         self._extended, self._conditions_on, self._taints_on = extended, conditions_on, taints_on
         self.freed = ChangeLog()
         self.scorer = DeviceScorer(engine)
@@ -332,7 +334,7 @@ class Cycle:
             return self._reuse(wish, placement, claims, special)
         if not claims:
             return placement
-        verdict = self._engine.allocate(info.name, claims, self.scorer.order(wish.profile))
+        verdict = self._allocate(wish, info.name, claims)
         if not verdict.ok:
             self._raise_fatal(wish, verdict)
             return _device_reasons(verdict)
@@ -340,6 +342,13 @@ class Cycle:
         if special is not None:
             placement.special = Special(claims[-1], special, placement.results.pop())
         return placement
+
+    def _allocate(self, wish: Wish, node: str, claims: list[ResourceClaim]) -> Verdict:
+        started = self._meter.seconds()
+        verdict = self._engine.allocate(node, claims, self.scorer.order(wish.profile))
+        took = self._meter.seconds() - started
+        self._meter.observe("scheduler_plugin_execution_duration_seconds", took, _SUCCESS if verdict.ok else _REFUSED)
+        return verdict
 
     def claims_on(self, wish: Wish, info: NodeInfo) -> tuple[list[ResourceClaim], Requests | None]:
         """The claims to allocate on this node: the pod's own, then the special one if the node leaves resources to devices."""
@@ -394,7 +403,7 @@ class Cycle:
         allocation = self._claims.allocation_of(leftover)
         wanted = own if allocation is not None else [*own, leftover]
         if wanted:
-            verdict = self._engine.allocate(placement.node, wanted, self.scorer.order(wish.profile))
+            verdict = self._allocate(wish, placement.node, wanted)
             if not verdict.ok:
                 self._raise_fatal(wish, verdict)
                 return _device_reasons(verdict)
@@ -573,6 +582,9 @@ def _device_reasons(verdict: Verdict) -> Reasons:
     return tuple(verdict.reasons) or _DEVICES
 
 
+# Labels of the time that looking for devices takes.
+_SUCCESS: Final = ("DynamicResources", "Filter", "Success")
+_REFUSED: Final = ("DynamicResources", "Filter", "Unschedulable")
 # Said for a node whose devices do not suffice until someone asks what is missing.
 _DEVICES: Final = because("NotEnoughDevices")
 # Different states of nodes that are looked into for a refusal.

@@ -27,11 +27,21 @@ METRICS: Final[dict[str, tuple[str, Labels, str]]] = {
         ("result", "profile"),
         "How long deciding on a pod took, by result; writing the decision is not part of it",
     ),
+    "scheduler_framework_extension_point_duration_seconds": (
+        "histogram",
+        ("extension_point", "status", "profile"),
+        "How long finding a node took; filters and scores are one step here, called Filter",
+    ),
+    "scheduler_plugin_execution_duration_seconds": (
+        "short",
+        ("plugin", "extension_point", "status"),
+        "How long the devices of a pod were looked for on one node: DynamicResources, Filter",
+    ),
     "scheduler_pod_scheduling_attempts": ("attempts", (), "Attempts until a pod was bound"),
     "scheduler_pod_scheduling_sli_duration_seconds": ("histogram", ("attempts",), "From first seen to bound"),
     "scheduler_pending_pods": ("gauge", ("queue",), "Pods that are not placed, by queue"),
     "scheduler_preemption_attempts_total": ("counter", (), "Attempts to make room by evicting pods"),
-    "scheduler_preemption_victims": ("histogram", (), "Pods evicted at once to make room"),
+    "scheduler_preemption_victims": ("victims", (), "Pods evicted at once to make room"),
     "scheduler_dra_bindingconditions_allocations_total": (
         "counter",
         ("profile", "driver", "status"),

@@ -92,7 +92,7 @@ class Scheduler:
         self.config = config or Config()
         self.gates = gates or Gates.dray()
         self.meter: Meter = meter or Silent()
-        self.engine: Devices = engine if engine is not None else Devices(self.gates)
+        self.engine: Devices = engine if engine is not None else Devices(self.gates, budget=self.config.search_budget)
         self.nodes = Nodes()
         self.demands = Demands()
         self.classes = ClassNames()
@@ -118,6 +118,7 @@ class Scheduler:
             self.gates("DRAExtendedResource"),
             conditions_on,
             self.gates("DRADeviceTaints"),
+            self.meter,
         )
         self.reports = Reports(self.queue)
         nominations = Nominations(self.nodes, self.engine, self.cycle.freed)
@@ -205,7 +206,7 @@ class Scheduler:
             profile = self._profiles[pending.demand.scheduler_name]
             started = self.meter.seconds()
             try:
-                placement = self.room.decide(pending, profile, now)
+                placement = self._find(pending, profile, now)
             except NotPlaced as refused:
                 if not self.room.make(pending, refused, profile, now):
                     self._refuse(pending, refused, profile, now)
@@ -215,6 +216,17 @@ class Scheduler:
                 result = "scheduled"
             took = self.meter.seconds() - started
             self.meter.observe("scheduler_scheduling_attempt_duration_seconds", took, (result, profile.scheduler_name))
+
+    def _find(self, pending: Pending, profile: Profile, now: float) -> Placement:
+        """A node for the pod, timed; raises ``NotPlaced``."""
+        started, status = self.meter.seconds(), "Unschedulable"
+        try:
+            placement = self.room.decide(pending, profile, now)
+            status = "Success"
+            return placement
+        finally:
+            name = "scheduler_framework_extension_point_duration_seconds"
+            self.meter.observe(name, self.meter.seconds() - started, ("Filter", status, profile.scheduler_name))
 
     def _place(self, pending: Pending, placement: Placement, profile: Profile, now: float) -> None:
         pod = pending.pod
