@@ -189,7 +189,7 @@ class TestAfterABindingThatFailed:
         found = ask(dray, "new", self.objects(self.event(10)))
         assert found["verdict"] == "waiting"
         assert "device gpu.example.com/n1/g0 is resting after a failed binding until 20" in found["summary"]
-        assert "The last attempt: device gpu.example.com/n1/g0 could not be bound: failed" in found["summary"]
+        assert "The last attempt: device gpu.example.com/n1/g0 could not be bound to node n1: failed" in found["summary"]
         assert (codes(found["reasons"]), found["fits"]) == (["DeviceCoolingDown"], [])
         assert found["nodes"][0]["requests"][0]["devices"][0]["reason"]["code"] == "DeviceCoolingDown"
         assert found["fixes"][0].startswith("wait until 20")
@@ -204,7 +204,7 @@ class TestAfterABindingThatFailed:
         found = ask(dray, "new", self.objects(self.event(ago), devices=devices))
         assert (found["verdict"], found["fits"]) == ("waiting", ["n1"])
         assert "An attempt failed at 20" in found["summary"]
-        assert "gpu.example.com/n1/g0 could not be bound: failed to node n1 (Bad: no link)." in found["summary"]
+        assert "gpu.example.com/n1/g0 could not be bound to node n1: failed (Bad: no link)." in found["summary"]
         assert codes(found["reasons"]) == ["BindingFailed"]
 
     def test_a_namesake_that_is_gone_does_not_count(self, dray: Run) -> None:

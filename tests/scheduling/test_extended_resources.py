@@ -11,7 +11,7 @@ from dray.api import kinds
 from dray.api.core import PodSpec
 from dray.api.gates import Gates
 from dray.api.meta import decode
-from dray.api.resource import DeviceClass
+from dray.api.resource import FINALIZER, DeviceClass
 from dray.cluster.port import Forbidden, Write
 from dray.scheduling.extended import ClassNames, requests_for
 
@@ -185,7 +185,7 @@ def test_a_restart_at_every_write_boundary_uses_the_claim_again(dra: Sim) -> Non
 def test_a_leftover_that_asks_for_something_else_is_deleted_and_the_pod_goes_on(dra: Sim) -> None:
     pod = dra.add_pod("p", containers=[container("c", 2)], schedulingGates=[{"name": "wait"}])
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": pod["metadata"]["uid"], "controller": True}
-    metadata = {"annotations": {ANNOTATION: "true"}, "ownerReferences": [owner], "finalizers": ["x"]}
+    metadata = {"annotations": {ANNOTATION: "true"}, "ownerReferences": [owner], "finalizers": [FINALIZER]}
     dra.add_claim("old", count=5, metadata=metadata)
     pod = dra.pod("p")
     del pod["spec"]["schedulingGates"]

@@ -65,7 +65,7 @@ CODES: Final[dict[str, str]] = {
     "ClaimLost": "the claim changed between decision and write",
     "BindingPending": "devices are being prepared for binding",
     "BindingFailed": "a device reported that it cannot be bound",
-    "BindingTimeout": "devices did not become ready in time",
+    "BindingTimeout": "a device did not become ready in time",
     # pods and nodes
     "SchedulingGated": "the pod has scheduling gates",
     "NodeNameMismatch": "the pod asks for another node by name",

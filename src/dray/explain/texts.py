@@ -215,14 +215,13 @@ TEXTS: Final[dict[str, Text]] = {
         "wait for the driver[ {driver}] to report[ {conditions}|| the conditions][, at the latest until {deadline}]",
     ),
     "BindingFailed": Text(
-        "claim",
-        "could not be bound[: {condition}][ on device {device}][ to node {node}][ ({message})]",
+        "device",
+        "could not be bound[ to node {node}][ for claim {claim}][: {condition}][ ({message})]",
         "look at the driver[ {driver}]; another device is tried meanwhile",
     ),
     "BindingTimeout": Text(
-        "claim",
-        "did not become ready[ within {timeout} seconds][: {conditions}||: {condition}]"
-        "[ on device {device}][ for node {node}][ ({message})]",
+        "device",
+        "did not become ready[ within {timeout} seconds][ for node {node}][ for claim {claim}][: {condition}][ ({message})]",
         "look at the driver[ {driver}], or allow more time with bindingTimeout",
     ),
     # --------------------------------------------------------------------------------------------------- pods and nodes

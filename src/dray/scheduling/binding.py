@@ -7,7 +7,7 @@ enough to go on: a restarted scheduler finds claims allocated and reserved for t
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -20,22 +20,26 @@ from dray.api.resource import ResourceClaim
 from dray.cluster.port import ClusterError, Conflict, NotFound, Outcome, Unreachable, Write
 from dray.cluster.world import World
 from dray.scheduling import conditions
-from dray.scheduling.claims import RETRY_AFTER, ClaimDesk
+from dray.scheduling.claims import RETRY_AFTER, ClaimDesk, same_allocation
 from dray.scheduling.conditions import Verdict
 from dray.scheduling.config import Profile
 from dray.scheduling.extended import Special
 from dray.scheduling.metrics import Meter
 from dray.scheduling.plugins.volumes import SELECTED_NODE, bound
 from dray.scheduling.queue import Pending
+from dray.scheduling.resolution import reserved_for
 
 Stage = Literal["creating", "claims", "conditions", "binding"]
-_POD_STATUS = "pod status"
+_POD_STATUS: Final = "pod status"
+_MAPPING: Final = "extendedResourceClaimStatus"
 
 
 class Host(Protocol):
     """What binding asks of the scheduler around it."""
 
-    def undo(self, pending: Pending, reason: Reason | None, now: float) -> None: ...
+    def undo(self, pending: Pending, reason: Reason | None, now: float, node: str = "") -> None:
+        """``node``: where the pod keeps its room until it has been tried again."""
+        ...
 
     def bound(self, pending: Pending, node: str, now: float) -> None: ...
 
@@ -45,7 +49,7 @@ class Host(Protocol):
 
     def abandon(self, special: Special) -> None: ...
 
-    def is_unbound(self, uid: str) -> bool: ...
+    def runs_with(self, claim: ResourceClaim) -> bool: ...
 
     def volume_for(self, claim: PersistentVolumeClaim, node: str) -> PersistentVolume | None: ...
 
@@ -56,7 +60,10 @@ class Binding:
     __slots__ = (
         "awaiting",
         "claims",
+        "creation",
         "due",
+        "held",
+        "mapping",
         "node",
         "pending",
         "profile",
@@ -76,15 +83,25 @@ class Binding:
         self.claims: list[str] = []
         self.awaiting: set[str] = set()
         self.special: Special | None = None
+        # The writes of this attempt that make its special claim and tell the pod's status of it; an answer to one of an
+        # earlier attempt is not for this one.
+        self.creation: Write | None = None
+        self.mapping: Write | None = None
         self.volumes: list[PersistentVolumeClaim] = []
         self.stage: Stage = "claims"
         self.writing = False
         self.waited: float | None = None
+        # The claims as they were when the wait began, by key.
+        self.held: dict[str, ResourceClaim] = {}
         self.due = 0.0
 
     @property
     def pod(self) -> Pod:
         return self.pending.pod
+
+    @property
+    def has_devices(self) -> bool:
+        return bool(self.claims) or self.special is not None
 
 
 class Binder:
@@ -155,7 +172,7 @@ class Binder:
             binding.stage = "creating"
             self._create_special(binding)
         elif not binding.awaiting:
-            self._bind(binding)
+            self._advance(binding, now)
 
     def _bind_volumes(self, binding: Binding, now: float) -> None:
         """Tell whoever binds or makes volumes which node was chosen, and wait until they did."""
@@ -200,7 +217,8 @@ class Binder:
         assert binding.special is not None
         pod = binding.pod
         body = binding.special.body(pod)
-        self._out.append(Write("create", RESOURCE_CLAIMS, pod.metadata.namespace, "", body, about=pod.key))
+        binding.creation = Write("create", RESOURCE_CLAIMS, pod.metadata.namespace, "", body, about=pod.key)
+        self._out.append(binding.creation)
 
     # ------------------------------------------------------------------------------------------------------ progress
 
@@ -239,23 +257,28 @@ class Binder:
     def _advance(self, binding: Binding, now: float) -> None:
         if binding.awaiting or binding.stage != "claims":
             return
-        if len(self._claims(binding)) < len(binding.claims):
-            self.give_up(binding, Reason("ClaimLost", f"claim/{binding.claims[0]}"), now)
-            return
-        if self._waits and any(conditions.waits(claim) for claim in self._claims(binding)):
-            self._wait(binding, now)
+        claims: list[ResourceClaim] = []
+        for key in binding.claims:
+            claim = self._world.get(RESOURCE_CLAIMS, key)
+            if claim is None or claim.status.allocation is None:
+                self.give_up(binding, Reason("ClaimLost", f"claim/{key}"), now)
+                return
+            claims.append(claim)
+        if binding.mapping is None and binding.pod.status.extended_resource_claim_status is not None:
+            # It names the claim of an earlier attempt, which the kubelet would look for.
+            self._patch_mapping(binding, None)
+        elif self._waits and any(conditions.waits(claim) for claim in claims):
+            self._wait(binding, claims, now)
         else:
+            self._prebound(binding, "success", now)
             self._bind(binding)
-
-    def _claims(self, binding: Binding) -> list[ResourceClaim]:
-        found = (self._world.get(RESOURCE_CLAIMS, key) for key in binding.claims)
-        return [claim for claim in found if claim is not None]
 
     # ---------------------------------------------------------------------------------------------- binding conditions
 
-    def _wait(self, binding: Binding, now: float) -> None:
+    def _wait(self, binding: Binding, claims: list[ResourceClaim], now: float) -> None:
         binding.stage = "conditions"
         binding.waited = now
+        binding.held = {claim.key: claim for claim in claims}
         self._waiting += 1
         if self._check_conditions(binding, now):
             return
@@ -263,28 +286,27 @@ class Binder:
         note = f"waiting for binding conditions for device on node {binding.node}"
         self._event(binding, now, "BindingConditionsPending", note, "Scheduling")
         if pod.status.nominated_node_name != binding.node:
-            body = {"status": {"nominatedNodeName": binding.node}}
-            self._out.append(
-                Write("patch", PODS, pod.metadata.namespace, pod.metadata.name, body, "status", uid=pod.uid, about=pod.key)
-            )
+            self._out.append(_pod_status(pod, {"nominatedNodeName": binding.node}))
 
     def _check_conditions(self, binding: Binding, now: float) -> bool:
         """Whether the wait is over, one way or the other."""
         assert binding.waited is not None
-        claims = self._claims(binding)
-        if len(claims) < len(binding.claims) or any(claim.status.allocation is None for claim in claims):
-            self.give_up(binding, Reason("ClaimLost", f"claim/{binding.claims[0]}"), now)
+        claims = [claim for held in binding.held.values() if (claim := self._still(held, binding.pod.uid)) is not None]
+        if len(claims) < len(binding.held):
+            lost = next(key for key in binding.held if key not in {claim.key for claim in claims})
+            self._observe_wait(binding, "failure", now)
+            self.give_up(binding, Reason("ClaimLost", f"claim/{lost}"), now)
             return True
         dues = [conditions.deadline(claim, binding.profile.binding_timeout, binding.waited) for claim in claims]
         verdicts = [conditions.judge(claim, now, due) for claim, due in zip(claims, dues)]
-        worst = next((v for wanted in ("failed", "timeout") for v in verdicts if v.readiness == wanted), None)
-        if worst is not None:
-            self._not_ready(binding, claims, worst, now)
+        ended = [(claim, verdict) for claim, verdict in zip(claims, verdicts) if verdict.readiness in ("failed", "timeout")]
+        if ended:
+            self._not_ready(binding, ended, now)
             return True
         if all(verdict.readiness == "ready" for verdict in verdicts):
-            self._observe_wait(binding, claims, "success", now)
+            self._observe_wait(binding, "success", now)
+            self._prebound(binding, "success", now)
             self._waiting -= 1
-            binding.stage = "binding"
             self._bind(binding)
             return True
         due = min(due for due, verdict in zip(dues, verdicts) if verdict.readiness == "pending")
@@ -293,31 +315,44 @@ class Binder:
             heappush(self._timers, (due, binding.pod.uid))
         return False
 
-    def _not_ready(self, binding: Binding, claims: list[ResourceClaim], verdict: Verdict, now: float) -> None:
-        assert verdict.device is not None
-        failed = verdict.readiness == "failed"
-        self._observe_wait(binding, claims, "failure" if failed else "timeout", now)
-        self._host.rest(verdict.device, now)
-        data = {"condition": verdict.condition, "message": verdict.message, "node": binding.node}
-        self._clear(binding, claims)
-        reason = Reason("BindingFailed" if failed else "BindingTimeout", f"device/{verdict.device}", data)
-        self.give_up(binding, reason, now)
+    def _still(self, held: ResourceClaim, uid: str) -> ResourceClaim | None:
+        """The claim as it is now, unless somebody took from the pod what it waits for."""
+        claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, held.key)
+        if claim is None or claim.uid != held.uid or claim.metadata.deletion_timestamp is not None:
+            return None
+        before, now = held.status.allocation, claim.status.allocation
+        if before is None or now is None or not same_allocation(before, now):
+            return None
+        return claim if reserved_for(claim, uid) else None
 
-    def _clear(self, binding: Binding, claims: list[ResourceClaim]) -> None:
-        """Clear what only pods use that have not started: a claim that a bound pod uses is only given back."""
-        for claim in claims:
-            if all(self._host.is_unbound(consumer.uid) for consumer in claim.status.reserved_for):
-                self._desk.deallocate(claim)
+    def _not_ready(self, binding: Binding, ended: list[tuple[ResourceClaim, Verdict]], now: float) -> None:
+        """Some claims failed or ran out of time. Those are cleared, unless a pod runs with them; what is ready, or on its
+        way to be, stays where it is, so that the pod finds it again on the same node."""
+        claim, worst = min(ended, key=lambda found: found[1].readiness != "failed")
+        status = "failure" if worst.readiness == "failed" else "timeout"
+        self._observe_wait(binding, status, now)
+        self._prebound(binding, status, now)
+        for bad, verdict in ended:
+            for device in verdict.devices:
+                self._host.rest(device, now)
+            if not self._host.runs_with(bad):
+                self._desk.deallocate(bad)
+        reason = conditions.reason_for(claim, worst, binding.profile.binding_timeout, binding.node)
+        self._give_up(binding, reason, now, binding.node)
 
-    def _observe_wait(self, binding: Binding, claims: list[ResourceClaim], status: str, now: float) -> None:
+    def _observe_wait(self, binding: Binding, status: str, now: float) -> None:
+        """Once for each driver whose devices were waited for."""
         waited = now - (binding.waited if binding.waited is not None else now)
-        name = binding.profile.scheduler_name
-        for claim in claims:
-            for result in claim.status.allocation.devices.results if claim.status.allocation is not None else ():
-                if result.binding_conditions:
-                    labels = (name, result.driver, status)
-                    self._meter.count("scheduler_dra_bindingconditions_allocations_total", labels)
-                    self._meter.observe("scheduler_dra_bindingconditions_wait_duration_seconds", waited, labels)
+        for driver in sorted({driver for claim in binding.held.values() for driver in conditions.drivers(claim)}):
+            labels = (binding.profile.scheduler_name, driver, status)
+            self._meter.count("scheduler_dra_bindingconditions_allocations_total", labels)
+            self._meter.observe("scheduler_dra_bindingconditions_wait_duration_seconds", waited, labels)
+
+    def _prebound(self, binding: Binding, status: str, now: float) -> None:
+        """Everything before the bind is over for a pod with devices."""
+        if binding.has_devices:
+            labels = (status, "true" if binding.held else "false")
+            self._meter.observe("scheduler_dra_bindingconditions_prebind_duration_seconds", now - binding.since, labels)
 
     # --------------------------------------------------------------------------------------------------------- the bind
 
@@ -341,14 +376,14 @@ class Binder:
         write = outcome.write
         uid = write.uid if write.kind is PODS else self._by_pod.get(write.about, "")
         binding = self._bindings.get(uid)
-        if binding is None:
+        if binding is None or _is_of_another_attempt(binding, write):
             self._orphaned(outcome)
         elif write.kind is PODS and write.subresource == "binding":
             binding.writing = False
             self._bind_ended(binding, outcome.error, now)
-        elif write.kind is PODS and "extendedResourceClaimStatus" in write.body.get("status", {}):
+        elif write is binding.mapping:
             self._mapping_ended(binding, outcome.error, now)
-        elif write.kind is RESOURCE_CLAIMS and write.verb == "create":
+        elif write is binding.creation:
             self._create_ended(binding, outcome, now)
         elif write.kind in (PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS) and outcome.error is not None:
             self.give_up(binding, _write_failed(outcome.error), now)
@@ -370,6 +405,8 @@ class Binder:
         pod = binding.pod
         self._event(binding, now, "Scheduled", f"Successfully assigned {pod.key} to {binding.node}", "Binding")
         self._remove(binding)
+        if binding.special is not None:
+            self._desk.keep_only(pod, binding.special.name)
         self._host.bound(binding.pending, binding.node, now)
 
     def _create_ended(self, binding: Binding, outcome: Outcome, now: float) -> None:
@@ -396,16 +433,12 @@ class Binder:
             self._desk.allocate(claim, special.allocation, binding.pod, now)
         else:
             self._desk.reserve(claim, binding.pod)
-        self._patch_mapping(binding)
+        self._patch_mapping(binding, special.status())
 
-    def _patch_mapping(self, binding: Binding) -> None:
-        assert binding.special is not None
-        pod = binding.pod
-        body = {"status": {"extendedResourceClaimStatus": binding.special.status()}}
+    def _patch_mapping(self, binding: Binding, mapping: dict[str, Any] | None) -> None:
         binding.awaiting.add(_POD_STATUS)
-        self._out.append(
-            Write("patch", PODS, pod.metadata.namespace, pod.metadata.name, body, "status", uid=pod.uid, about=pod.key)
-        )
+        binding.mapping = _pod_status(binding.pod, {_MAPPING: mapping})
+        self._out.append(binding.mapping)
 
     def _mapping_ended(self, binding: Binding, error: ClusterError | None, now: float) -> None:
         if error is None:
@@ -415,27 +448,37 @@ class Binder:
             self.give_up(binding, _write_failed(error), now)
 
     def _orphaned(self, outcome: Outcome) -> None:
-        """An answer for a pod that is gone: a claim that was made for it is deleted again."""
+        """An answer for a pod that is gone, or is decided on anew: a claim that was made for it is deleted again."""
         write = outcome.write
         if write.kind is RESOURCE_CLAIMS and write.verb == "create" and outcome.object is not None:
-            claim = decode(ResourceClaim, outcome.object)
-            self.delete_claim(claim, write.about)
+            self._desk.delete(decode(ResourceClaim, outcome.object), write.about)
+        elif _names_no_claim(write) and isinstance(outcome.error, Conflict):
+            pod: Pod | None = self._world.get(PODS, write.key)
+            if pod is not None and pod.uid not in self._bindings and pod.metadata.resource_version != write.resource_version:
+                self.unname_claim(pod)
 
     # ---------------------------------------------------------------------------------------------------- giving up
 
     def give_up(self, binding: Binding, reason: Reason | None, now: float) -> None:
         """The decision does not hold: everything is given back, and the pod is decided on again."""
+        if binding.stage != "binding":
+            self._prebound(binding, "failure", now)
+        self._give_up(binding, reason, now)
+
+    def _give_up(self, binding: Binding, reason: Reason | None, now: float, node: str = "") -> None:
         self._withdraw(binding)
-        self._host.undo(binding.pending, reason, now)
+        self._host.undo(binding.pending, reason, now, node)
+
+    def node_gone(self, name: str, now: float) -> None:
+        """Nothing is waited for on a node that is no more. A bind that is under way is the watch's to tell of."""
+        for binding in [found for found in self._bindings.values() if found.node == name and found.stage != "binding"]:
+            self.give_up(binding, None, now)
 
     def pod_gone(self, uid: str) -> Binding | None:
-        """The pod was deleted or finished on its way. Devices that were being made ready for it are freed at once."""
+        """The pod was deleted or finished on its way. Devices that were being made ready for it alone are freed at once."""
         binding = self._bindings.get(uid)
-        if binding is None:
-            return None
-        if binding.stage == "conditions":
-            self._clear(binding, self._claims(binding))
-        self._withdraw(binding, gone=True)
+        if binding is not None:
+            self._withdraw(binding, gone=True)
         return binding
 
     def bound_by_others(self, binding: Binding) -> None:
@@ -451,27 +494,26 @@ class Binder:
     def _withdraw(self, binding: Binding, *, gone: bool = False) -> None:
         if binding.stage == "conditions":
             self._waiting -= 1
-        uid = binding.pod.uid
+        uid, special = binding.pod.uid, binding.special
         self._remove(binding)
         for key in binding.claims:
-            if not self._desk.clearing(key):
+            if not self._desk.clearing(key) and (special is None or key != special.claim.key):
                 self._desk.unreserve(key, uid, gone=gone)
-        if binding.special is not None:
-            if not binding.special.name:
-                # Never made in the API: what it would have held is free. Once it is made, the desk knows what it holds.
-                self._host.abandon(binding.special)
-            claim = self._world.get(RESOURCE_CLAIMS, f"{binding.pod.metadata.namespace}/{binding.special.name}")
-            if claim is not None:
-                self.delete_claim(claim, binding.pod.key)
+        if special is None:
+            return
+        if special.name:
+            self._desk.delete(special.claim, binding.pod.key)
+            if not gone:
+                self.unname_claim(binding.pod)
+        else:
+            # Never made in the API: what it would have held is free. Once it is made, the desk knows what it holds.
+            self._host.abandon(special)
 
-    def delete_claim(self, claim: ResourceClaim, about: str) -> None:
-        """Let a claim that the scheduler made go: its finalizer first, as upstream does."""
-        namespace, name = claim.metadata.namespace, claim.metadata.name
-        self._desk.deleting.add(claim.uid)
-        if claim.metadata.finalizers:
-            body: dict[str, Any] = {"metadata": {"finalizers": None}}
-            self._out.append(Write("patch", RESOURCE_CLAIMS, namespace, name, body, uid=claim.uid, about=about))
-        self._out.append(Write("delete", RESOURCE_CLAIMS, namespace, name, uid=claim.uid, about=about))
+    def unname_claim(self, pod: Pod) -> None:
+        """The special claim goes, so the pod's status does not name it any more. Only the pod as it is now is written to:
+        the next attempt may be telling of another claim already."""
+        write = _pod_status(pod, {_MAPPING: None})
+        self._out.append(msgspec.structs.replace(write, resource_version=pod.metadata.resource_version))
 
     def _remove(self, binding: Binding) -> None:
         uid = binding.pod.uid
@@ -492,6 +534,20 @@ class Binder:
         controller = binding.profile.scheduler_name
         body = event_body(PODS, pod, now=now, type="Normal", reason=reason, note=note, action=action, controller=controller)
         self._events.append(Write("create", EVENTS, body["metadata"]["namespace"], body["metadata"]["name"], body, about=pod.key))
+
+
+def _is_of_another_attempt(binding: Binding, write: Write) -> bool:
+    creates = write.kind is RESOURCE_CLAIMS and write.verb == "create"
+    return (creates and write is not binding.creation) or (_names_no_claim(write) and write is not binding.mapping)
+
+
+def _names_no_claim(write: Write) -> bool:
+    return write.kind is PODS and write.verb == "patch" and write.body["status"].get(_MAPPING, "") is None
+
+
+def _pod_status(pod: Pod, status: dict[str, Any]) -> Write:
+    metadata = pod.metadata
+    return Write("patch", PODS, metadata.namespace, metadata.name, {"status": status}, "status", uid=pod.uid, about=pod.key)
 
 
 def _write_failed(error: ClusterError | None) -> Reason | None:

@@ -13,11 +13,13 @@ from typing import Any
 import msgspec
 
 from dray.api.core import Pod
-from dray.api.kinds import RESOURCE_CLAIMS
+from dray.api.kinds import PODS, RESOURCE_CLAIMS
+from dray.api.meta import OwnerReference
 from dray.api.resource import FINALIZER, AllocationResult, ResourceClaim
 from dray.api.times import format_time
 from dray.cluster.port import ClusterError, Conflict, NotFound, Outcome, Unreachable, Write
 from dray.cluster.world import World
+from dray.scheduling.extended import is_special, owner_uid
 from dray.scheduling.resolution import reserved_for
 
 RETRY_AFTER = 1.0
@@ -61,6 +63,20 @@ class ClaimWork:
         return not (self.reservers or self.leaving or self.clear or self.writing is not None)
 
 
+class Deletion:
+    """A special claim on its way out: the finalizer first, then the claim, as upstream does it."""
+
+    __slots__ = ("about", "claim", "ended", "not_before", "unprotected", "writing")
+
+    def __init__(self, claim: ResourceClaim, about: str) -> None:
+        self.claim = claim
+        self.about = about
+        self.unprotected = FINALIZER not in claim.metadata.finalizers
+        self.ended = False
+        self.writing: Write | None = None
+        self.not_before = 0.0
+
+
 class ClaimDesk:
     """All claim work, by claim key. ``lost`` is told the pods whose decision no longer holds, ``reserved`` those that
     have their claim."""
@@ -78,9 +94,10 @@ class ClaimDesk:
         self._work: dict[str, ClaimWork] = {}
         self._dirty: dict[str, None] = {}
         # Special claims that are being deleted from here, by uid: nothing is decided on them any more.
-        self.deleting: set[str] = set()
+        self.deleting: dict[str, Deletion] = {}
         # Claims, by uid, whose decision was crossed by another scheduler's allocation: it is not written, or taken back.
         self.contested: set[str] = set()
+        self._specials = world.index(RESOURCE_CLAIMS, owner_uid)
         self._reserved, self._lost, self._release = reserved, lost, release
 
     # -------------------------------------------------------------------------------------------------------- reading
@@ -110,9 +127,9 @@ class ClaimDesk:
 
     def next_due(self) -> float | None:
         ready = (work for key in self._dirty if (work := self._work.get(key)) is not None)
-        return min(
-            (work.retry_at if work.retry_version else work.not_before for work in ready if work.writing is None), default=None
-        )
+        times = [work.retry_at if work.retry_version else work.not_before for work in ready if work.writing is None]
+        times += [going.not_before for going in self.deleting.values() if going.writing is None and not going.ended]
+        return min(times, default=None)
 
     # ------------------------------------------------------------------------------------------------------- deciding
 
@@ -158,6 +175,27 @@ class ClaimDesk:
         self._for(claim).clear = True
         self._dirty[claim.key] = None
 
+    def delete(self, claim: ResourceClaim, about: str) -> None:
+        """Let a claim go that the scheduler made; what was decided for it does not count any more."""
+        work = self._work.get(claim.key)
+        if work is not None and work.uid == claim.uid:
+            work.reservers.clear()
+            self._drop_unused(work)
+            self._work.pop(work.key, None)
+            self._dirty.pop(work.key, None)
+        self.deleting.setdefault(claim.uid, Deletion(claim, about))
+
+    def keep_only(self, pod: Pod, name: str) -> None:
+        """The pod is bound with this special claim, or without any: one that was made for it besides is of no use."""
+        for key in self._specials[pod.uid]:
+            claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
+            if claim is not None and claim.metadata.name != name and claim.metadata.deletion_timestamp is None:
+                self.delete(claim, pod.key)
+
+    def gone(self, uid: str) -> None:
+        """The API shows the claim no more."""
+        self.deleting.pop(uid, None)
+
     def _want(self, work: ClaimWork, pod: Pod) -> None:
         work.drop = False
         work.reservers[pod.uid] = pod
@@ -182,8 +220,11 @@ class ClaimDesk:
             if work.writing is not None or work.not_before > now:
                 continue
             claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
-            if claim is None or claim.uid != work.uid or claim.metadata.deletion_timestamp is not None:
+            if claim is None or claim.uid != work.uid:
                 self._fail_all(work, now)
+                continue
+            if claim.metadata.deletion_timestamp is not None and work.reservers:
+                self._fail_deleted(work, now)
                 continue
             if work.retry_version and claim.metadata.resource_version == work.retry_version and now < work.retry_at:
                 continue
@@ -194,7 +235,22 @@ class ClaimDesk:
             else:
                 work.writing = write
                 made.append(write)
-        return made
+        return [*made, *self._deletions(now)]
+
+    def _deletions(self, now: float) -> list[Write]:
+        due = [going for going in self.deleting.values() if going.writing is None and not going.ended and going.not_before <= now]
+        for going in due:
+            going.writing = self._deletes(going)
+        return [going.writing for going in due if going.writing is not None]
+
+    def _deletes(self, going: Deletion) -> Write:
+        known: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, going.claim.key)
+        claim = known if known is not None and known.uid == going.claim.uid else going.claim
+        if not going.unprotected:
+            others = [name for name in claim.metadata.finalizers if name != FINALIZER]
+            return _patch(claim, {"metadata": {"finalizers": others or None}}, going.about)
+        metadata = claim.metadata
+        return Write("delete", RESOURCE_CLAIMS, metadata.namespace, metadata.name, uid=claim.uid, about=going.about)
 
     def _next(self, work: ClaimWork, claim: ResourceClaim, now: float) -> Write | None:
         """The next write that brings the API closer to what was decided; None when there is nothing left."""
@@ -214,11 +270,13 @@ class ClaimDesk:
             return None
         missing = [pod for uid, pod in work.reservers.items() if not reserved_for(claim, uid)]
         leaving = [consumer.uid for consumer in claim.status.reserved_for if consumer.uid in work.leaving]
-        if not missing and not leaving and (claim.status.allocation is not None or work.allocation is None):
+        unprotected = bool(work.reservers) and FINALIZER not in claim.metadata.finalizers
+        written = claim.status.allocation is not None or work.allocation is None
+        if written and not missing and not leaving and not unprotected:
             self._settle(work, now)
             return None
         about = missing[0].key if missing else claim.key
-        if missing and FINALIZER not in claim.metadata.finalizers:
+        if unprotected:
             finalizers = [*claim.metadata.finalizers, FINALIZER]
             return _patch(claim, {"metadata": {"finalizers": finalizers}}, about)
         status: dict[str, Any] = {}
@@ -273,6 +331,13 @@ class ClaimDesk:
         for uid in pods:
             self._lost(uid, work.key, error, now)
 
+    def _fail_deleted(self, work: ClaimWork, now: float) -> None:
+        """The claim is being deleted: nobody gets it any more, and it goes when all have let it go."""
+        leaving = list(work.leaving)
+        self._fail_all(work, now)
+        for uid in leaving:
+            self.unreserve(work.key, uid)
+
     def _drop_unused(self, work: ClaimWork) -> None:
         """An allocation that nobody wants any more is not written; what it held is free again."""
         if work.allocation is None or work.reservers or work.writing is not None:
@@ -291,8 +356,10 @@ class ClaimDesk:
     # -------------------------------------------------------------------------------------------------------- outcomes
 
     def observe(self, outcome: Outcome, now: float) -> None:
-        if outcome.write.verb == "delete" and not outcome.ok:
-            self.deleting.discard(outcome.write.uid)
+        going = self.deleting.get(outcome.write.uid)
+        if going is not None and going.writing is outcome.write:
+            self._deletion_ended(going, outcome, now)
+            return
         work = self._work.get(outcome.write.key)
         if work is None or work.writing is not outcome.write:
             return
@@ -311,10 +378,35 @@ class ClaimDesk:
         else:
             self._fail_all(work, now, error)
 
+    def _deletion_ended(self, going: Deletion, outcome: Outcome, now: float) -> None:
+        going.writing = None
+        if isinstance(outcome.error, NotFound):
+            going.ended = True
+        elif isinstance(outcome.error, Conflict | Unreachable):
+            going.not_before = now + RETRY_AFTER
+        elif outcome.error is not None:
+            # It may not be deleted: then it is used again.
+            del self.deleting[going.claim.uid]
+        elif outcome.write.verb == "delete":
+            going.ended = True
+        else:
+            going.unprotected = True
+
     def touched(self, key: str) -> None:
         """The claim changed in the API."""
         if key in self._work:
             self._dirty[key] = None
+        claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
+        owner = claim.metadata.controller if claim is not None and is_special(claim) else None
+        if claim is not None and owner is not None:
+            self._too_late(claim, owner)
+
+    def _too_late(self, claim: ResourceClaim, owner: OwnerReference) -> None:
+        """A create without an answer may show only when its pod is bound with another claim."""
+        pod: Pod | None = self._world.get(PODS, f"{claim.metadata.namespace}/{owner.name}")
+        if pod is not None and pod.uid == owner.uid and pod.spec.node_name:
+            named = pod.status.extended_resource_claim_status
+            self.keep_only(pod, named.resource_claim_name if named is not None else "")
 
 
 def _plain(value: Any) -> Any:

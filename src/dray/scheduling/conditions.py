@@ -6,11 +6,12 @@ status is not ready yet.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from dray.api.meta import Condition
+from dray.api.reason import Reason
 from dray.api.resource import DeviceRequestAllocationResult, ResourceClaim
 from dray.api.times import parse_time
 
@@ -27,10 +28,13 @@ class Device(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
+    """``device`` with its ``condition`` is the first that stands in the way, ``devices`` are all that do."""
+
     readiness: Readiness
     device: Device | None = None
     condition: str = ""
     message: str = ""
+    devices: tuple[Device, ...] = ()
 
 
 READY = Verdict("ready")
@@ -39,6 +43,14 @@ READY = Verdict("ready")
 def waits(claim: ResourceClaim) -> bool:
     """Whether the claim's allocation has binding conditions at all."""
     return claim.status.allocation is not None and any(r.binding_conditions for r in claim.status.allocation.devices.results)
+
+
+def drivers(claim: ResourceClaim) -> set[str]:
+    """Whose devices have to be ready before the claim can be used."""
+    allocation = claim.status.allocation
+    return (
+        {result.driver for result in allocation.devices.results if result.binding_conditions} if allocation is not None else set()
+    )
 
 
 def deadline(claim: ResourceClaim, timeout: float, first_seen: float) -> float:
@@ -50,20 +62,28 @@ def deadline(claim: ResourceClaim, timeout: float, first_seen: float) -> float:
 
 def judge(claim: ResourceClaim, now: float, due: float) -> Verdict:
     """The worst over all devices of the claim: failed, then timed out, then pending."""
-    if claim.status.allocation is None:
-        return READY
-    pending: Verdict | None = None
-    for result in claim.status.allocation.devices.results:
-        if not result.binding_conditions:
-            continue
-        verdict = _judge_one(claim, result)
-        if verdict.readiness == "failed":
-            return verdict
-        if verdict.readiness == "pending" and pending is None:
-            pending = verdict
-    if pending is None:
-        return READY
-    return msgspec.structs.replace(pending, readiness="timeout") if now >= due else pending
+    allocation = claim.status.allocation
+    results = allocation.devices.results if allocation is not None else ()
+    verdicts = [_judge_one(claim, result) for result in results if result.binding_conditions]
+    for readiness in ("failed", "pending"):
+        found = [verdict for verdict in verdicts if verdict.readiness == readiness]
+        if found:
+            late = readiness == "pending" and now >= due
+            devices = tuple(verdict.device for verdict in found if verdict.device is not None)
+            return msgspec.structs.replace(found[0], readiness="timeout" if late else readiness, devices=devices)
+    return READY
+
+
+def reason_for(claim: ResourceClaim, verdict: Verdict, timeout: float, node: str = "") -> Reason:
+    """What is told of a device that failed or ran out of time."""
+    assert verdict.device is not None
+    data: dict[str, Any] = {"claim": claim.key, "driver": verdict.device.driver, "condition": verdict.condition}
+    data |= {"message": verdict.message, "node": node}
+    late = verdict.readiness == "timeout"
+    if late:
+        data["timeout"] = int(timeout) if timeout == int(timeout) else timeout
+    told = {key: value for key, value in data.items() if value != ""}
+    return Reason("BindingTimeout" if late else "BindingFailed", f"device/{verdict.device}", told)
 
 
 def _judge_one(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> Verdict:

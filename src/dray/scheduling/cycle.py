@@ -44,7 +44,7 @@ from dray.scheduling.plugins.volumes import Volumes
 from dray.scheduling.queue import Pending, Queue
 from dray.scheduling.ranking import totals_of
 from dray.scheduling.refusal import Refusal, Tally
-from dray.scheduling.resolution import Refused, Resolved, claim_topic, pod_topic, requests, reserved_for, resolve
+from dray.scheduling.resolution import Refused, Resolved, claim_topic, pod_topic, requests, reserved_for, resolve, runs_with
 from dray.scheduling.scoring import DeviceScorer
 from dray.scheduling.tolerations import tolerates
 
@@ -87,6 +87,8 @@ class NotPlaced(Exception):
         self.topics = topics
         self.free_claims = free_claims
         self.shared = shared
+        # Devices of claims that failed or ran out of time while no scheduler looked.
+        self.failed: Sequence[conditions.Device] = ()
         # Set when nodes were looked at: what preemption starts from.
         self.wish: Wish | None = None
 
@@ -96,6 +98,7 @@ class Wish:
 
     __slots__ = (
         "demand",
+        "failed",
         "key",
         "leftover",
         "names",
@@ -118,6 +121,7 @@ class Wish:
         self.names: frozenset[str] = frozenset()
         self.leftover: ResourceClaim | None = None
         self.unusable: list[tuple[ResourceClaim, Reason]] = []
+        self.failed: list[conditions.Device] = []
         self.view: View | None = None
         self.ranking: View | None = None
         self.key: Hashable = None
@@ -558,15 +562,20 @@ class Cycle:
     def _unusable(self, wish: Wish) -> NotPlaced:
         refusal = Refusal(tuple((reason, 0) for _, reason in wish.unusable))
         free = [claim for claim, _ in wish.unusable if self._may_free(wish, claim) or claim is wish.leftover]
-        return NotPlaced(wish.key, refusal, topics.topics_of(refusal, self._claim_topics(wish)), free)
+        if wish.failed:
+            # Nobody can start with it, so it does not matter that others have reserved it too.
+            free.extend(claim for claim, _ in wish.unusable if claim not in free and not runs_with(claim, self._nodes))
+        refused = NotPlaced(wish.key, refusal, topics.topics_of(refusal, self._claim_topics(wish)), free)
+        refused.failed = wish.failed
+        return refused
 
     def _unusable_claim(self, wish: Wish, claim: ResourceClaim, now: float) -> tuple[ResourceClaim, Reason] | None:
         """A claim whose devices failed, never became ready, or are tainted, does not take new pods."""
         if self._conditions_on and claim.status.allocation is not None and conditions.waits(claim):
             verdict = conditions.judge(claim, now, conditions.deadline(claim, wish.profile.binding_timeout, now))
             if verdict.readiness in ("failed", "timeout"):
-                code = "BindingFailed" if verdict.readiness == "failed" else "BindingTimeout"
-                return claim, Reason(code, f"claim/{claim.key}", {"device": str(verdict.device), "condition": verdict.condition})
+                wish.failed.extend(verdict.devices)
+                return claim, conditions.reason_for(claim, verdict, wish.profile.binding_timeout)
         if reserved_for(claim, wish.pod.uid) or not self._taints_on:
             return None
         for result in wish.resolved.allocations[claim.uid].devices.results:

@@ -45,12 +45,17 @@ METRICS: Final[dict[str, tuple[str, Labels, str]]] = {
     "scheduler_dra_bindingconditions_allocations_total": (
         "counter",
         ("profile", "driver", "status"),
-        "Allocation results with binding conditions, by how the wait ended",
+        "Attempts that had to wait for binding conditions of a driver's devices, by how the wait ended",
     ),
     "scheduler_dra_bindingconditions_wait_duration_seconds": (
         "histogram",
         ("profile", "driver", "status"),
-        "How long binding conditions were waited for, per allocation result",
+        "How long an attempt waited for binding conditions of a driver's devices",
+    ),
+    "scheduler_dra_bindingconditions_prebind_duration_seconds": (
+        "histogram",
+        ("status", "requires_bindingconditions"),
+        "From the decision on a pod with devices until it can be bound: claims written and devices ready",
     ),
     "dynamic_resource_allocation_resourceclaim_creates_total": (
         "counter",

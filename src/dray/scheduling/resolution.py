@@ -12,6 +12,7 @@ from dray.api.core import NodeSelector, Pod, PodResourceClaim
 from dray.api.kinds import RESOURCE_CLAIMS
 from dray.api.resource import RESERVED_FOR_MAX, AllocationResult, DeviceSubRequest, ResourceClaim
 from dray.cluster.world import World
+from dray.scheduling.nodes import Nodes
 from dray.scheduling.refusal import Refusal
 
 
@@ -123,6 +124,15 @@ def owned_by(claim: ResourceClaim, pod: Pod) -> bool:
 
 def reserved_for(claim: ResourceClaim, uid: str) -> bool:
     return any(consumer.uid == uid for consumer in claim.status.reserved_for)
+
+
+def runs_with(claim: ResourceClaim, nodes: Nodes) -> bool:
+    """Whether anything uses the claim that has started: a pod on a node, or something that is no pod."""
+    for consumer in claim.status.reserved_for:
+        placed = nodes.placed(consumer.uid)
+        if consumer.resource != "pods" or consumer.api_group or (placed is not None and not placed.assumed):
+            return True
+    return False
 
 
 def _check_room(pod: Pod, claim: ResourceClaim, consumers: int) -> None:

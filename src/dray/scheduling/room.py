@@ -23,6 +23,7 @@ from dray.scheduling.preemption import Eviction, Preemption
 from dray.scheduling.queue import INITIAL_BACKOFF, Pending, Queue
 from dray.scheduling.refusal import Refusal
 from dray.scheduling.report import Reports
+from dray.scheduling.resolution import Resolved
 
 # Victims that a reason names; the rest is counted.
 _NAMED: Final = 5
@@ -149,6 +150,10 @@ class Room:
         self._binder.pod_gone(binding.pod.uid)
         binding.pending.blocked_until = now + INITIAL_BACKOFF
         self._host.undo(binding.pending, None, now)
+
+    def keep(self, pending: Pending, node: str) -> None:
+        """The devices of the pod failed it, not the node: it tries there again first, and others do not take its room."""
+        self.nominations.make(pending, Placement(None, node, Resolved()))
 
     # ------------------------------------------------------------------------------------------------------ giving up
 

@@ -54,7 +54,7 @@ from dray.scheduling.preemption import Preemption
 from dray.scheduling.queue import Group, Pending, Queue
 from dray.scheduling.refusal import Refusal
 from dray.scheduling.report import Reports
-from dray.scheduling.resolution import claim_keys, claim_topic
+from dray.scheduling.resolution import claim_keys, claim_topic, runs_with
 from dray.scheduling.room import Room
 
 KINDS: Final[tuple[Kind, ...]] = (
@@ -261,12 +261,20 @@ class Scheduler:
             self.meter.count("scheduler_schedule_attempts_total", ("unschedulable", profile.scheduler_name))
         if refused.free_claims:
             self._free_one(refused.free_claims[0], pod)
+            for device in refused.failed:
+                self.rest(device, now)
+        if "ClaimDeleting" in refusal.codes:
+            # It goes when all have let it go, also a pod for which it was reserved before a restart.
+            for key in claim_keys(pod):
+                self.desk.unreserve(key, pod.uid)
         self.reports.refused(pending, refusal, now)
 
     def _free_one(self, claim: ResourceClaim, pod: Pod) -> None:
         """One claim per attempt is given back, so that it can be allocated where the pod fits."""
         if claim.metadata.controller is not None and claim.metadata.controller.uid == pod.uid and is_special(claim):
-            self.binder.delete_claim(claim, pod.key)
+            self.desk.delete(claim, pod.key)
+            if pod.status.extended_resource_claim_status is not None:
+                self.binder.unname_claim(pod)
         else:
             self.desk.deallocate(claim)
 
@@ -286,19 +294,21 @@ class Scheduler:
     def _lost(self, uid: str, key: str, error: ClusterError | None, now: float) -> None:
         self.binder.lost(uid, key, error, now)
 
-    def undo(self, pending: Pending, reason: Reason | None, now: float) -> None:
-        """The decision for a pod does not hold: its node is free again, and it is decided on once more."""
+    def undo(self, pending: Pending, reason: Reason | None, now: float, node: str = "") -> None:
+        """The decision for a pod does not hold: it is decided on once more, and until then its room on ``node`` is kept."""
         pod = pending.pod
         self._leave_node(pod.uid)
         current: Pod | None = self.world.get(PODS, pod.key)
         if current is None or current.uid != pod.uid or current.spec.node_name or not self._is_ours(current):
             return
         pending.pod = current
+        if node:
+            self.room.keep(pending, node)
         if reason is not None:
             refusal = Refusal(((reason, 0),))
             pending.refusal, pending.reported = refusal, None
             profile = self._profiles[pending.demand.scheduler_name]
-            self.reports.tell(pending, refusal, now)
+            self.reports.tell(pending, refusal, now, clear_nominated=not node)
             self.meter.count("scheduler_schedule_attempts_total", ("error", profile.scheduler_name))
         if reason is None or reason.code == "ClaimLost":
             self.queue.push(pending, now)
@@ -339,10 +349,8 @@ class Scheduler:
         info = self.nodes.get(node)
         return self.volumes.match(claim, info.node) if info is not None else None
 
-    def is_unbound(self, uid: str) -> bool:
-        """Whether a consumer of a claim is a pod that has not started: on its way here, or gone."""
-        placed = self.nodes.placed(uid)
-        return placed is None or placed.assumed
+    def runs_with(self, claim: ResourceClaim) -> bool:
+        return runs_with(claim, self.nodes)
 
     # ---------------------------------------------------------------------------------------------------------- outcomes
 
@@ -449,6 +457,7 @@ class Scheduler:
         if new is None:
             self.nodes.remove(change.object.metadata.name)
             self.room.node_gone(change.object.metadata.name, now)
+            self.binder.node_gone(change.object.metadata.name, now)
             self.neighbours.relabelled()
             self.engine.remove_node(change.object.metadata.name)
             self._woken[topics.PODS] = None
@@ -481,7 +490,7 @@ class Scheduler:
         if new is None:
             self.engine.remove_claim(change.object.uid)
             self.cycle.forget_claim(change.object.uid)
-            self.desk.deleting.discard(change.object.uid)
+            self.desk.gone(change.object.uid)
         elif before != after:
             # Also from one allocation to another: the watch does not show every state.
             if after is not None and not self.engine.ledger.held(new.uid):
