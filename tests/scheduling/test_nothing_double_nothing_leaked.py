@@ -208,3 +208,50 @@ def test_an_api_server_that_is_gone_for_a_minute_changes_nothing() -> None:
     sim.settle(30)
     check(sim)
     drain(sim, rng)
+
+
+class Gap:
+    """Watches that are silent for a while; then the kind is listed again, at once or much later."""
+
+    def __init__(self, sim: Sim) -> None:
+        self._sim = sim
+        self._silent: set[kinds.Kind] = set()
+        self._watch = sim._watch
+        sim.api.watchers[:] = [self._hear]
+
+    def _hear(self, kind: kinds.Kind, obj: dict[str, Any], gone: bool) -> None:
+        if kind not in self._silent:
+            self._watch(kind, obj, gone)
+
+    def opens(self, *silent: kinds.Kind) -> None:
+        self._silent.update(silent)
+
+    def closes(self) -> None:
+        for kind in sorted(self._silent, key=lambda kind: kind.resource):
+            raws = [copy.deepcopy(obj) for obj in self._sim.api.objects[kind].values()]
+            for change in self._sim.world.replace(kind, raws, str(self._sim.api.version)):
+                self._sim.scheduler.observe(change, self._sim.now)
+        self._silent.clear()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_work_with_gaps_in_the_watch(seed: int) -> None:
+    """Whatever happened unseen, what a decision meets at the API is refused there and decided again."""
+    sim, rng = build(seed)
+    gap = Gap(sim)
+    for serial in range(40):
+        if rng.random() < 0.2:
+            gap.opens(rng.choice((kinds.PODS, kinds.RESOURCE_CLAIMS, kinds.NODES, kinds.RESOURCE_SLICES)))
+        (add_work if rng.random() < 0.7 else lambda sim, rng, _: remove_work(sim, rng))(sim, rng, serial)
+        for _ in range(rng.randrange(4)):
+            sim.step()
+        if rng.random() < 0.3:
+            collect(sim)
+        if rng.random() < 0.2:
+            gap.closes()
+        sim.now += rng.choice((0.0, 0.5, 2.0))
+        assert not {device: claims for device, claims in holders(sim).items() if len(claims) > 1}
+    gap.closes()
+    sim.settle(60)
+    check(sim)
+    drain(sim, rng)
