@@ -106,6 +106,20 @@ def test_an_attach_can_fail_take_long_or_never_be_answered(place: Place) -> None
     assert conditions(place, "c") == [ATTACHED]
 
 
+def test_the_node_is_read_from_the_claim(place: Place) -> None:
+    attach(place, "a")
+    claim = place.get(RESOURCE_CLAIMS, "a")
+    assert claim is not None
+    allocation = claim["status"]["allocation"]
+    place.patch(RESOURCE_CLAIMS, "a", {"status": {"allocation": None}}, subresource="status")
+    field = {"key": "metadata.name", "operator": "In", "values": ["fabric-0"]}
+    allocation["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    place.patch(RESOURCE_CLAIMS, "a", {"status": {"allocation": allocation}}, subresource="status")
+    place.shell.run(10)
+    told = place.get(RESOURCE_CLAIMS, "a")["status"]["devices"][0]["conditions"][0]  # type: ignore[index]
+    assert told["message"] == "the device is attached to node fabric-0"
+
+
 def test_what_others_report_of_the_device_stays(place: Place) -> None:
     attach(place, "a")
     other = {"type": "Cooled", "status": "True", "reason": "Fan", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import msgspec
 from rich.markup import escape
 
 from dray import examples
 from dray.api.core import Pod
-from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
+from dray.api.kinds import EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 from dray.api.resource import ResourceClaim, ResourceSlice
 from dray.cli.manifests import read_manifests
 from dray.cli.output import console, table
@@ -25,6 +26,7 @@ from dray.cli.running import to_the_end
 from dray.cli.why import show
 from dray.cluster.port import Change, Event, Write
 from dray.cluster.world import World
+from dray.explain.failures import failed_bindings
 from dray.explain.why import why as ask
 from dray.runtime import logs
 
@@ -92,7 +94,7 @@ class _Demo:
         settled = await self._workloads(stop)
         ended_by_user = stop.is_set()
         if settled:
-            self._summary()
+            await self._summary()
         if not self._once and not stop.is_set():
             self._next_steps()
             await stop.wait()
@@ -140,13 +142,15 @@ class _Demo:
         assert self._narration is not None
         return self._narration.world
 
-    def _summary(self) -> None:
+    async def _summary(self) -> None:
+        events, _ = await self.local.port.list(EVENTS)
+        failures = failed_bindings(msgspec.json.decode(event) for event in events)
         pods = sorted(self.world.all(PODS).values(), key=lambda pod: pod.key)
         self._console.print("\n[bold]Where everything is[/bold]\n")
         self._console.print(table(("pod", "node", "state", "devices"), [_row(self.world, pod) for pod in pods]))
         for pod in filter(_refusal, pods):
             self._console.print(f"\n[bold]Why is {pod.metadata.name} pending?[/bold]  [dim]dray why {pod.metadata.name}[/dim]\n")
-            show(ask(self.world, pod, now=time.time()), self._console, wide=False)
+            show(ask(self.world, pod, now=time.time(), failures=failures), self._console, wide=False)
 
     def _next_steps(self) -> None:
         kubeconfig = self._kubeconfig

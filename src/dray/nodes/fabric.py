@@ -1,8 +1,9 @@
 """A demonstration of a fabric controller: it attaches devices that have binding conditions, and says so in the claim.
 
 For each allocated device of its driver that has binding conditions it reports, after a while, all of them as True, or one of the
-failure conditions, in ``status.devices``. A device never gets a second verdict for the same allocation. An attach succeeds unless
-an annotation on the claim says otherwise:
+failure conditions, in ``status.devices``. A device never gets a second verdict for the same allocation. Where to attach it is in
+the allocation's node selector, which names the node when the device has ``bindsToNode``. An attach succeeds unless an annotation
+on the claim says otherwise:
 
 - ``fabric.dray.dev/attach``: ``succeed``, ``fail`` or ``silence`` (the fabric never answers)
 - ``fabric.dray.dev/attach-seconds``: how long it takes
@@ -20,6 +21,7 @@ from dray.api.times import format_time
 from dray.cluster.port import Change, Write
 from dray.cluster.world import World
 from dray.controllers.keyed import Keyed
+from dray.scheduling.plugins.placement import names_in
 
 HOW: Final = "fabric.dray.dev/attach"
 SECONDS: Final = "fabric.dray.dev/attach-seconds"
@@ -90,7 +92,7 @@ class Fabric(Keyed):
         if not known:
             steps.append({"op": "add", "path": "/status/devices", "value": []})
         for result in waiting:
-            conditions = _conditions(result, failed, now)
+            conditions = _conditions(result, failed, _node(claim), now)
             place = known.get(_place(result))
             if place is None:
                 steps.append({"op": "add", "path": "/status/devices/-", "value": _entry(result, conditions)})
@@ -115,11 +117,19 @@ def _undecided(result: DeviceRequestAllocationResult, true: set[str]) -> bool:
     return not set(result.binding_conditions) <= true
 
 
-def _conditions(result: DeviceRequestAllocationResult, failed: bool, now: float) -> list[dict[str, Any]]:
+def _node(claim: ResourceClaim) -> str:
+    """The node that the allocation is for, or '' where several will do."""
+    selector = claim.status.allocation.node_selector if claim.status.allocation is not None else None
+    names = names_in(selector) if selector is not None else None
+    return next(iter(names)) if names is not None and len(names) == 1 else ""
+
+
+def _conditions(result: DeviceRequestAllocationResult, failed: bool, node: str, now: float) -> list[dict[str, Any]]:
     types = result.binding_failure_conditions[:1] if failed else result.binding_conditions
     reason, message = (
         ("AttachFailed", "the fabric could not attach the device") if failed else ("Attached", "the device is attached")
     )
+    message += f" to node {node}" if node else ""
     common = {"status": "True", "reason": reason, "message": message, "lastTransitionTime": format_time(now)}
     return [{"type": type, **common} for type in types]
 
