@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,23 @@ def test_a_data_directory_has_one_user_at_a_time(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "is in use by another Dray" in result.output
     assert "Traceback" not in result.output
+
+
+def test_a_port_that_is_taken_is_told_with_what_to_do(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        result = dray("up", "--ephemeral", "--kubeconfig", str(tmp_path / "kc"), "--port", port)
+    assert result.exit_code == 1
+    assert port in result.output
+    assert "stop what listens there, or choose another port" in result.output
+    assert "Errno" not in result.output
+
+
+def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = dray("up", "--data", str(tmp_path / "file" / "data"))
+    assert result.exit_code == 1
+    assert result.output.strip() == f"Error: {tmp_path}/file/data: Not a directory"
 
 
 def test_lines_that_are_piped_are_neither_folded_nor_cut(capsys: pytest.CaptureFixture[str]) -> None:

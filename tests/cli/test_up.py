@@ -110,6 +110,14 @@ def test_the_kubeconfig_is_private(tmp_path: Path) -> None:
         assert process.wait(10) == 0
 
 
+def test_it_says_where_it_is_and_how_to_use_and_end_it_and_nothing_else(tmp_path: Path) -> None:
+    with running(tmp_path, "--ephemeral") as process:
+        process.send_signal(signal.SIGINT)
+        said = process.communicate()[1].splitlines()
+    assert [line.partition(" ")[0] for line in said] == ["The", "Use", "Ctrl-C"]
+    assert said[1] == f"Use it:  export KUBECONFIG={tmp_path}/kc"
+
+
 def test_plain_nodes_are_made_by_number(tmp_path: Path) -> None:
     async def names() -> list[str]:
         remote = Remote(load(tmp_path / "kc"))

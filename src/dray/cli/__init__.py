@@ -6,11 +6,14 @@ import importlib
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from dray import __version__
+
+# Exit code after Ctrl-C, as shells have it: 1 and 2 are answers.
+INTERRUPTED: Final = 130
 
 # command -> (module under dray.cli, one line for the list of commands), in the order of the help page
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
@@ -44,6 +47,12 @@ class _Commands(click.Group):
         if args[0] not in COMMANDS and near:
             ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

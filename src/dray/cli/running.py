@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dray.api.gates import GateError, Gates
-from dray.cli.source import told
-from dray.cluster.kubeconfig import KubeconfigError, in_cluster, load
+from dray.cli.source import PATIENCE_SECONDS, told
+from dray.cluster.kubeconfig import KubeconfigError, load
 from dray.cluster.port import ClusterError
 from dray.cluster.remote import Remote
 from dray.cluster.served import Served
@@ -28,19 +28,32 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def log_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``--log-format`` and ``--log-level``, applied before the command runs."""
+def log_options(level: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """``--log-format`` and ``--log-level``, ``level`` by default, applied before the command runs."""
 
-    @click.option(
-        "--log-format", type=click.Choice(["logfmt", "json"]), default="logfmt", show_default=True, help="One line per record."
-    )
-    @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
-    @wraps(function)
-    def command(*args: Any, log_format: logs.Format, log_level: str, **options: Any) -> Any:
-        logs.configure(log_format, log_level)
-        return function(*args, **options)
+    def options(function: Callable[..., Any]) -> Callable[..., Any]:
+        @click.option(
+            "--log-format",
+            type=click.Choice(["logfmt", "json"]),
+            default="logfmt",
+            show_default=True,
+            help="One line per record.",
+        )
+        @click.option(
+            "--log-level",
+            type=click.Choice(["debug", "info", "warning", "error"]),
+            default=level,
+            show_default=True,
+            help="Log this and what is worse.",
+        )
+        @wraps(function)
+        def command(*args: Any, log_format: logs.Format, log_level: str, **options: Any) -> Any:
+            logs.configure(log_format, log_level)
+            return function(*args, **options)
 
-    return command
+        return command
+
+    return options
 
 
 def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,16 +63,22 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--kubeconfig",
                 type=click.Path(path_type=Path),
-                help="The cluster to work on. Default: KUBECONFIG, then the service account.",
+                help="The cluster to work on. Default: KUBECONFIG, ~/.kube/config, then the service account of the pod.",
             ),
             click.option("--context", default="", help="The context in the kubeconfig."),
             click.option(
                 "--leader-elect", is_flag=True, help="Act only while holding a Lease, so that several replicas can run."
             ),
-            click.option("--leader-elect-lease-duration", default=15.0, show_default=True, help="Seconds."),
-            click.option("--leader-elect-renew-deadline", default=10.0, show_default=True, help="Seconds."),
-            click.option("--leader-elect-retry-period", default=2.0, show_default=True, help="Seconds."),
-            click.option("--leader-elect-resource-namespace", default="kube-system", show_default=True),
+            click.option(
+                "--leader-elect-lease-duration", default=15.0, show_default=True, help="Seconds until others may take over."
+            ),
+            click.option(
+                "--leader-elect-renew-deadline", default=10.0, show_default=True, help="Seconds without renewal to give up."
+            ),
+            click.option("--leader-elect-retry-period", default=2.0, show_default=True, help="Seconds between tries."),
+            click.option(
+                "--leader-elect-resource-namespace", default="kube-system", show_default=True, help="Where the Lease is."
+            ),
             click.option(
                 "--serve", default="", metavar="HOST:PORT", help="Serve /healthz, /readyz, /livez, /metrics and /story here."
             ),
@@ -67,7 +86,7 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
         )
     ):
         function = option(function)
-    return log_options(function)
+    return log_options("info")(function)
 
 
 class Connection:
@@ -103,10 +122,6 @@ class Connection:
             self.kubeconfig = Path(config.kubeconfig)
 
     def remote(self) -> Remote:
-        import os
-
-        if self.kubeconfig is None and not os.environ.get("KUBECONFIG") and "KUBERNETES_SERVICE_HOST" in os.environ:
-            return Remote(in_cluster())
         return Remote(load(self.kubeconfig, self.context))
 
 
@@ -132,12 +147,29 @@ def run_on_cluster(connection: Connection, part: Part) -> None:
         stop = stop_on_signals()
         remote = connection.remote()
         try:
-            cluster = await Served.of(remote, part.kinds)
-            await run(cluster, part, stop)
+            cluster = await _connected(remote, part, stop)
+            if cluster is not None:
+                await run(cluster, part, stop)
         finally:
             await remote.close()
 
     to_the_end(go)
+
+
+async def _connected(remote: Remote, part: Part, stop: asyncio.Event) -> Served | None:
+    """What the cluster serves, or None when a signal comes first. A server that keeps one waiting is told of."""
+    asking, stopped = asyncio.create_task(Served.of(remote, part.kinds)), asyncio.create_task(stop.wait())
+    for patience in (PATIENCE_SECONDS, None):
+        ended, _ = await asyncio.wait({asking, stopped}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        if ended:
+            break
+        log.info("still waiting for the API server", extra={"server": remote.access.server})
+    stopped.cancel()
+    if asking in ended:
+        return asking.result()
+    asking.cancel()
+    await asyncio.wait({asking})
+    return None
 
 
 def to_the_end(job: Callable[[], Coroutine[Any, Any, None]]) -> None:

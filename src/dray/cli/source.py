@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
@@ -18,7 +19,7 @@ from dray.cluster.remote import Remote
 from dray.explain.snapshot import Snapshot, SnapshotError, from_cluster, from_files, undecodable
 
 T = TypeVar("T")
-_PATIENCE_SECONDS: Final = 2.0
+PATIENCE_SECONDS: Final = 2.0
 
 
 def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -31,7 +32,9 @@ def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
         metavar="FILE|DIR",
         help="Read objects from files instead of a cluster, as `kubectl get … -o yaml` writes them. Repeatable.",
     )
-    @click.option("--kubeconfig", type=click.Path(path_type=Path), help="The kubeconfig of the cluster to read.")
+    @click.option(
+        "--kubeconfig", type=click.Path(path_type=Path), help="The cluster to read. Default: KUBECONFIG, then ~/.kube/config."
+    )
     @click.option("--context", default="", help="The context in the kubeconfig.")
     @wraps(function)
     def command(*args: Any, snapshot: tuple[Path, ...], kubeconfig: Path | None, context: str, **options: Any) -> Any:
@@ -83,7 +86,7 @@ class Source:
         async def go() -> T:
             access = load(self._kubeconfig, self._context)
             remote = Remote(access)
-            waiting = asyncio.get_running_loop().call_later(_PATIENCE_SECONDS, _still_waiting, access.server)
+            waiting = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, _still_waiting, access.server)
             try:
                 return await job(remote)
             finally:
@@ -97,9 +100,13 @@ class Source:
 
 
 def told(error: Exception) -> str:
-    """What went wrong, and who must act where the server's own words do not say it."""
+    """What went wrong, and who must act where the words of the server or the system do not say it."""
     if isinstance(error, Forbidden) and error.reason == "Unauthorized":
         return f"the API server does not accept the credentials of the kubeconfig ({error.code} {error.reason}); renew them"
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return f"{error.strerror}; stop what listens there, or choose another port"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)
 
 

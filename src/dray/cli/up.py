@@ -48,7 +48,8 @@ def _data_default() -> Path:
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written when every part serves.")
 @click.option("--serve", default="", metavar="HOST:PORT", help="Serve /healthz, /readyz, /metrics and /story of the parts here.")
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="Switch features, by Kubernetes' names.")
-@log_options
+# People read what it prints; what a server would log of its start is noise to them.
+@log_options("warning")
 def up(
     port: int,
     data: Path | None,
