@@ -249,3 +249,11 @@ def test_all_mode_tells_of_pools_and_devices_that_cannot_be_read_in_order_of_poo
     made = engine(slice_([device("a")], name="s1", pool="p2"), slice_([device("b")], name="s2", pool=broken_pool, count=2))
     verdict = made.allocate("n1", [claim(exactly(allocationMode="All", select=["device.attributes['x'].y == 1"]))])
     assert told in verdict.error
+
+
+def test_without_partitionable_devices_all_mode_still_wants_the_partitions_with_groups() -> None:
+    parts = [device("part", consumesCounters=takes("g", ("mig",), slots=1)), device("whole")]
+    slices = slice_(parts, name="s", count=2), counters(("g", {"slots": "4"}))
+    made = engine(*slices, gates=GATES.updated({"DRAPartitionableDevices": False}))
+    assert names(made.allocate("n1", [claim(exactly())])) == [["whole"]]
+    assert not made.allocate("n1", [claim(exactly(allocationMode="All"))]).ok

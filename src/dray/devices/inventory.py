@@ -396,11 +396,14 @@ class Inventory:
         return Part(content.layout, _merged(segments), here)
 
     def _here(self, content: PoolContent, slice: PublishedSlice, node: Node, start: int, length: int) -> int:
-        """Which devices of the slice the node may use. With the gate off, those that declare groups are passed over."""
+        """Which devices of the slice the node may use. With the gate off, those that declare groups are passed over.
+
+        Without partitions they cannot be had at all, so then they stay in the way of a request for all devices.
+        """
         mask = (1 << length) - 1
         if slice.spec.per_device_node_selection:
             mask = sum(1 << bit for bit, device in enumerate(slice.spec.devices) if _readably_on(device, node))
-        if not self._groups:
+        if self._partitions and not self._groups:
             for bit in range(length):
                 if content.layout.kinds[start + bit].declares_groups:
                     mask &= ~(1 << bit)
