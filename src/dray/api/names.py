@@ -62,6 +62,8 @@ def too_long(limit: int) -> str:
 
 
 def _is_subdomain(name: str) -> bool:
+    if "." not in name:
+        return _LABEL.fullmatch(name) is not None
     return all(_LABEL.fullmatch(part) for part in name.split("."))
 
 

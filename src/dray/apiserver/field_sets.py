@@ -10,6 +10,7 @@ Sets are never changed once made, so their parts are shared; all functions retur
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
@@ -85,14 +86,22 @@ def _is_tree(fields: FieldSet) -> bool:
 # fields of objects
 
 
+# The fields of a value that is not empty. ``containers``: also the structs, maps and lists in it, as for what was not there
+# before; ``marked``: and the value itself.
+Walk = Callable[[Any, bool, bool], FieldSet]
+
+
 class _Place(NamedTuple):
-    """What a walk needs to know of a field: its path element, and how to go on below it."""
+    """What a walk needs to know of a field: its path element, and how to go on below it (None for a field that is whole)."""
 
     key: str
-    whole: bool
+    below: Walk | None
     type: Type
     declared: Field
     struct: Struct | None
+
+    def fields(self, value: Any, *, containers: bool) -> FieldSet:
+        return self.below(value, containers, containers) if self.below is not None and value else LEAF
 
 
 @dataclass(slots=True)
@@ -109,10 +118,11 @@ class Fields:
     def __init__(self, schemas: Schemas) -> None:
         self._schemas = schemas
         self._places: dict[int, dict[str, _Place]] = {}
+        self._walks: dict[int, Walk] = {}
 
     def of_object(self, struct: Struct, obj: dict[str, Any]) -> FieldSet:
         """The fields that an applied configuration sets."""
-        return self._of_struct(struct, obj, containers=False)
+        return self._in_struct(struct)(obj, False, False)
 
     def changes(self, struct: Struct, old: dict[str, Any], new: dict[str, Any]) -> tuple[FieldSet, FieldSet]:
         """The fields that an update set or changed, and those that it removed."""
@@ -129,78 +139,76 @@ class Fields:
 
     def _place(self, declared: Field) -> _Place:
         type_ = declared.type
+        below: Walk | None = None
+        if type_.shape == "list" and declared.list_type in ("map", "set"):
+            assert type_.item is not None
+            below = _in_list(declared, self._in_type(type_.item))
+        elif declared.list_type != "atomic":
+            below = self._in_type(type_)
+        return _Place(f"f:{declared.name}", below, type_, declared, self._schemas.resolve(type_))
+
+    # walking
+
+    def _in_type(self, type_: Type) -> Walk | None:
+        """Lists in lists and maps are whole."""
         struct = self._schemas.resolve(type_)
-        whole = type_.shape == "scalar" or declared.list_type == "atomic" or (struct is not None and struct.atomic)
-        if type_.shape == "list" and declared.list_type not in ("map", "set"):
-            whole = True
-        return _Place(f"f:{declared.name}", whole, type_, declared, struct)
-
-    def _of_struct(self, struct: Struct, obj: dict[str, Any], *, containers: bool) -> FieldSet:
-        made: FieldSet = {}
-        places = self.places(struct)
-        for name, value in obj.items():
-            place = places.get(name)
-            if place is not None:
-                made[place.key] = LEAF if place.whole or not value else self._of_place(place, value, containers=containers)
-        return made
-
-    def _of_place(self, place: _Place, value: Any, *, containers: bool) -> FieldSet:
-        """``containers``: also the struct, map or list itself, as for one that was not there before."""
-        if place.whole or not value:
-            return LEAF
-        if place.type.shape == "list":
-            assert place.type.item is not None
-            item = place.type.item
-            made = {
-                key: with_self(self._of_item(item, child, containers=containers))
-                for key, child in _elements(place.declared, value).items()
-            }
-        else:
-            made = without_self(self._of_type(place.type, place.struct, value, containers=containers))
-        return {SELF: {}, **made} if containers and made else made
-
-    def _of_type(self, type_: Type, struct: Struct | None, value: Any, *, containers: bool) -> FieldSet:
-        if not isinstance(value, dict) or not value:
-            return LEAF
         if struct is not None:
-            return self._of_struct(struct, value, containers=containers)
-        if type_.shape == "map" and type_.item is not None:
-            item = type_.item
-            return {f"f:{key}": with_self(self._of_item(item, child, containers=containers)) for key, child in value.items()}
-        return LEAF
+            return None if struct.atomic else self._in_struct(struct)
+        return _in_map(self._in_type(type_.item)) if type_.shape == "map" and type_.item is not None else None
 
-    def _of_item(self, item: Type, value: Any, *, containers: bool) -> FieldSet:
-        """An element of a list or a value of a map. Lists in lists and maps are whole."""
-        if not isinstance(value, dict) or not value:
-            return LEAF
-        struct = self._schemas.resolve(item)
-        if struct is not None and struct.atomic:
-            return LEAF
-        return self._of_type(item, struct, value, containers=containers)
+    def _in_struct(self, struct: Struct) -> Walk:
+        found = self._walks.get(id(struct))
+        if found is None:
+            found = self._walks[id(struct)] = self._new_walk(struct)
+        return found
+
+    def _new_walk(self, struct: Struct) -> Walk:
+        places: dict[str, _Place] = {}
+
+        def walk(value: Any, containers: bool, marked: bool) -> FieldSet:
+            if type(value) is not dict:
+                return LEAF
+            nonlocal places
+            if not places:  # now, not before: structs may contain themselves
+                places = self.places(struct)
+            made: FieldSet = {SELF: LEAF} if marked else {}
+            for name, child in value.items():
+                place = places.get(name)
+                if place is not None:
+                    key, below = place[:2]
+                    made[key] = below(child, containers, containers) if below is not None and child else LEAF
+            return made if len(made) > marked else LEAF
+
+        return walk
 
     # comparing
 
     def _compare_struct(self, struct: Struct, old: dict[str, Any], new: dict[str, Any], found: _Changes) -> None:
+        if not old:
+            found.changed.update(self._in_struct(struct)(new, True, False))
+            return
         places = self.places(struct)
-        for name in old.keys() | new.keys():
-            before, after = old.get(name, _ABSENT), new.get(name, _ABSENT)
+        for name, after in new.items():
+            before = old.get(name, _ABSENT)
             if before is after or before == after:
                 continue
             place = places.get(name)
             if place is not None:
                 self._compare_place(place, before, after, found)
+        for name in old.keys() - new.keys():
+            place = places.get(name)
+            if place is not None:
+                found.removed[place.key] = place.fields(old[name], containers=True)
 
     def _compare_place(self, place: _Place, before: Any, after: Any, found: _Changes) -> None:
-        key = place.key
-        if after is _ABSENT:
-            found.removed[key] = self._of_place(place, before, containers=True)
-        elif before is _ABSENT:
-            found.changed[key] = self._of_place(place, after, containers=True)
+        key, below = place.key, place.below
+        if before is _ABSENT:
+            found.changed[key] = place.fields(after, containers=True)
         elif before is None:
             # A list that is written as null was there before, but nothing in it was.
-            found.changed[key] = without_self(self._of_place(place, after, containers=True))
-        elif place.whole or type(before) is not type(after):
-            found.changed[key] = self._of_place(place, after, containers=False)
+            found.changed[key] = below(after, True, False) if below is not None and after else LEAF
+        elif below is None or type(before) is not type(after):
+            found.changed[key] = place.fields(after, containers=False)
         else:
             inside = _Changes()
             self._compare_inside(place, before, after, inside)
@@ -221,15 +229,42 @@ class Fields:
     def _compare_item(self, key: str, item: Type, before: Any, after: Any, found: _Changes) -> None:
         struct = self._schemas.resolve(item)
         if after is _ABSENT:
-            found.removed[key] = with_self(self._of_item(item, before, containers=True))
+            found.removed[key] = _element(self._in_type(item), before, containers=True)
         elif before is _ABSENT:
-            found.changed[key] = with_self(self._of_item(item, after, containers=True))
+            found.changed[key] = _element(self._in_type(item), after, containers=True)
         elif struct is None or struct.atomic or type(before) is not type(after):
-            found.changed[key] = with_self(self._of_item(item, after, containers=False))
+            found.changed[key] = _element(self._in_type(item), after, containers=False)
         else:
             inside = _Changes()
             self._compare_struct(struct, before, after, inside)
             _put(found, key, inside)
+
+
+def _element(below: Walk | None, value: Any, *, containers: bool) -> FieldSet:
+    """An element of a list or map is in the set itself."""
+    return below(value, containers, True) if below is not None and value else LEAF
+
+
+def _in_list(declared: Field, item: Walk | None) -> Walk:
+    def walk(value: Any, containers: bool, marked: bool) -> FieldSet:
+        made: FieldSet = {SELF: LEAF} if marked else {}
+        for key, child in _elements(declared, value).items():
+            made[key] = item(child, containers, True) if item is not None and child else LEAF
+        return made
+
+    return walk
+
+
+def _in_map(item: Walk | None) -> Walk:
+    def walk(value: Any, containers: bool, marked: bool) -> FieldSet:
+        if type(value) is not dict:
+            return LEAF
+        made: FieldSet = {SELF: LEAF} if marked else {}
+        for key, child in value.items():
+            made[f"f:{key}"] = item(child, containers, True) if item is not None and child else LEAF
+        return made
+
+    return walk
 
 
 def _put(found: _Changes, key: str, inside: _Changes) -> None:

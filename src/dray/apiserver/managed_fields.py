@@ -9,11 +9,10 @@ fields are always taken over, as with force.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dray.api.times import format_time
-from dray.apiserver.field_sets import LEAF, SELF, Fields, FieldSet, element_key, from_wire, is_member, minus, union
+from dray.apiserver.field_sets import SELF, Fields, FieldSet, element_key, from_wire, is_member, minus, union
 from dray.apiserver.patch_errors import PatchError
 from dray.apiserver.schema import UNKNOWN_FIELD, Field, KindLike, Schemas, Struct, Type
 
@@ -33,15 +32,10 @@ _SERVER_FIELDS: Final = (
     "selfLink",
     "uid",
 )
-_NOT_OWNED: Final[FieldSet] = {
-    "f:apiVersion": LEAF,
-    "f:kind": LEAF,
-    "f:metadata": {SELF: {}, **{f"f:{name}": LEAF for name in _SERVER_FIELDS}},
-}
+_SERVER_KEYS: Final = frozenset({SELF, *(f"f:{name}" for name in _SERVER_FIELDS)})
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(NamedTuple):
     """Whose entry it is."""
 
     manager: str
@@ -50,8 +44,7 @@ class Owner:
     subresource: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Claim:
+class _Claim(NamedTuple):
     fields: FieldSet
     time: str
 
@@ -77,13 +70,14 @@ class ManagedFields:
     ) -> list[Object]:
         """The entries after a create (``old`` is None) or an update. ``new`` carries the entries to start from."""
         struct = self._schemas.kind(kind)
-        entries = _read((new.get("metadata") or {}).get("managedFields"))
+        held = (new.get("metadata") or {}).get("managedFields")
+        entries = _read(held, stored=old is not None and held == old["metadata"].get("managedFields"))
         if struct is None:
             return _write(entries)
         changed, removed = self._fields.changes(struct, old if old is not None else self._nothing(kind), new)
-        changed = minus(_without_foreign(changed, subresource, has_status=has_status), _NOT_OWNED)
+        changed = _owned(_without_foreign(changed, subresource, has_status=has_status))
         owner = Owner(manager, UPDATE, kind.api_version, subresource)
-        return _write(_taken(entries, owner, changed, minus(removed, _NOT_OWNED), now))
+        return _write(_taken(entries, owner, changed, _owned(removed), now))
 
     def apply(
         self,
@@ -105,7 +99,7 @@ class ManagedFields:
         entries = _read(((current or {}).get("metadata") or {}).get("managedFields"))
         owner = Owner(manager, APPLY, kind.api_version, subresource)
         applied = self._fields.of_object(struct, wanted)
-        applied = minus(_without_foreign(applied, subresource, has_status=has_status), _NOT_OWNED)
+        applied = _owned(_without_foreign(applied, subresource, has_status=has_status))
         had = entries[owner].fields if owner in entries else {}
         base = current if current is not None else self._nothing(kind)
         merged = _Merge(self._schemas).structs(struct, base, wanted)
@@ -116,8 +110,8 @@ class ManagedFields:
         kept = union(applied, others)
         merged = _Removal(self._schemas).structs(struct, merged, minus(had, kept), kept)
         changed, removed = self._fields.changes(struct, base, merged)
-        merged.setdefault("metadata", {})["managedFields"] = _write(_applied(entries, owner, applied, changed, removed, now))
-        return merged
+        written = _write(_applied(entries, owner, applied, changed, removed, now))
+        return merged | {"metadata": {**merged.get("metadata", {}), "managedFields": written}}
 
     def _configuration(self, kind: KindLike, patch: Object) -> Object:
         """The configuration in canonical form. What the kind does not declare cannot be managed, so it is refused."""
@@ -144,14 +138,16 @@ class ManagedFields:
 # entries
 
 
-def _read(entries: Any) -> dict[Owner, _Claim]:
+def _read(entries: Any, *, stored: bool = False) -> dict[Owner, _Claim]:
+    """The entries by owner. Those that are ``stored`` were read before, so what they hold are sets."""
     made: dict[Owner, _Claim] = {}
     for entry in entries or ():
         if isinstance(entry, dict) and entry.get("operation") in (APPLY, UPDATE):
             owner = Owner(
                 entry.get("manager") or "", entry["operation"], entry.get("apiVersion") or "", entry.get("subresource") or ""
             )
-            made[owner] = _Claim(from_wire(entry.get("fieldsV1")), entry.get("time") or "")
+            fields = entry.get("fieldsV1") or {} if stored else from_wire(entry.get("fieldsV1"))
+            made[owner] = _Claim(fields, entry.get("time") or "")
     return made
 
 
@@ -162,14 +158,10 @@ def _write(entries: dict[Owner, _Claim]) -> list[Object]:
 
 
 def _entry(owner: Owner, claim: _Claim) -> Object:
-    made = {
-        "manager": owner.manager,
-        "operation": owner.operation,
-        "apiVersion": owner.api_version,
-        "time": claim.time,
-        "fieldsType": "FieldsV1",
-        "fieldsV1": claim.fields,
-    }
+    made: Object = {"manager": owner.manager, "operation": owner.operation, "apiVersion": owner.api_version}
+    if claim.time:
+        made["time"] = claim.time
+    made |= {"fieldsType": "FieldsV1", "fieldsV1": claim.fields}
     return made | {"subresource": owner.subresource} if owner.subresource else made
 
 
@@ -202,6 +194,13 @@ def _applied(
     return made
 
 
+def _owned(fields: FieldSet) -> FieldSet:
+    """Without what belongs to the server."""
+    made = {key: child for key, child in fields.items() if key not in ("f:apiVersion", "f:kind", "f:metadata")}
+    metadata = {key: child for key, child in fields.get("f:metadata", {}).items() if key not in _SERVER_KEYS}
+    return made | {"f:metadata": metadata} if metadata else made
+
+
 def _without_foreign(changed: FieldSet, subresource: str, *, has_status: bool) -> FieldSet:
     """A write of the status owns no spec, and a write of the object no status, where these are written apart."""
     if subresource == "status":
@@ -215,8 +214,8 @@ def _without_foreign(changed: FieldSet, subresource: str, *, has_status: bool) -
 
 
 def _check_patch(kind: KindLike, patch: Any, manager: str) -> None:
-    if not isinstance(patch, dict):
-        raise PatchError(400, "BadRequest", "the body of an apply patch must be an object")
+    if not isinstance(patch, dict) or not isinstance(patch.get("metadata") or {}, dict):
+        raise PatchError(400, "BadRequest", "the body of an apply patch and its metadata must be objects")
     if not manager:
         message = 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
         raise PatchError(422, "Invalid", message)

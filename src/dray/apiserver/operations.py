@@ -171,15 +171,16 @@ class Operations:
         subresource: str = "",
         unconditional: bool = True,
     ) -> Entry:
-        """Replace an object by what ``change`` makes of it. ``change`` gets a copy and may raise."""
+        """Replace an object by what ``change`` makes of it. ``change`` does not change its argument, and may raise."""
         old = self.get(resource, namespace, name)
-        given = change(old.copy())
-        obj = self.normalised(resource, given, options)
+        base = old.copy()  # what the new object keeps of the old one is its own
+        given = change(base)
+        obj = self.normalised(resource, given, options, base)
         _place(resource, obj, namespace, name)
         self._preconditions(resource, obj["metadata"], old.object["metadata"], unconditional)
         context = self.context(options, subresource)
-        before = old.copy()  # what the new object keeps of the old one is its own
-        self._prepare_changed(resource, obj, before, context)
+        self._keep(resource, obj, base, subresource)
+        self._prepare_changed(resource, obj, old.object, context)
         self._check(resource, obj, old.object, context)
         if options.applied:
             _keep_managed(obj, given)
@@ -207,12 +208,15 @@ class Operations:
         if version and version not in ("0", old["resourceVersion"]):
             raise modified(resource.kind, name)
 
+    def _keep(self, resource: Resource, obj: dict[str, Any], base: dict[str, Any], subresource: str) -> None:
+        """What a write of this sort does not change."""
+        if subresource == "status":
+            _only_status(resource, obj, base)
+        elif subresource == "":
+            _keep_status(resource, obj, base)
+        meta.keep_server_fields(obj["metadata"], base["metadata"])
+
     def _prepare_changed(self, resource: Resource, obj: dict[str, Any], old: dict[str, Any], context: Context) -> None:
-        if context.subresource == "status":
-            _only_status(resource, obj, old)
-        elif context.subresource == "":
-            _keep_status(resource, obj, old)
-        meta.keep_server_fields(obj["metadata"], old["metadata"])
         apply_defaults(resource.kind.plural, obj, context.now, context.gates)
         for hook in resource.prepare_status if context.subresource == "status" else resource.prepare:
             hook(obj, old, context)
@@ -281,13 +285,15 @@ class Operations:
 
     # ------------------------------------------------------------------------------------------------------------- input
 
-    def normalised(self, resource: Resource, given: Any, options: WriteOptions) -> dict[str, Any]:
-        """The object as its kind's schema stores it; a new dict that may be changed."""
+    def normalised(
+        self, resource: Resource, given: Any, options: WriteOptions, base: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The object as its kind's schema stores it; it may be changed. What it has from ``base`` is not looked at again."""
         kind = resource.kind
         if not isinstance(given, dict):
             raise bad_request(f"the body must be a {kind.kind} object, not {type(given).__name__}")
         _right_kind(kind, given)
-        obj, problems = self.schemas.normalise(kind, given)
+        obj, problems = self.schemas.normalise(kind, given, base if resource.from_stored is None else None)
         unknown = [p.message for p in problems if p.category == "unknown field"]
         for problem in problems:
             if problem.category != "unknown field":
@@ -303,8 +309,7 @@ class Operations:
             options.warnings += unknown[:100]
         obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
         metadata = obj.get("metadata")
-        if not isinstance(metadata, dict):
-            metadata = obj["metadata"] = {}
+        metadata = obj["metadata"] = dict(metadata) if isinstance(metadata, dict) else {}
         meta.tidy(metadata)
         return resource.to_stored(obj) if resource.to_stored is not None else obj
 

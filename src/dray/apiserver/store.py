@@ -29,7 +29,10 @@ encode: Final = msgspec.json.Encoder().encode
 
 
 class Entry:
-    """One object as it was at one revision. ``object`` must not be changed."""
+    """One object as it was at one revision. ``object`` must not be changed.
+
+    Its bytes are what is kept. The decoded form is there until the change is published, and again for those that are read.
+    """
 
     __slots__ = ("_object", "raw", "revision")
 
@@ -47,6 +50,10 @@ class Entry:
         """The object, to be changed by the caller."""
         found: dict[str, Any] = msgspec.json.decode(self.raw)
         return found
+
+    def forget(self) -> None:
+        """The decoded form is not needed for now: it takes several times the memory of the bytes."""
+        self._object = None
 
 
 class Event:
@@ -255,6 +262,9 @@ class Store:
             self.published = event.revision
             for watcher in tuple(event.table.watchers):
                 watcher.offer(event)
+            event.entry.forget()
+            if event.previous is not None:
+                event.previous.forget()
         self.published = max(self.published, revision)
 
     def watch(self, table: Table, prefix: str, matches: Matcher | None, after: int) -> Watcher:

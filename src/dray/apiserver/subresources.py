@@ -42,11 +42,11 @@ class Subresources:
 
         def change(pod: Object) -> Object:
             _can_bind(pod, wanted, target)
-            pod["spec"]["nodeName"] = target
+            metadata = pod["metadata"]
             if wanted.get("annotations"):
-                pod["metadata"]["annotations"] = (pod["metadata"].get("annotations") or {}) | wanted["annotations"]
-            _scheduled(pod, now)
-            return pod
+                metadata = metadata | {"annotations": (metadata.get("annotations") or {}) | wanted["annotations"]}
+            changed = {"metadata": metadata, "spec": pod["spec"] | {"nodeName": target}}
+            return pod | changed | {"status": _scheduled(pod.get("status") or {}, now)}
 
         return self._operations.update(self._pods, namespace, name, change, options, subresource="binding")
 
@@ -94,9 +94,10 @@ class Subresources:
         now = format_time(self._operations.clock())
 
         def change(current: Object) -> Object:
-            current["status"]["disruptionsAllowed"] -= 1
-            current["status"].setdefault("disruptedPods", {})[pod["metadata"]["name"]] = now
-            return current
+            status = current["status"]
+            disrupted = (status.get("disruptedPods") or {}) | {pod["metadata"]["name"]: now}
+            left = status["disruptionsAllowed"] - 1
+            return current | {"status": status | {"disruptionsAllowed": left, "disruptedPods": disrupted}}
 
         options = WriteOptions(dry_run=dry_run, manager="dray")
         self._operations.update(self._budgets, namespace, name, change, options, subresource="status")
@@ -129,11 +130,8 @@ class Subresources:
         wanted = scale.get("metadata") or {}
 
         def apply(obj: Object) -> Object:
-            obj["spec"]["replicas"] = replicas
-            for field in ("resourceVersion", "uid"):
-                if wanted.get(field):
-                    obj["metadata"][field] = wanted[field]
-            return obj
+            expected = {field: wanted[field] for field in ("resourceVersion", "uid") if wanted.get(field)}
+            return obj | {"metadata": obj["metadata"] | expected, "spec": obj["spec"] | {"replicas": replicas}}
 
         return self.scale_of(self._operations.update(resource, namespace, name, apply, options, subresource="scale"))
 
@@ -157,12 +155,11 @@ def _can_bind(pod: Object, wanted: Object, target: str) -> None:
         raise conflict(PODS, name, f"pod {name} has non-empty .spec.schedulingGates")
 
 
-def _scheduled(pod: Object, now: float) -> None:
-    status = pod.setdefault("status", {})
+def _scheduled(status: Object, now: float) -> Object:
     conditions = [c for c in status.get("conditions") or () if c.get("type") != "PodScheduled"]
     condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": format_time(now)}
-    status["conditions"] = [*conditions, condition]
-    status.pop("nominatedNodeName", None)
+    kept = {field: value for field, value in status.items() if field != "nominatedNodeName"}
+    return kept | {"conditions": [*conditions, condition]}
 
 
 def _selects(budget: Object, labels: dict[str, str]) -> bool:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Final
+
+import msgspec
 
 from dray.api import names
 from dray.api.validation.containers import containers
 from dray.api.validation.errors import (
     Errors,
+    FieldError,
     each,
     forbidden,
     invalid,
@@ -21,8 +26,10 @@ from dray.api.validation.errors import (
 from dray.api.validation.selectors import annotation_keys, label_selector, labels, node_selector, node_selector_term
 
 Object = dict[str, Any]
+_encode: Final = msgspec.json.Encoder().encode
 
 MAX_SECONDS: Final = 2**31 - 1
+REMEMBERED_BYTES: Final = 8 * 1024
 _RESTART: Final = ("Always", "OnFailure", "Never")
 _DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -30,8 +37,19 @@ _UNSATISFIABLE: Final = ("DoNotSchedule", "ScheduleAnyway")
 _PREEMPTION: Final = ("Never", "PreemptLowerPriority")
 
 
-def pod(obj: Object) -> Errors:
-    spec = obj.get("spec") or {}
+def pod(obj: Object) -> Iterable[FieldError]:
+    encoded = _encode(obj.get("spec") or {})
+    return _remembered(encoded) if len(encoded) <= REMEMBERED_BYTES else _problems(encoded)
+
+
+@lru_cache(maxsize=256)
+def _remembered(encoded: bytes) -> tuple[FieldError, ...]:
+    """The pods of a workload have the same spec. Large ones are not kept: they could fill the memory."""
+    return tuple(_problems(encoded))
+
+
+def _problems(encoded: bytes) -> Errors:
+    spec = msgspec.json.decode(encoded)
     yield from pod_spec(spec, "spec")
     yield from images(spec)
     if spec.get("schedulingGates") and spec.get("nodeName"):

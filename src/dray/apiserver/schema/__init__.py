@@ -72,20 +72,24 @@ class Schemas:
                 self._kinds[key] = found
         return found
 
-    def normalise(self, kind: KindLike, obj: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
-        """The object as it would be stored, and what was wrong with it.
+    def normalise(
+        self, kind: KindLike, obj: dict[str, Any], stored: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], list[Problem]]:
+        """The object as it would be stored, and what was wrong with it. What it shares with ``stored`` is taken as it is.
 
         With a ``wrong type`` problem there is nothing to store and the object given comes back.
         """
-        return self._convert(self._converters, kind, obj)
+        return self._convert(self._converters, kind, obj, stored)
 
-    def _convert(self, converters: Converters, kind: KindLike, obj: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    def _convert(
+        self, converters: Converters, kind: KindLike, obj: dict[str, Any], stored: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], list[Problem]]:
         struct = self.kind(kind)
         if struct is None:
             return obj, []
         unknown: list[str] = []
         try:
-            made = converters.struct(self._reference(kind))(obj, unknown)
+            made = converters.struct(self._reference(kind))(obj, unknown, stored)
         except WrongType as error:
             return obj, [Problem(error.place, str(error), WRONG_TYPE)]
         return made, self.unknown_fields(struct, obj) if unknown else []

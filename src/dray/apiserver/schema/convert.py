@@ -3,6 +3,9 @@
 For every declared struct a converter is built once, on first use. It copies what is declared, drops the rest (and says so),
 refuses values of the wrong type with the words of Go's decoder, writes quantities in canonical form, and adds or leaves out
 empty fields as the declaration says. The input is never changed.
+
+A change of a stored object is given together with that object: what is the same there, not only equal to it, was converted
+when it was stored and is taken as it is.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import binascii
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from dray.api.quantity import QuantityError, canonical
 from dray.api.times import parse_time
@@ -25,6 +28,11 @@ _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\
 _ZERO: Final = {"string": "", "bytes": "", "int32": 0, "int64": 0, "float": 0, "bool": False, "quantity": "0", "intOrString": 0}
 _GO_NAMES: Final = {"bytes": "[]uint8", "float": "float64", "intOrString": "intstr.IntOrString", "any": "interface {}"}
 _LIMITS: Final = {"int32": 2**31, "int64": 2**63}
+
+
+class StructConverter(Protocol):
+    def __call__(self, value: Any, unknown: list[str], stored: dict[str, Any] | None = None, /) -> Any:
+        """Of a value, a list for the names of what is unknown in it, and the stored value that it was made from."""
 
 
 class WrongType(ValueError):
@@ -180,10 +188,9 @@ class Converters:
 
     def __init__(self, lookup: Lookup, *, fill: bool = True) -> None:
         self._lookup, self._fill = lookup, fill
-        self._structs: dict[str, Converter] = {}
+        self._structs: dict[str, StructConverter] = {}
 
-    def struct(self, name: str) -> Converter:
-        """A converter for the struct; the struct's own is built at the first call, so that structs may contain themselves."""
+    def struct(self, name: str) -> StructConverter:
         made = self._structs.get(name)
         if made is None:
             made = self._structs[name] = self._build(self._lookup(name))
@@ -193,23 +200,33 @@ class Converters:
         if type_.shape == "scalar":
             return _SCALARS[type_.name]
         if type_.shape == "struct":
-            name = type_.name
-            known = self._structs.get(name)
-            return known or (lambda value, unknown: self.struct(name)(value, unknown))
+            return self._lazily(type_.name)
         assert type_.item is not None
         item, zero = self.of(type_.item), self.zero(type_.item)
         return _list_of(item, zero) if type_.shape == "list" else _map_of(item, zero)
+
+    def _lazily(self, name: str) -> StructConverter:
+        """Built at the first call, so that structs may contain themselves."""
+        built: StructConverter | None = None
+
+        def convert(value: Any, unknown: list[str], stored: dict[str, Any] | None = None) -> Any:
+            nonlocal built
+            if built is None:
+                built = self.struct(name)
+            return built(value, unknown, stored)
+
+        return self._structs.get(name) or convert
 
     def zero(self, type_: Type) -> Any:
         """What Go writes for the zero value; for a struct a new one must be made each time (None here)."""
         return _ZERO.get(type_.name) if type_.shape == "scalar" else None
 
-    def _build(self, struct: Struct) -> Converter:
-        fields = {name: (self.of(field.type), not field.presence) for name, field in struct.fields.items()}
+    def _build(self, struct: Struct) -> StructConverter:
+        fields = {field.name: self._member(field) for field in struct.fields.values()}
         always = [(field.name, self._filler(field)) for field in struct.fields.values() if self._fill and field.presence == "!"]
         label, fill = struct.name, self._fill
 
-        def convert(value: Any, unknown: list[str]) -> Any:
+        def convert(value: Any, unknown: list[str], stored: dict[str, Any] | None = None) -> Any:
             if type(value) is not dict:
                 raise WrongType("", json_name(value), f"{struct.package.rsplit('.', 1)[-1]}.{label}")
             made: dict[str, Any] = {}
@@ -220,13 +237,21 @@ class Converters:
                     continue
                 if given is None:
                     continue
+                convert_any, convert_struct, optional = known
                 try:
-                    converted = known[0](given, unknown)
+                    if stored is None:
+                        converted = convert_any(given, unknown)
+                    elif (before := stored.get(key)) is given:
+                        converted = given
+                    elif convert_struct is not None and type(before) is dict:
+                        converted = convert_struct(given, unknown, before)
+                    else:
+                        converted = convert_any(given, unknown)
                 except WrongType as error:
                     error.path.append(f".{key}")
                     error.struct = error.struct or label
                     raise
-                if converted or not known[1] or not fill:
+                if converted or not optional or not fill:
                     made[key] = converted
             for key, filler in always:
                 if key not in made:
@@ -234,6 +259,11 @@ class Converters:
             return made
 
         return convert
+
+    def _member(self, field: Field) -> tuple[Converter, StructConverter | None, bool]:
+        """The converter, again if it is a struct's, and whether the field is left out when it is empty."""
+        struct = self._lazily(field.type.name) if field.type.shape == "struct" else None
+        return struct or self.of(field.type), struct, not field.presence
 
     def _filler(self, field: Field) -> Callable[[list[str]], Any]:
         if field.type.shape == "struct":
