@@ -126,3 +126,79 @@ def test_several_pods_of_one_shape_each_make_room(sim: Sim) -> None:
     sim.settle(30)
     assert sorted(sim.node_of(f"high{index}") for index in range(4)) == ["", "n0", "n1", "n2"]
     assert len(sim.events("Preempted")) == 3
+
+
+# ------------------------------------------------------------------------------------------------ when it may help at last
+
+
+def test_a_pod_is_tried_again_when_one_that_it_could_not_evict_is_gone(sim: Sim) -> None:
+    """With the upper pod gone, evicting the lower one is enough: no room is free, and yet the pod is woken at once."""
+    sim.add_node("n1", cpu="2")
+    sim.add_pod("upper", requests={"cpu": "1"}, priority=10)
+    sim.add_pod("lower", requests={"cpu": "1"}, priority=1)
+    sim.settle()
+    sim.add_pod("middle", requests={"cpu": "2"}, priority=5)
+    sim.settle(20)
+    assert sim.node_of("middle") == ""
+    sim.remove(kinds.PODS, "default/upper")
+    sim.settle(15)
+    assert sim.node_of("middle") == "n1"
+
+
+def test_a_pod_is_tried_again_when_the_upper_user_of_a_shared_claim_is_gone(sim: Sim) -> None:
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("n1", 1)
+    sim.add_claim("shared")
+    sim.add_pod("upper", claims=["shared"], priority=10)
+    sim.add_pod("lower", claims=["shared"], priority=1)
+    sim.settle()
+    sim.add_claim("m")
+    sim.add_pod("middle", claims=["m"], priority=5)
+    sim.settle(20)
+    assert sim.events("Preempted") == []
+    sim.remove(kinds.PODS, "default/upper")
+    sim.settle(15)
+    assert [event["regarding"]["name"] for event in sim.events("Preempted")] == ["lower"]
+
+
+def test_nobody_is_tried_again_in_vain_when_a_pod_of_its_own_priority_leaves_equals_behind(sim: Sim) -> None:
+    sim.add_node("n1", cpu="2")
+    for name in ("a", "b"):
+        sim.add_pod(name, requests={"cpu": "1"}, priority=5)
+    sim.settle()
+    sim.add_pod("big", requests={"cpu": "2"}, priority=5)
+    sim.settle(20)
+    (waiting,) = sim.scheduler.queue
+    attempts = waiting.attempts
+    sim.remove(kinds.PODS, "default/a")
+    sim.settle(20)
+    assert waiting.attempts == attempts
+
+
+@pytest.mark.parametrize("selector", [{}, None])
+def test_a_budget_without_requirements_protects_nobody_as_upstream_reads_it(sim: Sim, selector: dict[str, Any] | None) -> None:
+    for node, app, priority in (("n1", "a", 1), ("n2", "b", 2)):
+        sim.add_node(node, cpu="1")
+        sim.add_pod(app, requests={"cpu": "1"}, priority=priority, node_name=node, labels={"app": app})
+    spec = {} if selector is None else {"selector": selector}
+    budget = {"metadata": {"name": "b", "namespace": "default"}, "spec": spec, "status": {"disruptionsAllowed": 0}}
+    sim.api.put(kinds.POD_DISRUPTION_BUDGETS, budget)
+    sim.add_pod("high", requests={"cpu": "1"}, priority=10)
+    sim.settle(5)
+    assert sim.node_of("high") == "n1"
+
+
+def test_a_pod_that_is_on_its_way_out_is_not_evicted_again(sim: Sim) -> None:
+    sim.add_node("n1", cpu="1")
+    sim.add_pod("low", requests={"cpu": "1"}, priority=1)
+    sim.settle()
+    found = sim.pod("low")
+    found["metadata"]["finalizers"] = ["graceful"]
+    sim.api.put(kinds.PODS, found)
+    sim.remove(kinds.PODS, "default/low")
+    sim.add_pod("high", requests={"cpu": "1"}, priority=10)
+    sim.settle(20)
+    assert sim.pod("high")["status"]["nominatedNodeName"] == "n1"
+    assert not [write for write in sim.log if write.verb == "delete"]
+    assert sim.events("Preempted") == []

@@ -192,6 +192,7 @@ def test_random_priorities_with_faults_and_restarts(seed: int) -> None:
             node = sim.api.objects[kinds.NODES][name]
             sim.remove(kinds.NODES, name)
             sim.step()
+            del node["metadata"]["uid"]
             sim.api.put(kinds.NODES, node)
         sim.now += rng.choice((0.0, 0.5, 3.0))
     sim.fault = None

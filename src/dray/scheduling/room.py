@@ -7,6 +7,8 @@ lifted; a pod of higher priority that fits nowhere else may take it. Without nom
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import inf
 from typing import Final, Protocol
 
 from dray.api.core import Pod
@@ -17,10 +19,10 @@ from dray.scheduling.binding import Binder, Binding
 from dray.scheduling.config import Profile
 from dray.scheduling.cycle import Cycle, NotPlaced, Placement
 from dray.scheduling.metrics import Meter
-from dray.scheduling.nodes import Nodes
+from dray.scheduling.nodes import Nodes, Placed
 from dray.scheduling.nominations import Nomination, Nominations
 from dray.scheduling.preemption import Eviction, Preemption
-from dray.scheduling.queue import INITIAL_BACKOFF, Pending, Queue
+from dray.scheduling.queue import INITIAL_BACKOFF, Group, Pending, Queue
 from dray.scheduling.refusal import Refusal
 from dray.scheduling.report import Reports
 from dray.scheduling.resolution import Resolved
@@ -54,6 +56,10 @@ class Room:
         self.nominations, self.preemption = nominations, preemption
         self._reports, self._meter = reports, meter
         self._out: list[Write] = []
+        # Nodes on which something became free, and up to which priority that was out of reach before.
+        self._opened: dict[str, float] = {}
+        # The lowest priority of pods that share a claim with one that is gone.
+        self._lowest = inf
 
     def writes(self) -> list[Write]:
         out, self._out = self._out, []
@@ -154,6 +160,38 @@ class Room:
     def keep(self, pending: Pending, node: str) -> None:
         """The devices of the pod failed it, not the node: it tries there again first, and others do not take its room."""
         self.nominations.make(pending, Placement(None, node, Resolved()))
+
+    # --------------------------------------------------------------------------------------------------- new openings
+
+    def left(self, placed: Placed, node: str) -> None:
+        """A pod left its node. Who could not evict it may now have enough with the pods that are left there, or that use the
+        claims which it shared."""
+        self.opened(node, placed.demand.priority)
+        if placed.pod.spec.resource_claims:
+            users = {user for _, users in self.preemption.claims(placed.pod.uid) for user in users}
+            others = (other for user in users if (other := self._nodes.placed(user)) is not None)
+            self._lowest = min(self._lowest, min((other.demand.priority for other in others), default=inf))
+
+    def opened(self, node: str, priority: float = inf) -> None:
+        self._opened[node] = max(priority, self._opened.get(node, priority))
+
+    def openings(self) -> Callable[[Group], bool]:
+        """For whom evicting others may be enough now although it was not before. Found out only if somebody asks."""
+        opened, self._opened = self._opened, {}
+        lowest, self._lowest = self._lowest, inf
+        range_of: list[tuple[float, float]] = []
+
+        def open_to(group: Group) -> bool:
+            if not range_of:
+                infos = {info.name: info for node in opened if (info := self._nodes.get(node)) is not None}
+                priorities = (placed.demand.priority for info in infos.values() for placed in info.pods.values())
+                highest = max((priority for node, priority in opened.items() if node in infos), default=-inf)
+                range_of.append((min(min(priorities, default=inf), lowest), highest))
+            demand = next(iter(group.members.values())).demand
+            (low, high) = range_of[0]
+            return low < demand.priority <= high and demand.preemption_policy != "Never"
+
+        return open_to
 
     # ------------------------------------------------------------------------------------------------------ giving up
 

@@ -403,9 +403,11 @@ class Scheduler:
     def _leave_node(self, uid: str) -> None:
         placed = self.nodes.placed(uid)
         if placed is not None:
-            self.nodes.displace(uid)
+            self.room.left(placed, self.nodes.displace(uid))
             self._woken[topics.FREE] = None
             self._woken[topics.PODS] = None
+            if placed.pod.spec.resource_claims:
+                self._woken[topics.DEVICES] = None
 
     def _pod_placed(self, pod: Pod, now: float) -> None:
         placed = self.nodes.placed(pod.uid)
@@ -470,6 +472,7 @@ class Scheduler:
             self.neighbours.relabelled()
         self.engine.put_node(new)  # type: ignore[arg-type]
         self.cycle.freed.note(new.metadata.name)
+        self.room.opened(new.metadata.name)
         self._woken[topics.NODE] = None
         self._woken[topics.FREE] = None
         self._woken[topics.PODS] = None
@@ -479,6 +482,7 @@ class Scheduler:
 
     def _devices_freed(self, node: str) -> None:
         self.cycle.freed.note(node)
+        self.room.opened(node)
         self._woken[topics.DEVICES] = None
 
     def _claim(self, change: Change, now: float) -> None:
@@ -560,11 +564,12 @@ class Scheduler:
 
     def _wake_waiting(self, now: float) -> None:
         woken, self._woken = self._woken, {}
+        opening = self.room.openings()
         for topic in woken:
             for group in self.queue.under(topic):
                 if topic == topics.PODS and group.stamp is not None and not group.stamp():
                     continue
-                if topic not in (topics.NODE, topics.FREE, topics.DEVICES) or self._may_do_now(group):
+                if topic not in (topics.NODE, topics.FREE, topics.DEVICES) or self._may_do_now(group) or opening(group):
                     self.queue.wake(group, now)
 
     def _may_do_now(self, group: Group) -> bool:
