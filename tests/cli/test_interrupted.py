@@ -1,4 +1,4 @@
-"""Ctrl-C ends every command at once, with a code that is no answer."""
+"""Ctrl-C, and a reader who has enough, end every command at once and without a word, with a code that is no answer."""
 
 from __future__ import annotations
 
@@ -24,6 +24,34 @@ def test_a_question_that_is_interrupted_has_no_answer(command: list[str], monkey
     monkeypatch.setattr(Source, "read", interrupted)
     result = CliRunner().invoke(root, command)
     assert (result.exit_code, result.output) == (130, "")
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_reader_who_has_enough_is_no_answer(output: str, tmp_path: Path) -> None:
+    pods = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{number}"}} for number in range(300)]
+    snapshot = tmp_path / "cluster.yaml"
+    snapshot.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": [*pods, *_reserved(300)]}))
+    assert _piped_to_nobody("verify", "--snapshot", str(snapshot), "-o", output) == (141, b"")
+
+
+def test_the_demo_ends_when_nobody_reads_it() -> None:
+    assert _piped_to_nobody("demo", "--once") == (141, b"")
+
+
+def _reserved(count: int) -> list[dict[str, object]]:
+    """Claims that break a rule, so that there is more to print than a pipe takes at once."""
+    reserved = [{"resource": "pods", "name": "p", "uid": "u"}]
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "status": {"reservedFor": reserved}}
+    return [claim | {"metadata": {"name": f"a-claim-with-a-rather-long-name-{number}"}} for number in range(count)]
+
+
+def _piped_to_nobody(*arguments: str) -> tuple[int, bytes]:
+    process = subprocess.Popen([sys.executable, "-m", "dray", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    process.stdout = None
+    said = process.communicate(timeout=60)[1]
+    return process.returncode, said
 
 
 @pytest.mark.parametrize("command", ["scheduler", "controllers", "fabric"])

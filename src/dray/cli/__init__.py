@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
 
 from dray import __version__
 
-# Exit code after Ctrl-C, as shells have it: 1 and 2 are answers.
+# Exit codes after Ctrl-C, and when nobody reads on, as shells have them: 1 and 2 are answers.
 INTERRUPTED: Final = 130
+UNREAD: Final = 141
 
 # command -> (module under dray.cli, one line for the list of commands), in the order of the help page
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
@@ -53,6 +55,12 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
+        except BrokenPipeError:
+            unread()
+        except OSError as error:
+            from dray.cli.source import Trouble, told
+
+            raise Trouble(told(error)) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -73,6 +81,12 @@ def root() -> None:
       dray scheduler --kubeconfig ~/.kube/config
       dray why train-0 -n research       why is this pod pending?
     """
+
+
+def unread() -> NoReturn:
+    """Whoever read the output has enough of it: end without a word, also from what is still to be flushed."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(UNREAD)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -25,10 +25,15 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
+class _Piped(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # ends as it does for everything else that prints
+
+
 def console(*, stderr: bool = False) -> Console:
     """A console that fits the terminal; without one, lines are as long as they are and carry no colour."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, highlight=False, width=None if stream.isatty() else UNFOLDED)
+    return _Piped(file=stream, highlight=False, width=None if stream.isatty() else UNFOLDED)
 
 
 def emit(data: Any, output: str, people: Callable[[Console], None]) -> None:

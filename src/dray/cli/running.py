@@ -177,9 +177,13 @@ def to_the_end(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
     try:
         with asyncio.Runner(loop_factory=_loop) as runner:
             runner.run(_first_error(job))
+    except BrokenPipeError:
+        raise
     except (KubeconfigError, ClusterError, LeadershipLost, OSError) as error:
         raise click.ClickException(told(error)) from error
-    except DeciderFailed:
+    except DeciderFailed as failed:
+        if isinstance(failed.__cause__, BrokenPipeError):  # one that tells what it sees, and nobody reads on
+            raise failed.__cause__ from None
         log.exception("a decider failed: this is a bug in Dray; start it again, it resumes from what the cluster shows")
         raise SystemExit(1) from None
 
