@@ -123,17 +123,8 @@ class Scheduler:
         self.reports = Reports(self.queue)
         nominations = Nominations(self.nodes, self.engine, self.cycle.freed)
         self.preemption = Preemption(world, self.nodes, self.cycle, self.engine, self.desk, self.binder, nominations)
-        self.room = Room(
-            self,
-            self.queue,
-            self.nodes,
-            self.cycle,
-            self.binder,
-            nominations,
-            self.preemption,
-            self.reports,
-            self.meter,
-        )
+        parts = (self.queue, self.nodes, self.cycle, self.binder, nominations, self.preemption, self.reports, self.meter)
+        self.room = Room(self, *parts)
         self._woken: dict[str, None] = {}
         self._resting: dict[DeviceKey, float] = {}
         self._sweep_at: float | None = None
