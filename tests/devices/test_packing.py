@@ -200,7 +200,10 @@ def test_the_score_says_what_spoke_for_each_device() -> None:
     (score,) = made.scores("n1", [wants("1Gi")], "packing")
     assert (score.device, score.request) == ("gpu.example.com/p1/c0-1", "r")
     assert (score.opened, score.fresh, score.left, score.waits) == (250, False, 500, False)
-    assert score.text() == "gpu.example.com/p1/c0-1 for r: 25% of a device, partly in use before; 50% left for others"
+    assert (
+        score.text()
+        == "gpu.example.com/p1/c0-1 for r: a partition, 25% of a card that was partly in use, of which 50% stays free"
+    )
 
 
 def test_the_score_counts_neighbours() -> None:

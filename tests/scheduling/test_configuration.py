@@ -85,8 +85,8 @@ def test_fit_strategies() -> None:
 
 
 def test_the_strategy_for_devices_is_chosen_by_drays_own_arguments() -> None:
-    assert profile().device_scoring == "Ready"
-    assert profile(pluginConfig=[{"name": "DrayDeviceScoring", "args": {"strategy": "Packing"}}]).device_scoring == "Packing"
+    assert profile().device_scoring == "Packing"
+    assert profile(pluginConfig=[{"name": "DrayDeviceScoring", "args": {"strategy": "Upstream"}}]).device_scoring == "Upstream"
     with pytest.raises(ConfigError, match="Upstream, Ready, Packing"):
         profile(pluginConfig=[{"name": "DrayDeviceScoring", "args": {"strategy": "Random"}}])
 

@@ -8,7 +8,9 @@ import pytest
 from scheduling_cluster import Sim, slice_of
 
 from dray.api import kinds
+from dray.devices import Rating
 from dray.scheduling.config import Config, Profile
+from dray.scheduling.scoring import Points
 
 ROOT = "resource.kubernetes.io/pcieRoot"
 FIRST_FIT = ["Upstream", "Ready"]
@@ -107,10 +109,11 @@ def test_the_score_of_a_node_can_be_taken_apart() -> None:
     scorer = sim.scheduler.cycle.scorer
     score = scorer.breakdown([claim], "n1", sim.config.profiles[0])
     assert score is not None
-    assert (score.rank, score.ready, score.used, score.total) == (0, True, 50, 151)
+    assert score.rating == Rating(rank=0, ready=True, lost=1000, apart=0, used=500)
+    assert score.points == Points(ready=20_000, waste=0, close=4_000, used=2_000)
     assert score.text() == (
-        "n1: rank 0, all ready, 50% of the devices in use before\n"
-        "  gpu.example.com/n1/large for req: 50% of a device, partly in use before; 37.5% left for others"
+        "n1: all devices ready, loses 100% of the largest device, 50% of the node's devices in use before\n"
+        "  gpu.example.com/n1/large for req: a partition, 50% of a card that was partly in use, of which 37.5% stays free"
     )
 
 

@@ -40,7 +40,7 @@ class DeviceScore(msgspec.Struct, frozen=True):
     waits: bool
     # Of the counters: 0 for a further share, 1000 for a whole device.
     opened: int
-    # Of its capacities, summed up.
+    # Of its capacities, on average.
     taken: int
     # Nothing of its counter sets, or of the shared device, was in use before.
     fresh: bool
@@ -52,9 +52,7 @@ class DeviceScore(msgspec.Struct, frozen=True):
 
     def text(self) -> str:
         """The score in words, for people."""
-        size = "a further share" if not self.opened and not self.fresh else f"{_percent(self.opened)} of a device"
-        parts = [f"{self.device} for {self.request}: {size}, {'nothing' if self.fresh else 'partly'} in use before"]
-        parts.append(f"{_percent(self.left)} left for others")
+        parts = [f"{self.device} for {self.request}: {self._size()}"]
         if self.same_root or self.same_numa:
             where, others = ("PCI root", self.same_root) if self.same_root else ("NUMA node", self.same_numa)
             parts.append(f"same {where} as {others} other{'s' if others > 1 else ''} of the pod")
@@ -62,9 +60,17 @@ class DeviceScore(msgspec.Struct, frozen=True):
             parts.append("must be made ready first")
         return "; ".join(parts)
 
+    def _size(self) -> str:
+        if not self.opened and not self.fresh:
+            return f"a further share, {_percent(self.left)} of the device stays free"
+        if self.opened < WHOLE:
+            before = "untouched" if self.fresh else "partly in use"
+            return f"a partition, {_percent(self.opened)} of a card that was {before}, of which {_percent(self.left)} stays free"
+        return f"the first share, {_percent(self.left)} of the device stays free" if self.left else "a whole device"
+
 
 def _percent(thousandths: int) -> str:
-    return f"{thousandths / 10:g}%"
+    return f"{thousandths / 10:.3g}%"
 
 
 class Sizes:
@@ -109,7 +115,8 @@ class Sizes:
         return {name: Quantity.parse(entry.value).nanos for name, entry in layout.kinds[position].shape.capacity.items()}
 
     def share(self, amounts: dict[str, int]) -> int:
-        return sum(WHOLE * amount // self.capacity.get(name, 1) for name, amount in amounts.items())
+        """How large something with these capacities is, on average over them."""
+        return sum(WHOLE * amount // self.capacity.get(name, 1) for name, amount in amounts.items()) // max(1, len(amounts))
 
     def _drawn(self, layout: NodeLayout, position: int) -> int:
         part, counters = layout.consumption[position]

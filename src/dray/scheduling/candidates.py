@@ -13,7 +13,7 @@ from typing import Final
 from dray.api.reason import Reason
 from dray.scheduling.changes import EVERYTHING, ChangeLog
 from dray.scheduling.nodes import NodeInfo, Nodes
-from dray.scheduling.plan import Plan
+from dray.scheduling.plan import Judged, Plan
 from dray.scheduling.plugins.base import Reasons, because, normalized
 from dray.scheduling.refusal import Tally
 
@@ -38,13 +38,16 @@ def turn(info: NodeInfo) -> int:
 class Entry:
     """A node as examined for the demand. ``reasons`` None: it will do, as far as the node itself is concerned."""
 
-    __slots__ = ("devices", "fixed", "raw", "reasons", "version")
+    __slots__ = ("devices", "fixed", "points", "rank", "raw", "reasons", "version")
 
     def __init__(self) -> None:
         self.reasons: Reasons | None = None
         self.devices: Reasons | None = None
         self.fixed = 0
         self.raw: tuple[int, ...] = ()
+        # Of its devices, in hundredths.
+        self.points = 0
+        self.rank = 0
         self.version = 0
 
 
@@ -134,17 +137,33 @@ class Candidates:
         for name in names:
             entry = self._entries[name]
             if self.plan.devices is not None:
-                self._examine(name)
+                if entry.reasons is None and self._judges_otherwise(name):
+                    self._examine(name)
             elif entry.devices is not None:
                 entry.devices = None
                 if entry.reasons is None:
                     self._feasible += 1
                     self._push(name, entry)
 
+    def _judges_otherwise(self, name: str) -> bool:
+        info = self._nodes.get(name)
+        return info is None or self.plan.devices is None or self.plan.devices(info) != self.judged(name)
+
+    def judged(self, name: str) -> Judged:
+        """What is known about an examined node's devices."""
+        entry = self._entries[name]
+        return entry.devices, entry.rank, entry.points
+
     def feasible(self) -> list[str]:
         """Every examined node that will do, in the order of nodes."""
         found = [name for name, entry in self._entries.items() if entry.reasons is None and entry.devices is None]
         return sorted(found, key=self._turn)
+
+    def unasked(self) -> list[str]:
+        """The examined nodes of which it is not known yet whether their devices do, or why not."""
+        if self.plan.devices is None:
+            return self.feasible()
+        return [name for name, entry in self._entries.items() if entry.reasons is None and entry.devices is not None]
 
     def refusals(self) -> list[tuple[Reason, int]]:
         """How many nodes are refused for each reason."""
@@ -217,8 +236,8 @@ class Candidates:
 
     def _rate(self, info: NodeInfo, entry: Entry) -> None:
         if self.plan.devices is not None:
-            entry.devices, score = self.plan.devices(info)
-            entry.raw = (*entry.raw, score)
+            entry.devices, entry.rank, entry.points = self.plan.devices(info)
+            entry.raw = (*entry.raw, entry.rank)
             if entry.devices is not None:
                 return
         for raw, highest in zip(entry.raw, self._highest):
@@ -240,7 +259,7 @@ class Candidates:
         total = entry.fixed
         for score, raw, highest in zip(self.plan.raw_scores, entry.raw, self._highest):
             total += score.weight * normalized(raw, highest, score.normalize)
-        return total
+        return 100 * total + entry.points
 
     def _turn(self, name: str) -> int:
         info = self._nodes.get(name)

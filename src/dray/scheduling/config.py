@@ -96,7 +96,7 @@ class Profile(msgspec.Struct, frozen=True, eq=False):
     filter_timeout: float = DEFAULT_FILTER_TIMEOUT
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100
-    device_scoring: str = "Ready"
+    device_scoring: str = "Packing"
 
     def weight_of(self, plugin: str) -> int:
         return next((weight for name, weight in self.scores if name == plugin), 0)

@@ -7,7 +7,7 @@ set of candidates, so most pods cost one look at the best node.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -37,12 +37,12 @@ from dray.scheduling.extended import (
 )
 from dray.scheduling.metrics import Meter
 from dray.scheduling.nodes import NodeInfo, Nodes
-from dray.scheduling.plan import Examined, Facts, Plan
+from dray.scheduling.plan import UNJUDGED, DeviceJudge, Facts, Plan
 from dray.scheduling.plugins.base import Reasons, because
 from dray.scheduling.plugins.neighbours import Neighbours, View
 from dray.scheduling.plugins.volumes import Volumes
 from dray.scheduling.queue import Pending, Queue
-from dray.scheduling.ranking import totals_of
+from dray.scheduling.ranking import Found, totals_of
 from dray.scheduling.refusal import Refusal, Tally
 from dray.scheduling.resolution import Refused, Resolved, claim_topic, pod_topic, requests, reserved_for, resolve, runs_with
 from dray.scheduling.scoring import DeviceScorer
@@ -157,7 +157,7 @@ class Cycle:
         self.scorer = DeviceScorer(engine)
         self.class_epoch = 0
         self._kept: OrderedDict[Hashable, Candidates] = OrderedDict()
-        self._start = 0
+        self._start = self._scale = 0
         self._specs: dict[bytes, int] = {}
         self._last_spec = 0
         self._spec_of: dict[str, int] = {}
@@ -257,6 +257,10 @@ class Cycle:
     # --------------------------------------------------------------------------------------------------- candidates
 
     def candidates(self, wish: Wish) -> Candidates:
+        if self._scale != self._engine.scale.serial:
+            # Larger devices than any before: what the others are worth is not what it was.
+            self._scale = self._engine.scale.serial
+            self._kept.clear()
         found = self._kept.get(wish.key)
         if found is None:
             found = Candidates(self.plan(wish), self._nodes, self.freed, self._start)
@@ -277,7 +281,7 @@ class Cycle:
     def _ask_all(self, wish: Wish, candidates: Candidates) -> None:
         """The first pod of its kind asks the devices of every node that it looked at, as upstream does: an error that
         concerns the request itself is found wherever it shows. Nodes in the same state answer once."""
-        for name in candidates.feasible():
+        for name in candidates.unasked():
             info = self._nodes.get(name)
             claims = self.claims_on(wish, info)[0] if info is not None else []
             verdict = self._engine.allocate(name, claims) if claims else None
@@ -290,7 +294,7 @@ class Cycle:
 
     def plan(self, wish: Wish) -> Plan:
         if wish.plan is None:
-            judge = self._judge(wish) if wish.needs_devices and self.scorer.wanted(wish.resolved.open, wish.profile) else None
+            judge = self._judge(wish) if wish.needs_devices else None
             skips = any(r.skip_node_operations for a in wish.resolved.allocations.values() for r in a.devices.results)
             feature = OPTIONAL_OPERATIONS if skips else ""
             wish.plan = Plan(wish.demand, wish.profile, self._facts, self._selectors(wish), judge, feature)
@@ -302,15 +306,11 @@ class Cycle:
             selectors.append(allocation.node_selector)
         return selectors
 
-    def _judge(self, wish: Wish) -> Callable[[NodeInfo], tuple[Reasons | None, int]]:
-        def judge(info: NodeInfo) -> tuple[Reasons | None, int]:
-            claims, _ = self.claims_on(wish, info)
-            verdict = self._engine.allocate(info.name, claims, self.scorer.order(wish.profile))
-            if not verdict.ok:
-                return _device_reasons(verdict), 0
-            return None, self.scorer.score(verdict, info.name, wish.profile)
-
-        return judge
+    def _judge(self, wish: Wish) -> DeviceJudge | None:
+        """A claim of an earlier attempt has its devices already, so there is nothing to compare."""
+        if wish.leftover is not None or not self.scorer.wanted(wish.resolved.open, wish.profile):
+            return None
+        return self.scorer.judge(wish.profile, wish.resolved.open, lambda info: self.claims_on(wish, info)[0], _device_reasons)
 
     def forget_candidates(self) -> None:
         """Something that plans were made of changed."""
@@ -444,14 +444,14 @@ class Cycle:
         refusals: dict[str, Reasons] = {}
         infos = self._in_turn(plan)
         wanted = enough(len(infos), wish.profile.percentage_of_nodes_to_score)
-        found: list[tuple[NodeInfo, Examined, Placement]] = []
+        found: list[tuple[Found, Placement]] = []
         for seen, info in enumerate(infos, 1):
             examined = plan.examine(info)
             reasons = examined[0] or view.refuses(info)
             if reasons is None:
                 placed = self._place(wish, info)
                 if isinstance(placed, Placement):
-                    found.append((info, examined, placed))
+                    found.append(((info, examined, plan.devices(info) if plan.devices is not None else UNJUDGED), placed))
                     if len(found) >= wanted or info.name == wish.pod.status.nominated_node_name:
                         self._start = (self._start + seen) % max(len(self._nodes), 1)
                         break
@@ -470,9 +470,9 @@ class Cycle:
         lanes = [candidates]
         if candidates.plan.names is None and not wish.demand.volumes:
             lanes.extend(self._in_zone(wish, candidates.plan, zone) for zone in ranking.emptiest(ZONE, _ZONES))
-        names = dict.fromkeys(name for lane in lanes for name in lane.top(_OF_EACH))
+        names = {name: lane.judged(name) for lane in lanes for name in lane.top(_OF_EACH)}
         infos = [info for name in names if (info := self._nodes.get(name)) is not None]
-        totals = totals_of(candidates.plan, ranking, [(info, candidates.plan.examine(info)) for info in infos])
+        totals = totals_of(candidates.plan, ranking, [(info, candidates.plan.examine(info), names[info.name]) for info in infos])
         for index in sorted(range(len(infos)), key=lambda index: (-totals[index], turn(infos[index]))):
             placement = self._on(wish, candidates, infos[index].name)
             if placement is not None:
@@ -499,11 +499,10 @@ class Cycle:
         start = self._start % max(len(order), 1)
         return [*order[start:], *order[:start]]
 
-    def _best_of(self, plan: Plan, view: View, found: list[tuple[NodeInfo, Examined, Placement]]) -> Placement:
-        infos = [info for info, _, _ in found]
-        totals = totals_of(plan, view, [(info, examined) for info, examined, _ in found])
-        best = max(range(len(infos)), key=lambda index: (totals[index], -turn(infos[index])))
-        return found[best][2]
+    def _best_of(self, plan: Plan, view: View, found: list[tuple[Found, Placement]]) -> Placement:
+        totals = totals_of(plan, view, [each for each, _ in found])
+        best = max(range(len(found)), key=lambda index: (totals[index], -turn(found[index][0][0])))
+        return found[best][1]
 
     # ------------------------------------------------------------------------------------------------------- refusals
 

@@ -19,9 +19,10 @@ from dray.scheduling.plugins.base import Check, Measure, Normalize, Reasons, Sco
 from dray.scheduling.plugins.images import SharedBy
 from dray.scheduling.plugins.resources import OffersDevices
 
-DeviceJudge = Callable[[NodeInfo], tuple[Reasons | None, int]]
-"""Why the node's devices will not do, or how well they would."""
-
+Judged = tuple[Reasons | None, int, int]
+"""Why the node's devices will not do; else their rank, still to be normalized, and hundredths of points for the rest."""
+DeviceJudge = Callable[[NodeInfo], Judged]
+UNJUDGED: Judged = (None, 0, 0)
 
 Examined = tuple[Reasons | None, int, tuple[int, ...]]
 """Why not; else the final part of the score and the parts that are still to be normalized."""
@@ -61,6 +62,7 @@ class Plan:
         "node_scores",
         "profile",
         "raw_scores",
+        "scores",
     )
 
     def __init__(
@@ -81,9 +83,11 @@ class Plan:
         if node_feature:
             pinned.append(_declares(node_feature))
         self.checks: tuple[Check, ...] = (*pinned, *(check for check in made if check is not None))
-        scores = [score for name, weight in profile.scores if (score := _score(name, weight, demand, profile, facts)) is not None]
-        self.fixed_scores = tuple((score.measure, score.weight) for score in scores if score.normalize == "none")
-        self.node_scores = tuple(score for score in scores if score.normalize != "none")
+        counted = [(name, weight) for name, weight in profile.scores if name not in _pulls_apart(profile, devices)]
+        made_scores = (_score(name, weight, demand, profile, facts) for name, weight in counted)
+        self.scores = tuple(score for score in made_scores if score is not None)
+        self.fixed_scores = tuple((score.measure, score.weight) for score in self.scores if score.normalize == "none")
+        self.node_scores = tuple(score for score in self.scores if score.normalize != "none")
         self.raw_scores = self.node_scores
         if devices is not None:
             self.raw_scores = (
@@ -126,6 +130,12 @@ class Plan:
 
     def raw(self, info: NodeInfo) -> tuple[int, ...]:
         return tuple(score.measure(info) for score in self.node_scores)
+
+
+def _pulls_apart(profile: Profile, devices: DeviceJudge | None) -> tuple[str, ...]:
+    """Spreading by cpu and memory would undo the packing of devices, for the pods that need devices."""
+    packs = devices is not None and profile.device_scoring == "Packing"
+    return ("NodeResourcesFit",) if packs and profile.fit.strategy == "LeastAllocated" else ()
 
 
 def _none(_: NodeInfo) -> int:

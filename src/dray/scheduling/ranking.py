@@ -1,24 +1,47 @@
-"""What nodes are worth for one pod when other pods have a say: all scores of a few nodes, compared with each other."""
+"""What nodes are worth for one pod when all scores of a few nodes are compared with each other, and what that is made of."""
 
 from __future__ import annotations
 
 from dray.scheduling.nodes import NodeInfo
-from dray.scheduling.plan import Examined, Plan
+from dray.scheduling.plan import Examined, Judged, Plan
 from dray.scheduling.plugins.base import normalized
 from dray.scheduling.plugins.neighbours import View
 
+Found = tuple[NodeInfo, Examined, Judged]
 
-def totals_of(plan: Plan, view: View, found: list[tuple[NodeInfo, Examined]]) -> list[int]:
-    """One total per node: what the nodes are worth by themselves, normalized, and what other pods add."""
-    totals = [examined[1] for _, examined in found]
+
+def totals_of(plan: Plan, view: View, found: list[Found]) -> list[int]:
+    """One total per node, in hundredths: what the nodes are worth by themselves, normalized, and what other pods add."""
+    totals = [examined[1] for _, examined, _ in found]
     if not found:
         return totals
-    for number, score in enumerate(plan.node_scores):
-        raw = [examined[2][number] for _, examined in found]
+    for number, score in enumerate(plan.raw_scores):
+        raw = _raw(found, number)
         highest = max(raw)
         for index, value in enumerate(raw):
             totals[index] += score.weight * normalized(value, highest, score.normalize)
-    for weight, values in view.scores([info for info, _ in found]):
+    for _, weight, values in view.scores([info for info, _, _ in found]):
         for index, value in enumerate(values):
             totals[index] += weight * value
-    return totals
+    return [100 * total + judged[2] for total, (_, _, judged) in zip(totals, found)]
+
+
+def _raw(found: list[Found], number: int) -> list[int]:
+    """The last of the raw scores is the rank of the devices, where there is one."""
+    return [examined[2][number] if number < len(examined[2]) else judged[1] for _, examined, judged in found]
+
+
+def parts_of(plan: Plan, view: View | None, found: list[Found]) -> list[dict[str, int]]:
+    """By node: points by plugin, which add up to the total; but for the devices' own points."""
+    parts: list[dict[str, int]] = [
+        {score.name: score.weight * score.measure(info) for score in plan.scores if score.normalize == "none"}
+        for info, _, _ in found
+    ]
+    for number, score in enumerate(plan.raw_scores if found else ()):
+        raw = _raw(found, number)
+        for part, value in zip(parts, raw):
+            part[score.name] = score.weight * normalized(value, max(raw), score.normalize)
+    for name, weight, values in view.scores([info for info, _, _ in found]) if view is not None and found else ():
+        for part, value in zip(parts, values):
+            part[name] = weight * value
+    return parts

@@ -1,43 +1,65 @@
 """How well a node's devices fit a pod, beyond fitting at all. Which strategy is used is part of the profile.
 
-``Upstream``: the rank in prioritized lists, nothing else; among equals the first node that fits.
-``Ready`` (the default): after that, nodes where no device has to be made ready first.
-``Packing``: after that, nodes whose devices are used most, so that whole nodes stay free for pods that need many; and within
-a node the devices that waste least (``dray.devices.packing``), instead of the first that fit.
+``Upstream``: the rank in prioritized lists, nothing else; within a node the first devices that fit.
+``Ready``: after that, nodes where no device has to be made ready first.
+``Packing`` (the default): after that, nodes where the placement loses least for others, keeps the pod's devices close to each
+other, and of whose devices most are in use; and within a node the devices that waste least (``dray.devices.packing``).
+
+The rank is normalized as upstream does it. The rest is points that mean the same on every node, so that they can be added up
+and shown; both count with the weight of the plugin DynamicResources. Where there are prioritized lists, all points together
+are less than one step of rank.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
 from dray.api.resource import ResourceClaim
-from dray.devices import Devices, DeviceScore, Order, Verdict
+from dray.devices import Devices, DeviceScore, Order, Rating, Verdict
 from dray.scheduling.config import Profile
+from dray.scheduling.nodes import NodeInfo
+from dray.scheduling.plan import DeviceJudge, Judged
+from dray.scheduling.plugins.base import Reasons
 
 STRATEGIES: Final = ("Upstream", "Ready", "Packing")
 
+# Points, before the weight. Readiness outweighs all the others, what is lost outweighs closeness and use.
+READY: Final = 100
+WASTE: Final = 60
+CLOSE: Final = 20
+USED: Final = 20
+_WHOLE: Final = 1000
+# Alternatives that a prioritized list can have: one step of rank is one of so many parts.
+_STEPS: Final = 8
+
+
+ClaimsOn = Callable[[NodeInfo], Sequence[ResourceClaim]]
+"""The claims that a node's devices would have to serve."""
+
+
+class Points(NamedTuple):
+    """What a node's devices add to its total, by cause, in hundredths of a point."""
+
+    ready: int = 0
+    waste: int = 0
+    close: int = 0
+    used: int = 0
+
 
 class NodeScore(msgspec.Struct, frozen=True):
-    """A node's score, taken apart: ``rank`` outweighs ``ready``, ``ready`` outweighs ``used``."""
+    """The devices' part of a node's score, taken apart."""
 
     node: str
-    total: int
-    # Of the alternatives of prioritized lists, as upstream counts it.
-    rank: int
-    # No device has to be made ready first.
-    ready: bool
-    # How many percent of the node's devices are in use.
-    used: int
+    rating: Rating
+    points: Points
     devices: tuple[DeviceScore, ...]
 
     def text(self) -> str:
-        """The score in words, a line for the node and one for each device."""
-        ready = "all ready" if self.ready else "some must be made ready first"
-        first = f"{self.node}: rank {self.rank}, {ready}, {self.used}% of the devices in use before"
-        return "\n".join([first, *(f"  {device.text()}" for device in self.devices)])
+        """In words, a line for the node and one for each device."""
+        return "\n".join([f"{self.node}: {said(self.rating)}", *(f"  {device.text()}" for device in self.devices)])
 
 
 class DeviceScorer:
@@ -49,7 +71,7 @@ class DeviceScorer:
 
     def wanted(self, claims: Sequence[ResourceClaim], profile: Profile) -> bool:
         """Whether nodes can differ at all; else their devices are not compared."""
-        if any(request.first_available for claim in claims for request in claim.spec.devices.requests):
+        if lists(claims):
             return True
         return profile.device_scoring == "Packing" or (profile.device_scoring == "Ready" and self.binding_conditions > 0)
 
@@ -57,30 +79,77 @@ class DeviceScorer:
         """Which of a node's devices are taken."""
         return "packing" if profile.device_scoring == "Packing" else "first"
 
-    def score(self, verdict: Verdict, node: str, profile: Profile) -> int:
-        """Rank outweighs readiness, readiness outweighs packing: what the user wants first comes first."""
-        if profile.device_scoring == "Upstream":
-            return verdict.score
-        ready = _is_ready(verdict)
-        packed = self._percent_used(node) if profile.device_scoring == "Packing" else 0
-        return (verdict.score * 2 + ready) * 101 + packed
+    def rate(self, node: str, claims: Sequence[ResourceClaim], profile: Profile) -> Rating | None:
+        """None where the claims do not fit."""
+        return self._engine.rate(node, claims, self.order(profile))
+
+    def judge(
+        self, profile: Profile, claims: Sequence[ResourceClaim], claims_on: ClaimsOn, refusal: Callable[[Verdict], Reasons]
+    ) -> DeviceJudge:
+        """What nodes' devices are worth for a pod with these claims, and by node the special one; each rating is
+        worked out once."""
+        known: dict[Rating, Judged] = {}
+        ranked = lists(claims)
+
+        def judge(info: NodeInfo) -> Judged:
+            wanted = claims_on(info)
+            rating = self.rate(info.name, wanted, profile) if wanted else _UNKNOWN
+            if rating is None:
+                return refusal(self._engine.allocate(info.name, wanted)), 0, 0
+            found = known.get(rating)
+            if found is None:
+                found = known[rating] = None, rating.rank, sum(points(rating, profile, ranked))
+            return found
+
+        return judge
 
     def breakdown(self, claims: Sequence[ResourceClaim], node: str, profile: Profile) -> NodeScore | None:
         """What the score of a node for these claims is made of, as things are now; None where they do not fit."""
-        order = self.order(profile)
-        verdict = self._engine.allocate(node, claims, order)
-        if not verdict.ok:
+        rating = self.rate(node, claims, profile)
+        if rating is None:
             return None
-        devices = self._engine.scores(node, claims, order)
-        total = self.score(verdict, node, profile)
-        return NodeScore(node, total, verdict.score, _is_ready(verdict), self._percent_used(node), devices)
-
-    def _percent_used(self, node: str) -> int:
-        view = self._engine.inventory.view(node)
-        if view is None or not view.layout.width:
-            return 0
-        return 100 * (view.taken() | view.shared()).bit_count() // view.layout.width
+        devices = self._engine.scores(node, claims, self.order(profile))
+        return NodeScore(node, rating, points(rating, profile, lists(claims)), devices)
 
 
-def _is_ready(verdict: Verdict) -> bool:
-    return not any(r.binding_conditions for result in verdict.results for r in result.devices.results)
+def lists(claims: Sequence[ResourceClaim]) -> int:
+    """How many prioritized lists the claims have."""
+    return sum(1 for claim in claims for request in claim.spec.devices.requests if request.first_available)
+
+
+def points(rating: Rating, profile: Profile, ranked: int) -> Points:
+    """With ``ranked`` prioritized lists."""
+    strategy, weight = profile.device_scoring, 100 * profile.weight_of("DynamicResources")
+    if strategy == "Upstream" or not weight:
+        return Points()
+    # Without lists a point is a point; with them the most that there can be is one step of rank.
+    parts = ranked * _STEPS * (READY + WASTE + CLOSE + USED) // 100 or 1
+    ready = weight * READY * rating.ready // parts
+    if strategy == "Ready":
+        return Points(ready)
+    return Points(
+        ready,
+        weight * WASTE * (_WHOLE - rating.lost) // (_WHOLE * parts),
+        weight * CLOSE * (_WHOLE - rating.apart) // (_WHOLE * parts),
+        weight * USED * rating.used // (_WHOLE * parts),
+    )
+
+
+# Of a node that gives out what is asked for without Dray's part, through a device plugin: nothing is known but that.
+_UNKNOWN: Final = Rating(rank=0, ready=True, lost=_WHOLE, apart=0, used=0)
+
+
+def said(rating: Rating) -> str:
+    """A rating in words, for people."""
+    parts = ["all devices ready" if rating.ready else "devices must be made ready first"]
+    if rating.rank:
+        parts.insert(0, f"rank {rating.rank}")
+    parts.append(f"loses {_percent(rating.lost)} of the largest device" if rating.lost else "loses nothing")
+    if rating.apart:
+        parts.append(f"{_percent(rating.apart)} apart")
+    parts.append(f"{_percent(rating.used)} of the node's devices in use before")
+    return ", ".join(parts)
+
+
+def _percent(thousandths: int) -> str:
+    return f"{thousandths / 10:.3g}%"

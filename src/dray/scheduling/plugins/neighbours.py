@@ -345,13 +345,13 @@ class View:
                 return because("PodAntiAffinityExisting", topologyKey=rule.topology_key)
         return None
 
-    def scores(self, infos: Sequence[NodeInfo]) -> list[tuple[int, list[int]]]:
-        """Weights with one score 0..100 per node."""
-        found: list[tuple[int, list[int]]] = []
-        if self._pulls and "InterPodAffinity" in self._weights:
-            found.append((self._weights["InterPodAffinity"], self._pull_scores(infos)))
-        if self._soft and "PodTopologySpread" in self._weights:
-            found.append((self._weights["PodTopologySpread"], self._spread_scores(infos)))
+    def scores(self, infos: Sequence[NodeInfo]) -> list[tuple[str, int, list[int]]]:
+        """By plugin: its weight, and one score 0..100 per node."""
+        found: list[tuple[str, int, list[int]]] = []
+        if self._pulls and (weight := self._weights.get("InterPodAffinity")) is not None:
+            found.append(("InterPodAffinity", weight, self._pull_scores(infos)))
+        if self._soft and (weight := self._weights.get("PodTopologySpread")) is not None:
+            found.append(("PodTopologySpread", weight, self._spread_scores(infos)))
         return found
 
     def emptiest(self, key: str, most: int) -> list[str]:
