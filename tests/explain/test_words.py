@@ -116,7 +116,18 @@ class TestFixes:
             (Reason("NotEnoughDevices", "", {"class": "gpu", "needed": 4, "free": 1}), 3),
             (Reason("NotEnoughDevices", "", {"class": "gpu", "needed": 4, "free": 3}), 1),
         ]
-        assert fixes(reasons) == ["free 1 more device(s) of class gpu on one node, or ask for fewer"]
+        assert fixes(reasons) == ["free more devices of class gpu on one node (1 missing), or ask for fewer"]
+
+    def test_nodes_without_such_devices_add_nothing_where_others_have_too_few(self) -> None:
+        wanted = {"class": "gpu", "request": "r"}
+        none, few = (
+            Reason("NoDevices", "", wanted),
+            Reason("NotEnoughDevices", "", {**wanted, "needed": 9, "free": 5, "total": 8}),
+        )
+        assert fixes([(none, 4), (few, 2)]) == ["add a node with 9 devices of class gpu, or ask for at most 8"]
+        assert fixes([(Reason("NoDevices", "", {"class": "nic", "request": "r"}), 4), (few, 2)])[0].startswith(
+            "add a node with devices of class nic"
+        )
 
     def test_the_one_that_helps_on_most_nodes_comes_first_and_none_twice(self) -> None:
         cordoned, tainted = Reason("NodeUnschedulable"), Reason("NodeTainted", "", {"key": "a"})

@@ -95,3 +95,17 @@ def test_very_many_are_told_by_node(dray: Run) -> None:
     assert "400 devices: 400 free" in told
     assert len(dray("devices", objects, "-o", "wide").stdout.splitlines()) > 400
     assert "g7" in dray("devices", objects, "--node", "n7").stdout
+
+
+def test_narrowed_down_only_their_counter_sets_and_nodes_are_told(dray: Run) -> None:
+    counters = {"sharedCounters": [{"name": "card", "counters": {"memory": {"value": "8Gi"}}}]}
+    two = [
+        slice_("s1", [{"name": "a"}], count=2),
+        slice_("c1", [], count=2, **counters),
+        slice_("s2", [{"name": "b"}], node="n2"),
+    ]
+    report = json.loads(dray("devices", two, "--node", "n2", "-o", "json").stdout)
+    assert [row["device"] for row in report["devices"]] == ["b"]
+    assert report["counterSets"] == []
+    assert [row["node"] for row in report["nodes"]] == ["n2"]
+    assert len(json.loads(dray("devices", two, "-o", "json").stdout)["counterSets"]) == 1

@@ -110,3 +110,9 @@ class TestFromARunningScheduler:
     def test_no_server_is_trouble(self, server: str, tmp_path: Path) -> None:
         answer = CliRunner().invoke(root, ["story", "train", "-n", "ns", "--server", f"http://{server}"])
         assert answer.exit_code == 2
+
+
+def test_a_pod_of_another_namespace_is_named(dray: Run) -> None:
+    answer = dray("story", healthy(), "train", "-n", "elsewhere")
+    assert answer.exit_code == 2
+    assert answer.stderr.strip() == 'Error: pod "train" not found in namespace "elsewhere"; there is ns/train'

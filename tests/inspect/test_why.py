@@ -86,6 +86,11 @@ class TestAPodForWhichDevicesAreTaken:
             assert line in told
         assert "\x1b" not in told
 
+    def test_devices_that_fail_alike_are_told_together(self, dray: Run) -> None:
+        objects = [node("n1"), device_class(expression="false"), slice_("s", [{"name": "g0"}, {"name": "g1"}])]
+        shown = dray("why", [*objects, claim("c"), pod("wants", "c")], "wants", "-n", "ns").stdout
+        assert "devices g0, g1: are not selected by class gpu: false is false" in shown
+
 
 class TestImpossible:
     def test_is_what_no_empty_node_could_take(self, dray: Run) -> None:
@@ -279,3 +284,44 @@ class TestTheNameOfThePod:
         answer = dray("why", healthy(), "train", "-n", "other")
         assert answer.exit_code == 2
         assert "there is ns/train" in answer.stderr
+
+
+class TestAPodForWhichOthersLeave:
+    """``high`` is nominated for n1, where ``low`` has the only device and is on its way out."""
+
+    def objects(self, *more: Plain) -> list[Plain]:
+        low = pod("low", "l", node="n1")
+        low["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        high = pod("high", "h")
+        high["spec"]["priority"] = 10
+        high["status"] = {**high.get("status", {}), "nominatedNodeName": "n1"}
+        devices = slice_("s", [{"name": "g0"}], node="n1")
+        return [node("n1"), device_class(), devices, claim("l", result("g0"), pods=("low",)), low, claim("h"), high, *more]
+
+    def test_waits_and_is_told_for_whom(self, dray: Run) -> None:
+        found = ask(dray, "high", self.objects())
+        assert found["verdict"] == "waiting"
+        assert codes(found["reasons"]) == ["Preempting"]
+        assert found["reasons"][0]["data"] == {"node": "n1", "victims": "ns/low"}
+        assert "until pods of lower priority have made room on n1: ns/low" in found["summary"]
+
+    def test_waits_for_the_claim_of_one_that_is_gone(self, dray: Run) -> None:
+        objects = [each for each in self.objects() if each["metadata"]["name"] != "low"]
+        found = ask(dray, "high", objects)
+        assert (found["verdict"], codes(found["reasons"])) == ("waiting", ["Preempting"])
+
+    def test_is_told_the_usual_when_what_they_leave_is_not_enough(self, dray: Run) -> None:
+        objects = self.objects()
+        for each in objects:
+            if each["kind"] == "ResourceClaim" and each["metadata"]["name"] == "h":
+                each["spec"]["devices"]["requests"][0]["exactly"]["count"] = 2
+        assert ask(dray, "high", objects)["verdict"] == "impossible"
+
+    @pytest.mark.parametrize(("priority", "fits"), [(0, False), (10, False), (11, True)])
+    def test_keeps_what_it_is_promised_from_others(self, dray: Run, priority: int, fits: bool) -> None:
+        other = pod("other", "o")
+        other["spec"]["priority"] = priority
+        objects = [each for each in self.objects(claim("o"), other) if each["metadata"]["name"] not in ("low", "l")]
+        found = ask(dray, "other", objects)
+        assert found["verdict"] == ("waiting" if fits else "unschedulable")
+        assert found.get("fits", []) == (["n1"] if fits else [])

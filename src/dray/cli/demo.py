@@ -159,12 +159,13 @@ class _Demo:
             f"{_path()}"
             f"  export KUBECONFIG={kubeconfig}\n"
             f"  kubectl get pods,resourceclaims -o wide\n"
-            f"  dray why too-much              why is it pending, and what would help?\n"
-            f"  dray devices                   what is free, what is used, by whom?\n"
-            f"  kubectl delete pod train       its GPUs are free at once\n"
+            f"  dray why too-much          # why is it pending, and what would help?\n"
+            f"  dray devices               # what is free, what is used, by whom?\n"
+            f"  kubectl delete pod train   # its GPUs are free at once\n"
             f"  kubectl scale deployment inference --replicas=20\n"
-            f"  dray verify                    proves that nothing is allocated twice\n\n"
-            f"Example manifests: {Path(examples.__file__).parent}\n"
+            f"  dray verify                # proves that nothing is allocated twice\n\n"
+            f"Example manifests: {Path(examples.__file__).parent}\n",
+            soft_wrap=True,  # commands are copied: the terminal may fold them, not we
         )
 
 

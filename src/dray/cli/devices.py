@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import Final
 
 import click
-import msgspec
 from rich.console import Console
 
 from dray.api.kinds import RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.cli.output import emit, output_option, table
 from dray.cli.source import Source, source_options
-from dray.explain.inventory import STATES, Inventory, NodeRow, Row, inventory
+from dray.explain.inventory import STATES, Inventory, NodeRow, Row, inventory, narrowed
 from dray.explain.published import Published
 
 _COLOURS: Final = {
@@ -49,26 +48,25 @@ def devices(source: Source, nodes: Sequence[str], driver: str | None, states: Se
       dray devices --snapshot cluster.yaml
     """
     found = inventory(Published(source.read(needs=(RESOURCE_SLICES, RESOURCE_CLAIMS)).world))
-    shown = [
-        row
-        for row in found.devices
-        if (not nodes or row.node in nodes) and (not driver or row.driver == driver) and (not states or row.state in states)
-    ]
-    kept = msgspec.structs.replace(found, devices=shown)
-    narrowed = bool(nodes or driver or states)
-    emit(kept, output, lambda console: _show(kept, console, wide=output == "wide", narrowed=narrowed))
+    if only := bool(nodes or driver or states):
+        found = narrowed(found, lambda row: _wanted(row, nodes, driver, states))
+    emit(found, output, lambda console: _show(found, console, wide=output == "wide", only=only))
 
 
-def _show(found: Inventory, console: Console, *, wide: bool, narrowed: bool) -> None:
+def _wanted(row: Row, nodes: Sequence[str], driver: str | None, states: Sequence[str]) -> bool:
+    return (not nodes or row.node in nodes) and (not driver or row.driver == driver) and (not states or row.state in states)
+
+
+def _show(found: Inventory, console: Console, *, wide: bool, only: bool) -> None:
     if not found.devices:
         none = (
             "No device is like that; `dray devices` shows all."
-            if narrowed
+            if only
             else "No devices. A driver publishes them as ResourceSlices."
         )
         console.print(none)
         return
-    if len(found.devices) > _MANY and not wide and not narrowed:
+    if len(found.devices) > _MANY and not wide and not only:
         console.print(table(("node", "devices", *STATES), [_by_node(node) for node in found.nodes]))
         console.print(f"\n{_totals(found)} Each of them: -o wide, or --node NAME.")
         return

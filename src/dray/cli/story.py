@@ -12,9 +12,9 @@ import msgspec
 from rich.console import Console
 from rich.markup import escape
 
-from dray.api.core import Pod
 from dray.api.kinds import EVENTS, PODS
 from dray.cli.output import emit, output_option, table
+from dray.cli.pods import find, named
 from dray.cli.source import Source, Trouble, source_options
 from dray.explain.story import story as tell
 from dray.runtime.stories import Line
@@ -43,8 +43,7 @@ def story(pod: str, namespace: str | None, server: str | None, source: Source, o
       dray story train-0 -n research --server http://127.0.0.1:8080
       dray story train-0 --snapshot cluster.yaml -o json
     """
-    where, _, name = pod.rpartition("/")
-    where = namespace or (where if where not in ("pod", "pods") else "")
+    name, where = named(pod, namespace)
     where = where or ("default" if server else source.namespace(None))
     lines = _asked(server, f"{where}/{name}") if server else _read(source, where, name)
     emit({"pod": f"{where}/{name}", "story": lines}, output, lambda console: _show(lines, console))
@@ -76,10 +75,7 @@ def _asked(server: str, key: str) -> list[Line]:
 
 def _read(source: Source, namespace: str, name: str) -> list[Line]:
     snapshot = source.read(needs=(PODS,))
-    found: Pod | None = snapshot.world.get(PODS, f"{namespace}/{name}")
-    if found is None:
-        raise Trouble(f'pod "{name}" not found in namespace "{namespace}"')
-    return tell(snapshot.world, found, snapshot.plain(EVENTS))
+    return tell(snapshot.world, find(snapshot.world, name, namespace), snapshot.plain(EVENTS))
 
 
 def _show(lines: list[Line], console: Console) -> None:

@@ -13,17 +13,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.tree import Tree
 
-from dray.api.core import Pod
 from dray.api.kinds import DEVICE_CLASSES, EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.reason import Reason
 from dray.cli.output import emit, output_option, table
+from dray.cli.pods import find, named
 from dray.cli.source import Source, Trouble, source_options
-from dray.cluster.world import World
 from dray.devices.explain import RequestFinding
 from dray.explain.failures import failed_bindings
 from dray.explain.why import NodeAnswer, Why
 from dray.explain.why import why as ask
-from dray.explain.words import as_json, words
+from dray.explain.words import as_json, predicate, words
 
 _COLOURS: Final = {"bound": "green", "waiting": "cyan", "unschedulable": "yellow", "impossible": "red"}
 _NEEDED: Final = (PODS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES)
@@ -53,29 +52,12 @@ def why(pod: str, namespace: str | None, config: Path | None, source: Source, ou
       kubectl get pods,nodes,namespaces,events,resourceclaims,resourceslices,deviceclasses -A -o yaml > now.yaml
       dray why train-0 -n research --snapshot now.yaml
     """
-    name, where = _named(pod, namespace)
+    name, where = named(pod, namespace)
     snapshot = source.read(needs=_NEEDED)
-    found = _find(snapshot.world, name, where or source.namespace(None))
+    found = find(snapshot.world, name, where or source.namespace(None))
     failures = failed_bindings(snapshot.plain(EVENTS))
     answer = ask(snapshot.world, found, now=time.time(), config=_config(config), failures=failures)
     emit(_plain(answer), output, lambda console: show(answer, console, wide=output == "wide"))
-
-
-def _named(pod: str, namespace: str | None) -> tuple[str, str]:
-    """``POD``, ``pod/POD`` and ``NAMESPACE/POD`` are all understood."""
-    prefix, slash, name = pod.rpartition("/")
-    if slash and prefix not in ("pod", "pods") and not namespace:
-        return name, prefix
-    return name, namespace or ""
-
-
-def _find(world: World, name: str, namespace: str) -> Pod:
-    found: Pod | None = world.get(PODS, f"{namespace}/{name}")
-    if found is None:
-        elsewhere = sorted(key for key in world.all(PODS) if key.rpartition("/")[2] == name)
-        hint = f"; there is {', '.join(elsewhere[:3])}" if elsewhere else ""
-        raise Trouble(f'pod "{name}" not found in namespace "{namespace}"{hint}')
-    return found
 
 
 def _config(file: Path | None) -> Any:
@@ -231,21 +213,22 @@ def _device_lines(found: RequestFinding, *, wide: bool) -> list[str]:
     """Each device with its first failing check; without ``wide``, devices that fail alike are one line."""
     if wide:
         return [f"{device.device}: {words(device.reason) if device.reason is not None else 'usable'}" for device in found.devices]
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, tuple[Reason | None, list[str]]] = {}
     for device in found.devices:
-        said = _about_device(device.reason) if device.reason is not None else "usable"
-        groups.setdefault(said, []).append(device.device.rpartition("/")[2])
+        said = _about_device(device.reason, plural=False)
+        groups.setdefault(said, (device.reason, []))[1].append(device.device.rpartition("/")[2])
     taken = [device.reason for device in found.devices if device.reason is not None and device.reason.code == "DeviceTaken"]
     holders = list(dict.fromkeys(str(reason.data.get("claim") or "another claim") for reason in taken))
-    ordered = sorted(groups.items(), key=lambda item: -len(item[1]))
-    lines = [f"{_devices(names)}: {said}{_some(holders) if said == _TAKEN else ''}" for said, names in ordered[:_NAMED]]
+    ordered = sorted(groups.values(), key=lambda group: -len(group[1]))
+    told = [(names, _about_device(reason, plural=len(names) > 1)) for reason, names in ordered[:_NAMED]]
+    lines = [f"{_devices(names)}: {text}{_some(holders) if text == _TAKEN else ''}" for names, text in told]
     return lines + ([f"… {len(ordered) - _NAMED} more kinds of refusal"] if len(ordered) > _NAMED else [])
 
 
-def _about_device(reason: Reason) -> str:
-    if reason.code == "DeviceTaken":
-        return _TAKEN  # by whom is told once for all
-    return words(reason).removeprefix(f"device {reason.object.removeprefix('device/')} ")
+def _about_device(reason: Reason | None, *, plural: bool) -> str:
+    if reason is None:
+        return "usable"
+    return _TAKEN if reason.code == "DeviceTaken" else predicate(reason, plural=plural)  # by whom is told once for all
 
 
 def _devices(names: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ excludes it now, ``incomplete`` when its pool is being published, else ``free``.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -193,6 +194,14 @@ def _excluded(device: PublishedDevice, used: _Used) -> str:
             told = ", ".join(sorted(frozenset.union(*beside))) or "devices without groups"
             return f"counter set {entry.counter_set}: in use {told}, offers {', '.join(sorted(mine)) or 'no group'}"
     return ""
+
+
+def narrowed(found: Inventory, wanted: Callable[[Row], bool]) -> Inventory:
+    """Only these devices, with the counter sets of their pools and the nodes that they are on."""
+    rows = [row for row in found.devices if wanted(row)]
+    pools = {(row.driver, row.pool) for row in rows}
+    sets = [row for row in found.counter_sets if (row.driver, row.pool) in pools]
+    return Inventory(rows, sets, _nodes(rows))
 
 
 # ------------------------------------------------------------------------------------------------- counters and nodes

@@ -130,7 +130,7 @@ TEXTS: Final[dict[str, Text]] = {
         "<has> not enough devices[ of class {class}][ for request {request}]"
         "[ (needs {needed}[, {free} free][ of {total}][; {besides}])]",
         "[add a node with {needed} devices[ of class {class}], or ask for at most {most}"
-        "||free[ {missing}] more device(s)[ of class {class}] on one node, or ask for fewer]",
+        "||free more devices[ of class {class}] on one node[ ({missing} missing)], or ask for fewer]",
     ),
     "NoDevices": Text(
         "node",

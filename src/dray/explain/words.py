@@ -26,9 +26,14 @@ Counted = tuple[Reason, int]
 
 def words(reason: Reason) -> str:
     """The reason as a sentence without its full stop: ``claim ns/a does not exist``."""
+    return f"{_subject(reason.object, TEXTS[reason.code].subject)} {predicate(reason)}"
+
+
+def predicate(reason: Reason, *, plural: bool = False) -> str:
+    """What is said of the object, or of several alike: ``does not exist``, ``do not exist``."""
     text = TEXTS[reason.code]
     says = text.nodes if text.nodes and reason.object.startswith("node/") else text.says
-    return f"{_subject(reason.object, text.subject)} {_fill(says, _data(reason), plural=False)}"
+    return _fill(says, _data(reason), plural=plural)
 
 
 def as_json(reason: Reason) -> dict[str, Any]:
@@ -65,11 +70,18 @@ def message(counts: Sequence[Counted], total: int, limit: int = MESSAGE_MAX) -> 
 def fixes(counts: Iterable[Counted], limit: int = 4) -> list[str]:
     """The smallest changes that help, the one that helps on most nodes first."""
     told: dict[str, None] = {}
-    for reason, _ in sorted(_merged(counts, keep_general=True), key=lambda counted: -counted[1]):
+    merged = _merged(counts, keep_general=True)
+    too_few = {_wanted(reason) for reason, _ in merged if reason.code == "NotEnoughDevices"}
+    for reason, _ in sorted(merged, key=lambda counted: -counted[1]):
         cure = TEXTS[reason.code].cure
-        if cure:
+        # That other nodes have none at all adds nothing to what is said of those that have too few.
+        if cure and not (reason.code == "NoDevices" and _wanted(reason) in too_few):
             told[_fill(cure, _data(reason), plural=False)] = None
     return list(told)[:limit]
+
+
+def _wanted(reason: Reason) -> tuple[object, ...]:
+    return tuple(reason.data.get(key) for key in ("claim", "class", "request"))
 
 
 # ---------------------------------------------------------------------------------------------------------- grouping
