@@ -116,6 +116,24 @@ def test_the_smallest_changes_were_tried_and_would_do() -> None:
     ]
 
 
+def test_the_most_devices_that_would_fit_are_told() -> None:
+    devices = [device(f"d{i}", attributes={"root": f"r{i // 3}"}) for i in range(6)]
+    match = [{"matchAttribute": "gpu.example.com/root"}]
+    changes = engine(slice_(devices)).explain("n1", [claim(exactly(count=8), constraints=match)]).changes
+    assert [(change.kind, change.data) for change in changes] == [("fewer", {"count": 3})]
+
+
+def test_a_claim_that_holds_the_counters_can_be_let_go_of() -> None:
+    parts = [
+        device("whole", attributes={"whole": True}, consumesCounters=takes("g", slots=4)),
+        device("part", consumesCounters=takes("g", slots=1)),
+    ]
+    made = engine(slice_(parts, name="s", count=2), counters(("g", {"slots": "4"})))
+    take(made, claim(exactly(), name="train-0"))
+    small = exactly(select=["!('whole' in device.attributes['gpu.example.com'])"])
+    assert [(c.kind, c.claim) for c in made.explain("n1", [claim(small)]).changes] == [("release", "default/train-0")]
+
+
 def test_the_nearest_miss_is_the_request_that_lacks_least() -> None:
     made = engine(slice_([device("a")]))
     found = made.explain("n1", [claim(exactly("much", count=5), exactly("less", count=2))])

@@ -7,7 +7,7 @@ claims here: each one was tried before it is told.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ from dray.devices.selection import Failure
 from dray.devices.shapes import Kind
 from dray.devices.views import NodeView
 
-# How many changes are tried before giving up; each costs one search on one node.
+# How many changes of each kind are tried before giving up; each costs one search on one node.
 TRIALS = 24
 
 
@@ -69,6 +69,10 @@ class Explanation(msgspec.Struct):
     requests: tuple[RequestFinding, ...] = ()
     nearest: int | None = None
     changes: tuple[Change, ...] = ()
+
+
+# A change, the claims that have it, and the uid of the claim that is let go of.
+Trial = tuple[Change, Sequence[ResourceClaim], str]
 
 
 class Engine(Protocol):
@@ -250,29 +254,33 @@ class Explainer:
     # ---------------------------------------------------------------------------------------------- smallest change
 
     def _changes(self) -> Iterator[Change]:
-        """Changes that were tried and would do: tolerate one taint, let go of one claim, ask for one device fewer."""
-        for change, claims, without in islice(self._candidates(), TRIALS):
+        """Changes that were tried and would do: tolerate one taint, let go of one claim, ask one request for fewer devices."""
+        seen: set[object] = set()
+        options = [(request, option) for request in self._problem.requests for option in request.options]
+        yield from self._tried(trial for request, option in options for trial in self._tolerations(request, option, seen))
+        yield from self._tried(trial for _, option in options for trial in self._releases(option, seen))
+        for change in self._tried(trial for request in self._problem.requests for trial in self._smaller(request, seen)):
+            seen.add((change.claim, change.request))
+            yield change
+
+    def _tried(self, trials: Iterable[Trial]) -> Iterator[Change]:
+        for change, claims, without in islice(trials, TRIALS):
             if self._engine.fits(self._view.name, claims, without):
                 yield change
 
-    def _candidates(self) -> Iterator[tuple[Change, Sequence[ResourceClaim], str]]:
-        seen: set[object] = set()
-        for request in self._problem.requests:
-            for option in request.options:
-                yield from self._tolerations(request, option, seen)
-        for request in self._problem.requests:
-            for option in request.options:
-                yield from self._releases(option, seen)
-        for request in self._problem.requests:
-            claim = self._claims[request.claim]
-            alternative = request.options[0].alternative
-            if len(request.options) == 1 and not alternative.everything and alternative.count > 1:
-                data = {"count": alternative.count - 1}
-                yield Change("fewer", claim.key, alternative.name, data), self._with(request, count=alternative.count - 1), ""
+    def _smaller(self, request: RequestProblem, told: set[object]) -> Iterator[Trial]:
+        """The same request for ever fewer devices, beginning with as many as it could have by itself, until one is told."""
+        option = request.options[0]
+        if len(request.options) > 1 or option.alternative.everything:
+            return
+        free = self._attempt.candidates(request, option).bit_count()
+        for count in range(min(option.count - 1, free), 0, -1):
+            change = Change("fewer", self._claims[request.claim].key, option.alternative.name, {"count": count})
+            if (change.claim, change.request) in told:
+                return
+            yield change, self._with(request, count=count), ""
 
-    def _tolerations(
-        self, request: RequestProblem, option: Option, seen: set[object]
-    ) -> Iterator[tuple[Change, Sequence[ResourceClaim], str]]:
+    def _tolerations(self, request: RequestProblem, option: Option, seen: set[object]) -> Iterator[Trial]:
         for position in positions(option.selected):
             kind = self._view.layout.kinds[position]
             index = untolerated(kind, option.alternative.tolerations)
@@ -288,13 +296,25 @@ class Explainer:
             change = Change("tolerate", self._claims[request.claim].key, option.alternative.name, data)
             yield change, self._with(request, alternative=option.alternative, toleration=toleration), ""
 
-    def _releases(self, option: Option, seen: set[object]) -> Iterator[tuple[Change, Sequence[ResourceClaim], str]]:
-        for position in positions(option.selected):
-            key = self._view.key(position)
+    def _releases(self, option: Option, seen: set[object]) -> Iterator[Trial]:
+        for key in self._in_the_way(option):
             for uid, name in zip(self._engine.owners(key), self._engine.owner_names(key)):
                 if uid not in seen and not uid.startswith("rest/"):
                     seen.add(uid)
                     yield Change("release", name), self._claims, uid
+
+    def _in_the_way(self, option: Option) -> Iterator[DeviceKey]:
+        """The devices that the option may take, and those in use that draw from the same counter sets."""
+        layout = self._view.layout
+        drawn: dict[int, set[int]] = {}
+        for position in positions(option.selected):
+            yield self._view.key(position)
+            drawn.setdefault(layout.consumption[position][0], set()).update(number for number, _ in layout.groups[position])
+        for part, sets in drawn.items():
+            content = self._view.contents[part]
+            for bit in sorted(content.holdings):
+                if any(number in sets for number, _ in content.layout.groups[bit]):
+                    yield DeviceKey(*content.key, content.device(bit).name)
 
     def _with(
         self,
