@@ -170,3 +170,22 @@ def test_what_it_costs_does_not_grow_with_the_holders(sim: Sim, monkeypatch: pyt
     victim = sim.events("Preempted")[0]["regarding"]["name"]
     assert int(victim[1:]) % 5 == 0
     assert len(trials) < 30
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_restart_still_waits_for_the_holder_elsewhere(fabric: Sim, gone: bool) -> None:
+    hold(fabric, "a", 1)
+    hold(fabric, "b", 1)
+    for name in ("a", "b"):
+        found = fabric.pod(name)
+        found["metadata"]["finalizers"] = ["graceful"]
+        fabric.api.put(kinds.PODS, found)
+    want(fabric)
+    (victim,) = preempted(fabric)
+    if gone:
+        fabric.pod(victim)["metadata"]["finalizers"] = []
+        fabric.remove(kinds.PODS, f"default/{victim}")
+    fabric.start()
+    fabric.settle(20)
+    assert fabric.pod("high")["status"]["nominatedNodeName"] == "here"
+    assert preempted(fabric) == [victim]

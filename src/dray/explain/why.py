@@ -27,7 +27,9 @@ from dray.explain.words import Counted, counted, fixes, message
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.cycle import NotPlaced, Wish
 from dray.scheduling.nodes import NodeInfo
+from dray.scheduling.preemption import Eviction
 from dray.scheduling.queue import Pending
+from dray.scheduling.room import preempting
 from dray.scheduling.scheduler import KINDS, Scheduler
 
 VerdictName = Literal["bound", "waiting", "unschedulable", "impossible"]
@@ -175,6 +177,7 @@ class _Question:
             return self._refused([reason for reason, _ in refused.refusal.reasons])
         if wish.unusable:
             return self._refused([reason for _, reason in wish.unusable])
+        self._count_nominated(wish)
         asked = _Asked(self._scheduler, wish)
         nodes = [asked.node(info) for info in sorted(self._scheduler.nodes, key=lambda info: info.name)]
         if not nodes:
@@ -182,6 +185,10 @@ class _Question:
         fits = [node.node for node in nodes if not node.reasons]
         if fits:
             return self._fits(fits, nodes)
+        node = self._pod.status.nominated_node_name
+        leaving = self._scheduler.preemption.under_way(wish, node) if node else None
+        if leaving is not None:
+            return self._made_room(leaving, nodes)
         resting = self._rests(nodes)
         return self._rested(resting, nodes) if resting and self._would_fit_awake(asked, resting) else self._nowhere(nodes)
 
@@ -233,6 +240,13 @@ class _Question:
         told = message(counts, 0) + (f" The last attempt: {failed.message}." if failed is not None else "")
         return Why(self._pod.key, "waiting", _sentence(self._pod, "waiting", told), reasons, nodes, fixes(counts, limit=2))
 
+    def _made_room(self, leaving: Eviction, nodes: list[NodeAnswer]) -> Why:
+        """Pods leave the node for which it is nominated, and what they leave is enough."""
+        reason = preempting(self._pod, leaving.node, [placed.pod.key for placed in leaving.victims])
+        counts: list[Counted] = [(reason, 0)]
+        summary = _sentence(self._pod, "waiting", message(counts, 0))
+        return Why(self._pod.key, "waiting", summary, [reason], nodes, fixes(counts))
+
     def _nowhere(self, nodes: list[NodeAnswer]) -> Why:
         counts = counted({node.node: node.reasons for node in nodes})
         verdict: VerdictName = "unschedulable" if self._would_fit_alone() else "impossible"
@@ -256,6 +270,18 @@ class _Question:
     def _wish(self, scheduler: Scheduler) -> Wish:
         pending = Pending(self._pod, scheduler.demands.of(self._pod), self._now)
         return scheduler.cycle.wish(pending, self._profile, self._now)
+
+    def _count_nominated(self, wish: Wish) -> None:
+        """What is promised to pods that wait for others to leave is not for this one, unless its priority is higher."""
+        scheduler = self._scheduler
+        for other in self._world.all(PODS).values():
+            name = other.status.nominated_node_name
+            if not name or other.spec.node_name or other.uid == self._pod.uid or other.metadata.deletion_timestamp is not None:
+                continue
+            pending = Pending(other, scheduler.demands.of(other), self._now)
+            info = scheduler.nodes.get(name)
+            if info is not None and not other.terminal and pending.demand.priority >= wish.demand.priority:
+                scheduler.room.assume(pending, info, self._profile, self._now)
 
     def _rests(self, nodes: list[NodeAnswer]) -> list[str]:
         """The devices that the pod could have if they did not rest; each is told until when."""

@@ -123,10 +123,13 @@ class Preemption:
             return Eviction(placement, list(leaving.values())) if placement is not None else None
 
     def _remember(self, preemptor: str) -> None:
-        """After a restart: pods that are gone and have not given back their claims yet may have made room for this one."""
+        """After a restart: pods with claims that are leaving, or that are gone and have not given back their claims yet, may
+        have made room for this one."""
         for claim in self._world.all(RESOURCE_CLAIMS).values():
             for consumer in claim.status.reserved_for:
-                if not _exists(self._world, claim, consumer) and self._nodes.placed(consumer.uid) is None:
+                placed = self._nodes.placed(consumer.uid)
+                gone = placed is None and not _exists(self._world, claim, consumer)
+                if gone or (placed is not None and placed.pod.metadata.deletion_timestamp is not None):
                     self._evicted.setdefault(consumer.uid, preemptor)
 
     # ---------------------------------------------------------------------------------------------------- who could go

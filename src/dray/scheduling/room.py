@@ -19,7 +19,7 @@ from dray.scheduling.binding import Binder, Binding
 from dray.scheduling.config import Profile
 from dray.scheduling.cycle import Cycle, NotPlaced, Placement
 from dray.scheduling.metrics import Meter
-from dray.scheduling.nodes import Nodes, Placed
+from dray.scheduling.nodes import NodeInfo, Nodes, Placed
 from dray.scheduling.nominations import Nomination, Nominations
 from dray.scheduling.preemption import Eviction, Preemption
 from dray.scheduling.queue import INITIAL_BACKOFF, Group, Pending, Queue
@@ -132,6 +132,17 @@ class Room:
         if eviction.node != pod.status.nominated_node_name:
             self._out.append(report.status_patch(pod, {"nominatedNodeName": eviction.node}))
         self._reports.tell(pending, refusal, now, clear_nominated=False)
+
+    def assume(self, pending: Pending, info: NodeInfo, profile: Profile, now: float) -> None:
+        """Count what a pod whose status names the node is promised there, if it can have anything there."""
+        try:
+            wish = self._cycle.wish(pending, profile, now)
+        except NotPlaced:
+            return
+        leaving = self.preemption.under_way(wish, info.name)
+        placement = leaving.placement if leaving is not None else self._cycle.try_on(wish, info)
+        if isinstance(placement, Placement):
+            self.nominations.make(pending, placement)
 
     def _evict(self, eviction: Eviction, pod: Pod, profile: Profile, now: float) -> None:
         evicted = 0
