@@ -98,6 +98,13 @@ def test_a_missing_attribute_is_named() -> None:
     assert by_device(made, wanted) == {"a": "AttributeMissing"}
 
 
+def test_the_summary_says_that_devices_lack_the_attribute_of_a_constraint() -> None:
+    made = engine(slice_([device("a"), device("b", attributes={"root": "x"})]))
+    wanted = claim(exactly(count=2), constraints=[{"matchAttribute": "gpu.example.com/root"}])
+    (reason,) = made.explain("n1", [wanted]).reasons
+    assert "needs 2, 1 free of 2; 1 without the attribute of a constraint" in as_json(reason)["message"]
+
+
 def test_the_smallest_changes_were_tried_and_would_do() -> None:
     made = engine(slice_([device("a"), device("b", taints=[TAINT])]))
     take(made, claim(exactly(), name="train-0"))

@@ -31,6 +31,10 @@ BESIDES: Final = {
     "CapacityPolicy": "not shared this way",
     "GroupIncompatible": "incompatible with devices in use",
     "DeviceCoolingDown": "at rest after a failure",
+    "AttributeMissing": "without the attribute of a constraint",
+    "FeatureOff": "of a feature that is off",
+    "BindingConditionsOff": "with binding conditions, which are off",
+    "NodeOperationsUnsupported": "with operations that the node lacks",
 }
 
 TEXTS: Final[dict[str, Text]] = {
