@@ -270,6 +270,50 @@ def test_5004_the_special_claim_goes_with_its_pod(stage: Stage) -> None:
     assert stage.bound("next") == "zrw2"
 
 
+@pytest.mark.usefixtures("dray")
+def test_5004_a_pod_whose_status_names_a_claim_does_not_go_to_a_device_plugin(stage: Stage) -> None:
+    """The server keeps the name of an earlier attempt's claim, and the kubelet would look for it."""
+    stage.add(*gpu_cluster(plugin_node=True))
+    gated = {"schedulingGates": [{"name": "example.com/wait"}], "nodeSelector": {"kubernetes.io/hostname": "xyz8"}}
+    stage.client.create(asking("moved", stage.namespace, "1", **gated))
+    mapping = {"containerName": "main", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"}
+    named = {"resourceClaimName": "moved-extended-resources-gone", "requestMappings": [mapping]}
+    stage.client.patch_status(stage.pod("moved"), {"extendedResourceClaimStatus": named})
+    stage.client.patch_status(stage.pod("moved"), {"extendedResourceClaimStatus": None})
+    assert stage.pod("moved")["status"]["extendedResourceClaimStatus"] == named
+    stage.client.patch(stage.pod("moved"), {"spec": {"schedulingGates": None}})
+    eventually(lambda: "status names a claim (moved-extended-resources-gone)" in stage.refused("moved"), "it is told why")
+
+
+def special_claims(stage: Stage, pod: str) -> list[Json]:
+    found = stage.client.list("ResourceClaim", stage.namespace)
+    return [claim for claim in found if claim["metadata"]["name"].startswith(f"{pod}-extended-resources-")]
+
+
+@pytest.mark.usefixtures("dray")
+def test_5004_a_special_claim_that_fails_to_be_attached_is_replaced(stage: Stage) -> None:
+    """With KEP-5007: the claim goes with its finalizer, and the pod's status names the next one."""
+    conditions: Json = {"bindingConditions": [ATTACHED], "bindingFailureConditions": [FAILED], "bindsToNode": True}
+    stage.add(
+        make.device_class("gpu.example.com", extendedResourceName="example.com/gpu"),
+        make.node("node-1"),
+        make.resource_slice("node-1", [make.device(f"gpu-{n}", **conditions) for n in range(2)]),
+    )
+    stage.client.create(asking("unlucky", stage.namespace, "1"))
+    first = eventually(lambda: special_claims(stage, "unlucky"), "the special claim is made")[0]["metadata"]["name"]
+    report(stage, first, FAILED)
+
+    def replaced() -> str:
+        status = stage.pod("unlucky")["status"].get("extendedResourceClaimStatus", {})
+        name: str = status.get("resourceClaimName", first)
+        return name if name != first else ""
+
+    second = eventually(replaced, "the pod's status names another claim")
+    eventually(lambda: len(special_claims(stage, "unlucky")) == 1, "the first claim is gone")
+    report(stage, second, ATTACHED)
+    assert stage.bound("unlucky") == "node-1"
+
+
 # ------------------------------------------------------------------------------------------------- KEP-5055: device taints
 
 

@@ -85,6 +85,9 @@ class Api:
         merged = merge(copy.deepcopy(found), body, write.patch == "strategic")
         if kind is kinds.RESOURCE_CLAIMS:
             self._check_claim(found, merged)
+        if kind is kinds.PODS and (named := found["status"].get("extendedResourceClaimStatus")):
+            # Kubernetes' server lets nobody take it away.
+            merged["status"].setdefault("extendedResourceClaimStatus", named)
         meta = merged["metadata"]
         if meta.get("deletionTimestamp") and not meta.get("finalizers"):
             del self.objects[kind][key]

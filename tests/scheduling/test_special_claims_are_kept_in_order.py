@@ -48,10 +48,6 @@ def dra(sim: Sim) -> Sim:
     return sim
 
 
-def is_for_mapping(write: Write) -> bool:
-    return write.kind is kinds.PODS and write.verb == "patch" and "extendedResourceClaimStatus" in write.body["status"]
-
-
 def is_bind(write: Write) -> bool:
     return write.subresource == "binding"
 
@@ -80,12 +76,11 @@ def failing(*which: Callable[[Write], bool], error: ClusterError, times: int = 1
 # ------------------------------------------------------------------------------------------------------ failed attempts
 
 
-def test_a_failed_bind_takes_the_claim_and_its_name_in_the_pods_status_away(dra: Sim) -> None:
+def test_a_failed_bind_takes_the_claim_away_and_the_next_one_is_named(dra: Sim) -> None:
     dra.fault = failing(is_bind, error=Forbidden(403, "Forbidden", "no"), times=99)
     dra.add_pod("p", containers=[container("c", gpu=1)])
     dra.settle()
     assert special(dra) == []
-    assert "extendedResourceClaimStatus" not in dra.pod("p")["status"]
     order = [write.verb for write in dra.log if removes_finalizer(write) or deletes(write)]
     assert order == ["patch", "delete"]
     dra.fault = None
@@ -129,23 +124,22 @@ def test_a_finalizer_of_others_stays(dra: Sim) -> None:
     assert special(dra)[0]["metadata"]["finalizers"] == ["example.com/audit"]
 
 
-def test_a_pod_that_ends_up_at_a_device_plugin_names_no_claim(dra: Sim) -> None:
-    """The kubelet would look for it."""
-    first, second = failing(is_bind, error=Forbidden(403, "Forbidden", "no")), failing(_unnames, error=Unreachable("gone"))
-    dra.fault = lambda write: first(write) or second(write)
+def test_a_pod_whose_status_names_a_claim_does_not_go_to_a_device_plugin(dra: Sim) -> None:
+    """The server keeps the name, and the kubelet would look for a claim that is gone."""
+    dra.fault = failing(is_bind, error=Forbidden(403, "Forbidden", "no"))
     dra.add_pod("p", containers=[container("c", gpu=1)])
     dra.settle()
-    assert dra.pod("p")["status"]["extendedResourceClaimStatus"]
     dra.remove(kinds.NODES, "dra")
-    dra.add_node("plugin", resources={GPU: "1"})
+    dra.add_node("plugin", resources={GPU: "2"})
+    dra.add_pod("fresh", containers=[container("c", gpu=1)])
     dra.settle(15)
-    assert dra.node_of("p") == "plugin"
-    assert "extendedResourceClaimStatus" not in dra.pod("p")["status"]
+    assert (dra.node_of("p"), dra.node_of("fresh")) == ("", "plugin")
+    name = dra.pod("p")["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
+    assert f"1 node has a device plugin, and the pod's status names a claim ({name})" in dra.condition("p")["message"]
     assert special(dra) == []
-
-
-def _unnames(write: Write) -> bool:
-    return is_for_mapping(write) and write.body["status"]["extendedResourceClaimStatus"] is None
+    dra.add_node("dra")
+    dra.settle(15)
+    assert dra.node_of("p") == "dra"
 
 
 def test_a_create_without_an_answer_that_shows_late_leaves_one_claim(dra: Sim) -> None:
@@ -230,9 +224,6 @@ def test_a_leftover_for_a_resource_that_no_class_serves_is_deleted(dra: Sim) -> 
     dra.settle(15)
     assert special(dra) == []
     assert dra.node_of("p") == ""
-    dra.add_node("plugin", resources={GPU: "1"})
-    dra.settle(15)
-    assert dra.node_of("p") == "plugin"
 
 
 def test_a_leftover_on_a_node_that_is_gone_is_replaced(dra: Sim) -> None:

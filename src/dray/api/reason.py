@@ -58,6 +58,7 @@ CODES: Final[dict[str, str]] = {
     "ClaimNotCreated": "the claim has not been generated from its template yet",
     "ClaimDeleting": "the claim is being deleted",
     "ClaimForeign": "the claim belongs to another pod",
+    "ClaimNamed": "the pod's status names a claim for extended resources, and the node would serve them without one",
     "ClaimElsewhere": "the claim is allocated on other nodes",
     "ClaimInFlight": "the claim is being allocated for another pod",
     "ClaimFull": "the claim is reserved for as many pods as it can be",

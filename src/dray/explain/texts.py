@@ -194,6 +194,11 @@ TEXTS: Final[dict[str, Text]] = {
         "make sure that the template[ {template}] exists and that a controller of claims runs",
     ),
     "ClaimDeleting": Text("claim", "<is> being deleted", "wait until the claim is gone, then create it again"),
+    "ClaimNamed": Text(
+        "node",
+        "<has> a device plugin, and the pod's status names a claim[ ({claim})] of an attempt on a node without",
+        "let the pod be made anew: the name stays in its status, and the kubelet would look for the claim",
+    ),
     "ClaimForeign": Text("claim", "<belong> to another pod[ ({owner})]", "use a claim of the pod's own"),
     "ClaimElsewhere": Text(
         "claim",

@@ -264,10 +264,7 @@ class Binder:
                 self.give_up(binding, Reason("ClaimLost", f"claim/{key}"), now)
                 return
             claims.append(claim)
-        if binding.mapping is None and binding.pod.status.extended_resource_claim_status is not None:
-            # It names the claim of an earlier attempt, which the kubelet would look for.
-            self._patch_mapping(binding, None)
-        elif self._waits and any(conditions.waits(claim) for claim in claims):
+        if self._waits and any(conditions.waits(claim) for claim in claims):
             self._wait(binding, claims, now)
         else:
             self._prebound(binding, "success", now)
@@ -433,11 +430,12 @@ class Binder:
             self._desk.allocate(claim, special.allocation, binding.pod, now)
         else:
             self._desk.reserve(claim, binding.pod)
-        self._patch_mapping(binding, special.status())
+        self._patch_mapping(binding)
 
-    def _patch_mapping(self, binding: Binding, mapping: dict[str, Any] | None) -> None:
+    def _patch_mapping(self, binding: Binding) -> None:
+        assert binding.special is not None
         binding.awaiting.add(_POD_STATUS)
-        binding.mapping = _pod_status(binding.pod, {_MAPPING: mapping})
+        binding.mapping = _pod_status(binding.pod, {_MAPPING: binding.special.status()})
         self._out.append(binding.mapping)
 
     def _mapping_ended(self, binding: Binding, error: ClusterError | None, now: float) -> None:
@@ -452,10 +450,6 @@ class Binder:
         write = outcome.write
         if write.kind is RESOURCE_CLAIMS and write.verb == "create" and outcome.object is not None:
             self._desk.delete(decode(ResourceClaim, outcome.object), write.about)
-        elif _names_no_claim(write) and isinstance(outcome.error, Conflict):
-            pod: Pod | None = self._world.get(PODS, write.key)
-            if pod is not None and pod.uid not in self._bindings and pod.metadata.resource_version != write.resource_version:
-                self.unname_claim(pod)
 
     # ---------------------------------------------------------------------------------------------------- giving up
 
@@ -502,18 +496,11 @@ class Binder:
         if special is None:
             return
         if special.name:
+            # The API server keeps the name in the pod's status until another one is written there.
             self._desk.delete(special.claim, binding.pod.key)
-            if not gone:
-                self.unname_claim(binding.pod)
         else:
             # Never made in the API: what it would have held is free. Once it is made, the desk knows what it holds.
             self._host.abandon(special)
-
-    def unname_claim(self, pod: Pod) -> None:
-        """The special claim goes, so the pod's status does not name it any more. Only the pod as it is now is written to:
-        the next attempt may be telling of another claim already."""
-        write = _pod_status(pod, {_MAPPING: None})
-        self._out.append(msgspec.structs.replace(write, resource_version=pod.metadata.resource_version))
 
     def _remove(self, binding: Binding) -> None:
         uid = binding.pod.uid
@@ -537,12 +524,7 @@ class Binder:
 
 
 def _is_of_another_attempt(binding: Binding, write: Write) -> bool:
-    creates = write.kind is RESOURCE_CLAIMS and write.verb == "create"
-    return (creates and write is not binding.creation) or (_names_no_claim(write) and write is not binding.mapping)
-
-
-def _names_no_claim(write: Write) -> bool:
-    return write.kind is PODS and write.verb == "patch" and write.body["status"].get(_MAPPING, "") is None
+    return write.kind is RESOURCE_CLAIMS and write.verb == "create" and write is not binding.creation
 
 
 def _pod_status(pod: Pod, status: dict[str, Any]) -> Write:

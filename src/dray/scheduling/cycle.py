@@ -31,6 +31,7 @@ from dray.scheduling.extended import (
     by_devices,
     owner_uid,
     requests_for,
+    serves_by_devices,
     special_claim,
     still_valid,
     wanted_names,
@@ -128,6 +129,12 @@ class Wish:
         self.plan: Plan | None = None
 
     @property
+    def named(self) -> str:
+        """The special claim that the pod's status names, after an attempt that got that far."""
+        status = self.pod.status.extended_resource_claim_status
+        return status.resource_claim_name if status is not None else ""
+
+    @property
     def needs_devices(self) -> bool:
         return bool(self.resolved.open or self.names)
 
@@ -220,6 +227,7 @@ class Cycle:
             tuple(self._spec_id(claim) for claim in resolved.open),
             tuple((claim.uid, claim.metadata.resource_version) for claim in resolved.pinned),
             (wish.leftover.uid, wish.leftover.metadata.resource_version) if wish.leftover is not None else (),
+            wish.named,
         )
         if wish.view is not None:
             pod = wish.pod
@@ -297,7 +305,8 @@ class Cycle:
             judge = self._judge(wish) if wish.needs_devices else None
             skips = any(r.skip_node_operations for a in wish.resolved.allocations.values() for r in a.devices.results)
             feature = OPTIONAL_OPERATIONS if skips else ""
-            wish.plan = Plan(wish.demand, wish.profile, self._facts, self._selectors(wish), judge, feature)
+            also = (serves_by_devices(wish.names, named),) if (named := wish.named) else ()
+            wish.plan = Plan(wish.demand, wish.profile, self._facts, self._selectors(wish), judge, feature, also)
         return wish.plan
 
     def _selectors(self, wish: Wish) -> list[NodeSelector]:

@@ -47,9 +47,9 @@ class Facts:
 class Plan:
     """``refuses`` says why a node will not do; ``fixed`` and ``raw`` are its scores, final and still to be normalized.
 
-    ``selectors`` are those of claims that are allocated already, ``node_feature`` what their devices need of a node.
-    ``devices``, where set, judges and scores the devices
-    of each node as it is examined; else only the node that is about to be picked is asked for its devices."""
+    ``selectors`` are those of claims that are allocated already, ``node_feature`` what their devices need of a node, ``also``
+    what this pod needs besides. ``devices``, where set, judges and scores the devices of each node as it is examined; else only
+    the node that is about to be picked is asked for its devices."""
 
     __slots__ = (
         "_seen",
@@ -73,13 +73,14 @@ class Plan:
         selectors: Sequence[NodeSelector] = (),
         devices: DeviceJudge | None = None,
         node_feature: str = "",
+        also: Sequence[Check] = (),
     ) -> None:
         self.demand = demand
         self.profile = profile
         self.devices = devices
         self.names = _both(placement.node_names(demand) if "NodeAffinity" in profile.filters else None, _names(selectors))
         made = (_check(name, demand, profile, facts) for name in profile.filters)
-        pinned = [_elsewhere(selectors)] if selectors else []
+        pinned = [*also, _elsewhere(selectors)] if selectors else [*also]
         if node_feature:
             pinned.append(_declares(node_feature))
         self.checks: tuple[Check, ...] = (*pinned, *(check for check in made if check is not None))

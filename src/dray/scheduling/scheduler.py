@@ -264,8 +264,6 @@ class Scheduler:
         """One claim per attempt is given back, so that it can be allocated where the pod fits."""
         if claim.metadata.controller is not None and claim.metadata.controller.uid == pod.uid and is_special(claim):
             self.desk.delete(claim, pod.key)
-            if pod.status.extended_resource_claim_status is not None:
-                self.binder.unname_claim(pod)
         else:
             self.desk.deallocate(claim)
 
