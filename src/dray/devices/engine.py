@@ -277,6 +277,21 @@ class Devices:
                 yield "", self._verdict(view, demand, claims, answer)
                 return
 
+    def refusing(self, node_names: Iterable[str], claims: Sequence[ResourceClaim]) -> Iterator[tuple[str, Verdict]]:
+        """The nodes on which the claims do not fit, in the order given; for the others no result is put together."""
+        demand = self.compiler.demand(tuple(claims))
+        if demand.error is not None:
+            yield "", self._impossible(demand, claims)
+            return
+        for name in node_names:
+            view = self.inventory.view(name)
+            if view is None:
+                yield name, Verdict(False, error=f'node "{name}" is not known', node_error=True)
+                continue
+            answer = self._answer(view, demand, claims)
+            if answer.picks is None:
+                yield name, self._verdict(view, demand, claims, answer)
+
     def first_fit(
         self, node_names: Sequence[str], claims: Sequence[ResourceClaim], start: int = 0, order: Order = "first"
     ) -> tuple[str, Verdict]:

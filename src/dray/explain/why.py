@@ -25,12 +25,12 @@ from dray.devices.ledger import DeviceKey
 from dray.explain.failures import FailedBinding, of_condition
 from dray.explain.words import Counted, counted, fixes, message
 from dray.scheduling.config import Config, Profile
-from dray.scheduling.cycle import NotPlaced, Wish
 from dray.scheduling.nodes import NodeInfo
 from dray.scheduling.preemption import Eviction
 from dray.scheduling.queue import Pending
 from dray.scheduling.room import preempting
 from dray.scheduling.scheduler import KINDS, Scheduler
+from dray.scheduling.wish import NotPlaced, Wish
 
 VerdictName = Literal["bound", "waiting", "unschedulable", "impossible"]
 

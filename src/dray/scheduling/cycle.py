@@ -7,15 +7,15 @@ set of candidates, so most pods cost one look at the best node.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Any, Final
 
 import msgspec
 
-from dray.api.core import NodeSelector, Pod
+from dray.api.core import NodeSelector
 from dray.api.kinds import DEVICE_CLASSES, RESOURCE_CLAIMS
 from dray.api.reason import Reason
-from dray.api.resource import AllocationResult, ResourceClaim
+from dray.api.resource import ResourceClaim
 from dray.cluster.world import World
 from dray.devices import DeviceKey, Devices, Verdict
 from dray.devices.inventory import OPTIONAL_OPERATIONS
@@ -23,7 +23,6 @@ from dray.scheduling import conditions, topics
 from dray.scheduling.candidates import ZONE, Candidates, enough, turn
 from dray.scheduling.changes import ChangeLog
 from dray.scheduling.config import Profile
-from dray.scheduling.demand import Demand
 from dray.scheduling.extended import (
     ClassNames,
     Requests,
@@ -48,95 +47,13 @@ from dray.scheduling.refusal import Refusal, Tally
 from dray.scheduling.resolution import Refused, Resolved, claim_topic, pod_topic, requests, reserved_for, resolve, runs_with
 from dray.scheduling.scoring import DeviceScorer
 from dray.scheduling.tolerations import tolerates
+from dray.scheduling.wish import NotPlaced, Placement, Wish
 
 # Sets of candidates that are kept; each holds at most the nodes that were examined for it.
 _KEPT: Final = 128
 # Where pods of one workload only rank nodes: how many zones are compared, and how many nodes of each.
 _ZONES: Final = 8
 _OF_EACH: Final = 8
-
-
-class Placement:
-    """What was decided for a pod."""
-
-    __slots__ = ("key", "leftover", "node", "open", "pinned", "results", "special")
-
-    def __init__(self, key: Hashable, node: str, resolved: Resolved) -> None:
-        self.key = key
-        self.node = node
-        self.open = resolved.open
-        self.pinned = resolved.pinned
-        self.results: list[AllocationResult] = []
-        self.special: Special | None = None
-        self.leftover: ResourceClaim | None = None
-
-
-class NotPlaced(Exception):
-    """The pod is refused. ``key`` groups pods that are refused alike; ``free_claims`` may help when deallocated."""
-
-    def __init__(
-        self,
-        key: Hashable,
-        refusal: Refusal,
-        topics: frozenset[str],
-        free_claims: Sequence[ResourceClaim] = (),
-        shared: bool = False,
-    ) -> None:
-        super().__init__(refusal)
-        self.key = key
-        self.refusal = refusal
-        self.topics = topics
-        self.free_claims = free_claims
-        self.shared = shared
-        # Devices of claims that failed or ran out of time while no scheduler looked.
-        self.failed: Sequence[conditions.Device] = ()
-        # Set when nodes were looked at: what preemption starts from.
-        self.wish: Wish | None = None
-
-
-class Wish:
-    """A pod with its claims resolved: everything that decides where it can go."""
-
-    __slots__ = (
-        "demand",
-        "failed",
-        "key",
-        "leftover",
-        "names",
-        "pending",
-        "plan",
-        "pod",
-        "profile",
-        "ranking",
-        "resolved",
-        "unusable",
-        "view",
-    )
-
-    def __init__(self, pending: Pending, profile: Profile, resolved: Resolved) -> None:
-        self.pending = pending
-        self.pod: Pod = pending.pod
-        self.demand: Demand = pending.demand
-        self.profile = profile
-        self.resolved = resolved
-        self.names: frozenset[str] = frozenset()
-        self.leftover: ResourceClaim | None = None
-        self.unusable: list[tuple[ResourceClaim, Reason]] = []
-        self.failed: list[conditions.Device] = []
-        self.view: View | None = None
-        self.ranking: View | None = None
-        self.key: Hashable = None
-        self.plan: Plan | None = None
-
-    @property
-    def named(self) -> str:
-        """The special claim that the pod's status names, after an attempt that got that far."""
-        status = self.pod.status.extended_resource_claim_status
-        return status.resource_claim_name if status is not None else ""
-
-    @property
-    def needs_devices(self) -> bool:
-        return bool(self.resolved.open or self.names)
 
 
 class Cycle:
@@ -289,13 +206,22 @@ class Cycle:
     def _ask_all(self, wish: Wish, candidates: Candidates) -> None:
         """The first pod of its kind asks the devices of every node that it looked at, as upstream does: an error that
         concerns the request itself is found wherever it shows. Nodes in the same state answer once."""
-        for name in candidates.unasked():
-            info = self._nodes.get(name)
-            claims = self.claims_on(wish, info)[0] if info is not None else []
-            verdict = self._engine.allocate(name, claims) if claims else None
-            if verdict is not None and not verdict.ok:
+        for claims, names in self._by_claims(wish, candidates.unasked()):
+            for name, verdict in self._engine.refusing(names, claims):
                 self._raise_fatal(wish, verdict)
                 candidates.refuse(name, _device_reasons(verdict))
+
+    def _by_claims(self, wish: Wish, names: list[str]) -> list[tuple[list[ResourceClaim], list[str]]]:
+        """The nodes by what is to be allocated there: which resources are left to devices differs from node to node."""
+        if not wish.names:
+            return [(wish.resolved.open, names)]
+        found: dict[frozenset[str], tuple[list[ResourceClaim], list[str]]] = {}
+        for info in filter(None, map(self._nodes.get, names)):
+            key = by_devices(wish.names, info)
+            if key not in found:
+                found[key] = (self.claims_on(wish, info)[0], [])
+            found[key][1].append(info.name)
+        return [each for each in found.values() if each[0]]
 
     def kept(self, key: Hashable) -> Candidates | None:
         return self._kept.get(key)

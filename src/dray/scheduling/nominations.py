@@ -13,10 +13,10 @@ from dray.api.resource import AllocationResult, ResourceClaim
 from dray.devices import Devices
 from dray.devices.engine import promised
 from dray.scheduling.changes import EVERYTHING, ChangeLog
-from dray.scheduling.cycle import Placement, Wish
 from dray.scheduling.nodes import Nodes
 from dray.scheduling.plugins.placement import names_in
 from dray.scheduling.queue import Pending
+from dray.scheduling.wish import Placement, Wish
 
 
 class Nomination:

@@ -21,10 +21,11 @@ from dray.devices import Devices
 from dray.devices.ledger import Charge
 from dray.scheduling.binding import Binder
 from dray.scheduling.claims import ClaimDesk
-from dray.scheduling.cycle import Cycle, NotPlaced, Placement, Wish
+from dray.scheduling.cycle import Cycle
 from dray.scheduling.nodes import NodeInfo, Nodes, Placed
 from dray.scheduling.nominations import Nominations
 from dray.scheduling.refusal import CURABLE, Reasons
+from dray.scheduling.wish import NotPlaced, Placement, Wish
 
 # Nodes on which room is really tried to be made; more would cost more than a better choice is worth.
 _MOST_TRIES: Final = 256

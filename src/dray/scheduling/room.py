@@ -17,7 +17,7 @@ from dray.cluster.port import ClusterError, NotFound, Outcome, Write
 from dray.scheduling import report, topics
 from dray.scheduling.binding import Binder, Binding
 from dray.scheduling.config import Profile
-from dray.scheduling.cycle import Cycle, NotPlaced, Placement
+from dray.scheduling.cycle import Cycle
 from dray.scheduling.metrics import Meter
 from dray.scheduling.nodes import NodeInfo, Nodes, Placed
 from dray.scheduling.nominations import Nomination, Nominations
@@ -26,6 +26,7 @@ from dray.scheduling.queue import INITIAL_BACKOFF, Group, Pending, Queue
 from dray.scheduling.refusal import Refusal
 from dray.scheduling.report import Reports
 from dray.scheduling.resolution import Resolved
+from dray.scheduling.wish import NotPlaced, Placement
 
 # Victims that a reason names; the rest is counted.
 _NAMED: Final = 5

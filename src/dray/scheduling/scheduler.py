@@ -38,7 +38,7 @@ from dray.scheduling.changes import EVERYTHING
 from dray.scheduling.claims import ClaimDesk
 from dray.scheduling.conditions import Device
 from dray.scheduling.config import Config, Profile
-from dray.scheduling.cycle import Cycle, NotPlaced, Placement
+from dray.scheduling.cycle import Cycle
 from dray.scheduling.demand import Demands
 from dray.scheduling.extended import ClassNames, Special, is_special
 from dray.scheduling.metrics import Meter, Silent
@@ -56,6 +56,7 @@ from dray.scheduling.refusal import Refusal
 from dray.scheduling.report import Reports
 from dray.scheduling.resolution import claim_keys, claim_topic, runs_with
 from dray.scheduling.room import Room
+from dray.scheduling.wish import NotPlaced, Placement
 
 KINDS: Final[tuple[Kind, ...]] = (
     NODES,

@@ -1,0 +1,101 @@
+"""What deciding on one pod starts from and ends with: the wish, the placement, or the refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from dray.api.core import Pod
+from dray.api.reason import Reason
+from dray.api.resource import AllocationResult, ResourceClaim
+from dray.scheduling import conditions
+from dray.scheduling.config import Profile
+from dray.scheduling.demand import Demand
+from dray.scheduling.extended import Special
+from dray.scheduling.plan import Plan
+from dray.scheduling.plugins.neighbours import View
+from dray.scheduling.queue import Pending
+from dray.scheduling.refusal import Refusal
+from dray.scheduling.resolution import Resolved
+
+
+class Placement:
+    """What was decided for a pod."""
+
+    __slots__ = ("key", "leftover", "node", "open", "pinned", "results", "special")
+
+    def __init__(self, key: Hashable, node: str, resolved: Resolved) -> None:
+        self.key = key
+        self.node = node
+        self.open = resolved.open
+        self.pinned = resolved.pinned
+        self.results: list[AllocationResult] = []
+        self.special: Special | None = None
+        self.leftover: ResourceClaim | None = None
+
+
+class NotPlaced(Exception):
+    """The pod is refused. ``key`` groups pods that are refused alike; ``free_claims`` may help when deallocated."""
+
+    def __init__(
+        self,
+        key: Hashable,
+        refusal: Refusal,
+        topics: frozenset[str],
+        free_claims: Sequence[ResourceClaim] = (),
+        shared: bool = False,
+    ) -> None:
+        super().__init__(refusal)
+        self.key = key
+        self.refusal = refusal
+        self.topics = topics
+        self.free_claims = free_claims
+        self.shared = shared
+        # Devices of claims that failed or ran out of time while no scheduler looked.
+        self.failed: Sequence[conditions.Device] = ()
+        # Set when nodes were looked at: what preemption starts from.
+        self.wish: Wish | None = None
+
+
+class Wish:
+    """A pod with its claims resolved: everything that decides where it can go."""
+
+    __slots__ = (
+        "demand",
+        "failed",
+        "key",
+        "leftover",
+        "names",
+        "pending",
+        "plan",
+        "pod",
+        "profile",
+        "ranking",
+        "resolved",
+        "unusable",
+        "view",
+    )
+
+    def __init__(self, pending: Pending, profile: Profile, resolved: Resolved) -> None:
+        self.pending = pending
+        self.pod: Pod = pending.pod
+        self.demand: Demand = pending.demand
+        self.profile = profile
+        self.resolved = resolved
+        self.names: frozenset[str] = frozenset()
+        self.leftover: ResourceClaim | None = None
+        self.unusable: list[tuple[ResourceClaim, Reason]] = []
+        self.failed: list[conditions.Device] = []
+        self.view: View | None = None
+        self.ranking: View | None = None
+        self.key: Hashable = None
+        self.plan: Plan | None = None
+
+    @property
+    def named(self) -> str:
+        """The special claim that the pod's status names, after an attempt that got that far."""
+        status = self.pod.status.extended_resource_claim_status
+        return status.resource_claim_name if status is not None else ""
+
+    @property
+    def needs_devices(self) -> bool:
+        return bool(self.resolved.open or self.names)
