@@ -7,19 +7,20 @@ import io
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from dray.cli.output import table
 
 COLUMNS = ("pod", "node", "state", "users", "taints")
-ROWS = [
-    ("default/train", "gpu8-0", "[green]free[/green]", "", ""),
+ROWS: list[tuple[str | Text, ...]] = [
+    ("default/train", "gpu8-0", Text("free", "green"), "", ""),
     ("default/inference-qx6k6zf6d5-4lxgh", "gpu8-1", "allocated", "research/a\nresearch/b", ""),
 ]
 
 
-def shown(width: int, columns: tuple[str, ...] = COLUMNS, rows: list[tuple[str, ...]] = ROWS) -> list[str]:
+def shown(width: int, columns: tuple[str, ...] = COLUMNS, rows: list[tuple[str | Text, ...]] = ROWS) -> list[str]:
     out = io.StringIO()
     Console(file=out, highlight=False, width=width).print(table(columns, rows))
     return out.getvalue().splitlines()
@@ -74,8 +75,8 @@ cells = st.text("ab [/]日-\n", max_size=50)
 
 @given(st.lists(st.tuples(cells, cells, cells), min_size=1, max_size=5), st.integers(2, 200))
 def test_no_line_is_too_long_or_ends_in_spaces_and_nothing_is_lost(rows: list[tuple[str, ...]], width: int) -> None:
-    lines = shown(width, ("a", "b", "c"), [tuple(escape(cell) for cell in row) for row in rows])
-    assert all(Console().render_str(escape(line)).cell_len <= width for line in lines)
+    lines = shown(width, ("a", "b", "c"), list(rows))
+    assert all(cell_len(line) <= width for line in lines)
     assert not any(line.endswith(" ") for line in lines)
     told, given_ = "".join(lines), "".join(cell for row in rows for cell in row)
-    assert all(told.count(letter) >= given_.count(letter) for letter in "ab/日-")
+    assert all(told.count(letter) >= given_.count(letter) for letter in "ab[/]日-")

@@ -46,6 +46,16 @@ class TestWhereThereIsNothingToCheck:
         assert answer.stderr == ""
 
 
+def test_one_is_told_as_one(dray: Run) -> None:
+    one = [
+        node("n1"),
+        slice_("s1", [{"name": "g0"}]),
+        claim("used", result("g0"), pods=("train",)),
+        pod("train", "used", node="n1"),
+    ]
+    assert dray("verify", one).stdout.startswith("Checked 1 claim, 1 device in 1 pool, 1 allocation, 1 pod on 1 node.")
+
+
 def test_a_healthy_cluster_passes_with_counts(dray: Run) -> None:
     answer = dray("verify", healthy(), "-o", "json")
     report = json.loads(answer.stdout)

@@ -169,6 +169,19 @@ class TestBindingConditions:
         assert "waits for ready of gpu.example.com/n1/g1" in found["summary"]
         assert codes(found["reasons"]) == ["BindingPending"]
 
+    def test_what_a_driver_says_is_shown_as_it_is(self, dray: Run) -> None:
+        said = "port [red]3[/bold]: no link"
+        objects = self.objects()
+        ready = {
+            "type": "ready",
+            "status": "False",
+            "reason": "Link",
+            "message": said,
+            "lastTransitionTime": "2026-01-01T00:01:00Z",
+        }
+        objects[-2]["status"]["devices"][0]["conditions"].append(ready)
+        assert said in dray("why", objects, "new", "-n", "ns").stdout
+
 
 class TestAfterABindingThatFailed:
     SAID = words(

@@ -287,3 +287,9 @@ def test_people_see_pods_devices_and_what_was_checked(simulate: Simulate) -> Non
     assert "default/train" in told
     assert "gpu8-0/gpu-0" in told
     assert "Invariants held" in told
+
+
+def test_a_pod_that_fits_and_is_not_placed_is_told_apart(simulate: Simulate) -> None:
+    foreign = pod("foreign")
+    foreign["spec"]["schedulerName"] = "somebody-else"
+    assert "it fits, and is not placed yet" in simulate(scenario(), template(), foreign).stdout

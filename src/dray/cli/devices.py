@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from dray.api.kinds import RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.cli.output import emit, output_option, table
@@ -84,14 +85,21 @@ def _by_node(node: NodeRow) -> tuple[str, ...]:
     return (node.node or "(by selector)", str(node.devices), *(str(node.states.get(state, "")) for state in STATES))
 
 
-def _rows(devices: Sequence[Row], wide: bool) -> list[tuple[str, ...]]:
-    rows: list[tuple[str, ...]] = []
+def _rows(devices: Sequence[Row], wide: bool) -> list[tuple[str | Text, ...]]:
+    rows: list[tuple[str | Text, ...]] = []
+    coloured = {state: Text(state, colour) for state, colour in _COLOURS.items()}
     for row in devices:
-        colour = _COLOURS[row.state]
-        state = f"[{colour}]{row.state}[/{colour}]" if colour else row.state
         users = "\n".join(", ".join(user.pods) or f"claim {user.claim}" for user in row.users)
         where = row.node or "(by selector)"
-        cells: tuple[str, ...] = (where, row.driver, row.pool, row.device, state, users, "\n".join(row.taints))
+        cells: tuple[str | Text, ...] = (
+            where,
+            row.driver,
+            row.pool,
+            row.device,
+            coloured[row.state],
+            users,
+            "\n".join(row.taints),
+        )
         if wide:
             capacity = "\n".join(f"{name} {n['used']}/{n['total']}" for name, n in row.capacity.items())
             cells = (*cells, capacity, row.detail)

@@ -10,6 +10,7 @@ import click
 import msgspec
 import yaml
 from rich.console import Console
+from rich.text import Text
 
 from dray.cli.tables import Fitted
 
@@ -46,6 +47,6 @@ def emit(data: Any, output: str, people: Callable[[Console], None]) -> None:
         people(console())
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Fitted:
-    """A table whose cells may have rich's markup."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Fitted:
+    """A table. Cells are taken as they are; one with a colour is a ``Text``."""
     return Fitted(columns, rows)

@@ -49,6 +49,12 @@ def simulate(files: tuple[Path, ...], seed: int | None, until: str | None, outpu
     sys.exit(1 if report.invariants.violated else 2 if lost else 0)
 
 
+def _why_not(pod: dict[str, Any]) -> str:
+    if pod["phase"] == "Pending" and not pod["node"] and not pod["reasons"]:
+        return "it fits, and is not placed yet"
+    return "\n".join(reason["message"] for reason in pod["reasons"][:2])
+
+
 def _show(report: Any, console: Console) -> None:
     rows = [
         (
@@ -57,7 +63,7 @@ def _show(report: Any, console: Console) -> None:
             pod["node"] or "",
             "" if pod["boundAt"] is None else f"{pod['boundAt']:.3f}s",
             "\n".join(f"{d['pool']}/{d['device']}" for claim in pod["claims"] for d in claim["devices"]),
-            "\n".join(reason["message"] for reason in pod["reasons"][:2]),
+            _why_not(pod),
         )
         for pod in report.pods
     ]

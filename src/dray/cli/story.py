@@ -10,7 +10,6 @@ import aiohttp
 import click
 import msgspec
 from rich.console import Console
-from rich.markup import escape
 
 from dray.api.kinds import EVENTS, PODS
 from dray.cli.output import emit, output_option, table
@@ -83,7 +82,7 @@ def _show(lines: list[Line], console: Console) -> None:
         console.print("Nothing is known.")
         return
     first = lines[0].at
-    rows = [(_clock(line.at), f"+{line.at - first:.3f}s", line.what, line.object, line.by, escape(line.detail)) for line in lines]
+    rows = [(_clock(line.at), f"+{line.at - first:.3f}s", line.what, line.object, line.by, line.detail) for line in lines]
     console.print(table(("time", "after", "what", "object", "by", "detail"), rows))
 
 

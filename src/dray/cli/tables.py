@@ -51,7 +51,7 @@ Row = list[Cell]
 class Fitted:
     """Columns and rows; the layout is chosen when the width is known."""
 
-    def __init__(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    def __init__(self, columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
         known: dict[str, Cell] = {}
         head = [Cell(Text(column.upper(), "bold")) for column in columns]
         self._rows: list[Row] = [head, *([_known(cell, known) for cell in row] for row in rows)]
@@ -67,10 +67,12 @@ class Fitted:
             yield from _across(row, widths, console) if widths is not None else _stacked(row, leading, room, console)
 
 
-def _known(markup: str, known: dict[str, Cell]) -> Cell:
-    if markup not in known:
-        known[markup] = Cell(Text.from_markup(markup))
-    return known[markup]
+def _known(content: str | Text, known: dict[str, Cell]) -> Cell:
+    if isinstance(content, Text):
+        return Cell(content)
+    if content not in known:
+        known[content] = Cell(Text(content))
+    return known[content]
 
 
 def _natural(rows: Sequence[Row]) -> list[int]:

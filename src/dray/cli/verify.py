@@ -42,10 +42,11 @@ def verify(source: Source, strict: bool, output: str) -> None:
 
 def _show(report: Report, console: Console) -> None:
     counts = report.checked
-    console.print(
-        f"Checked {counts['claims']} claims, {counts['devices']} devices in {counts['pools']} pools, "
-        f"{counts['allocated']} allocations, {counts['pods']} pods on {counts['nodes']} nodes."
+    claims, devices, pools, pods, nodes = (
+        _count(counts[f"{noun}s"], noun) for noun in ("claim", "device", "pool", "pod", "node")
     )
+    allocations = _count(counts["allocated"], "allocation")
+    console.print(f"Checked {claims}, {devices} in {pools}, {allocations}, {pods} on {nodes}.")
     if not report.found:
         console.print("[yellow]Nothing was checked.[/yellow]")
     elif not report.violations:
