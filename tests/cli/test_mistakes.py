@@ -65,6 +65,24 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     assert result.output.strip() == f"Error: {tmp_path}/file/data: Not a directory"
 
 
+def test_a_ready_file_of_an_earlier_run_is_not_believed(tmp_path: Path) -> None:
+    ready, refused = tmp_path / "ready", tmp_path / "pod.yaml"
+    ready.write_text("https://127.0.0.1:1\n")
+    refused.write_text("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: []}}")
+    result = dray("up", "--ephemeral", "--kubeconfig", str(tmp_path / "kc"), "--ready-file", str(ready), "-f", str(refused))
+    assert result.exit_code == 1
+    assert "spec.containers: Required value" in result.output
+    assert not ready.exists()
+
+
+def test_a_question_over_several_lines_is_told_to_be_one_line(tmp_path: Path) -> None:
+    question = tmp_path / "question.json"
+    question.write_text('{"node": {},\n "claims": []}\n')
+    result = dray("allocate", str(question))
+    assert result.exit_code == 2
+    assert "a question is one JSON object on one line" in result.output
+
+
 def test_lines_that_are_piped_are_neither_folded_nor_cut(capsys: pytest.CaptureFixture[str]) -> None:
     long = "a reason " * 60
     console().print(table(("node", "why"), [("n1", long.strip())]))

@@ -73,7 +73,8 @@ def allocate(file: BinaryIO) -> None:
     """Run the device allocator alone: which devices would these claims get on this node, or why none?
 
     FILE has one question a line (JSON); - reads standard input. Each line holds a node (or nodes), device classes, resource
-    slices, allocated claims and the claims of one pod (or of many). Each is answered with one line.
+    slices, allocated claims and the claims of one pod (or of many). Each is answered with one line. Exit code 2 when a line was
+    not JSON or not of this form; the other lines are answered all the same.
 
     \b
     Examples:
@@ -84,6 +85,8 @@ def allocate(file: BinaryIO) -> None:
     A line:
       {"node": {"metadata": {"name": "n1"}}, "classes": [...], "slices": [...], "claims": [...]}
     """
+    if file.isatty():
+        click.echo("Reading questions, one JSON object a line; Ctrl-D ends.", err=True)
     out = sys.stdout.buffer
     invalid = False
     for text in _lines(file):
@@ -128,7 +131,7 @@ def _parse(text: bytes) -> Line:
     except msgspec.ValidationError as error:
         return _parse_without_nulls(text, error)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise Invalid(f"not JSON: {error}") from None
+        raise Invalid(f"not JSON: {error}; a question is one JSON object on one line") from None
 
 
 def _parse_without_nulls(text: bytes, error: msgspec.ValidationError) -> Line:

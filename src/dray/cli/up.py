@@ -91,6 +91,8 @@ def up(
     machines = _machines(nodes, hardware)
     settings = Settings(directory, port, chosen, config, left_out, served_address(serve), tuple(machines.nodes))
     objects = [*machines.objects, *objects]
+    if ready_file is not None:
+        ready_file.unlink(missing_ok=True)  # one of an earlier run would be believed
     to_the_end(lambda: _serve(settings, objects, target, ready_file))
 
 
