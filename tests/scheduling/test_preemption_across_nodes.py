@@ -189,3 +189,16 @@ def test_a_restart_still_waits_for_the_holder_elsewhere(fabric: Sim, gone: bool)
     fabric.settle(20)
     assert fabric.pod("high")["status"]["nominatedNodeName"] == "here"
     assert preempted(fabric) == [victim]
+
+
+def test_a_pod_is_tried_again_when_the_upper_user_of_a_claim_leaves_another_node(fabric: Sim) -> None:
+    fabric.add_claim("shared", count=2)
+    for name, priority, node in (("upper", 50, "here"), ("lower", 1, "there")):
+        fabric.add_pod(name, claims=["shared"], priority=priority, nodeSelector={"kubernetes.io/hostname": node})
+    fabric.settle()
+    want(fabric)
+    fabric.settle(20)
+    assert preempted(fabric) == []
+    fabric.remove(kinds.PODS, "default/upper")
+    fabric.settle(15)
+    assert preempted(fabric) == ["lower"]

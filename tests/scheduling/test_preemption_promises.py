@@ -96,6 +96,17 @@ def test_a_pod_of_higher_priority_takes_what_is_promised(taken: Sim) -> None:
     assert promised(taken) == []
 
 
+def test_who_lost_what_was_promised_is_not_nominated_any_more_at_once(taken: Sim) -> None:
+    end(taken, "low")
+    give_back(taken, "low")
+    taken.scheduler.queue.get(taken.pod("high")["metadata"]["uid"]).blocked_until = taken.now + 5  # type: ignore[union-attr]
+    ask(taken, "higher", 20)
+    taken.scheduler.act(taken.now)
+    (waiting,) = [pending for pending in taken.scheduler.queue if pending.pod.metadata.name == "high"]
+    assert waiting.nominated == ""
+    assert promised(taken) == []
+
+
 def test_a_pod_of_higher_priority_that_never_preempts_takes_promised_room_too(taken: Sim) -> None:
     end(taken, "low")
     give_back(taken, "low")
@@ -168,6 +179,15 @@ def test_the_promise_ends_when_somebody_takes_the_nomination_away(taken: Sim) ->
     taken.settle(5)
     assert taken.node_of("high") == "n2"
     assert promised(taken) == []
+
+
+def test_a_pod_whose_nomination_somebody_took_away_is_nominated_anew_where_that_is_still_right(taken: Sim) -> None:
+    found = taken.pod("high")
+    del found["status"][NOMINATED]
+    taken.api.put(kinds.PODS, found)
+    taken.settle(5)
+    assert nominated(taken, "high") == "n1"
+    assert len(taken.events("Preempted")) == 1
 
 
 def test_the_promise_ends_with_the_node(taken: Sim) -> None:
@@ -288,6 +308,22 @@ def test_a_claim_that_a_higher_pod_shares_is_not_freed_by_its_lower_user(sim: Si
     sim.settle(10)
     assert sim.events("Preempted") == []
     assert nominated(sim, "high") == ""
+
+
+def test_a_claim_that_a_higher_pod_is_about_to_share_is_not_freed(sim: Sim) -> None:
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("n1", 1)
+    sim.add_claim("shared")
+    sim.add_pod("low", claims=["shared"], priority=1)
+    sim.settle()
+    sim.add_pod("boss", claims=["shared"], priority=50)
+    # Decided, and its reservation has not been written.
+    sim.scheduler.act(sim.now)
+    ask(sim, "high", 10)
+    sim.scheduler.act(sim.now)
+    (waiting,) = [pending for pending in sim.scheduler.queue if pending.pod.metadata.name == "high"]
+    assert waiting.nominated == ""
 
 
 def test_all_users_of_a_shared_claim_go_together(sim: Sim) -> None:
