@@ -80,7 +80,7 @@ def test_a_question_over_several_lines_is_told_to_be_one_line(tmp_path: Path) ->
     question.write_text('{"node": {},\n "claims": []}\n')
     result = dray("allocate", str(question))
     assert result.exit_code == 2
-    assert "a question is one JSON object on one line" in result.output
+    assert result.output.count("a question is one JSON object on one line") == 2
 
 
 def test_lines_that_are_piped_are_neither_folded_nor_cut(capsys: pytest.CaptureFixture[str]) -> None:

@@ -127,11 +127,16 @@ def _named(identity: Any, answer: Json) -> Json:
 
 def _parse(text: bytes) -> Line:
     try:
+        return _decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise Invalid(f"not JSON: {error}; a question is one JSON object on one line") from None
+
+
+def _decode(text: bytes) -> Line:
+    try:
         return msgspec.json.decode(text, type=Line)
     except msgspec.ValidationError as error:
         return _parse_without_nulls(text, error)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise Invalid(f"not JSON: {error}; a question is one JSON object on one line") from None
 
 
 def _parse_without_nulls(text: bytes, error: msgspec.ValidationError) -> Line:
