@@ -27,6 +27,11 @@ def test_an_object_of_the_wrong_shape_is_named_with_its_field() -> None:
         decode(ResourceClaim, {"metadata": {"name": "c", "namespace": "ns"}, "spec": {"devices": {"requests": [{"name": 5}]}}})
 
 
+def test_a_number_that_no_field_could_hold_is_a_wrong_shape_too() -> None:
+    with pytest.raises(DecodeError, match="ResourceClaim: Number out of range"):
+        decode(ResourceClaim, b'{"spec": {"devices": {"requests": [{"name": "r", "exactly": {"count": 1e999}}]}}}')
+
+
 def test_names_that_are_not_plain_camel_case_are_read() -> None:
     claim = decode(
         ResourceClaim,

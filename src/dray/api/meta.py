@@ -100,14 +100,15 @@ def _decoder(type: type[T]) -> msgspec.json.Decoder[T]:
 
 
 def _decode_with_nulls(type: type[T], raw: bytes | msgspec.Raw | dict[str, Any]) -> T:
-    plain: Any = raw if isinstance(raw, dict) else msgspec.json.decode(raw)
+    plain: Any = {}
     try:
+        plain = raw if isinstance(raw, dict) else msgspec.json.decode(raw)
         return msgspec.convert(without_nulls(plain), type)
-    except msgspec.ValidationError as error:
+    except msgspec.DecodeError as error:  # also for numbers that no field could hold
         metadata = plain.get("metadata") if isinstance(plain, dict) else None
         metadata = metadata if isinstance(metadata, dict) else {}
         name = "/".join(str(metadata[part]) for part in ("namespace", "name") if metadata.get(part))
-        raise DecodeError(f"{type.__name__} {name}: {error}") from error
+        raise DecodeError(f"{type.__name__} {name}".rstrip() + f": {error}") from error
 
 
 def without_nulls(value: Any) -> Any:
