@@ -1,4 +1,4 @@
-"""How placements on different nodes compare: what each of them loses, how close its devices are, how full the node is."""
+"""How placements on different nodes compare: what they take and break, how close the devices are, how full the node is."""
 
 from __future__ import annotations
 
@@ -41,46 +41,48 @@ def take(made: Devices, wanted: Any) -> None:
     made.hold(wanted, made.allocate("n1", [wanted], "packing").results[0])
 
 
-def test_a_device_that_is_taken_is_lost() -> None:
+def test_a_device_that_is_taken_is_all_that_is_broken() -> None:
     made = engine(slice_([gpu("small", 20), gpu("large", 80)]))
-    assert rated(made, wants("10Gi")).lost == 250
-    assert rated(made, wants("40Gi")).lost == 1000
+    small, large = rated(made, wants("10Gi")), rated(made, wants("40Gi"))
+    assert (small.taken, small.broken, small.waste) == (250, 250, 250)
+    assert (large.taken, large.broken, large.waste) == (1000, 1000, 1000)
 
 
-def test_a_partition_of_an_untouched_card_loses_the_whole_card() -> None:
-    assert rated(partitions(10, 10, 40), wants("10Gi")).lost == 1000
+def test_a_partition_of_an_untouched_card_breaks_the_whole_card() -> None:
+    found = rated(partitions(10, 10, 40), wants("10Gi"))
+    assert (found.taken, found.broken, found.waste) == (125, 1000, 562)
 
 
-def test_a_partition_of_a_card_in_use_loses_the_largest_partition_that_it_makes_impossible() -> None:
+def test_a_partition_of_a_card_in_use_breaks_the_largest_partition_that_it_makes_impossible() -> None:
     made = partitions(10, 10, 40, 30)
     take(made, wants("40Gi", "first"))
-    assert rated(made, wants("10Gi")).lost == 125  # 30Gi can still be had of the 40Gi that are left
+    assert rated(made, wants("10Gi")).broken == 125  # 30Gi can still be had of the 40Gi that are left
     take(made, wants("10Gi", "second"))
-    assert rated(made, wants("10Gi")).lost == 375  # of 30Gi, 20Gi are left
+    assert rated(made, wants("10Gi")).broken == 375  # of 30Gi, 20Gi are left
 
 
-def test_a_share_loses_what_was_free_of_the_device() -> None:
+def test_a_share_breaks_what_was_free_of_the_device() -> None:
     made = engine(slice_([gpu("shared", 80, allowMultipleAllocations=True)]))
-    assert rated(made, wants("20Gi")).lost == 1000
+    assert rated(made, wants("20Gi")).broken == 1000
     take(made, wants("60Gi", "first"))
-    assert rated(made, wants("20Gi")).lost == 250
+    assert rated(made, wants("20Gi")).broken == 250
 
 
 def test_sizes_are_compared_with_the_largest_of_the_driver_wherever_it_is() -> None:
     made = engine(slice_([gpu("small", 20)]), slice_([gpu("large", 80)], name="far", pool="far", nodeName="n2"))
-    assert rated(made, wants("10Gi")).lost == 250
+    assert rated(made, wants("10Gi")).broken == 250
     made.put_slice(slice_([gpu("huge", 160)], name="huge", pool="huge", nodeName="n3"))
-    assert rated(made, wants("10Gi")).lost == 125
+    assert rated(made, wants("10Gi")).broken == 125
 
 
 def test_devices_without_capacity_are_whole() -> None:
     made = engine(slice_([device("a"), device("b")]))
-    assert rated(made, claim(exactly())).lost == 1000
+    assert rated(made, claim(exactly())).broken == 1000
 
 
-def test_admin_access_loses_nothing() -> None:
+def test_admin_access_breaks_nothing() -> None:
     made = engine(slice_([gpu("a", 80)]))
-    assert rated(made, claim(exactly(adminAccess=True))).lost == 0
+    assert rated(made, claim(exactly(adminAccess=True))).broken == 0
 
 
 def test_devices_of_one_root_are_not_apart() -> None:

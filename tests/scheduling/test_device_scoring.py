@@ -133,6 +133,13 @@ def test_a_partition_of_a_card_in_use_is_better_than_a_larger_device() -> None:
     assert place(sim, "small", "10Gi") == "b-card"
 
 
+def test_a_partition_that_breaks_a_card_is_better_than_a_whole_device_of_that_size() -> None:
+    sim = empty("a-large", "b-card")
+    plain(sim, "a-large", gpu("large", "80Gi"))
+    card(sim, "b-card", "40Gi", "10Gi")
+    assert place(sim, "small", "10Gi") == "b-card"
+
+
 def test_of_two_cards_in_use_the_one_is_taken_that_keeps_its_large_partition() -> None:
     sim = empty("a-room", "b-full")
     card(sim, "a-room", "40Gi", "40Gi", "10Gi", "10Gi")
@@ -195,18 +202,37 @@ def test_sizes_are_compared_anew_when_a_larger_device_appears() -> None:
     assert place(sim, "second", "10Gi") == "a"
 
 
+def test_the_event_says_what_spoke_for_the_node() -> None:
+    sim = empty("a-card", "b-small")
+    card(sim, "a-card", "10Gi", "10Gi")
+    plain(sim, "b-small", gpu("small", "20Gi"))
+    place(sim, "p", "10Gi")
+    place(sim, "q", "10Gi")
+    assert [event["note"] for event in sim.events("Scheduled")] == [
+        (
+            "Successfully assigned default/p to b-small: all devices ready, takes 25% of the largest device, "
+            "0% of the node's devices in use before"
+        ),
+        (
+            "Successfully assigned default/q to a-card: all devices ready, takes 12.5% of the largest device, "
+            "breaks a piece of 100%, 0% of the node's devices in use before"
+        ),
+    ]
+
+
 def test_off_the_first_node_that_fits_is_taken() -> None:
     sim = empty("a-card", "b-small", strategy="Upstream")
     card(sim, "a-card", "10Gi", "10Gi")
     plain(sim, "b-small", gpu("small", "20Gi"))
     assert place(sim, "p", "10Gi") == "a-card"
+    assert [event["note"] for event in sim.events("Scheduled")] == ["Successfully assigned default/p to a-card"]
 
 
 # -------------------------------------------------------------------------------------------------------- without packing
 
 
 def test_the_most_that_devices_can_add_is_one_step_of_rank() -> None:
-    best = Rating(rank=8, ready=True, lost=0, apart=0, used=1000)
+    best = Rating(rank=8, ready=True, taken=0, broken=0, apart=0, used=1000)
     for ranked in (1, 2, 3):
         one_step = 100 * 2 * 100 // (8 * ranked)
         assert 0 < sum(points(best, Profile(device_scoring="Packing"), ranked)) <= one_step

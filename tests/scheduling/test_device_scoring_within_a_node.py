@@ -109,10 +109,10 @@ def test_the_score_of_a_node_can_be_taken_apart() -> None:
     scorer = sim.scheduler.cycle.scorer
     score = scorer.breakdown([claim], "n1", sim.config.profiles[0])
     assert score is not None
-    assert score.rating == Rating(rank=0, ready=True, lost=1000, apart=0, used=500)
-    assert score.points == Points(ready=20_000, waste=0, close=4_000, used=2_000)
+    assert score.rating == Rating(rank=0, ready=True, taken=1000, broken=1000, apart=0, used=500)
+    assert score.points == Points(ready=22_000, waste=0, close=4_000, used=3_000)
     assert score.text() == (
-        "n1: all devices ready, loses 100% of the largest device, 50% of the node's devices in use before\n"
+        "n1: all devices ready, takes 100% of the largest device, 50% of the node's devices in use before\n"
         "  gpu.example.com/n1/large for req: a partition, 50% of a card that was partly in use, of which 37.5% stays free"
     )
 

@@ -15,6 +15,7 @@ from rich.tree import Tree
 
 from dray.api.kinds import DEVICE_CLASSES, EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.reason import Reason
+from dray.cli.choice import show_choice
 from dray.cli.output import emit, output_option, table
 from dray.cli.pods import find, named
 from dray.cli.source import Source, Trouble, source_options
@@ -86,6 +87,7 @@ def _plain(answer: Why) -> dict[str, Any]:
         "fits": answer.fits,
         "awaited": msgspec.to_builtins(answer.awaited),
         "nearest": msgspec.to_builtins(answer.nearest),
+        "choice": msgspec.to_builtins(answer.choice),
     }
 
 
@@ -122,6 +124,8 @@ def show(answer: Why, console: Console, *, wide: bool) -> None:
         console.print()
         rows = [(a.condition, a.device, a.status, a.since, a.deadline, a.message) for a in answer.awaited]
         console.print(table(("waiting for", "device", "is", "since", "until", "says"), rows))
+    if answer.choice is not None:
+        show_choice(answer.choice, console, placed=answer.verdict == "bound")
     if answer.nodes and not answer.fits:
         console.print()
         console.print(_tree(answer, wide=wide))

@@ -30,7 +30,7 @@ LOOKS: Final = 30_000
 Key = tuple[int, ...]
 
 
-class DeviceScore(msgspec.Struct, frozen=True):
+class DeviceScore(msgspec.Struct, frozen=True, rename="camel"):
     """What spoke for a device when it was taken. Amounts are thousandths of the largest on the node."""
 
     device: str

@@ -1,10 +1,10 @@
 """How good a placement on a node is, in numbers that can be compared between nodes.
 
 Sizes are thousandths of the largest device that the driver publishes anywhere in the cluster (``Scale``), by capacity; a
-device without capacity is as large as its part of the counters, and whole without counters. What a placement loses is, for
-each device, the largest piece that could be had before and cannot be had after: the device itself, the card that is no longer
-whole because a partition of it is taken, or what was free of a shared device. Rating changes nothing and is done once per
-demand and state of a node.
+device without capacity is as large as its part of the counters, and whole without counters. A placement takes devices,
+partitions and shares of some size; and it breaks, for each, the largest piece that could be had before and cannot be had
+after: the device itself, the card that is no longer whole because a partition of it is taken, or what was free of a shared
+device. Rating changes nothing and is done once per demand and state of a node.
 """
 
 from __future__ import annotations
@@ -27,19 +27,25 @@ from dray.devices.views import NodeLayout, NodeView
 PIECES: Final = 512
 
 
-class Rating(msgspec.Struct, frozen=True):
+class Rating(msgspec.Struct, frozen=True, rename="camel"):
     """What speaks for a node. All but ``rank`` and ``ready`` are thousandths."""
 
     # Of the alternatives of prioritized lists, as upstream counts it.
     rank: int
     # No device has to be made ready first.
     ready: bool
-    # The largest pieces that can no longer be had, on average over the devices taken.
-    lost: int
+    # What is taken, and the largest pieces that can no longer be had, on average over the devices.
+    taken: int
+    broken: int
     # 0: all devices have one PCI root and NUMA node, as far as they tell; 1000: no two share them.
     apart: int
     # Of the node's devices, those that could not be had before either.
     used: int
+
+    @property
+    def waste(self) -> int:
+        """What is taken counts as much as what is broken for it."""
+        return (self.taken + self.broken) // 2
 
 
 class Scale:
@@ -99,9 +105,10 @@ def rate(problem: Problem, view: NodeView, picks: Sequence[Pick], rank: int, sca
     pieces = Pieces.of(layout, scale)
     attempt = Attempt(problem, view)
     used = _used(attempt, pieces)
-    lost = [_lost(attempt, pick, pieces, scale) for pick in picks]
+    waste = [_take(attempt, pick, pieces, scale) for pick in picks]
     ready = not any(layout.binding >> pick.position & 1 for pick in picks)
-    return Rating(rank, ready, sum(lost) // max(1, len(lost)), _apart(layout, picks), used)
+    taken, broken = (sum(sizes) // max(1, len(waste)) for sizes in (zip(*waste) if waste else ((), ())))
+    return Rating(rank, ready, taken, broken, _apart(layout, picks), used)
 
 
 def _used(attempt: Attempt, pieces: Pieces) -> int:
@@ -119,19 +126,20 @@ def _drawable(attempt: Attempt, mask: int) -> int:
     return sum(1 << position for position in positions(mask) if attempt.could_draw(position))
 
 
-def _lost(attempt: Attempt, pick: Pick, pieces: Pieces, scale: Scale) -> int:
-    """Takes the device, and says what was lost by that."""
+def _take(attempt: Attempt, pick: Pick, pieces: Pieces, scale: Scale) -> tuple[int, int]:
+    """Takes the device, and says how much that is and what is broken for it."""
     position, option = pick.position, pick.option
     if option.alternative.admin:
         attempt.pick(pick.request, option, position)
-        return 0
+        return 0, 0
     others = _others(attempt, position, pieces)
     before = _drawable(attempt, others)
-    multiple = attempt.problem.layout.kinds[position].multiple
-    own = _free(attempt, pick, pieces, scale) if multiple else pieces.size[position]
+    taken = free = pieces.size[position]
+    if attempt.problem.layout.kinds[position].multiple:
+        taken, free = _share(attempt, pick, pieces, scale)
     attempt.pick(pick.request, option, position)
     gone = before & ~_drawable(attempt, before)
-    return max([own, *(pieces.size[each] for each in positions(gone))])
+    return taken, max([free, *(pieces.size[each] for each in positions(gone))])
 
 
 def _others(attempt: Attempt, position: int, pieces: Pieces) -> int:
@@ -144,15 +152,17 @@ def _others(attempt: Attempt, position: int, pieces: Pieces) -> int:
     return mask if mask.bit_count() <= PIECES else 0
 
 
-def _free(attempt: Attempt, pick: Pick, pieces: Pieces, scale: Scale) -> int:
-    """What is free of a shared device: the largest share that could be had."""
+def _share(attempt: Attempt, pick: Pick, pieces: Pieces, scale: Scale) -> tuple[int, int]:
+    """How large the share of a shared device is, and what is free of it: the largest share that could be had."""
     position = pick.position
     takes = pick.option.consumes.get(position)
     if takes is None or not takes.limits:
-        return 0 if attempt.base_shared >> position & 1 or position in attempt.shares else pieces.size[position]
+        further = attempt.base_shared >> position & 1 or position in attempt.shares
+        return (0, 0) if further else (pieces.size[position], pieces.size[position])
     used, own = attempt.view.consumed(position), attempt.attempted(position) or {}
     free = {name: limit - used.get(name, 0) - own.get(name, 0) for name, limit in takes.limits.items()}
-    return scale.share(attempt.problem.layout.kinds[position].shape.driver, free)
+    driver = attempt.problem.layout.kinds[position].shape.driver
+    return scale.share(driver, takes.amounts), scale.share(driver, free)
 
 
 def _apart(layout: NodeLayout, picks: Sequence[Pick]) -> int:

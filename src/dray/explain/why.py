@@ -22,9 +22,11 @@ from dray.api.times import format_time, parse_time
 from dray.cluster.world import World
 from dray.devices.explain import Change, Explanation
 from dray.devices.ledger import DeviceKey
+from dray.explain.choice import Choice, choice
 from dray.explain.failures import FailedBinding, of_condition
 from dray.explain.words import Counted, counted, fixes, message
 from dray.scheduling.config import Config, Profile
+from dray.scheduling.extended import is_special
 from dray.scheduling.nodes import NodeInfo
 from dray.scheduling.preemption import Eviction
 from dray.scheduling.queue import Pending
@@ -79,6 +81,7 @@ class Why(msgspec.Struct):
     fits: list[str] = []
     awaited: list[Awaited] = []
     nearest: Nearest | None = None
+    choice: Choice | None = None
 
 
 def why(
@@ -92,7 +95,10 @@ def why(
 ) -> Why:
     """The answer for one pod of the world. ``config``: the scheduler's, where it is known; ``failures``: from events."""
     if pod.spec.node_name:
-        return _bound(world, pod)
+        answer = _bound(world, pod)
+        if not pod.terminal and not pod.metadata.deletion_timestamp:
+            answer.choice = _placed_again(world, pod, now, config, gates or Gates.dray())
+        return answer
     if pod.terminal or pod.metadata.deletion_timestamp:
         ended = f"has ended ({pod.status.phase})" if pod.terminal else "is being deleted"
         return Why(pod.key, "impossible", f"pod {pod.key} {ended} and will not be scheduled.", [])
@@ -120,6 +126,34 @@ def _claims_of(world: World, pod: Pod) -> Iterator[ResourceClaim]:
         claim = world.get(RESOURCE_CLAIMS, f"{pod.metadata.namespace}/{name}") if name else None
         if claim is not None:
             yield claim
+
+
+def _placed_again(world: World, pod: Pod, now: float, config: Config | None, gates: Gates) -> Choice | None:
+    """What would be decided for a pod that has a node, if it had none and no claims but those that others use too."""
+    own = {claim.uid for claim in _claims_of(world, pod) if {user.uid for user in claim.status.reserved_for} <= {pod.uid}}
+
+    def before(claim: ResourceClaim) -> ResourceClaim | None:
+        if claim.uid not in own:
+            return claim
+        return None if is_special(claim) else msgspec.structs.replace(claim, status=ResourceClaimStatus())
+
+    placed, node = pod, pod.spec.node_name
+    status = msgspec.structs.replace(pod.status, nominated_node_name="")
+    pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""), status=status)
+    pods = [pod if each is placed else each for each in world.all(PODS).values()]
+    claims = [found for claim in world.all(RESOURCE_CLAIMS).values() if (found := before(claim)) is not None]
+    question = _Question(_world_with(world, pods, claims), pod, now, config, gates, ())
+    return question.choice(node)
+
+
+def _world_with(world: World, pods: Sequence[Pod], claims: Sequence[ResourceClaim]) -> World:
+    """Another world with these pods and claims, and everything else as it is."""
+    made = World(KINDS)
+    for kind in KINDS:
+        found: Sequence[Any] = list(world.all(kind).values()) if kind in world.kinds else []
+        found = pods if kind == PODS else claims if kind == RESOURCE_CLAIMS else found
+        made.replace(kind, [msgspec.json.encode(each) for each in found])
+    return made
 
 
 class _Asked:
@@ -184,13 +218,26 @@ class _Question:
             return self._refused([Reason("NoNodes", "")])
         fits = [node.node for node in nodes if not node.reasons]
         if fits:
-            return self._fits(fits, nodes)
+            answer = self._fits(fits, nodes)
+            answer.choice = choice(self._scheduler, wish, fits)
+            return answer
         node = self._pod.status.nominated_node_name
         leaving = self._scheduler.preemption.under_way(wish, node) if node else None
         if leaving is not None:
             return self._made_room(leaving, nodes)
         resting = self._rests(nodes)
         return self._rested(resting, nodes) if resting and self._would_fit_awake(asked, resting) else self._nowhere(nodes)
+
+    def choice(self, placed: str) -> Choice | None:
+        """The nodes that would do, compared; None where the pod cannot be asked about."""
+        try:
+            wish = self._wish(self._scheduler)
+        except NotPlaced:
+            return None
+        asked = _Asked(self._scheduler, wish)
+        infos = sorted(self._scheduler.nodes, key=lambda info: info.name)
+        fits = [info.name for info in infos if asked.refusal(info) is None and asked.fits(info)]
+        return choice(self._scheduler, wish, fits, placed)
 
     # ------------------------------------------------------------------------------------------------------ answers
 
@@ -303,14 +350,9 @@ class _Question:
 
     def _would_fit_alone(self) -> bool:
         """Whether some node takes the pod when no other pod and no allocation is there."""
-        alone = World(KINDS)
-        for kind in KINDS:
-            found: list[Any] = list(self._world.all(kind).values()) if kind in self._world.kinds and kind != PODS else []
-            if kind == RESOURCE_CLAIMS:
-                found = [msgspec.structs.replace(claim, status=ResourceClaimStatus()) for claim in found]
-            alone.replace(kind, [msgspec.json.encode(each) for each in found])
-        alone.replace(PODS, [msgspec.json.encode(self._pod)])
-        scheduler = Scheduler(alone, self._config, self._gates)
+        claims: list[ResourceClaim] = list(self._world.all(RESOURCE_CLAIMS).values())
+        free = [msgspec.structs.replace(claim, status=ResourceClaimStatus()) for claim in claims]
+        scheduler = Scheduler(_world_with(self._world, [self._pod], free), self._config, self._gates)
         try:
             wish = self._wish(scheduler)
         except NotPlaced:

@@ -70,6 +70,7 @@ class Binding:
         "since",
         "special",
         "stage",
+        "told",
         "volumes",
         "waited",
         "writing",
@@ -80,6 +81,7 @@ class Binding:
         self.node = node
         self.profile = profile
         self.since = now
+        self.told = ""
         self.claims: list[str] = []
         self.awaiting: set[str] = set()
         self.special: Special | None = None
@@ -400,7 +402,8 @@ class Binder:
 
     def _bound(self, binding: Binding, now: float) -> None:
         pod = binding.pod
-        self._event(binding, now, "Scheduled", f"Successfully assigned {pod.key} to {binding.node}", "Binding")
+        told = f": {binding.told}" if binding.told else ""
+        self._event(binding, now, "Scheduled", f"Successfully assigned {pod.key} to {binding.node}{told}", "Binding")
         self._remove(binding)
         if binding.special is not None:
             self._desk.keep_only(pod, binding.special.name)

@@ -183,9 +183,8 @@ class Cycle:
 
     def candidates(self, wish: Wish) -> Candidates:
         if self._scale != self._engine.scale.serial:
-            # Larger devices than any before: what the others are worth is not what it was.
             self._scale = self._engine.scale.serial
-            self._kept.clear()
+            self._kept.clear()  # there are larger devices than before, so that the others are worth something else
         found = self._kept.get(wish.key)
         if found is None:
             found = Candidates(self.plan(wish), self._nodes, self.freed, self._start)
@@ -278,6 +277,7 @@ class Cycle:
             self._raise_fatal(wish, verdict)
             return _device_reasons(verdict)
         placement.results = list(verdict.results)
+        placement.told = self.scorer.told(info.name, claims, wish.profile)
         if special is not None:
             placement.special = Special(claims[-1], special, placement.results.pop())
         return placement

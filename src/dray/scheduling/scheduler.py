@@ -236,6 +236,7 @@ class Scheduler:
         for claim in placement.pinned:
             self.desk.reserve(claim, pod)
         binding = Binding(pending, placement.node, profile, now)
+        binding.told = placement.told
         if placement.special is not None:
             self.engine.hold(placement.special.claim, placement.special.allocation)
             binding.special = placement.special

@@ -2,8 +2,9 @@
 
 ``Upstream``: the rank in prioritized lists, nothing else; within a node the first devices that fit.
 ``Ready``: after that, nodes where no device has to be made ready first.
-``Packing`` (the default): after that, nodes where the placement loses least for others, keeps the pod's devices close to each
-other, and of whose devices most are in use; and within a node the devices that waste least (``dray.devices.packing``).
+``Packing`` (the default): after that, nodes where the placement wastes least (``dray.devices.rating``), keeps the pod's devices
+close to each other, and of whose devices most are in use; and within a node the devices that waste least
+(``dray.devices.packing``).
 
 The rank is normalized as upstream does it. The rest is points that mean the same on every node, so that they can be added up
 and shown; both count with the weight of the plugin DynamicResources. Where there are prioritized lists, all points together
@@ -13,6 +14,7 @@ are less than one step of rank.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
@@ -26,11 +28,11 @@ from dray.scheduling.plugins.base import Reasons
 
 STRATEGIES: Final = ("Upstream", "Ready", "Packing")
 
-# Points, before the weight. Readiness outweighs all the others, what is lost outweighs closeness and use.
-READY: Final = 100
+# Points, before the weight. Readiness outweighs all the others together, waste the rest of them.
+READY: Final = 110
 WASTE: Final = 60
 CLOSE: Final = 20
-USED: Final = 20
+USED: Final = 30
 _WHOLE: Final = 1000
 # Alternatives that a prioritized list can have: one step of rank is one of so many parts.
 _STEPS: Final = 8
@@ -83,6 +85,11 @@ class DeviceScorer:
         """None where the claims do not fit."""
         return self._engine.rate(node, claims, self.order(profile))
 
+    def told(self, node: str, claims: Sequence[ResourceClaim], profile: Profile) -> str:
+        """Why these devices, where devices were compared: what the event says about a decision."""
+        rating = self.rate(node, claims, profile) if profile.device_scoring == "Packing" else None
+        return said(rating) if rating is not None else ""
+
     def judge(
         self, profile: Profile, claims: Sequence[ResourceClaim], claims_on: ClaimsOn, refusal: Callable[[Verdict], Reasons]
     ) -> DeviceJudge:
@@ -102,6 +109,11 @@ class DeviceScorer:
             return found
 
         return judge
+
+    def points_on(self, node: str, claims: Sequence[ResourceClaim], profile: Profile) -> Points | None:
+        """What a node's devices add to its total for these claims; None where they do not fit."""
+        rating = self.rate(node, claims, profile) if claims else _UNKNOWN
+        return points(rating, profile, lists(claims)) if rating is not None else None
 
     def breakdown(self, claims: Sequence[ResourceClaim], node: str, profile: Profile) -> NodeScore | None:
         """What the score of a node for these claims is made of, as things are now; None where they do not fit."""
@@ -123,28 +135,33 @@ def points(rating: Rating, profile: Profile, ranked: int) -> Points:
     if strategy == "Upstream" or not weight:
         return Points()
     # Without lists a point is a point; with them the most that there can be is one step of rank.
-    parts = ranked * _STEPS * (READY + WASTE + CLOSE + USED) // 100 or 1
-    ready = weight * READY * rating.ready // parts
+    parts = _WHOLE
+    if ranked:
+        weight, parts = 100 * weight, _WHOLE * ranked * _STEPS * (READY + WASTE + CLOSE + USED)
+    ready = weight * READY * _WHOLE * rating.ready // parts
     if strategy == "Ready":
         return Points(ready)
     return Points(
         ready,
-        weight * WASTE * (_WHOLE - rating.lost) // (_WHOLE * parts),
-        weight * CLOSE * (_WHOLE - rating.apart) // (_WHOLE * parts),
-        weight * USED * rating.used // (_WHOLE * parts),
+        weight * WASTE * (_WHOLE - rating.waste) // parts,
+        weight * CLOSE * (_WHOLE - rating.apart) // parts,
+        weight * USED * rating.used // parts,
     )
 
 
 # Of a node that gives out what is asked for without Dray's part, through a device plugin: nothing is known but that.
-_UNKNOWN: Final = Rating(rank=0, ready=True, lost=_WHOLE, apart=0, used=0)
+_UNKNOWN: Final = Rating(rank=0, ready=True, taken=_WHOLE, broken=_WHOLE, apart=0, used=0)
 
 
+@lru_cache(maxsize=1024)
 def said(rating: Rating) -> str:
     """A rating in words, for people."""
     parts = ["all devices ready" if rating.ready else "devices must be made ready first"]
     if rating.rank:
         parts.insert(0, f"rank {rating.rank}")
-    parts.append(f"loses {_percent(rating.lost)} of the largest device" if rating.lost else "loses nothing")
+    if rating.taken or rating.broken:
+        breaks = f", breaks a piece of {_percent(rating.broken)}" if rating.broken > rating.taken else ""
+        parts.append(f"takes {_percent(rating.taken)} of the largest device{breaks}")
     if rating.apart:
         parts.append(f"{_percent(rating.apart)} apart")
     parts.append(f"{_percent(rating.used)} of the node's devices in use before")

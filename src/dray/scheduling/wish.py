@@ -19,9 +19,9 @@ from dray.scheduling.resolution import Resolved
 
 
 class Placement:
-    """What was decided for a pod."""
+    """What was decided for a pod; ``told``: why these devices, in words."""
 
-    __slots__ = ("key", "leftover", "node", "open", "pinned", "results", "special")
+    __slots__ = ("key", "leftover", "node", "open", "pinned", "results", "special", "told")
 
     def __init__(self, key: Hashable, node: str, resolved: Resolved) -> None:
         self.key = key
@@ -31,6 +31,7 @@ class Placement:
         self.results: list[AllocationResult] = []
         self.special: Special | None = None
         self.leftover: ResourceClaim | None = None
+        self.told = ""
 
 
 class NotPlaced(Exception):

@@ -1,0 +1,71 @@
+"""Why this node and these devices, for people: a table of points that shows only where the nodes differ, and the devices."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich.console import Console
+from rich.markup import escape
+
+from dray.cli.output import table
+from dray.explain.choice import Choice, NodePoints
+
+# What points are for, by the plugin that gives them.
+HEADINGS: Final = {
+    "DynamicResources": "rank",
+    "DevicesReady": "ready",
+    "DeviceWaste": "little waste",
+    "DeviceCloseness": "close",
+    "DevicesInUse": "in use",
+    "NodeResourcesFit": "cpu, memory",
+    "NodeResourcesBalancedAllocation": "balance",
+    "ImageLocality": "image",
+    "NodeAffinity": "affinity",
+    "TaintToleration": "taints",
+    "InterPodAffinity": "pod affinity",
+    "PodTopologySpread": "spread",
+}
+
+
+def show_choice(choice: Choice, console: Console, *, placed: bool) -> None:
+    """``placed``: the pod has its node already."""
+    asked = " (as if it were placed now)" if placed else ""
+    console.print(f"\nWhy {escape(choice.summary())}{asked}.")
+    if len(choice.nodes) > 1:
+        console.print(table(*_columns(choice)))
+        same = _same(choice.nodes)
+        more = choice.compared - len(choice.nodes)
+        left_out = f"{more} more {'node that is' if more == 1 else 'nodes that are'} no better. " if more else ""
+        equal = ", ".join(f"{_heading(name)} {_number(value)}" for name, value in same.items() if value)
+        console.print(f"[dim]{left_out}{f'Equal for all: {equal}.' if equal else ''}[/dim]", soft_wrap=True)
+    for number, node in enumerate(node for node in choice.nodes if node.devices):
+        console.print(("\nDevices\n" if not number else "") + _devices(node), soft_wrap=True)
+
+
+def _columns(choice: Choice) -> tuple[list[str], list[list[str]]]:
+    same = _same(choice.nodes)
+    names = [name for name in HEADINGS if name not in same and any(name in node.points for node in choice.nodes)]
+    rows = [
+        [f"[bold]{node.node}[/bold]" if node.node == choice.node else node.node, _number(node.total)]
+        + [_number(node.points.get(name, 0)) for name in names]
+        for node in choice.nodes
+    ]
+    return ["node", "points", *(_heading(name) for name in names)], rows
+
+
+def _same(nodes: list[NodePoints]) -> dict[str, float]:
+    """What all get equally many points for, if any."""
+    named = [name for name in HEADINGS if all(name in node.points for node in nodes)]
+    return {name: nodes[0].points[name] for name in named if len({node.points[name] for node in nodes}) == 1}
+
+
+def _devices(node: NodePoints) -> str:
+    return "\n".join(f"  {escape(device.text())}" for device in node.devices)
+
+
+def _heading(name: str) -> str:
+    return HEADINGS.get(name, name)
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")
