@@ -61,7 +61,8 @@ def test_few_runners_up_are_told_and_always_the_node_itself(dray: Run) -> None:
 def test_people_see_where_nodes_differ_and_why(dray: Run) -> None:
     told = dray("why", [*cluster(), *placed("n6", "large")], "p", "-n", "ns").stdout
     assert "Why node n6 (by now n1 would be better): all devices ready, takes 100% of the largest device" in told
-    assert "NODE  POINTS  LITTLE WASTE" in told
+    assert "NODE  POINTS  LITTLE WASTE\n" in told
+    assert "n6 *  " in told
     assert "1 more node that is no better. Equal for all: ready 220" in told
     assert "gpu.example.com/n1/small for gpu: a whole device" in told
 

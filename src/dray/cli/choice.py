@@ -46,7 +46,7 @@ def _columns(choice: Choice) -> tuple[list[str], list[list[str]]]:
     same = _same(choice.nodes)
     names = [name for name in HEADINGS if name not in same and any(name in node.points for node in choice.nodes)]
     rows = [
-        [f"[bold]{node.node}[/bold]" if node.node == choice.node else node.node, _number(node.total)]
+        [f"{node.node} *" if node.node == choice.node else node.node, _number(node.total)]
         + [_number(node.points.get(name, 0)) for name in names]
         for node in choice.nodes
     ]
