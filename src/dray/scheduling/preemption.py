@@ -32,6 +32,8 @@ _MOST_TRIES: Final = 256
 # For devices that are held elsewhere: nodes that are tried (one is as good as the other) and holders that are looked at.
 _MOST_BEYOND: Final = 8
 _MOST_HOLDERS: Final = 512
+# Of more pods than this, halves are tried together.
+_ONE_BY_ONE: Final = 8
 
 
 class Eviction:
@@ -197,30 +199,37 @@ class Preemption:
     def _try(self, wish: Wish, info: NodeInfo, lower: list[Placed]) -> Eviction | None:
         with _Trial(self, self._nodes, self._engine) as trial:
             trial.take(lower)
-            if self._fits(wish, info) is None:
+            placement = self._fits(wish, info)
+            if placement is None:
                 return None
             violating = self._violating(lower)
             order = sorted(
                 lower, key=lambda placed: (placed.pod.uid not in violating, -placed.demand.priority, _started(placed.pod))
             )
-            self._spare(wish, info, order, trial)
-            placement = self._fits(wish, info)
-            if placement is None:
-                return None
+            placement = self._spare(wish, info, order, trial, placement)
             victims = [placed for placed in order if placed.pod.uid in trial.out]
             return Eviction(placement, victims, sum(placed.pod.uid in violating for placed in victims))
 
-    def _spare(self, wish: Wish, info: NodeInfo, pods: Sequence[Placed], trial: _Trial) -> None:
-        """Give back whom the pod leaves room for, the most important first. Halves are tried as a whole, which ends the
-        same as one after the other would and costs as much as there are victims."""
-        trial.give_back(pods)
-        if self._fits(wish, info) is not None:
-            return
-        trial.take(pods)
-        if len(pods) > 1:
+    def _spare(self, wish: Wish, info: NodeInfo, pods: Sequence[Placed], trial: _Trial, found: Placement) -> Placement:
+        """Give back whom the pod leaves room for, the most important first; answers what it gets then. Of many, halves are tried
+        as a whole, which ends the same as one after the other would and costs as much as there are victims."""
+        if len(pods) > _ONE_BY_ONE:
+            trial.give_back(pods)
+            fits = self._fits(wish, info)
+            if fits is not None:
+                return fits
+            trial.take(pods)
             half = len(pods) // 2
-            self._spare(wish, info, pods[:half], trial)
-            self._spare(wish, info, pods[half:], trial)
+            found = self._spare(wish, info, pods[:half], trial, found)
+            return self._spare(wish, info, pods[half:], trial, found)
+        for placed in pods:
+            trial.give_back((placed,))
+            fits = self._fits(wish, info)
+            if fits is None:
+                trial.take((placed,))
+            else:
+                found = fits
+        return found
 
     def _fits(self, wish: Wish, info: NodeInfo) -> Placement | None:
         found = self._cycle.try_on(wish, info)
@@ -271,13 +280,13 @@ class _Trial:
         self._freed: dict[str, tuple[tuple[Charge, ...], bool]] = {}
 
     def __enter__(self) -> _Trial:
-        self._mark = self._engine.checkpoint()
         return self
 
     def __exit__(self, *_: object) -> None:
         for placed, node in self.out.values():
             self._nodes.place(placed.pod, placed.demand, node, placed.assumed)
-        self._engine.rollback(self._mark)
+        for claim, (entry, held) in self._freed.items():
+            self._engine.ledger.charge(claim, entry, held=held)
 
     def take(self, pods: Iterable[Placed]) -> None:
         pods = list(pods)
