@@ -81,6 +81,22 @@ def test_a_dry_run_answers_and_stores_nothing(cluster: Cluster) -> None:
     assert cluster.get(f"{CONFIG_MAPS}/cm")["metadata"]["resourceVersion"] == before
 
 
+def test_an_object_whose_manager_gave_no_time_can_still_be_changed(cluster: Cluster) -> None:
+    cluster.post(CONFIG_MAPS, config_map())
+    entry = {"manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {"f:data": {}}}
+    cluster.patch(f"{CONFIG_MAPS}/cm", {"metadata": {"managedFields": [entry]}})
+    cluster.put(f"{CONFIG_MAPS}/cm", cluster.get(f"{CONFIG_MAPS}/cm") | {"data": {"k": "new"}})
+    assert cluster.get(f"{CONFIG_MAPS}/cm")["data"] == {"k": "new"}
+
+
+def test_a_refused_change_leaves_nothing_behind(cluster: Cluster) -> None:
+    before = cluster.post(PODS, pod())
+    cluster.patch(
+        f"{PODS}/p", {"spec": {"containers": [{"name": "c", "image": ""}]}, "metadata": {"labels": {"a": "b"}}}, code=422
+    )
+    assert cluster.get(f"{PODS}/p") == before
+
+
 class TestDeletion:
     def test_an_object_without_finalizers_is_gone_at_once(self, cluster: Cluster) -> None:
         cluster.post(CONFIG_MAPS, config_map())

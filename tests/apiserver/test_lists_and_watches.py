@@ -197,3 +197,15 @@ def test_watchers_see_a_change_when_it_is_durable_and_not_before() -> None:
     store.publish(entry.revision)
     assert [d.type for d in watcher.take()] == ["ADDED"]
     assert [d.type for d in late.take()] == ["ADDED"]
+
+
+def test_what_is_kept_of_an_object_is_its_bytes() -> None:
+    """Decoded, it takes several times the memory; only what is read is decoded again."""
+    store = Store()
+    table = store.table("things")
+    given = {"metadata": {"name": "a"}, "data": {"n": 1}}
+    entry = store.put(table, "a", given)
+    assert entry.object is not given
+    changed = store.put(table, "a", {"metadata": {"name": "a"}, "data": {"n": 2}})
+    assert (entry._object, changed._object) == (None, None)
+    assert (entry.object["data"], changed.object["data"]) == ({"n": 1}, {"n": 2})

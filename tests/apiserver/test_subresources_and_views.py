@@ -103,6 +103,11 @@ class TestBinding:
         assert bound["metadata"]["annotations"] == {"kept": "1", "changed": "new", "added": "2"}
         assert [(c["type"], c["status"]) for c in bound["status"]["conditions"]] == [("PodScheduled", "True")]
 
+    def test_annotations_are_text(self, cluster: Cluster) -> None:
+        cluster.post(PODS, pod())
+        assert "metadata.annotations" in self.bind(cluster, annotations={"count": 3}, code=400)["message"]
+        assert "nodeName" not in cluster.get(f"{PODS}/p")["spec"]
+
     def test_a_pod_is_bound_once(self, cluster: Cluster) -> None:
         cluster.post(PODS, pod())
         self.bind(cluster)

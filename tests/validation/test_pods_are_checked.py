@@ -169,3 +169,13 @@ def test_health_is_reported_for_resources_that_the_container_has(api, pod, name,
     new["status"] = {"containerStatuses": statuses}
     expected = [f"status.containerStatuses[0].allocatedResourcesStatus[0].{path}"] if path else []
     assert api.update("pods", new, old, subresource="status") == expected
+
+
+@pytest.mark.parametrize("size", [1, 10_000])
+def test_pods_that_are_alike_are_judged_alike_whatever_their_size(api, pod, size):
+    wrong, right = pod(), pod()
+    for made in (wrong, right):
+        made["spec"]["containers"][0]["args"] = ["x" * size]
+    wrong["spec"]["containers"][0]["image"] = ""
+    assert [api.create("pods", wrong) for _ in range(3)] == [["spec.containers[0].image"]] * 3
+    assert api.create("pods", right) == []

@@ -36,6 +36,12 @@ _SYSTEM_CLASSES: Final = {
 }
 
 
+def collect_seldom() -> None:
+    """Nearly all of the heap of a process with an API server is objects without cycles that live long: looking through them
+    often finds nothing and stops everything for as long as it takes."""
+    gc.set_threshold(50_000, 20, 100)
+
+
 class Core:
     """The API without sockets and disks; deterministic given clock and randomness."""
 
@@ -102,9 +108,7 @@ class ApiServer:
         """Load what there is and serve. Only loopback addresses are served: tokens are all that protects the cluster."""
         if host not in _LOOPBACK:
             raise ValueError(f"Dray serves loopback addresses only, not {host!r}; use 127.0.0.1 and a tunnel")
-        # Nearly all of the heap is objects without cycles that live long: looking through them often finds nothing and stops
-        # the server for as long as it takes.
-        gc.set_threshold(50_000, 20, 100)
+        collect_seldom()
         loop = self._loop = asyncio.get_running_loop()
         if self._journal is not None:
             self.core.store.load(*self._journal.load())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from dray.api.kinds import Kind
 from dray.apiserver.api import Answer
 from dray.apiserver.catalog import CATALOG
 from dray.apiserver.embedded import request_of
-from dray.apiserver.server import Core
+from dray.apiserver.server import Core, collect_seldom
 from dray.apiserver.store import Event, Table
 from dray.cluster.port import Expired, WatchEvent, Write
 from dray.cluster.requests import write_refusal
@@ -23,12 +24,21 @@ class InProcess:
     """An API server without I/O. The same clock and seed give the same uids, names and versions."""
 
     def __init__(self, clock: Clock, *, seed: int = 0, gates: Gates | None = None) -> None:
-        self.core = Core(gates=gates, clock=clock, randomness=random.Random(f"api server {seed}"))
+        collect_seldom()
+        self._written = _Written()
+        self.core = Core(gates=gates, clock=clock, randomness=random.Random(f"api server {seed}"), log=self._written)
+        self._written.publish = self.core.store.publish
         self.core.furnish()
         self._tables: dict[Kind, Table] = {}
+        self._kinds: dict[str, set[Kind]] = {}
 
     def list(self, kind: Kind) -> tuple[list[bytes], str]:
         return [entry.raw for _, entry in self._table(kind).scan()], str(self.core.store.revision)
+
+    def changed(self) -> set[Kind]:
+        """The kinds, of those that were ever listed, in which something was written since the last call."""
+        tables, self._written.tables = self._written.tables, set()
+        return set().union(*(self._kinds.get(table, ()) for table in tables))
 
     def since(self, kind: Kind, resource_version: str) -> tuple[WatchEvent, ...]:
         table, version = self._table(kind), int(resource_version)
@@ -57,7 +67,20 @@ class InProcess:
         found = self._tables.get(kind)
         if found is None:
             found = self._tables[kind] = self.core.store.table(CATALOG.of(kind).storage)
+            self._kinds.setdefault(found.name, set()).add(kind)
         return found
+
+
+class _Written:
+    """A log that keeps nothing but which tables were written."""
+
+    def __init__(self) -> None:
+        self.tables: set[str] = set()
+        self.publish: Callable[[int], None]
+
+    def append(self, revision: int, table: str, key: str, value: bytes | None) -> None:
+        self.tables.add(table)
+        self.publish(revision)
 
 
 def _seen(event: Event) -> WatchEvent:

@@ -13,7 +13,7 @@ import heapq
 import itertools
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from hashlib import blake2b
 from typing import Any, Final, Protocol
 
@@ -30,7 +30,10 @@ THINK_SECONDS: Final = 0.0005
 
 
 class Core(Protocol):
-    """An API server without I/O. ``since`` gives what changed after a version, and raises Expired for one too old."""
+    """An API server without I/O. ``since`` gives what changed after a version, and raises Expired for one too old;
+    ``changed`` names the kinds of which ``since`` can say more than when it was last called."""
+
+    def changed(self) -> Collection[Kind]: ...
 
     def since(self, kind: Kind, resource_version: str) -> Sequence[WatchEvent]: ...
 
@@ -143,8 +146,10 @@ class Virtual:
 
     def pump(self) -> None:
         """Send what changed on its way to every host."""
-        for host in self.hosts.values():
-            host.pump()
+        changed = self.core.changed()
+        if changed:
+            for host in self.hosts.values():
+                host.pump(changed)
 
     def arrive(self, host: Host, write: Write) -> tuple[dict[str, Any] | None, ClusterError | None]:
         """A write reaches the API server, or not."""
@@ -244,10 +249,10 @@ class Host:
         self._tell(self.world.replace(kind, raws, version))
         self._think()
 
-    def pump(self) -> None:
+    def pump(self, changed: Collection[Kind]) -> None:
         if not self.up:
             return
-        for kind in tuple(self._position):
+        for kind in [kind for kind in self._position if kind in changed]:
             self._fetch(kind)
 
     def _fetch(self, kind: Kind) -> None:

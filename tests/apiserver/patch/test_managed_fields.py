@@ -196,6 +196,7 @@ def test_atomic_lists_are_replaced():
         (config({"k": 1}), "one", "cannot unmarshal number"),
         (config() | {"kind": "Secret"}, "one", "kind"),
         ([], "one", "object"),
+        (config() | {"metadata": "m"}, "one", "metadata must be objects"),
     ],
 )
 def test_what_cannot_be_applied_is_refused(obj, manager, words):

@@ -176,3 +176,21 @@ def test_compatibility_groups_of_results_are_declared():
 def test_normalising_twice_is_normalising_once():
     once = stored(kinds.PODS, pod(volumes=[{"name": "v"}], terminationGracePeriodSeconds=0))
     assert stored(kinds.PODS, once) == once
+
+
+def test_what_a_change_shares_with_the_stored_object_is_taken_as_it_is():
+    before = stored(kinds.PODS, pod(tolerations=[{"key": "k", "operator": "Exists"}]))
+    made, problems = SCHEMAS.normalise(kinds.PODS, before | {"spec": before["spec"] | {"nodeName": "n"}}, before)
+    assert problems == []
+    assert made["spec"]["containers"] is before["spec"]["containers"]
+    assert made == stored(kinds.PODS, before | {"spec": before["spec"] | {"nodeName": "n"}})
+
+
+def test_what_a_change_brings_is_looked_at():
+    before = stored(kinds.PODS, pod())
+    _, problems = SCHEMAS.normalise(kinds.PODS, before | {"spec": before["spec"] | {"nodeName": 3}}, before)
+    assert [problem.path for problem in problems] == ["spec.nodeName"]
+    _, problems = SCHEMAS.normalise(kinds.PODS, before | {"spec": before["spec"] | {"nodName": "n"}}, before)
+    assert [problem.path for problem in problems] == ["spec.nodName"]
+    made, _ = SCHEMAS.normalise(kinds.PODS, before | {"spec": before["spec"] | {"containers": None}}, before)
+    assert made["spec"]["containers"] is None
