@@ -257,3 +257,14 @@ def test_without_partitionable_devices_all_mode_still_wants_the_partitions_with_
     made = engine(*slices, gates=GATES.updated({"DRAPartitionableDevices": False}))
     assert names(made.allocate("n1", [claim(exactly())])) == [["whole"]]
     assert not made.allocate("n1", [claim(exactly(allocationMode="All"))]).ok
+
+
+def test_admin_access_to_a_device_that_was_shared_and_is_full_waits_for_its_shares() -> None:
+    capacity = {"memory": {"value": "8", "requestPolicy": {"default": "8"}}}
+    made = engine(slice_([device("a", allowMultipleAllocations=True, capacity=capacity)]))
+    holder = claim(exactly())
+    take(made, holder)
+    made.put_slice(slice_([device("a", capacity=capacity)]))
+    assert not made.allocate("n1", [claim(exactly(adminAccess=True))]).ok
+    made.release(holder.uid)
+    assert made.allocate("n1", [claim(exactly(adminAccess=True))]).ok

@@ -138,7 +138,9 @@ class Attempt:
         if self._in_use(request, option, bit, kind.multiple) or not option.admissible & bit:
             return False
         pick = Pick(request, option, position)
-        if kind.multiple and not must and not self._has_room(option, position):
+        # A device that is dedicated now may have shares from before; only admin access comes so far.
+        shared = kind.multiple or bool(self.base_shared & bit)
+        if shared and not must and not self._has_room(option, position):
             return False
         further_share = kind.multiple and bool(self.base_shared & bit or position in self.shares)
         if kind.consumes and not further_share and not self._draw(pick, bit):
@@ -147,7 +149,7 @@ class Attempt:
             self._undo(pick)
             return False
         # For All upstream asks about room only now, after a constraint had its chance to make it an error.
-        if kind.multiple and must and not self._has_room(option, position):
+        if shared and must and not self._has_room(option, position):
             self._undo(pick)
             return False
         self._mark(pick, bit, kind.multiple)

@@ -56,7 +56,7 @@ class Bounds:
         for position in positions(self._reach[0] if self._reach else 0):
             bit = 1 << position
             kind = layout.kinds[position]
-            if kind.multiple and self._attempt.base_shared & bit:
+            if self._attempt.base_shared & bit:
                 continue
             key = (
                 tuple((bool(option.usable & bit), bool(option.poison & bit)) for _, option in options),
