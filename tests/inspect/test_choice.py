@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from dray.api.kinds import EVENTS
+from dray.cluster.port import Write
+from dray.runtime.stories import Stories
 from tests.inspect.conftest import Plain, Run, claim, device_class, node, pod, result, slice_
 
 
@@ -94,3 +97,11 @@ def test_a_pod_that_has_ended_is_not_asked_about(dray: Run) -> None:
     ended = pod("p", node="n1")
     ended["status"]["phase"] = "Succeeded"
     assert json.loads(dray("why", [node("n1"), ended], "p", "-n", "ns", "-o", "json").stdout)["choice"] is None
+
+
+def test_the_story_of_a_running_scheduler_tells_in_full_what_people_are_told() -> None:
+    note = "Successfully assigned ns/p to n1: " + "all devices ready, " * 20
+    stories = Stories()
+    body = {"apiVersion": "events.k8s.io/v1", "reason": "Scheduled", "note": note}
+    stories.written(Write("create", EVENTS, "ns", "p.1", body, about="ns/p"), "scheduler", 1.0)
+    assert [line.detail for line in stories.story("ns/p")] == [f"Scheduled: {note}"]

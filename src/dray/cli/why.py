@@ -125,7 +125,7 @@ def show(answer: Why, console: Console, *, wide: bool) -> None:
         rows = [(a.condition, a.device, a.status, a.since, a.deadline, a.message) for a in answer.awaited]
         console.print(table(("waiting for", "device", "is", "since", "until", "says"), rows))
     if answer.choice is not None:
-        show_choice(answer.choice, console, placed=answer.verdict == "bound")
+        show_choice(answer.choice, console, placed=answer.verdict == "bound", wide=wide)
     if answer.nodes and not answer.fits:
         console.print()
         console.print(_tree(answer, wide=wide))

@@ -57,6 +57,9 @@ class Choice(msgspec.Struct):
             return f"node {self.node} is the only one that would do{told}"
         if own is None:
             return f"node {self.node} would not do if the pod were placed now"
+        equal = sum(1 for found in self.nodes if found.total == self.nodes[0].total)
+        if self.best and equal > 1:
+            return f"node {self.node}, as good as {'any other' if equal > 2 else 'the next'} of {self.compared} nodes{told}"
         if not self.best:
             return f"node {self.node} (by now {self.nodes[0].node} would be better){told}"
         return f"node {self.node}, best of {self.compared} nodes{told}"

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dray.api.kinds import EVENTS
 from dray.cluster.port import Change, Outcome, Write
 
 KEYS: Final = 20_000
@@ -39,7 +40,7 @@ class Stories:
         self.tell(found.key, Line(now, verb, change.kind.plural, detail=f"resourceVersion {found.resource_version}"))
 
     def written(self, write: Write, by: str, now: float) -> None:
-        self.tell(_key(write), Line(now, "write", _target(write), by, _brief(write.body)))
+        self.tell(_key(write), Line(now, "write", _target(write), by, _brief(write)))
 
     def ended(self, outcome: Outcome, by: str, now: float) -> None:
         write = outcome.write
@@ -73,8 +74,12 @@ def _target(write: Write) -> str:
     return f"{write.verb} {resource} {write.key}"
 
 
-def _brief(body: Any) -> str:
+def _brief(write: Write) -> str:
+    """What people are told is told in full; of everything else, the beginning."""
+    body: Any = write.body
     if body is None:
         return ""
+    if write.kind is EVENTS:
+        return f"{body.get('reason', '')}: {body.get('note', '')}"
     text = msgspec.json.encode(body)
     return text[:200].decode(errors="ignore") + ("…" if len(text) > 200 else "")

@@ -163,7 +163,7 @@ def said(rating: Rating) -> str:
         breaks = f", breaks a piece of {_percent(rating.broken)}" if rating.broken > rating.taken else ""
         parts.append(f"takes {_percent(rating.taken)} of the largest device{breaks}")
     if rating.apart:
-        parts.append(f"{_percent(rating.apart)} apart")
+        parts.append("not all on one PCI root and NUMA node")
     parts.append(f"{_percent(rating.used)} of the node's devices in use before")
     return ", ".join(parts)
 
