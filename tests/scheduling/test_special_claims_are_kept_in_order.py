@@ -238,6 +238,29 @@ def test_a_leftover_on_a_node_that_is_gone_is_replaced(dra: Sim) -> None:
     assert taken(claim) == ["other/gpu-0"]
 
 
+def test_a_leftover_that_somebody_deletes_goes_and_the_pod_gets_another(sim: Sim) -> None:
+    """It holds the only device, and waits for its finalizer to go."""
+    sim.add_class("gpu.example.com", extended=GPU)
+    sim.add_node("n1")
+    sim.add_slice("n1", 1)
+    unfinished(sim)
+    before = special(sim)[0]["metadata"]["name"]
+    sim.remove(kinds.RESOURCE_CLAIMS, f"default/{before}")
+    sim.start()
+    sim.settle(15)
+    assert sim.node_of("p") == "n1"
+    (claim,) = special(sim)
+    assert claim["metadata"]["name"] != before
+
+
+def test_special_claims_of_other_schedulers_are_left_alone(dra: Sim) -> None:
+    pod = dra.add_pod("theirs", containers=[container("c", gpu=1)], schedulerName="another", nodeName="dra")
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "theirs", "uid": pod["metadata"]["uid"], "controller": True}
+    dra.add_claim("theirs", metadata={"annotations": {ANNOTATION: "true"}, "ownerReferences": [owner], "finalizers": [FINALIZER]})
+    dra.settle(5)
+    assert [claim["metadata"]["name"] for claim in special(dra)] == ["theirs"]
+
+
 # ---------------------------------------------------------------------------------------------------- binding conditions
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from scheduling_cluster import EPOCH, Sim
 
 from dray.api import kinds
 from dray.api.times import format_time
+from dray.cluster.port import ClusterError, Conflict, Unreachable, Write
 from dray.scheduling.config import Config, Profile
 
 READY = "dra.example.com/is-prepared"
@@ -204,6 +207,23 @@ def test_a_claim_that_others_change_is_decided_on_again(fabric: Sim, change: Cal
         assert [consumer["uid"] for consumer in status["reservedFor"]] == [pod["metadata"]["uid"]]
 
 
+def test_a_claim_that_is_taken_away_before_the_bind_is_tried_again_is_noticed(fabric: Sim) -> None:
+    wait(fabric)
+    fabric.fault = lambda write: Unreachable("gone") if write.subresource == "binding" else None
+    say(fabric, "p", READY)
+    fabric.settle()
+    claim = fabric.claim("p")
+    claim["status"] = {}
+    fabric.api.put(kinds.RESOURCE_CLAIMS, claim)
+    fabric.fault = None
+    fabric.settle(5)
+    assert fabric.node_of("p") == ""
+    say(fabric, "p", READY)
+    fabric.settle(5)
+    assert fabric.node_of("p") != ""
+    assert fabric.claim("p")["status"]["reservedFor"]
+
+
 def test_the_claim_that_was_lost_is_named(fabric: Sim) -> None:
     wait(fabric, claims=("other", "c"))
     claim = fabric.claim("c")
@@ -356,3 +376,146 @@ def test_the_time_before_binding_is_told_without_binding_conditions_too(sim: Sim
     assert {labels: len(found) for (name, labels), found in sim.meter.samples.items() if name == PREBIND} == {
         ("success", "false"): 1
     }
+
+
+# ------------------------------------------------------------------------------------------------- while it is given back
+
+
+def holders(sim: Sim) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for claim in sim.api.objects[kinds.RESOURCE_CLAIMS].values():
+        for device in sim.devices_of(claim["metadata"]["name"]):
+            found.setdefault(device, []).append(claim["metadata"]["name"])
+    return found
+
+
+def test_a_device_has_no_second_owner_before_the_first_has_given_it_back(sim: Sim) -> None:
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("n1", 6, **FABRIC)
+    sim.add_claim("two", count=2)
+    wait(sim, claims=("two",))
+    sim.fault = lambda write: Unreachable("gone") if is_clear(write) else None
+    say(sim, "two", READY, device=0)
+    say(sim, "two", FAILED, device=1)
+    for index in range(3):
+        sim.settle(3)
+        wait(sim, f"q{index}")
+        assert all(len(claims) == 1 for claims in holders(sim).values())
+    assert sim.devices_of("two") == ["n1/gpu-0", "n1/gpu-1"]
+    sim.fault = None
+    sim.settle(15)
+    assert "n1/gpu-1" not in sim.devices_of("two")
+    assert len(sim.devices_of("two")) == 2
+
+
+def is_clear(write: Write) -> bool:
+    return write.kind is kinds.RESOURCE_CLAIMS and write.body.get("status", {}).get("allocation", ...) is None
+
+
+@pytest.mark.parametrize("seed", [*range(16), 80])
+def test_random_waits_with_faults_and_restarts(seed: int) -> None:
+    """Devices fail, stay silent or come; claims are shared; pods, nodes and schedulers come and go; writes fail."""
+    rng = random.Random(seed)
+    sim = Sim(Config(profiles=(Profile(binding_timeout=20.0),), device_rest=5.0))
+    sim.add_class("gpu", extended="example.com/gpu")
+    for node in ("n0", "n1", "n2"):
+        sim.add_node(node)
+        sim.add_slice(node, 3, **FABRIC)
+
+    def fault(write: Write) -> ClusterError | None:
+        if write.kind is kinds.EVENTS or rng.random() > 0.15:
+            return None
+        if rng.random() < 0.4:
+            return Conflict(409, "Conflict", "someone was faster")
+        if rng.random() < 0.5:
+            with suppress(ClusterError):
+                sim.api.write(write)
+        return Unreachable("no answer")
+
+    sim.fault = fault
+    for serial in range(60):
+        disturb(sim, rng, serial)
+        for _ in range(rng.randrange(5)):
+            sim.step()
+        check(sim)
+        sim.now += rng.choice((0.0, 0.5, 3.0, 25.0))
+        if rng.random() < 0.1:
+            sim.start()
+    sim.fault = None
+    for claim in list(sim.api.objects[kinds.RESOURCE_CLAIMS].values()):
+        sim.api.put(kinds.RESOURCE_CLAIMS, claim)
+    for _ in range(12):
+        sim.settle(4, most=20000)
+        for claim in list(sim.api.objects[kinds.RESOURCE_CLAIMS].values()):
+            if claim["status"].get("allocation") and not claim["metadata"].get("deletionTimestamp"):
+                tell_all(sim, claim, READY)
+        check(sim)
+    sim.settle(10, most=20000)
+    assert sim.scheduler.binder.waiting == 0
+    for pod in sim.api.objects[kinds.PODS].values():
+        assert pod["spec"].get("nodeName") or len(holders(sim)) >= 8
+        specials = [claim["metadata"]["name"] for claim in sim.api.objects[kinds.RESOURCE_CLAIMS].values() if owns(pod, claim)]
+        named = pod["status"].get("extendedResourceClaimStatus", {}).get("resourceClaimName")
+        assert not pod["spec"].get("nodeName") or specials == ([named] if named else [])
+
+
+def owns(pod: dict[str, Any], claim: dict[str, Any]) -> bool:
+    return any(owner["uid"] == pod["metadata"]["uid"] for owner in claim["metadata"].get("ownerReferences", []))
+
+
+def disturb(sim: Sim, rng: random.Random, serial: int) -> None:
+    claims = list(sim.api.objects[kinds.RESOURCE_CLAIMS].values())
+    allocated = [claim for claim in claims if claim["status"].get("allocation")]
+    match rng.randrange(8):
+        case 0:
+            sim.add_claim(f"c{serial}", count=rng.choice((1, 2)))
+            for part in range(rng.choice((1, 1, 2))):
+                sim.add_pod(f"p{serial}-{part}", claims=[f"c{serial}"])
+        case 1:
+            sim.add_claim(f"a{serial}")
+            sim.add_claim(f"b{serial}")
+            sim.add_pod(f"p{serial}", claims=[f"a{serial}", f"b{serial}"])
+        case 2:
+            resources = {"limits": {"example.com/gpu": "1"}}
+            sim.add_pod(f"p{serial}", containers=[{"name": "m", "resources": resources}])
+        case 3 | 4 if allocated:
+            tell_all(sim, rng.choice(allocated), rng.choice((READY, READY, FAILED)))
+        case 5:
+            unbound = [key for key, pod in sim.api.objects[kinds.PODS].items() if not pod["spec"].get("nodeName")]
+            if unbound:
+                sim.remove(kinds.PODS, rng.choice(unbound))
+        case 6 if allocated:
+            claim = rng.choice(allocated)
+            running = {pod["metadata"]["uid"] for pod in sim.api.objects[kinds.PODS].values() if pod["spec"].get("nodeName")}
+            if not running & {consumer["uid"] for consumer in claim["status"].get("reservedFor") or []}:
+                claim["status"] = {}
+                sim.api.put(kinds.RESOURCE_CLAIMS, claim)
+        case _:
+            pass
+
+
+def tell_all(sim: Sim, claim: dict[str, Any], condition: str) -> None:
+    said = {"type": condition, "status": "True", "reason": "", "message": "", "lastTransitionTime": format_time(sim.now)}
+    known = {(d["pool"], d["device"]): d for d in claim["status"].get("devices") or []}
+    for result in claim["status"]["allocation"]["devices"]["results"]:
+        entry = {key: result[key] for key in ("driver", "pool", "device")}
+        known.setdefault((result["pool"], result["device"]), {**entry, "conditions": [said]})
+    claim["status"]["devices"] = list(known.values())
+    sim.api.put(kinds.RESOURCE_CLAIMS, claim)
+
+
+def check(sim: Sim) -> None:
+    assert all(len(claims) == 1 for claims in holders(sim).values()), holders(sim)
+    for pod in sim.api.objects[kinds.PODS].values():
+        if not (node := pod["spec"].get("nodeName")):
+            continue
+        names = [entry["resourceClaimName"] for entry in pod["spec"].get("resourceClaims", [])]
+        if named := pod["status"].get("extendedResourceClaimStatus"):
+            names.append(named["resourceClaimName"])
+        for name in names:
+            status = sim.claim(name)["status"]
+            assert pod["metadata"]["uid"] in [consumer["uid"] for consumer in status["reservedFor"]]
+            assert {result["pool"] for result in status["allocation"]["devices"]["results"]} == {node}
+            ready = {(d["pool"], d["device"]) for d in status["devices"] for c in d["conditions"] if c["type"] == READY}
+            assert all((r["pool"], r["device"]) in ready for r in status["allocation"]["devices"]["results"])

@@ -60,7 +60,7 @@ CODES: Final[dict[str, str]] = {
     "ClaimForeign": "the claim belongs to another pod",
     "ClaimNamed": "the pod's status names a claim for extended resources, and the node would serve them without one",
     "ClaimElsewhere": "the claim is allocated on other nodes",
-    "ClaimInFlight": "the claim is being allocated for another pod",
+    "ClaimInFlight": "the claim is being allocated for another pod, or given back",
     "ClaimFull": "the claim is reserved for as many pods as it can be",
     "ClaimTainted": "the claim holds a device whose taint it does not tolerate",
     "ClaimLost": "the claim changed between decision and write",

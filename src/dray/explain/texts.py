@@ -206,7 +206,7 @@ TEXTS: Final[dict[str, Text]] = {
         "let the pod run where its claim[ {claim}] is allocated[ ({nodes})]",
         nodes="cannot use the devices of an already allocated claim[ {claim}][ ({nodes} can)]",
     ),
-    "ClaimInFlight": Text("claim", "<is> being allocated for another pod[ ({pod})]", "wait: the claim is being allocated"),
+    "ClaimInFlight": Text("claim", "<is> being allocated[ for pod {pod}] or given back", "wait: the claim is being written"),
     "ClaimFull": Text(
         "claim",
         "<is> reserved for as many pods as it can be[ ({limit})]",

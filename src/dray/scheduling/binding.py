@@ -249,7 +249,7 @@ class Binder:
             if binding.stage == "conditions":
                 self._check_conditions(binding, now)
             elif binding.stage == "binding" and not binding.writing:
-                self._bind(binding)
+                self._bind_again(binding, now)
             elif (
                 any(claim.key in binding.awaiting for claim in binding.volumes)
                 and now - binding.since >= binding.profile.volume_timeout
@@ -368,6 +368,15 @@ class Binder:
         self._out.append(
             Write("create", PODS, pod.metadata.namespace, pod.metadata.name, body, "binding", uid=pod.uid, about=pod.key)
         )
+
+    def _bind_again(self, binding: Binding, now: float) -> None:
+        """Unless somebody took a claim from the pod meanwhile."""
+        for key in binding.claims:
+            claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
+            if claim is None or claim.status.allocation is None or not reserved_for(claim, binding.pod.uid):
+                self.give_up(binding, Reason("ClaimLost", f"claim/{key}"), now)
+                return
+        self._bind(binding)
 
     # --------------------------------------------------------------------------------------------------------- outcomes
 

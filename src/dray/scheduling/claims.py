@@ -88,6 +88,7 @@ class ClaimDesk:
         reserved: Callable[[str, str, float], None],
         lost: Callable[[str, str, ClusterError | None, float], None],
         release: Callable[[str], None],
+        ours: Callable[[Pod], bool],
     ) -> None:
         self._world = world
         self._stamps = stamps
@@ -98,7 +99,7 @@ class ClaimDesk:
         # Claims, by uid, whose decision was crossed by another scheduler's allocation: it is not written, or taken back.
         self.contested: set[str] = set()
         self._specials = world.index(RESOURCE_CLAIMS, owner_uid)
-        self._reserved, self._lost, self._release = reserved, lost, release
+        self._reserved, self._lost, self._release, self._ours = reserved, lost, release, ours
 
     # -------------------------------------------------------------------------------------------------------- reading
 
@@ -189,7 +190,7 @@ class ClaimDesk:
         """The pod is bound with this special claim, or without any: one that was made for it besides is of no use."""
         for key in self._specials[pod.uid]:
             claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
-            if claim is not None and claim.metadata.name != name and claim.metadata.deletion_timestamp is None:
+            if claim is not None and claim.metadata.name != name and (not claim.metadata.deletion_timestamp or _stuck(claim)):
                 self.delete(claim, pod.key)
 
     def gone(self, uid: str) -> None:
@@ -215,7 +216,8 @@ class ClaimDesk:
         for key in list(self._dirty):
             work = self._work.get(key)
             if work is None:
-                del self._dirty[key]
+                # What was done for another claim a moment ago may have settled this one.
+                self._dirty.pop(key, None)
                 continue
             if work.writing is not None or work.not_before > now:
                 continue
@@ -389,8 +391,15 @@ class ClaimDesk:
             del self.deleting[going.claim.uid]
         elif outcome.write.verb == "delete":
             going.ended = True
+            self._unstick(going)
         else:
             going.unprotected = True
+
+    def _unstick(self, going: Deletion) -> None:
+        """A finalizer that came back before the claim was deleted keeps it: once more."""
+        claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, going.claim.key)
+        if claim is not None and claim.uid == going.claim.uid and _stuck(claim):
+            going.ended = going.unprotected = False
 
     def touched(self, key: str) -> None:
         """The claim changed in the API."""
@@ -398,15 +407,31 @@ class ClaimDesk:
             self._dirty[key] = None
         claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
         owner = claim.metadata.controller if claim is not None and is_special(claim) else None
-        if claim is not None and owner is not None:
+        if claim is None or owner is None:
+            return
+        going = self.deleting.get(claim.uid)
+        if going is None:
             self._too_late(claim, owner)
+        elif going.ended:
+            self._unstick(going)
 
     def _too_late(self, claim: ResourceClaim, owner: OwnerReference) -> None:
-        """A create without an answer may show only when its pod is bound with another claim."""
+        """A create without an answer may show only when its pod is bound with another claim; and one that somebody deleted
+        goes, unless its pod runs with it."""
         pod: Pod | None = self._world.get(PODS, f"{claim.metadata.namespace}/{owner.name}")
-        if pod is not None and pod.uid == owner.uid and pod.spec.node_name:
+        if pod is None or pod.uid != owner.uid or not self._ours(pod):
+            return
+        if not pod.spec.node_name:
+            if _stuck(claim) and claim.key not in self._work:
+                self.delete(claim, pod.key)
+        else:
             named = pod.status.extended_resource_claim_status
             self.keep_only(pod, named.resource_claim_name if named is not None else "")
+
+
+def _stuck(claim: ResourceClaim) -> bool:
+    """Whether only the finalizer keeps it that Dray put there."""
+    return claim.metadata.deletion_timestamp is not None and FINALIZER in claim.metadata.finalizers
 
 
 def _plain(value: Any) -> Any:

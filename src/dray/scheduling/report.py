@@ -18,8 +18,8 @@ from dray.explain.words import message
 from dray.scheduling.queue import Pending, Queue
 from dray.scheduling.refusal import Refusal
 
-# A claim that is being generated is there in a moment; only when it takes longer than this are people told.
-_SOON: Final = frozenset({"ClaimNotCreated"})
+# A claim that is being generated or given back is there in a moment; only when it takes longer than this are people told.
+_SOON: Final = frozenset({"ClaimNotCreated", "ClaimInFlight"})
 _PATIENCE: Final = 5.0
 _AT_ONCE: Final = 16
 
@@ -38,7 +38,7 @@ class Reports:
 
     def refused(self, pending: Pending, refusal: Refusal, now: float) -> None:
         """What usually passes by itself in a moment is told only when it lasts."""
-        if refusal.codes == _SOON and now < pending.seen + _PATIENCE:
+        if refusal.codes <= _SOON and now < pending.seen + _PATIENCE:
             heappush(self._late, (pending.seen + _PATIENCE, pending.uid))
         else:
             self.tell(pending, refusal, now)

@@ -86,6 +86,10 @@ def resolve(pod: Pod, world: World, claims: Allocations) -> Resolved:
             continue
         seen.add(claim.uid)
         allocation = claims.allocation_of(claim)
+        if allocation is None and claim.status.allocation is not None:
+            # It is being given back. Until the API shows that, its devices are not free, and it gets no others.
+            refusal = Refusal.of("ClaimInFlight", f"claim/{claim.key}")
+            raise Refused(refusal, frozenset({pod_topic(pod), claim_topic(claim.key)}))
         if allocation is None:
             resolved.open.append(claim)
         else:

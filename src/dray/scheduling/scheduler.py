@@ -100,7 +100,7 @@ class Scheduler:
         self.queue = Queue(self.config.initial_backoff, self.config.max_backoff)
         self._profiles = self.config.by_name
         conditions_on = self.gates("DRADeviceBindingConditions")
-        self.desk = ClaimDesk(world, conditions_on, self._reserved, self._lost, self._release)
+        self.desk = ClaimDesk(world, conditions_on, self._reserved, self._lost, self._release, self._names_us)
         self.binder = Binder(world, self.desk, self, self.meter, waits=conditions_on)
         self.neighbours = Neighbours(self.nodes, self._namespaces_like, Owners(world))
         self.volumes = Volumes(world, self.nodes)
@@ -360,8 +360,11 @@ class Scheduler:
 
     # -------------------------------------------------------------------------------------------------------------- pods
 
+    def _names_us(self, pod: Pod) -> bool:
+        return pod.spec.scheduler_name in self._profiles
+
     def _is_ours(self, pod: Pod) -> bool:
-        return pod.spec.scheduler_name in self._profiles and not pod.terminal and pod.metadata.deletion_timestamp is None
+        return self._names_us(pod) and not pod.terminal and pod.metadata.deletion_timestamp is None
 
     def _pod(self, change: Change, now: float) -> None:
         new, old = change.new, change.old
