@@ -55,6 +55,8 @@ class Verdict(msgspec.Struct):
     reasons: tuple[Reason, ...] = ()
     # How good the chosen alternatives are: upstream's score, 8 for the first of a list, 7 for the second...
     score: int = 0
+    # What ``Devices.rate`` said about it, where it was asked before.
+    rating: Rating | None = None
 
 
 class Answer:
@@ -512,7 +514,7 @@ class Devices:
             claim = claims[error.claim].key
             reason = Reason("InvalidRequest", f"claim/{claim}", {"detail": str(error)})
             return Verdict(False, error=f"claim {claim}: {error}", steps=answer.steps, reasons=(reason,))
-        return Verdict(True, results, steps=answer.steps, score=answer.score)
+        return Verdict(True, results, steps=answer.steps, score=answer.score, rating=answer.rating)
 
     def _impossible(self, demand: Demand, claims: Sequence[ResourceClaim]) -> Verdict:
         error = demand.error

@@ -277,7 +277,7 @@ class Cycle:
             self._raise_fatal(wish, verdict)
             return _device_reasons(verdict)
         placement.results = list(verdict.results)
-        placement.told = self.scorer.told(info.name, claims, wish.profile)
+        placement.told = self.scorer.told(verdict, wish.profile)
         if special is not None:
             placement.special = Special(claims[-1], special, placement.results.pop())
         return placement

@@ -85,10 +85,9 @@ class DeviceScorer:
         """None where the claims do not fit."""
         return self._engine.rate(node, claims, self.order(profile))
 
-    def told(self, node: str, claims: Sequence[ResourceClaim], profile: Profile) -> str:
+    def told(self, verdict: Verdict, profile: Profile) -> str:
         """Why these devices, where devices were compared: what the event says about a decision."""
-        rating = self.rate(node, claims, profile) if profile.device_scoring == "Packing" else None
-        return said(rating) if rating is not None else ""
+        return said(verdict.rating) if verdict.rating is not None and profile.device_scoring == "Packing" else ""
 
     def judge(
         self, profile: Profile, claims: Sequence[ResourceClaim], claims_on: ClaimsOn, refusal: Callable[[Verdict], Reasons]
