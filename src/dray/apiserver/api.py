@@ -295,7 +295,8 @@ class Api:
         return self._shown(code, resource, removal.entry, form)
 
     def _pod_action(self, target: Target, request: Request, options: WriteOptions) -> Answer:
-        given = read_body(request.body, request.content_type, options)
+        asked = "fieldValidation" in request.query
+        given = read_body(request.body, request.content_type, options if asked else None)
         if not isinstance(given, dict) or given.get("kind", "") not in ("", target.subresource.capitalize()):
             raise bad_request(f"the body must be a {target.subresource.capitalize()}")
         if not isinstance(given.get("metadata") or {}, dict):

@@ -196,6 +196,8 @@ def _applied(
 
 def _owned(fields: FieldSet) -> FieldSet:
     """Without what belongs to the server."""
+    if not fields:
+        return fields
     made = {key: child for key, child in fields.items() if key not in ("f:apiVersion", "f:kind", "f:metadata")}
     metadata = {key: child for key, child in fields.get("f:metadata", {}).items() if key not in _SERVER_KEYS}
     return made | {"f:metadata": metadata} if metadata else made

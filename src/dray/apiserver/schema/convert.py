@@ -25,6 +25,7 @@ Converter = Callable[[Any, list[str]], Any]
 Lookup = Callable[[str], Struct]
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_MICRO_LENGTH: Final = len("2006-01-02T15:04:05.000000Z")
 _ZERO: Final = {"string": "", "bytes": "", "int32": 0, "int64": 0, "float": 0, "bool": False, "quantity": "0", "intOrString": 0}
 _GO_NAMES: Final = {"bytes": "[]uint8", "float": "float64", "intOrString": "intstr.IntOrString", "any": "interface {}"}
 _LIMITS: Final = {"int32": 2**31, "int64": 2**63}
@@ -135,7 +136,7 @@ def _micro_time(value: Any, unknown: list[str]) -> Any:
     if type(value) is not str:
         raise _mismatch(value, "string")
     _instant(value)
-    return _rewritten(value, "microseconds")
+    return value if len(value) == _MICRO_LENGTH and value.endswith("Z") else _rewritten(value, "microseconds")
 
 
 def _instant(value: str) -> None:
