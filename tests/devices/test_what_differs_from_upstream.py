@@ -16,6 +16,14 @@ CONDITIONS = {"bindingConditions": ["ready"], "bindingFailureConditions": ["fail
 GROUPS_OFF = GATES.updated({"DRADeviceCompatibilityGroups": False})
 
 
+def test_a_slice_of_kubernetes_1_34_has_counters_and_their_devices() -> None:
+    sets = [{"name": "g", "counters": {"slots": {"value": "2"}}}]
+    parts = [device("whole", consumesCounters=takes("g", slots=2)), device("half", consumesCounters=takes("g", slots=1))]
+    made = engine(slice_(parts, sharedCounters=sets))
+    assert names(made.allocate("n1", [claim(exactly())])) == [["whole"]]
+    assert not made.allocate("n1", [claim(exactly(count=2))]).ok
+
+
 def rule(name: str, selector: dict[str, Any] | None, **taint: str) -> DeviceTaintRule:
     spec: dict[str, Any] = {"taint": {"key": "k", "effect": "NoSchedule", **taint}}
     if selector is not None:

@@ -333,7 +333,8 @@ class Inventory:
         return self._content_of(pool, sorted(everything, key=lambda slice: slice.name))
 
     def _has_devices(self, slice: PublishedSlice) -> bool:
-        return not (self._partitions and slice.spec.shared_counters)
+        """Since Kubernetes 1.35 a slice has either devices or counters; in 1.34 one that has counters has their devices too."""
+        return bool(slice.spec.devices) or not (self._partitions and slice.spec.shared_counters)
 
     def _duplicate(self, slices: list[PublishedSlice]) -> str:
         devices = [device.name for slice in slices if self._has_devices(slice) for device in slice.spec.devices]

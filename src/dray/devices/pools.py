@@ -163,7 +163,7 @@ class PoolContent:
         self._slices: list[tuple[int, PublishedSlice]] = []
         start = 0
         for slice in slices:
-            if not (partitions and slice.spec.shared_counters):
+            if slice.spec.devices or not (partitions and slice.spec.shared_counters):
                 length = len(slice.spec.devices)
                 self.segments[slice.key] = (start, length)
                 self._slices.append((start, slice))
