@@ -44,6 +44,11 @@ def test_kinds_that_do_not_matter_are_counted_and_left_out(tmp_path: Path) -> No
         ("a: [", "cannot be read"),
         ("[1, 2]", "is not a Kubernetes object"),
         ("apiVersion: v1\nkind: Pod\n", "Pod without metadata.name"),
+        ("apiVersion: v1\nkind: List\nitems: 5\n", "items is not a list"),
+        ("{apiVersion: v1, kind: Pod, spec: &a {containers: [*a]}}", "nested too deeply"),
+        ("{apiVersion: v1, kind: Pod, spec: " + "[" * 500 + "]" * 500 + "}", "nested too deeply"),
+        ('{"apiVersion": "v1", "kind": "Pod", "spec": ' + "[" * 9000 + "]" * 9000 + "}", "nested too deeply"),
+        ("a: &a0 [x, x, x]\n" + "".join(f"b{n}: &a{n} [{f'*a{n - 1}, ' * 9}]\n" for n in range(1, 12)), "its aliases make it"),
         ("apiVersion: resource.k8s.io/v1beta1\nkind: ResourceClaim\nmetadata: {name: a}\n", "take it as resource.k8s.io/v1"),
     ],
 )
@@ -53,6 +58,16 @@ def test_what_cannot_be_read_is_named_with_its_file(text: str, says: str, tmp_pa
     with pytest.raises(SnapshotError, match=says) as raised:
         from_files([file])
     assert "broken.yaml" in str(raised.value)
+
+
+def test_anchors_and_aliases_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "two.yaml"
+    file.write_text(
+        "apiVersion: v1\nkind: List\nitems:\n"
+        "- {apiVersion: v1, kind: Node, metadata: {name: a, labels: &l {zone: z}}}\n"
+        "- {apiVersion: v1, kind: Node, metadata: {name: b, labels: *l}}\n"
+    )
+    assert from_files([file]).world.get(NODES, "b").metadata.labels == {"zone": "z"}
 
 
 def test_a_missing_file_is_trouble_and_not_an_answer(tmp_path: Path) -> None:

@@ -57,6 +57,10 @@ class _Commands(click.Group):
             sys.exit(INTERRUPTED)
         except BrokenPipeError:
             unread()
+        except RecursionError as error:
+            from dray.cli.source import Trouble
+
+            raise Trouble("an object is nested too deeply") from error
         except OSError as error:
             from dray.cli.source import Trouble, told
 

@@ -37,6 +37,8 @@ _BY_NAME: Final = {(kind.group, kind.kind): kind for kind in KINDS}
 _OTHER_SHAPE: Final = {("resource.k8s.io", "v1beta1"), ("resource.k8s.io", "v1alpha3")}
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _UNAUTHORIZED: Final = 401
+_DEPTH_MAX: Final = 200
+_ALIASES_MAX: Final = 20
 
 
 class SnapshotError(Exception):
@@ -147,6 +149,8 @@ def documents(file: Path) -> Iterator[dict[str, Any]]:
     """The objects in a file, with lists taken apart."""
     try:
         loaded = _loaded(file.read_text())
+    except RecursionError as error:
+        raise SnapshotError(f"{file}: cannot be read: it is nested too deeply") from error
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise SnapshotError(f"{file}: cannot be read: {error}") from error
     for number, document in enumerate(loaded, 1):
@@ -160,13 +164,31 @@ def _loaded(text: str) -> list[Any]:
             return [msgspec.json.decode(text)]
         except msgspec.DecodeError:
             pass  # YAML has braces too, and says better where a file is broken
-    return list(yaml.load_all(text, _Loader))
+    loaded = list(yaml.load_all(text, _Loader))
+    _bounded(loaded, len(text) * _ALIASES_MAX)
+    return loaded
+
+
+def _bounded(loaded: list[Any], most: int) -> None:
+    """A few bytes of aliases can stand for gigabytes, or for themselves: refused before anybody walks through them."""
+    left: list[tuple[Any, int]] = [(loaded, 0)]
+    while left:
+        value, depth = left.pop()
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        most -= len(inner)
+        if depth > _DEPTH_MAX:
+            raise RecursionError
+        if most < 0:
+            raise yaml.YAMLError(f"its aliases make it more than {_ALIASES_MAX} times as large")
+        left += [(item, depth + 1) for item in inner if isinstance(item, (dict, list))]
 
 
 def _apart(document: Any, where: str) -> Iterator[dict[str, Any]]:
     if not isinstance(document, dict) or not isinstance(document.get("kind"), str) or not document.get("apiVersion"):
         raise SnapshotError(f"{where}: is not a Kubernetes object (it needs apiVersion and kind)")
-    if document["kind"].endswith("List") and isinstance(document.get("items"), list):
+    if document["kind"].endswith("List") and "items" in document:
+        if not isinstance(document["items"], list):
+            raise SnapshotError(f"{where}: items is not a list")
         for number, item in enumerate(document["items"]):
             if isinstance(item, dict) and "kind" not in item:
                 item = {"apiVersion": document["apiVersion"], "kind": document["kind"].removesuffix("List"), **item}
