@@ -407,3 +407,4 @@ def test_the_waiting_pod_knows_for_whom_it_waits(taken: Sim) -> None:
     assert waiting.refusal is not None
     reason = waiting.refusal.reasons[0][0]
     assert (reason.code, reason.data) == ("Preempting", {"node": "n1", "victims": "default/low"})
+    assert "waits until pods of lower priority have made room on n1: default/low" in taken.condition("high")["message"]

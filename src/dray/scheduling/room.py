@@ -132,7 +132,7 @@ class Room:
         self._queue.refuse(pending, pod.uid, waits, topics.topics_of(waits) | also, now)
         if eviction.node != pod.status.nominated_node_name:
             self._out.append(report.status_patch(pod, {"nominatedNodeName": eviction.node}))
-        self._reports.tell(pending, refusal, now, clear_nominated=False)
+        self._reports.tell(pending, waits, now, clear_nominated=False)
 
     def assume(self, pending: Pending, info: NodeInfo, profile: Profile, now: float) -> None:
         """Count what a pod whose status names the node is promised there, if it can have anything there."""
@@ -161,7 +161,8 @@ class Room:
                 self._call_off(binding, now)
             elif victim.metadata.deletion_timestamp is None:
                 self._out.extend(report.preempted(victim, pod, eviction.node, profile.scheduler_name, now))
-        self._meter.observe("scheduler_preemption_victims", evicted)
+        if evicted:
+            self._meter.observe("scheduler_preemption_victims", evicted)
 
     def _call_off(self, binding: Binding, now: float) -> None:
         """The pod has not started, and is not about to: it gives back its claims and then looks for another place."""
