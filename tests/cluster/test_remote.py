@@ -188,6 +188,35 @@ async def test_events_split_over_chunks_and_very_long_ones_arrive_whole(remote: 
     assert [(found.type, found.resource_version) for found in events] == [("ADDED", "6"), ("ADDED", "7")]
 
 
+async def test_a_watch_that_falls_silent_is_unreachable(remote: Remote, script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def silent(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(event("ADDED", 6).encode())
+        await asyncio.sleep(30)
+        return response
+
+    monkeypatch.setattr("dray.cluster.remote.SILENCE_SECONDS", 0.2)
+    script.answers = [silent]
+    watch = remote.watch(PODS, "5")
+    assert (await anext(watch)).resource_version == "6"
+    with pytest.raises(Unreachable, match="nothing came for"):
+        await anext(watch)
+
+
+async def test_a_server_that_sends_faster_than_events_are_taken_is_held_back(
+    remote: Remote, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dray.cluster.connections.UNREAD_MAX", 10_000)
+    script.answers = [stream(*(event("ADDED", version, "x" * 5_000) for version in range(1, 401)))]
+    found = []
+    async for each in remote.watch(PODS, "0"):
+        found.append(int(each.resource_version))
+        if len(found) % 50 == 0:
+            await asyncio.sleep(0.01)
+    assert found == list(range(1, 401))
+
+
 async def test_a_compacted_position_is_expired(remote: Remote, script: Script) -> None:
     status = '{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired","message":"too old"}}\n'
     script.answers = [stream(status), answer(410, failure(410, "Expired"))]

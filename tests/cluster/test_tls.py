@@ -136,3 +136,20 @@ async def test_a_proxy_gets_the_requests_where_one_is_configured() -> None:
     await runner.cleanup()
     assert found == "through the proxy"
     assert asked == ["GET http://api.example/api/v1/namespaces/n/pods/p"]
+
+
+async def test_a_proxy_gets_watches_too() -> None:
+    line = '{"type":"ADDED","object":{"metadata":{"name":"p","resourceVersion":"7"}}}'
+
+    async def proxy(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(text=line)
+
+    runner = web.ServerRunner(web.Server(proxy))
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    remote = Remote(Access(server="http://api.example", credentials=Fixed(Identity()), proxy_url=url))
+    found = [event.resource_version async for event in remote.watch(PODS, "5")]
+    await remote.close()
+    await runner.cleanup()
+    assert found == ["7"]

@@ -1,7 +1,8 @@
-"""A pool of HTTP/1.1 connections for small requests with small answers, which is what writes are.
+"""A pool of HTTP/1.1 connections for small requests with small answers, which is what writes are, and for watches.
 
 A scheduler's writes bound its speed, and a general HTTP client spends most of its time on what they never use: redirects,
-cookies, streaming, content codings. This one sends a request, parses the answer with httptools and reuses the connection.
+cookies, content codings. This one sends a request, parses the answer with httptools and reuses the connection. A watch is an
+answer that does not end: it has a connection of its own and is read as it comes.
 
 Always true: a connection carries one request at a time; ``NotSent`` means that no byte of the request left, ``Broken`` that the
 request may have been carried out; a connection that idled for long is not used again, because the server may be closing it.
@@ -12,12 +13,15 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from typing import Final, cast
+from collections.abc import AsyncIterator
+from typing import Final, TypeVar, cast
 
 import httptools
 
 IDLE_SECONDS: Final = 20.0
 ANSWER_MAX: Final = 64 * 1024 * 1024
+# The server is not read any further while this much of a stream is not taken yet.
+UNREAD_MAX: Final = 4 * 1024 * 1024
 
 
 class NotSent(Exception):
@@ -114,6 +118,96 @@ class _Connection(asyncio.Protocol):
             waiting.set_result(Answer(status, b"".join(self._body), self._retry_after))
 
 
+class Stream(asyncio.Protocol):
+    """One answer that is read as it comes: its ``status``, then its body in pieces. Whoever opened it closes it."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._unread: list[bytes] = []
+        self._size = 0
+        self._paused = False
+        self._over = False
+        self._broken = ""
+        self._stirred = asyncio.Event()
+        self._silence = 0.0
+        self.status = 0
+
+    async def begin(self, request: bytes, silence_seconds: float) -> None:
+        """Send the request and wait for the head of the answer."""
+        assert self._transport is not None
+        self._silence = silence_seconds
+        self._transport.write(request)
+        while not self.status:
+            await self._more()
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """The body as it comes. Raises Broken when it ends before its time, or when nothing comes for too long."""
+        while True:
+            if self._unread:
+                yield self._take()
+            elif self._over:
+                return
+            else:
+                await self._more()
+
+    def close(self) -> None:
+        self._over = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _more(self) -> None:
+        if self._broken:
+            raise Broken(self._broken)
+        self._stirred.clear()
+        try:
+            async with asyncio.timeout(self._silence):
+                await self._stirred.wait()
+        except TimeoutError:
+            raise Broken(f"nothing came for {self._silence:g} seconds") from None
+
+    def _take(self) -> bytes:
+        data = b"".join(self._unread)
+        self._unread, self._size = [], 0
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+        return data
+
+    # --------------------------------------------------------------------------------- called by the transport and the parser
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._broken = f"the answer is not HTTP: {error}"
+        self._stirred.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._broken = self._broken or (str(error) if error else "the server closed the connection")
+        self._stirred.set()
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        self.status = status if status >= 200 else 0  # before that, an interim answer: the real one follows
+
+    def on_body(self, body: bytes) -> None:
+        self._unread.append(body)
+        self._size += len(body)
+        if self._size > UNREAD_MAX and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def on_message_complete(self) -> None:
+        self._over = self._over or self.status > 0
+
+
+P = TypeVar("P", _Connection, Stream)
+
+
 class Connections:
     """Connections to one server, opened as needed, at most ``limit`` at a time."""
 
@@ -125,7 +219,7 @@ class Connections:
 
     async def ask(self, request: bytes, tls: ssl.SSLContext | None, server_name: str) -> Answer:
         async with self._free:
-            connection = self._reuse(tls) or await self._open(tls, server_name)
+            connection = self._reuse(tls) or await self._open(_Connection, tls, server_name)
             loop = asyncio.get_running_loop()
             waiting: asyncio.Future[Answer] = loop.create_future()
             deadline = loop.call_later(self._answer_seconds, _late, waiting)
@@ -144,6 +238,16 @@ class Connections:
                 connection.close()
             return answer
 
+    async def stream(self, request: bytes, tls: ssl.SSLContext | None, server_name: str, silence_seconds: float) -> Stream:
+        """An answer that is read as it comes, on a connection of its own, which does not count among the ``limit``."""
+        stream = await self._open(Stream, tls, server_name)
+        try:
+            await stream.begin(request, silence_seconds)
+        except BaseException:
+            stream.close()
+            raise
+        return stream
+
     def _reuse(self, tls: ssl.SSLContext | None) -> _Connection | None:
         """The connection that was used last, if it has not idled for too long and shows the same identity."""
         oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
@@ -154,12 +258,12 @@ class Connections:
             connection.close()
         return None
 
-    async def _open(self, tls: ssl.SSLContext | None, server_name: str) -> _Connection:
+    async def _open(self, protocol: type[P], tls: ssl.SSLContext | None, server_name: str) -> P:
         loop = asyncio.get_running_loop()
         named = (server_name or self._host) if tls is not None else None
         try:
             async with asyncio.timeout(self._connect_seconds):
-                _, connection = await loop.create_connection(_Connection, self._host, self._port, ssl=tls, server_hostname=named)
+                _, connection = await loop.create_connection(protocol, self._host, self._port, ssl=tls, server_hostname=named)
         except (OSError, TimeoutError) as error:
             raise NotSent(str(error) or "timed out", isinstance(error, ssl.SSLCertVerificationError)) from error
         return connection

@@ -10,8 +10,8 @@ What is retried here, and what never is:
 - 401: the credentials are made anew once (exec plugins, rotated token files).
 - Everything else is an answer and becomes an error of ``dray.cluster.port``.
 
-Requests with one answer go over connections of our own, because their cost bounds what a scheduler can do; watches, and
-everything where a proxy is configured, go through aiohttp.
+Requests go over connections of our own, because their cost bounds what a scheduler can do; where a proxy is configured, through
+aiohttp, which is loaded only then.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ import random
 import re
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final, Literal
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import quote, urlencode, urlsplit
 
-import aiohttp
 import msgspec
-from yarl import URL
 
 from dray.api.kinds import Kind
-from dray.cluster.connections import Answer, Broken, Connections, NotSent
+from dray.cluster.connections import Answer, Broken, Connections, NotSent, Stream
 from dray.cluster.kubeconfig import Access, Identity, KubeconfigError
 from dray.cluster.port import Unreachable, WatchEvent, Write, refused
 from dray.cluster.requests import as_request, refusal, write_refusal
+
+if TYPE_CHECKING:
+    from dray.cluster.proxied import Proxied, ProxiedStream
 
 PAGE: Final = 2000
 CONNECTIONS: Final = 128
@@ -47,9 +48,8 @@ RETRY_AFTER_MAX_SECONDS: Final = 30.0
 USER_AGENT: Final = "dray"
 
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9/._~:-]+")
-_COMMON_LINES: Final = ("Accept: application/json", f"User-Agent: {USER_AGENT}")
-_NOT_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-_BROKEN: Final = (aiohttp.ClientError, TimeoutError, ConnectionError)
+_COMMON: Final = {"Accept": "application/json", "User-Agent": USER_AGENT}
+_COMMON_LINES: Final = tuple(f"{name}: {value}" for name, value in _COMMON.items())
 
 
 class _ListMeta(msgspec.Struct):
@@ -82,14 +82,14 @@ class Remote:
 
     def __init__(self, access: Access, *, connections: int = CONNECTIONS) -> None:
         self.access = access
-        self._session: aiohttp.ClientSession | None = None
+        self._proxied: Proxied | None = None
         self._limit = connections
-        url = URL(access.server)
-        self._prefix = url.raw_path.rstrip("/")
-        self._host_line = f"Host: {url.raw_authority}"
+        url = urlsplit(access.server)
+        self._prefix = url.path.rstrip("/")
+        self._host_line = f"Host: {url.netloc.rpartition('@')[2]}"
         self._connections = Connections(
-            url.raw_host or "",
-            url.port or 443,
+            url.hostname or "",
+            url.port or (80 if url.scheme == "http" else 443),
             limit=connections,
             connect_seconds=CONNECT_SECONDS,
             answer_seconds=REQUEST_SECONDS,
@@ -121,15 +121,18 @@ class Remote:
             query["resourceVersion"] = resource_version
         else:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS)
+        stream: Stream | ProxiedStream | None = None
         try:
-            async with await self._request("GET", kind.path(namespace), query, limits=limits) as response:
-                if response.status >= 400:
-                    raise refusal(await response.read(), response.status)
-                async for line in _lines(response.content):
-                    yield _event(line)
-        except _BROKEN as error:
-            raise Unreachable(f"watch of {kind.resource} at {self.access.server} broke: {_words(error)}") from error
+            stream = await self._stream(kind.path(namespace), query)
+            if stream.status >= 400:
+                raise refusal(b"".join([piece async for piece in stream.pieces()]), stream.status)
+            async for line in _lines(stream.pieces()):
+                yield _event(line)
+        except (NotSent, Broken) as error:
+            raise Unreachable(f"watch of {kind.resource} at {self.access.server} broke: {error}") from error
+        finally:
+            if stream is not None:
+                stream.close()
 
     async def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
         return _plain(await self._read(kind.path(namespace, name), {}))
@@ -149,9 +152,9 @@ class Remote:
 
     async def close(self) -> None:
         self._connections.close()
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self._proxied is not None:
+            await self._proxied.close()
+            self._proxied = None
 
     # ------------------------------------------------------------------------------------------------ one request
 
@@ -204,61 +207,46 @@ class Remote:
         self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | None
     ) -> Answer:
         """One request and its answer: over our own connections, or through a proxy."""
-        if self.access.proxy_url:
-            return await self._through_proxy(method, path, query, headers, body)
         identity = await self._identity()
-        target = self._prefix + _target(path, query)
-        lines = [f"{method} {target} HTTP/1.1", self._host_line]
-        lines += [f"{name}: {_header(value)}" for name, value in (*identity.headers().items(), *headers.items())]
-        lines += [*_COMMON_LINES, f"Content-Length: {len(body or b'')}", "", ""]
-        request = "\r\n".join(lines).encode() + (body or b"")
-        return await self._connections.ask(request, self._context(identity), self.access.tls_server_name)
+        tls, name, target = self._context(identity), self.access.tls_server_name, _target(path, query)
+        headers = {**identity.headers(), **headers}
+        if self.access.proxy_url:
+            return await self._proxy().ask(method, target, {**_COMMON, **headers}, body, tls, name)
+        return await self._connections.ask(self._bytes(method, target, headers, body), tls, name)
 
-    async def _through_proxy(
-        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | None
-    ) -> Answer:
-        try:
-            async with await self._request(method, path, query, headers=headers, body=body) as response:
-                return Answer(response.status, await response.read(), response.headers.get("Retry-After", ""))
-        except _NOT_SENT as error:
-            raise NotSent(_words(error)) from error
-        except _BROKEN as error:
-            raise Broken(_words(error)) from error
+    async def _stream(self, path: str, query: Mapping[str, str]) -> Stream | ProxiedStream:
+        identity = await self._identity()
+        tls, name, target = self._context(identity), self.access.tls_server_name, _target(path, query)
+        if self.access.proxy_url:
+            return await self._proxy().stream(target, {**_COMMON, **identity.headers()}, tls, name)
+        request = self._bytes("GET", target, identity.headers(), None)
+        return await self._connections.stream(request, tls, name, SILENCE_SECONDS)
+
+    def _bytes(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
+        lines = [f"{method} {self._prefix}{target} HTTP/1.1", self._host_line]
+        lines += [f"{name}: {_header(value)}" for name, value in headers.items()]
+        lines += [*_COMMON_LINES, f"Content-Length: {len(body or b'')}", "", ""]
+        return "\r\n".join(lines).encode() + (body or b"")
+
+    def _proxy(self) -> Proxied:
+        if self._proxied is None:
+            from dray.cluster.proxied import Proxied
+
+            self._proxied = Proxied(
+                self.access.proxy_url,
+                self.access.server,
+                limit=self._limit,
+                connect_seconds=CONNECT_SECONDS,
+                answer_seconds=REQUEST_SECONDS,
+                silence_seconds=SILENCE_SECONDS,
+            )
+        return self._proxied
 
     async def _identity(self) -> Identity:
         try:
             return await self.access.credentials.identity()
         except KubeconfigError as error:
             raise Unreachable(str(error)) from error
-
-    async def _request(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, str],
-        *,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-        limits: aiohttp.ClientTimeout | None = None,
-    ) -> aiohttp.ClientResponse:
-        identity = await self._identity()
-        url = self.access.server + _target(path, query)
-        options: dict[str, Any] = {"timeout": limits} if limits is not None else {}
-        if self.access.tls_server_name:
-            options["server_hostname"] = self.access.tls_server_name
-        if self.access.proxy_url:
-            options["proxy"] = self.access.proxy_url
-        if (tls := self._context(identity)) is not None:
-            options["ssl"] = tls
-        # Objects may name redirect targets nowhere in this API; following one would carry our token to somebody else.
-        return await self._pool().request(
-            method,
-            URL(url, encoded=True),
-            headers={**identity.headers(), **(headers or {})},
-            data=body,
-            allow_redirects=False,
-            **options,
-        )
 
     def _context(self, identity: Identity) -> ssl.SSLContext | None:
         if self._tls is None or self._tls[0] is not identity:
@@ -273,18 +261,6 @@ class Remote:
         assert self._tls is not None
         known = self._tls[0]
         return (known.certificate, known.key) == (identity.certificate, identity.key)
-
-    def _pool(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._limit, keepalive_timeout=90),
-                timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS, sock_connect=CONNECT_SECONDS),
-                headers={"Accept": "application/json", "User-Agent": USER_AGENT},
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=True,
-                skip_auto_headers=("Accept-Encoding",),
-            )
-        return self._session
 
 
 def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
@@ -317,10 +293,10 @@ def _event(line: bytes) -> WatchEvent:
     return WatchEvent(found.type, bytes(found.object), metadata.resourceVersion, synced and found.type == "BOOKMARK")
 
 
-async def _lines(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Lines of any length; aiohttp's own reader refuses long ones."""
+async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Lines of any length."""
     rest = b""
-    async for chunk in content.iter_any():
+    async for chunk in pieces:
         *lines, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
         for line in lines:
             if line:
@@ -355,7 +331,3 @@ def _asked_pause(answer: Answer) -> float:
 
 def _pause(again: int) -> float:
     return float(min(0.2 * 2**again, 4.0) * random.uniform(0.8, 1.2))
-
-
-def _words(error: BaseException) -> str:
-    return str(error) or type(error).__name__

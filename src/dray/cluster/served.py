@@ -32,7 +32,7 @@ class Served:
     @staticmethod
     async def of(remote: Remote, kinds: Sequence[Kind]) -> Served:
         lists = _Lists(remote)
-        versions = {kind: await lists.newest(kind) for kind in kinds}
+        versions = dict(zip(kinds, await asyncio.gather(*map(lists.newest, kinds))))
         for kind, found in versions.items():
             if found is None:
                 log.warning("the cluster does not serve this kind; it counts as empty", extra={"kind": kind.resource})
@@ -79,7 +79,7 @@ class _Lists:
 
     def __init__(self, remote: Remote) -> None:
         self._remote = remote
-        self._plurals: dict[str, frozenset[str]] = {}
+        self._plurals: dict[str, asyncio.Future[frozenset[str]]] = {}
 
     async def newest(self, kind: Kind) -> Kind | None:
         for version in (kind.version, *OLDER.get(kind, ())):
@@ -91,9 +91,12 @@ class _Lists:
     async def _of(self, kind: Kind) -> frozenset[str]:
         path = kind.path().removesuffix(f"/{kind.plural}")
         if path not in self._plurals:
-            try:
-                found = msgspec.json.decode(await self._remote.raw(path))
-            except NotFound:
-                found = {}
-            self._plurals[path] = frozenset(entry["name"] for entry in found.get("resources", ()))
-        return self._plurals[path]
+            self._plurals[path] = asyncio.ensure_future(self._read(path))
+        return await self._plurals[path]
+
+    async def _read(self, path: str) -> frozenset[str]:
+        try:
+            found = msgspec.json.decode(await self._remote.raw(path))
+        except NotFound:
+            return frozenset()
+        return frozenset(entry["name"] for entry in found.get("resources", ()))

@@ -11,17 +11,20 @@ import gc
 import logging
 import signal
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from dray.api.kinds import Kind
 from dray.cluster.port import Cluster, Decider
 from dray.cluster.world import World
-from dray.runtime.health import Health, ping
 from dray.runtime.leader import Elector, Settings
 from dray.runtime.live import IN_FLIGHT, Live
 from dray.runtime.metrics import Metrics
 from dray.runtime.stories import Stories
+
+if TYPE_CHECKING:
+    from dray.runtime.health import Health
 
 Build = Callable[[World, Metrics], Sequence[Decider]]
 
@@ -49,13 +52,17 @@ async def run(cluster: Cluster, part: Part, stop: asyncio.Event, ready: asyncio.
     live = Live(
         cluster, world, part.build(world, metrics), in_flight=part.in_flight, leading=leading, stories=stories, metrics=metrics
     )
-    health = _health(live, elector, metrics, stories)
+    health = _health(live, elector, metrics, stories) if part.serve else None
+    # What is listed stays: looking through it again and again while it is read would only take time.
+    gc.disable()
     try:
-        if part.serve:
+        if health is not None:
             log.info("serving health and metrics", extra={"url": await health.serve(part.serve)})
         await _until(stop, live, elector, ready)
     finally:
-        await health.close()
+        gc.enable()
+        if health is not None:
+            await health.close()
 
 
 async def _until(stop: asyncio.Event, live: Live, elector: Elector | None, ready: asyncio.Event | None) -> None:
@@ -73,15 +80,18 @@ async def _until(stop: asyncio.Event, live: Live, elector: Elector | None, ready
 
 async def _announce(live: Live, ready: asyncio.Event | None) -> None:
     await live.listed.wait()
-    # What was listed lives long: the collector need not look at it again and again.
-    gc.collect()
+    # What was listed lives long: the collector need not look at it ever again.
     gc.freeze()
+    gc.enable()
     log.info("every kind is listed")
     if ready is not None:
         ready.set()
 
 
 def _health(live: Live, elector: Elector | None, metrics: Metrics, stories: Stories) -> Health:
+    # The web server takes time to load, and not every part serves.
+    from dray.runtime.health import Health, ping
+
     def synced() -> str | None:
         return None if live.synced else f"not listed yet: {', '.join(live.missing)}"
 
