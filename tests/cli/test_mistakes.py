@@ -75,6 +75,14 @@ def test_a_ready_file_of_an_earlier_run_is_not_believed(tmp_path: Path) -> None:
     assert not ready.exists()
 
 
+def test_a_manifest_for_a_namespace_that_is_not_there_is_named(tmp_path: Path) -> None:
+    manifest = tmp_path / "c.yaml"
+    manifest.write_text("{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: absent}}")
+    result = dray("up", "--ephemeral", "--kubeconfig", str(tmp_path / "kc"), "-f", str(manifest))
+    assert result.exit_code == 1
+    assert result.output.strip() == 'Error: ConfigMap c: namespaces "absent" not found'
+
+
 def test_a_question_over_several_lines_is_told_to_be_one_line(tmp_path: Path) -> None:
     question = tmp_path / "question.json"
     question.write_text('{"node": {},\n "claims": []}\n')

@@ -18,7 +18,7 @@ from dray.api.kinds import Kind
 from dray.apiserver.catalog import CATALOG
 from dray.apiserver.embedded import Embedded
 from dray.apiserver.server import ApiServer
-from dray.cluster.port import Conflict, Decider, Invalid, Write
+from dray.cluster.port import Conflict, Decider, Refused, Write
 from dray.cluster.world import World
 from dray.controllers.claims import METRICS as CLAIM_METRICS
 from dray.controllers.sets import SETS, Setting, deciders, kinds
@@ -100,7 +100,7 @@ class Local:
                 await self.port.write(Write("create", kind, namespace, name, found))
             except Conflict:
                 await self.port.write(Write("patch", kind, namespace, name, found))
-        except Invalid as error:
+        except Refused as error:
             raise Unappliable(f"{kind.kind} {name}: {error.message}") from error
 
     @staticmethod
