@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from dray.api.durations import seconds
-from dray.cli.output import emit, output_option, table
+from dray.cli.output import emit, output_option, patience, table
 from dray.cli.source import Trouble
 
 
@@ -39,7 +39,9 @@ def simulate(files: tuple[Path, ...], seed: int | None, until: str | None, outpu
     from dray.simulate.scenario import ScenarioError, read
 
     try:
-        report = run(read(files, seed=seed, until=seconds(until) if until else None))
+        scenario = read(files, seed=seed, until=seconds(until) if until else None)
+        with patience(f"simulating {scenario.until:g} s; long and busy scenarios take a while …"):
+            report = run(scenario)
     except (ScenarioError, SnapshotError, ValueError) as error:
         raise Trouble(str(error)) from error
     emit(report, output, lambda console: _show(report, console))

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from dray.api.kinds import Kind
+from dray.cli.output import patience
 from dray.cluster.kubeconfig import KubeconfigError, load
 from dray.cluster.port import ClusterError, Forbidden, NotFound
 from dray.cluster.remote import Remote
 from dray.explain.snapshot import Snapshot, SnapshotError, from_cluster, from_files, undecodable
 
 T = TypeVar("T")
-PATIENCE_SECONDS: Final = 2.0
 
 
 def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,11 +85,10 @@ class Source:
         async def go() -> T:
             access = load(self._kubeconfig, self._context)
             remote = Remote(access)
-            waiting = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, _still_waiting, access.server)
             try:
-                return await job(remote)
+                with patience(f"still waiting for {access.server} …"):
+                    return await job(remote)
             finally:
-                waiting.cancel()
                 await remote.close()
 
         try:
@@ -120,11 +118,6 @@ def _judge_unread(found: Snapshot, needs: Sequence[Kind]) -> None:
     hidden = [kind.resource for kind, error in found.unread.items() if isinstance(error, Forbidden)]
     if hidden:
         click.echo(f"warning: you may not list {', '.join(sorted(hidden))}; the answer is as if there were none", err=True)
-
-
-def _still_waiting(server: str) -> None:
-    if sys.stderr.isatty():
-        click.echo(f"still waiting for {server} …", err=True)
 
 
 class Trouble(click.ClickException):

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from dray.cli.manifests import read_manifests
+from dray.cli.output import patience
 from dray.cli.running import gates, log_options, served_address, to_the_end
 
 _CONFIG_KIND = "KubeSchedulerConfiguration"
@@ -110,7 +111,8 @@ async def _serve(settings: Any, objects: list[dict[str, Any]], kubeconfig: Path,
     await local.start()
     running = asyncio.create_task(local.run(stop, ready))
     try:
-        await local.apply(objects)
+        with patience(f"bringing in {len(objects)} objects …"):
+            await local.apply(objects)
     except Unappliable as error:
         stop.set()
         await running
