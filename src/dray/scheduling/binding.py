@@ -241,6 +241,10 @@ class Binder:
             binding = self._bindings.get(uid)
             if binding is not None and binding.stage == "conditions":
                 self._check_conditions(binding, now)
+            elif binding is not None and binding.held and any(_binds(write, uid) for write in self._out):
+                # Ready a moment ago, and not so any more before the bind was sent.
+                self._out = [write for write in self._out if not _binds(write, uid)]
+                self._bind_again(binding, now)
 
     def due(self, now: float) -> None:
         while (at := self.next_due()) is not None and at <= now:
@@ -537,6 +541,10 @@ class Binder:
 
 def _is_of_another_attempt(binding: Binding, write: Write) -> bool:
     return write.kind is RESOURCE_CLAIMS and write.verb == "create" and write is not binding.creation
+
+
+def _binds(write: Write, uid: str) -> bool:
+    return write.subresource == "binding" and write.uid == uid
 
 
 def _pod_status(pod: Pod, status: dict[str, Any]) -> Write:

@@ -38,6 +38,7 @@ class ClaimWork:
         "reservers",
         "retry_at",
         "retry_version",
+        "shown",
         "uid",
         "writing",
     )
@@ -46,6 +47,8 @@ class ClaimWork:
         self.key = claim.key
         self.uid = claim.uid
         self.allocation: AllocationResult | None = None
+        # Whether the API has shown it: if it shows none after that, somebody took it away, and it is free for others.
+        self.shown = False
         self.reservers: dict[str, Pod] = {}
         self.leaving: set[str] = set()
         self.clear = False
@@ -138,7 +141,7 @@ class ClaimDesk:
         if self._stamps:
             allocation = msgspec.structs.replace(allocation, allocation_timestamp=format_time(now))
         work = self._for(claim)
-        work.allocation = allocation
+        work.allocation, work.shown = allocation, False
         self._want(work, pod)
 
     def reserve(self, claim: ResourceClaim, pod: Pod) -> None:
@@ -309,7 +312,9 @@ class ClaimDesk:
             return False
         if work.allocation is None:
             return claim.status.allocation is None
-        return claim.status.allocation is not None and not same_allocation(claim.status.allocation, work.allocation)
+        if claim.status.allocation is None:
+            return work.shown
+        return not same_allocation(claim.status.allocation, work.allocation)
 
     def _settle(self, work: ClaimWork, now: float) -> None:
         """The API shows what was decided."""
@@ -403,9 +408,11 @@ class ClaimDesk:
 
     def touched(self, key: str) -> None:
         """The claim changed in the API."""
-        if key in self._work:
-            self._dirty[key] = None
         claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
+        work = self._work.get(key)
+        if work is not None:
+            self._dirty[key] = None
+            work.shown = work.shown or (claim is not None and claim.uid == work.uid and claim.status.allocation is not None)
         owner = claim.metadata.controller if claim is not None and is_special(claim) else None
         if claim is None or owner is None:
             return
