@@ -136,7 +136,7 @@ def drain(sim: Sim) -> None:
     assert scheduler.engine.ledger._entries == {}
     assert len(scheduler.room.nominations) == 0
     assert scheduler.room.nominations._by_claim == {}
-    assert scheduler.preemption._evicted == {}
+    assert scheduler.preemption._evicted == scheduler.preemption._victims == {}
     assert not any(info.pods for info in scheduler.nodes)
 
 

@@ -67,6 +67,7 @@ class Preemption:
         self._desk, self._binder, self._nominations = desk, binder, nominations
         # Victims and for which pod each was evicted, until everything that the victim used is free.
         self._evicted: dict[str, str] = {}
+        self._victims: dict[str, dict[str, None]] = {}
         self._claims_of = world.index(RESOURCE_CLAIMS, lambda claim: [user.uid for user in claim.status.reserved_for])
 
     def may_help(self, refused: NotPlaced) -> bool:
@@ -78,20 +79,30 @@ class Preemption:
     # -------------------------------------------------------------------------------------------------- who is leaving
 
     def evict(self, uid: str, preemptor: str) -> None:
+        self._forget(uid)
         self._evicted[uid] = preemptor
+        self._victims.setdefault(preemptor, {})[uid] = None
+
+    def _forget(self, uid: str) -> None:
+        preemptor = self._evicted.pop(uid, "")
+        if preemptor:
+            victims = self._victims[preemptor]
+            del victims[uid]
+            if not victims:
+                del self._victims[preemptor]
 
     def preemptor_of(self, uid: str) -> str:
         return self._evicted.get(uid, "")
 
     def end(self, preemptor: str) -> None:
         """Nobody leaves for this pod any more as far as it is concerned: it is placed, gone, or looks for others."""
-        for uid in [uid for uid, by in self._evicted.items() if by == preemptor]:
+        for uid in self._victims.pop(preemptor, ()):
             del self._evicted[uid]
 
     def gone(self, uid: str) -> None:
         """The victim is gone; it counts until nothing is reserved for it any more."""
         if uid in self._evicted and not self._claims_of[uid]:
-            del self._evicted[uid]
+            self._forget(uid)
 
     def claim_changed(self, before: ResourceClaim | None) -> None:
         if self._evicted and before is not None:
@@ -108,13 +119,13 @@ class Preemption:
             self._remember(wish.pod.uid)
         leaving = {placed.pod.uid: placed for placed in info.pods.values() if placed.pod.metadata.deletion_timestamp is not None}
         gone: list[str] = []
-        for uid in [uid for uid, by in self._evicted.items() if by == wish.pod.uid]:
+        for uid in list(self._victims.get(wish.pod.uid, ())):
             placed = self._nodes.placed(uid)
             if placed is None:
                 gone.append(uid)
             elif placed.assumed and self._binder.get(uid) is not None:
                 # It had not started, and has found another place.
-                del self._evicted[uid]
+                self._forget(uid)
             else:
                 leaving[uid] = placed
         if not leaving and not gone:
@@ -132,8 +143,9 @@ class Preemption:
             for consumer in claim.status.reserved_for:
                 placed = self._nodes.placed(consumer.uid)
                 gone = placed is None and not _exists(self._world, claim, consumer)
-                if gone or (placed is not None and placed.pod.metadata.deletion_timestamp is not None):
-                    self._evicted.setdefault(consumer.uid, preemptor)
+                leaving = placed is not None and placed.pod.metadata.deletion_timestamp is not None
+                if (gone or leaving) and consumer.uid not in self._evicted:
+                    self.evict(consumer.uid, preemptor)
 
     # ---------------------------------------------------------------------------------------------------- who could go
 
