@@ -110,15 +110,15 @@ async def _serve(settings: Any, objects: list[dict[str, Any]], kubeconfig: Path,
         raise click.ClickException(str(error)) from error
     await local.start()
     running = asyncio.create_task(local.run(stop, ready))
-    try:
-        with patience(f"bringing in {len(objects)} objects …"):
+    with patience(f"bringing in {len(objects)} objects …"):
+        try:
             await local.apply(objects)
-    except Unappliable as error:
-        stop.set()
-        await running
-        raise click.ClickException(str(error)) from error
-    first = asyncio.create_task(ready.wait())
-    await asyncio.wait({first, running}, return_when=asyncio.FIRST_COMPLETED)
+        except Unappliable as error:
+            stop.set()
+            await running
+            raise click.ClickException(str(error)) from error
+        first = asyncio.create_task(ready.wait())
+        await asyncio.wait({first, running}, return_when=asyncio.FIRST_COMPLETED)
     if ready.is_set():
         _announce(local.server, settings.data, kubeconfig, ready_file, time.perf_counter() - started)
     first.cancel()
