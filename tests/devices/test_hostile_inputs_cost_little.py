@@ -187,3 +187,32 @@ def test_an_error_behind_many_dead_ends_is_found() -> None:
     verdict = made.allocate("n1", [claim(one, numa, everything, constraints=match)])
     assert "cannot add device gpu.example.com/p1/first because a claim constraint" in verdict.error
     assert verdict.steps < FEW
+
+
+@pytest.mark.parametrize("count", [17, 20])
+def test_devices_that_draw_from_two_of_many_counter_sets(count: int) -> None:
+    """Each takes one of the two slots of two sets, so sixteen sets give sixteen devices."""
+    sets = [(f"g{i:02}", {"slots": "2"}) for i in range(16)]
+    pairs = [(i, j) for i in range(16) for j in range(i + 1, 16)]
+    parts = [
+        device(f"d{i:02}{j:02}", consumesCounters=[*takes(f"g{i:02}", slots=1), *takes(f"g{j:02}", slots=1)]) for i, j in pairs
+    ]
+    made = engine(slice_(parts, name="s", count=2), counters(*sets))
+    verdict = made.allocate("n1", [claim(exactly(count=count))])
+    assert not verdict.ok
+    assert not verdict.error
+    assert verdict.steps < FEW
+    assert made.allocate("n1", [claim(exactly(count=16))]).ok
+
+
+def test_shares_that_are_more_than_all_devices_have() -> None:
+    """Seventy-seven asked of six devices that have ten to fifteen each: seventy-five."""
+    devices = [device(f"d{i}", allowMultipleAllocations=True, capacity={"memory": {"value": str(10 + i)}}) for i in range(6)]
+    sizes = [7, 7, 7, 6, 6, 6, 5, 5, 5, 4, 4, 4, 4, 7]
+    wanted = [claim(exactly(capacity={"requests": {"memory": str(n)}}), name=f"c{i}") for i, n in enumerate(sizes)]
+    made = engine(slice_(devices))
+    verdict = made.allocate("n1", wanted)
+    assert not verdict.ok
+    assert not verdict.error
+    assert verdict.steps < FEW
+    assert made.allocate("n1", wanted[:-3]).ok

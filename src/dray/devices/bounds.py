@@ -166,7 +166,36 @@ class Bounds:
                 exclusive = exclusive and not option.alternative.admin
             if exclusive and not masks & self._multiple:
                 wanted.append((masks, request.least))
+        if number == 0 and not self._shares_allow(rest):
+            return False
         return self._counters_allow(wanted) and _matching(wanted) and self._values_suffice(rest)
+
+    def _shares_allow(self, rest: Sequence[RequestProblem]) -> bool:
+        """Of each capacity: have the shared devices together what all requests that can have no others take at least?"""
+        needed: dict[str, int] = {}
+        room: dict[str, dict[int, int]] = {}
+        for request in rest if self._multiple else ():
+            for name, amount in self._least_shares(request, room).items():
+                needed[name] = needed.get(name, 0) + amount
+        return all(amount <= sum(room[name].values()) for name, amount in needed.items())
+
+    def _least_shares(self, request: RequestProblem, room: dict[str, dict[int, int]]) -> dict[str, int]:
+        """What the request takes at least of every capacity; what its devices have left of it is added to ``room``."""
+        least: dict[str, int] | None = None
+        for option in request.options:
+            if option.alternative.everything or not option.count:
+                return {}
+            for position in positions(self._attempt.candidates(request, option)):
+                takes = option.consumes.get(position)
+                if takes is None or not self._multiple >> position & 1:
+                    return {}
+                used = self._attempt.view.consumed(position)
+                for name in takes.amounts:
+                    room.setdefault(name, {})[position] = max(takes.limits[name] - used.get(name, 0), 0)
+                amounts = {name: amount * option.count for name, amount in takes.amounts.items()}
+                known = least if least is not None else amounts
+                least = {name: min(amount, amounts.get(name, 0)) for name, amount in known.items()}
+        return least or {}
 
     def _values_suffice(self, rest: Sequence[RequestProblem]) -> bool:
         """Under a distinctAttribute constraint every device needs a value of its own: match slots to values."""
@@ -208,19 +237,42 @@ class Bounds:
 
     def _sets_give(self, mask: int, need: int) -> bool:
         layout = self._attempt.problem.layout
-        by_set: dict[tuple[int, int], list[int]] = {}
+        by_part: dict[int, dict[int, list[int]]] = {}
         possible = 0
         for position in positions(mask):
             groups = layout.groups[position]
             if groups:
-                by_set.setdefault((layout.consumption[position][0], groups[0][0]), []).append(position)
+                by_part.setdefault(layout.consumption[position][0], {}).setdefault(groups[0][0], []).append(position)
             else:
                 possible += 1
-        if not by_set:
-            return possible >= need
-        for (part, _), members in by_set.items():
-            possible += max(self._set_gives(part, together) for together in self._compatible(members))
+        for part, by_set in by_part.items():
+            given = sum(
+                max(self._set_gives(part, together) for together in self._compatible(members)) for members in by_set.values()
+            )
+            possible += min(given, self._part_gives(part, [position for members in by_set.values() for position in members]))
         return possible >= need
+
+    def _part_gives(self, part: int, members: list[int]) -> int:
+        """Where devices draw from several sets: how many can there be at most, taking all sets of the pool as one?"""
+        layout = self._attempt.problem.layout
+        if all(len(layout.groups[position]) == 1 for position in members):
+            return len(members)
+        content = self._attempt.view.contents[part]
+        name_of = {index: name for (_, name), index in content.layout.counters.items()}
+        taken: dict[str, list[int]] = {}
+        counters: set[int] = set()
+        for position in members:
+            amounts: dict[str, int] = {}
+            for counter, amount in layout.consumption[position][1]:
+                counters.add(counter)
+                amounts[name_of[counter]] = amounts.get(name_of[counter], 0) + amount
+            for name, amount in amounts.items():
+                taken.setdefault(name, []).append(amount)
+        left: dict[str, int] = {}
+        for counter in counters:
+            free = content.available[counter] - self._attempt.used.get((part, counter), 0)
+            left[name_of[counter]] = left.get(name_of[counter], 0) + max(free, 0)
+        return min((len(members) - len(some) + _smallest(some, left[name]) for name, some in taken.items()), default=len(members))
 
     def _compatible(self, members: list[int]) -> list[list[int]]:
         """Devices of one counter set that could be in use together: those that share a group, or have none."""
@@ -240,14 +292,19 @@ class Bounds:
         most = len(members)
         for counter, taken in amounts.items():
             left = available[counter] - self._attempt.used.get((part, counter), 0)
-            fitting = len(members) - len(taken)
-            for amount in sorted(taken):
-                left -= amount
-                if left < 0:
-                    break
-                fitting += 1
-            most = min(most, fitting)
+            most = min(most, len(members) - len(taken) + _smallest(taken, left))
         return most
+
+
+def _smallest(amounts: list[int], left: int) -> int:
+    """How many of the amounts fit together at most: the smallest ones."""
+    fitting = 0
+    for amount in sorted(amounts):
+        left -= amount
+        if left < 0:
+            break
+        fitting += 1
+    return fitting
 
 
 def _reserved(requests: Sequence[RequestProblem], problem: Problem) -> int:
