@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from scheduling_cluster import EPOCH, Sim
 
 from dray.api import kinds
 from dray.api.gates import Gates
+from dray.api.meta import decode
+from dray.api.resource import ResourceClaim
+from dray.explain.why import awaited
+from dray.scheduling.conditions import judge
 from dray.scheduling.config import Config, Profile
 
 READY = "dra.example.com/is-prepared"
@@ -282,3 +287,20 @@ def test_a_thousand_waiting_pods_cost_nothing(sim: Sim) -> None:
     sim.add_pod("plain")
     sim.settle()
     assert sim.node_of("plain") == "n1"
+
+
+def test_each_share_of_a_device_is_judged_by_what_is_said_of_it() -> None:
+    results = [
+        {"request": "r", "driver": DRIVER, "pool": "p", "device": "d", "shareID": share, "bindingConditions": [READY]}
+        for share in ("one", "two")
+    ]
+    said = {"type": READY, "status": "True", "reason": "", "message": "", "lastTransitionTime": "2027-01-15T08:00:00Z"}
+    entry = {"driver": DRIVER, "pool": "p", "device": "d", "shareID": "one", "conditions": [said]}
+    status = {"allocation": {"devices": {"results": results}}, "devices": [entry]}
+    claim = decode(ResourceClaim, {"metadata": {"name": "c", "namespace": "default"}, "status": status})
+    assert judge(claim, EPOCH, EPOCH + 600).readiness == "pending"
+    assert [found.device for found in awaited(claim, 600.0, EPOCH)] == [f"{DRIVER}/p/d"]
+    both = msgspec.structs.replace(claim.status.devices[0], share_id="two")
+    ready = msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, devices=(*claim.status.devices, both)))
+    assert judge(ready, EPOCH, EPOCH + 600).readiness == "ready"
+    assert list(awaited(ready, 600.0, EPOCH)) == []

@@ -25,6 +25,7 @@ from dray.devices.ledger import DeviceKey
 from dray.explain.choice import Choice, choice
 from dray.explain.failures import FailedBinding, of_condition
 from dray.explain.words import Counted, counted, fixes, message
+from dray.scheduling import conditions
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.extended import is_special
 from dray.scheduling.nodes import NodeInfo
@@ -375,12 +376,7 @@ def awaited(claim: ResourceClaim, timeout: float, now: float) -> Iterator[Awaite
     deadline = format_time(parse_time(since) + timeout) if since else format_time(now + timeout)
     for result in allocation.devices.results:
         device = (result.driver, result.pool, result.device)
-        known = {
-            condition.type: condition
-            for status in claim.status.devices
-            if (status.driver, status.pool, status.device) == device
-            for condition in status.conditions
-        }
+        known = conditions.reported(claim, result)
         for type in result.binding_conditions:
             found = known.get(type)
             if found is None or found.status != "True":

@@ -88,7 +88,7 @@ def reason_for(claim: ResourceClaim, verdict: Verdict, timeout: float, node: str
 
 def _judge_one(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> Verdict:
     device = Device(result.driver, result.pool, result.device)
-    conditions = _conditions(claim, result)
+    conditions = reported(claim, result)
     for type in result.binding_failure_conditions:
         found = conditions.get(type)
         if found is not None and found.status == "True":
@@ -100,7 +100,8 @@ def _judge_one(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> V
     return READY
 
 
-def _conditions(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> dict[str, Condition]:
+def reported(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> dict[str, Condition]:
+    """What is said of this very device or share, by type."""
     for status in claim.status.devices:
         if (status.driver, status.pool, status.device) != (result.driver, result.pool, result.device):
             continue
