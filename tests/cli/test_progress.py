@@ -7,16 +7,16 @@ import time
 
 import pytest
 
-from dray.cli import output
+from dray.cli import trouble
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(trouble, "PATIENCE_SECONDS", 0.05)
 
 
 def waited(seconds: float) -> None:
-    with output.patience("still at it …"):
+    with trouble.patience("still at it …"):
         time.sleep(seconds)
 
 

@@ -58,11 +58,11 @@ class _Commands(click.Group):
         except BrokenPipeError:
             unread()
         except RecursionError as error:
-            from dray.cli.source import Trouble
+            from dray.cli.trouble import Trouble
 
             raise Trouble("an object is nested too deeply") from error
         except OSError as error:
-            from dray.cli.source import Trouble, told
+            from dray.cli.trouble import Trouble, told
 
             raise Trouble(told(error)) from error
 

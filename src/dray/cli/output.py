@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import click
 import msgspec
@@ -16,7 +14,6 @@ from rich.text import Text
 
 from dray.cli.tables import Fitted
 
-PATIENCE_SECONDS: Final = 2.0
 FORMATS = ("table", "wide", "json", "yaml")
 # Wider than any line: what goes into a pipe or a file is neither folded nor cut.
 UNFOLDED = 100_000
@@ -38,19 +35,6 @@ def console(*, stderr: bool = False) -> Console:
     """A console that fits the terminal; without one, lines are as long as they are and carry no colour."""
     stream = sys.stderr if stderr else sys.stdout
     return _Piped(file=stream, highlight=False, width=None if stream.isatty() else UNFOLDED)
-
-
-@contextmanager
-def patience(message: str) -> Iterator[None]:
-    """Something that may take long: on a terminal it says so after two seconds."""
-    timer = threading.Timer(PATIENCE_SECONDS, click.echo, (message,), {"err": True})
-    timer.daemon = True
-    if sys.stderr.isatty():
-        timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def emit(data: Any, output: str, people: Callable[[Console], None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dray.api.core import Pod
 from dray.api.kinds import PODS
-from dray.cli.source import Trouble
+from dray.cli.trouble import Trouble
 from dray.cluster.world import World
 
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dray.api.gates import GateError, Gates
-from dray.cli.output import PATIENCE_SECONDS
-from dray.cli.source import told
+from dray.cli.trouble import PATIENCE_SECONDS, told
 from dray.cluster.kubeconfig import KubeconfigError, load
 from dray.cluster.port import ClusterError
 from dray.cluster.remote import Remote

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from dray.api.durations import seconds
-from dray.cli.output import emit, output_option, patience, table
-from dray.cli.source import Trouble
+from dray.cli.output import emit, output_option, table
+from dray.cli.trouble import Trouble, patience
 
 
 @click.command()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from dray.api.kinds import Kind
-from dray.cli.output import patience
+from dray.cli.trouble import Trouble, patience, told
 from dray.cluster.kubeconfig import KubeconfigError, load
 from dray.cluster.port import ClusterError, Forbidden, NotFound
 from dray.cluster.remote import Remote
@@ -97,17 +96,6 @@ class Source:
             raise Trouble(told(error)) from error
 
 
-def told(error: Exception) -> str:
-    """What went wrong, and who must act where the words of the server or the system do not say it."""
-    if isinstance(error, Forbidden) and error.reason == "Unauthorized":
-        return f"the API server does not accept the credentials of the kubeconfig ({error.code} {error.reason}); renew them"
-    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        return f"{error.strerror}; stop what listens there, or choose another port"
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error)
-
-
 def _judge_unread(found: Snapshot, needs: Sequence[Kind]) -> None:
     for kind in needs:
         error = found.unread.get(kind)
@@ -118,9 +106,3 @@ def _judge_unread(found: Snapshot, needs: Sequence[Kind]) -> None:
     hidden = [kind.resource for kind, error in found.unread.items() if isinstance(error, Forbidden)]
     if hidden:
         click.echo(f"warning: you may not list {', '.join(sorted(hidden))}; the answer is as if there were none", err=True)
-
-
-class Trouble(click.ClickException):
-    """The question could not be answered; exit code 2, because 1 is an answer."""
-
-    exit_code = 2

@@ -14,7 +14,8 @@ from rich.console import Console
 from dray.api.kinds import EVENTS, PODS
 from dray.cli.output import emit, output_option, table
 from dray.cli.pods import find, named
-from dray.cli.source import Source, Trouble, source_options
+from dray.cli.source import Source, source_options
+from dray.cli.trouble import Trouble
 from dray.explain.story import story as tell
 from dray.runtime.stories import Line
 

@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from dray.cli.manifests import read_manifests
-from dray.cli.output import patience
 from dray.cli.running import gates, log_options, served_address, to_the_end
+from dray.cli.trouble import patience
 
 _CONFIG_KIND = "KubeSchedulerConfiguration"
 

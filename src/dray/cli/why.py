@@ -18,7 +18,8 @@ from dray.api.reason import Reason
 from dray.cli.choice import show_choice
 from dray.cli.output import emit, output_option, table
 from dray.cli.pods import find, named
-from dray.cli.source import Source, Trouble, source_options
+from dray.cli.source import Source, source_options
+from dray.cli.trouble import Trouble
 from dray.devices.explain import RequestFinding
 from dray.explain.failures import failed_bindings
 from dray.explain.why import NodeAnswer, Why
