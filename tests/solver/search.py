@@ -95,12 +95,13 @@ class _Search:
         return len(self._all(request)) if request.all else int(raw["count"])
 
     def _all(self, request: Request) -> list[Device]:
-        for pool in self.problem.pools:
+        # Whichever order single devices are tried in, a request for all of them takes them in upstream's, and so it meets
+        # pools and devices that cannot be read.
+        found: list[Device] = []
+        for pool in sorted(self.problem.pools, key=lambda p: p.conditioned):
             if pool.state != "complete":
                 raise Refused(f"pool {pool.driver}/{pool.name} is {pool.state}")
-        # Whichever order single devices are tried in, a request for all of them takes them in upstream's.
-        everything = candidates(self.problem, "upstream")
-        found = [d for d in everything if self._selectable(d, request) and self._suits(d, request)]
+            found += [d for d in pool.devices if self._selectable(d, request) and self._suits(d, request)]
         self.matching[id(request)] = found
         return found
 
