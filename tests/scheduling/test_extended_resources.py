@@ -13,6 +13,7 @@ from dray.api.gates import Gates
 from dray.api.meta import decode
 from dray.api.resource import FINALIZER, DeviceClass
 from dray.cluster.port import Forbidden, Write
+from dray.scheduling.configuration import parse
 from dray.scheduling.extended import ClassNames, requests_for
 
 GPU = "example.com/gpu"
@@ -201,6 +202,37 @@ def test_more_devices_than_a_claim_can_hold_is_a_reason(dra: Sim) -> None:
     dra.settle()
     assert dra.node_of("p") == ""
     assert "needs 128, at most 32" in dra.condition("p")["message"]
+
+
+@pytest.mark.parametrize(("strategy", "nodes"), [("MostAllocated", ["used"]), ("LeastAllocated", ["free", "free"])])
+def test_a_resource_of_devices_is_scored_by_how_many_of_them_are_in_use(strategy: str, nodes: list[str]) -> None:
+    fit = {"scoringStrategy": {"type": strategy, "resources": [{"name": GPU, "weight": 1}]}}
+    assert beside_a_used_node(len(nodes), "NodeResourcesFit", fit) == nodes
+
+
+def test_a_resource_of_devices_is_balanced_against_the_others() -> None:
+    args = {"resources": [{"name": GPU}, {"name": "cpu"}]}
+    assert beside_a_used_node(2, "NodeResourcesBalancedAllocation", args) == ["free", "free"]
+
+
+def beside_a_used_node(pods: int, plugin: str, args: dict[str, Any]) -> list[str]:
+    """Where pods go one after the other when only this plugin has a say: one node has three of its four devices in use, the
+    other none. Among equals they would take turns."""
+    plugins = {"score": {"disabled": [{"name": "*"}], "enabled": [{"name": plugin}]}}
+    config = [{"name": plugin, "args": args}, {"name": "DrayDeviceScoring", "args": {"strategy": "Upstream"}}]
+    head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    sim = Sim(parse({**head, "profiles": [{"plugins": plugins, "pluginConfig": config}]}))
+    sim.add_class("gpu.example.com", extended=GPU)
+    for name in ("used", "free"):
+        sim.add_node(name)
+        sim.add_slice(name, 4)
+    sim.add_pod("before", containers=[container("c", 3)], nodeSelector={"kubernetes.io/hostname": "used"})
+    names = [f"demo-{number}" for number in range(pods)]
+    for name in names:
+        sim.settle()
+        sim.add_pod(name, containers=[container("c", 1)])
+    sim.settle()
+    return [sim.node_of(name) for name in names]
 
 
 def test_without_the_gate_classes_offer_nothing() -> None:

@@ -252,7 +252,7 @@ class Compiler:
                 request=name,
                 **{"class": wanted.device_class_name},
             )
-        alternative = Alternative(name, short, class_, self._selection(claim, class_, wanted.selectors))
+        alternative = Alternative(name, short, class_, self._selection(class_, wanted.selectors))
         alternative.everything = wanted.allocation_mode == "All"
         if wanted.allocation_mode not in ("All", "ExactCount"):
             raise DemandError(f"{where}: unsupported count mode {wanted.allocation_mode}", "InvalidRequest")
@@ -280,7 +280,12 @@ class Compiler:
             message = f"{where}: admin access is requested, but the feature is disabled"
             raise DemandError(message, "FeatureOff", feature="DRAAdminAccess")
 
-    def _selection(self, claim: ResourceClaim, class_: DeviceClass, selectors: tuple[DeviceSelector, ...]) -> Selection:
+    def of_class(self, name: str) -> Selection | None:
+        """What the class alone selects; None where there is no such class."""
+        class_ = self.classes.get(name)
+        return self._selection(class_, ()) if class_ is not None else None
+
+    def _selection(self, class_: DeviceClass, selectors: tuple[DeviceSelector, ...]) -> Selection:
         sources = [
             Source(f"class {class_.metadata.name}", i, s.cel.expression) for i, s in enumerate(class_.spec.selectors) if s.cel
         ]

@@ -235,6 +235,14 @@ class Devices:
             answer = self._packed(view, demand, answer)
         return self._verdict(view, demand, claims, answer)
 
+    def in_class(self, node_name: str, class_name: str) -> tuple[int, int]:
+        """How many devices of the node the class selects, and how many of them are in use."""
+        view, selection = self.inventory.view(node_name), self.compiler.of_class(class_name)
+        if view is None or selection is None:
+            return 0, 0
+        mask = selection.on(view.layout)[0] & view.layout.here
+        return mask.bit_count(), (mask & (view.taken() | view.shared())).bit_count()
+
     def scores(self, node_name: str, claims: Sequence[ResourceClaim], order: Order = "first") -> tuple[DeviceScore, ...]:
         """What speaks for each device that ``allocate`` gives, in the order of picking; nothing where nothing fits."""
         demand = self.compiler.demand(tuple(claims))

@@ -25,6 +25,7 @@ from dray.api.resource import (
     ResourceClaim,
     ResourceClaimSpec,
 )
+from dray.devices import Devices
 from dray.scheduling.nodes import NodeInfo
 from dray.scheduling.plugins.base import Check, because
 from dray.scheduling.plugins.resources import is_extended
@@ -70,6 +71,21 @@ class ClassNames:
 
     def offers(self, resource: str) -> bool:
         return resource in self._by_name
+
+
+class DeviceBacked:
+    """What devices offer of extended resources, while the feature is on."""
+
+    def __init__(self, on: bool, classes: ClassNames, engine: Devices) -> None:
+        self._on, self._classes, self._engine = on, classes, engine
+
+    def offers(self, resource: str) -> bool:
+        return self._on and self._classes.offers(resource)
+
+    def on_node(self, resource: str, node: str) -> tuple[int, int]:
+        """How many devices the node has for the resource, and how many of them are in use."""
+        serving = self._classes.serving(resource)
+        return self._engine.in_class(node, serving.metadata.name) if serving is not None else (0, 0)
 
 
 def _names_of(cls: DeviceClass) -> list[str]:

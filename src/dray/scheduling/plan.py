@@ -17,7 +17,7 @@ from dray.scheduling.nodes import NodeInfo
 from dray.scheduling.plugins import images, placement, resources
 from dray.scheduling.plugins.base import Check, Measure, Normalize, Reasons, Score, because
 from dray.scheduling.plugins.images import SharedBy
-from dray.scheduling.plugins.resources import OffersDevices
+from dray.scheduling.plugins.resources import DevicesOf, OffersDevices
 
 Judged = tuple[Reasons | None, int, int]
 """Why the node's devices will not do; else their rank, still to be normalized, and hundredths of points for the rest."""
@@ -33,12 +33,18 @@ VolumeChecks = Callable[[Demand, str], Check | None]
 class Facts:
     """What plans ask about the cluster beyond the node at hand."""
 
-    __slots__ = ("offers_devices", "shared_by", "state_of", "volumes")
+    __slots__ = ("devices_of", "offers_devices", "shared_by", "state_of", "volumes")
 
     def __init__(
-        self, offers_devices: OffersDevices, shared_by: SharedBy, volumes: VolumeChecks, state_of: Callable[[NodeInfo], int]
+        self,
+        offers_devices: OffersDevices,
+        devices_of: DevicesOf,
+        shared_by: SharedBy,
+        volumes: VolumeChecks,
+        state_of: Callable[[NodeInfo], int],
     ) -> None:
         self.offers_devices = offers_devices
+        self.devices_of = devices_of
         self.shared_by = shared_by
         self.volumes = volumes
         self.state_of = state_of
@@ -96,11 +102,12 @@ class Plan:
                 Score("DynamicResources", dict(profile.scores).get("DynamicResources", 0), _none, "max"),
             )
 
-        # Nodes in the same state are one, unless something here tells them apart by their labels.
+        # Nodes in the same state are one, unless something here tells them apart by their labels or their devices.
         self._state_of = facts.state_of
         affinity = demand.affinity.node_affinity is not None or bool(demand.node_selector) or bool(demand.volumes)
         added = profile.added_affinity.required is not None or bool(profile.added_affinity.preferred)
-        self._seen: dict[int, Examined] | None = None if affinity or added or pinned else {}
+        counted_devices = resources.from_devices(demand, (*profile.fit.resources, *profile.balanced), facts.offers_devices)
+        self._seen: dict[int, Examined] | None = None if affinity or added or pinned or counted_devices else {}
 
     def examine(self, info: NodeInfo) -> Examined:
         """Why the node will not do; else its scores."""
@@ -186,11 +193,12 @@ def _check(name: str, demand: Demand, profile: Profile, facts: Facts) -> Check |
 
 
 def _score(name: str, weight: int, demand: Demand, profile: Profile, facts: Facts) -> Score | None:
+    devices = (facts.offers_devices, facts.devices_of)
     made: dict[str, tuple[Callable[[], Measure | None], Normalize]] = {
         "TaintToleration": (partial(placement.intolerable_preferences, demand), "reverse"),
         "NodeAffinity": (partial(placement.preferred_affinity, demand, profile.added_affinity.preferred), "max"),
-        "NodeResourcesFit": (partial(resources.allocation_score, demand, profile.fit), "none"),
-        "NodeResourcesBalancedAllocation": (partial(resources.balance_score, demand, profile.balanced), "none"),
+        "NodeResourcesFit": (partial(resources.allocation_score, demand, profile.fit, *devices), "none"),
+        "NodeResourcesBalancedAllocation": (partial(resources.balance_score, demand, profile.balanced, *devices), "none"),
         "ImageLocality": (partial(images.image_locality, demand, facts.shared_by), "none"),
     }
     if name not in made:

@@ -40,7 +40,7 @@ from dray.scheduling.conditions import Device
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.cycle import Cycle
 from dray.scheduling.demand import Demands
-from dray.scheduling.extended import ClassNames, Special, is_special
+from dray.scheduling.extended import ClassNames, DeviceBacked, Special, is_special
 from dray.scheduling.metrics import Meter, Silent
 from dray.scheduling.nodes import Nodes
 from dray.scheduling.nominations import Nominations
@@ -105,7 +105,8 @@ class Scheduler:
         self.neighbours = Neighbours(self.nodes, self._namespaces_like, Owners(world))
         self.volumes = Volumes(world, self.nodes)
         self.images = ImageNodes(self.nodes)
-        facts = Facts(self._offers_devices, self.images.shared_by, self.volumes.check, self.nodes.state_of)
+        backed = DeviceBacked(self.gates("DRAExtendedResource"), self.classes, self.engine)
+        facts = Facts(backed.offers, backed.on_node, self.images.shared_by, self.volumes.check, self.nodes.state_of)
         self.cycle = Cycle(
             world,
             self.nodes,
@@ -470,9 +471,6 @@ class Scheduler:
         self._woken[topics.NODE] = None
         self._woken[topics.FREE] = None
         self._woken[topics.PODS] = None
-
-    def _offers_devices(self, resource: str) -> bool:
-        return self.gates("DRAExtendedResource") and self.classes.offers(resource)
 
     def _devices_freed(self, node: str) -> None:
         self.cycle.freed.note(node)

@@ -21,6 +21,8 @@ _NATIVE: Final = ("cpu", "memory", "ephemeral-storage", "pods")
 
 OffersDevices = Callable[[str], bool]
 """Whether a device class maps this extended resource name."""
+DevicesOf = Callable[[str, str], tuple[int, int]]
+"""How many devices a node has of an extended resource that a class maps, and how many of them are in use."""
 
 
 class ResourceWeight(msgspec.Struct, frozen=True):
@@ -110,8 +112,15 @@ def _counted(demand: Demand, args: FitArgs) -> list[tuple[str, int]]:
 # -------------------------------------------------------------------------------------------------------------- scores
 
 
-def allocation_score(demand: Demand, args: FitArgs) -> Measure:
+def from_devices(demand: Demand, resources: tuple[ResourceWeight, ...], offers_devices: OffersDevices) -> frozenset[str]:
+    """The resources among those to be scored that the pod asks for and that devices may provide."""
+    wanted = {name for name, value in demand.requests if value and is_extended(name) and offers_devices(name)}
+    return frozenset(weight.name for weight in resources if weight.name in wanted)
+
+
+def allocation_score(demand: Demand, args: FitArgs, offers_devices: OffersDevices, devices_of: DevicesOf) -> Measure:
     """Least, most or shaped use of the resources that the arguments name, weighted."""
+    by_devices = from_devices(demand, args.resources, offers_devices)
     wanted = tuple((weight.name, weight.weight, _demanded(demand, weight.name)) for weight in args.resources)
     # An extended resource that the pod does not ask for says nothing about the node.
     wanted = tuple(entry for entry in wanted if entry[2] or entry[0] in _NATIVE)
@@ -122,9 +131,12 @@ def allocation_score(demand: Demand, args: FitArgs) -> Measure:
         usage, requested, allocatable = info.usage, info.requested, info.allocatable
         for name, weight, more in wanted:
             total = allocatable.get(name, 0)
+            used = usage[name] if name in usage else requested.get(name, 0)
+            if total <= 0 and name in by_devices:
+                total, used = devices_of(name, info.name)
             if total <= 0:
                 continue
-            used = (usage[name] if name in usage else requested.get(name, 0)) + more
+            used += more
             score += rate(used, total) * weight
             weights += weight
         return score // weights if weights else 0
@@ -172,18 +184,23 @@ _RATES: Final[Mapping[str, Callable[[tuple[Shape, ...]], Callable[[int, int], in
 }
 
 
-def balance_score(demand: Demand, resources: tuple[ResourceWeight, ...]) -> Measure | None:
+def balance_score(
+    demand: Demand, resources: tuple[ResourceWeight, ...], offers_devices: OffersDevices, devices_of: DevicesOf
+) -> Measure | None:
     """How alike the fractions of the resources in use would be; nothing to say for pods that ask for none of them."""
     wanted = tuple((weight.name, dict(demand.requests).get(weight.name, 0)) for weight in resources)
     if not any(more for _, more in wanted):
         return None
+    by_devices = from_devices(demand, resources, offers_devices)
 
     def measure(info: NodeInfo) -> int:
         fractions = []
         for name, more in wanted:
-            total = info.allocatable.get(name, 0)
+            total, used = info.allocatable.get(name, 0), info.requested.get(name, 0)
+            if total <= 0 and name in by_devices:
+                total, used = devices_of(name, info.name)
             if total > 0:
-                fractions.append(min((info.requested.get(name, 0) + more) / total, 1.0))
+                fractions.append(min((used + more) / total, 1.0))
         return int((1 - _spread(fractions)) * MAX_SCORE)
 
     return measure
