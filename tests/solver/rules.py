@@ -65,6 +65,11 @@ def usable(problem: Problem, device: Device) -> bool:
     return not (device.grouped and not problem.on["CompatibilityGroups"])
 
 
+def passed_over(problem: Problem, device: Device) -> bool:
+    """With the gate off a device that declares groups is as if it were not there, also for a request for all devices."""
+    return device.grouped and problem.on["PartitionableDevices"] and not problem.on["CompatibilityGroups"]
+
+
 def shareable(problem: Problem, device: Device) -> bool:
     return bool(problem.on["ConsumableCapacity"] and device.raw.get("allowMultipleAllocations"))
 

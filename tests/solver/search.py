@@ -101,7 +101,8 @@ class _Search:
         for pool in sorted(self.problem.pools, key=lambda p: p.conditioned):
             if pool.state != "complete":
                 raise Refused(f"pool {pool.driver}/{pool.name} is {pool.state}")
-            found += [d for d in pool.devices if self._selectable(d, request) and self._suits(d, request)]
+            readable = [d for d in pool.devices if self._selectable(d, request) and self._suits(d, request)]
+            found += [d for d in readable if not rules.passed_over(self.problem, d)]
         self.matching[id(request)] = found
         return found
 
