@@ -96,12 +96,22 @@ class TestImpossible:
     def test_is_what_no_empty_node_could_take(self, dray: Run) -> None:
         found = ask(dray, "big", [*healthy(), pod("big", cpu="64")])
         assert found["verdict"] == "impossible"
-        assert found["nodes"][0]["reasons"][0]["data"] == {"resource": "cpu", "needed": "64", "free": "7", "total": "8"}
+        assert found["nodes"][0]["reasons"][0]["data"] == {"resource": "cpu", "needed": "64", "free": "8", "total": "8"}
         assert found["fixes"] == ["add a node with 64 cpu, or request at most 8"]
 
     def test_is_more_devices_than_a_node_has(self, dray: Run) -> None:
         found = ask(dray, "many", [*healthy(), claim("five", count=5), pod("many", "five")])
         assert found["verdict"] == "impossible"
+
+    def test_tells_what_stays_and_not_what_is_in_use(self, dray: Run) -> None:
+        taint = {"key": "broken", "effect": "NoSchedule"}
+        gpus = slice_("s", [{"name": "g0", "taints": [taint]}, {"name": "g1", "taints": [taint]}])
+        held = claim("held", result("g0"), pods=("holder",))
+        objects = [node("n1"), device_class(), gpus, held, pod("holder", "held", node="n1"), claim("one"), pod("new", "one")]
+        found = ask(dray, "new", objects)
+        assert found["verdict"] == "impossible"
+        assert found["summary"].endswith("(needs 1, 0 free of 2; 2 tainted).")
+        assert found["fixes"][0].startswith("add a toleration for {broken:NoSchedule} to request gpu of ns/one")
 
     def test_is_a_broken_selector(self, dray: Run) -> None:
         broken = device_class("gpu", "device.attributes['x'].y == 1")

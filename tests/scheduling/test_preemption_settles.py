@@ -12,7 +12,6 @@ from scheduling_cluster import Sim
 
 from dray.api import kinds
 from dray.cluster.port import ClusterError, Conflict, Refused, Unreachable, Write
-from dray.scheduling.config import Config, Profile
 
 NODES, DEVICES, FABRIC = 3, 2, 2
 PRIORITIES = (0, 1, 5, 10)
@@ -20,8 +19,7 @@ PRIORITIES = (0, 1, 5, 10)
 
 def build(seed: int) -> tuple[Sim, random.Random]:
     rng = random.Random(seed)
-    # Pods that spread over the nodes are in each other's way more often.
-    sim = Sim(Config(profiles=(Profile(device_scoring="Ready"),)))
+    sim = Sim()
     sim.add_class()
     sim.add_class("fabric", driver="fabric.example.com")
     for index in range(NODES):

@@ -296,8 +296,11 @@ class _Question:
         return Why(self._pod.key, "waiting", summary, [reason], nodes, fixes(counts))
 
     def _nowhere(self, nodes: list[NodeAnswer]) -> Why:
+        alone = self._alone()
+        verdict: VerdictName = "impossible" if alone else "unschedulable"
+        # Where an empty cluster would not do either, what it lacks is told, and not what is in use besides.
+        nodes = alone or nodes
         counts = counted({node.node: node.reasons for node in nodes})
-        verdict: VerdictName = "unschedulable" if self._would_fit_alone() else "impossible"
         told = [*self._changes(nodes), *fixes(counts)]
         nearest = _nearest(nodes)
         summary = _sentence(self._pod, verdict, message(counts, len(nodes)))
@@ -349,17 +352,16 @@ class _Question:
     def _last_failure(self) -> FailedBinding | None:
         return next((found for found in reversed(self._failures) if found.of(self._pod)), of_condition(self._pod))
 
-    def _would_fit_alone(self) -> bool:
-        """Whether some node takes the pod when no other pod and no allocation is there."""
+    def _alone(self) -> list[NodeAnswer]:
+        """Why no node takes the pod even when no other pod and no allocation is there; nothing where one would."""
         claims: list[ResourceClaim] = list(self._world.all(RESOURCE_CLAIMS).values())
         free = [msgspec.structs.replace(claim, status=ResourceClaimStatus()) for claim in claims]
         scheduler = Scheduler(_world_with(self._world, [self._pod], free), self._config, self._gates)
-        try:
-            wish = self._wish(scheduler)
-        except NotPlaced:
-            return False
-        asked = _Asked(scheduler, wish)
-        return any(asked.refusal(info) is None and asked.fits(info) for info in scheduler.nodes)
+        asked = _Asked(scheduler, self._wish(scheduler))
+        infos = sorted(scheduler.nodes, key=lambda info: info.name)
+        if any(asked.refusal(info) is None and asked.fits(info) for info in infos):
+            return []
+        return [asked.node(info) for info in infos]
 
     def _awaited(self) -> Iterator[Awaited]:
         for claim in _claims_of(self._world, self._pod):
