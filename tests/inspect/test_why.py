@@ -113,6 +113,14 @@ class TestImpossible:
         assert found["summary"].endswith("(needs 1, 0 free of 2; 2 tainted).")
         assert found["fixes"][0].startswith("add a toleration for {broken:NoSchedule} to request gpu of ns/one")
 
+    def test_tells_what_would_help_now_or_else_what_would_on_an_empty_node(self, dray: Run) -> None:
+        asks = [claim("five", count=5), pod("many", "five")]
+        fix = "ask for 2 instead in request gpu of ns/five (then {} would do{})"
+        assert ask(dray, "many", [*healthy(), *asks])["fixes"][0] == fix.format("node n2", "")
+        rest = [result("g1"), result("g0", pool="n2"), result("g1", pool="n2")]
+        busy = [claim("rest", *rest, pods=("other",)), pod("other", "rest", node="n1")]
+        assert ask(dray, "many", [*healthy(), *busy, *asks])["fixes"][0] == fix.format("nodes n1 and n2", " when empty")
+
     def test_is_a_broken_selector(self, dray: Run) -> None:
         broken = device_class("gpu", "device.attributes['x'].y == 1")
         found = ask(dray, "new", [*healthy()[:2], broken, *healthy()[3:], claim("one"), pod("new", "one")])

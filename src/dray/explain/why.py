@@ -298,23 +298,30 @@ class _Question:
     def _nowhere(self, nodes: list[NodeAnswer]) -> Why:
         alone = self._alone()
         verdict: VerdictName = "impossible" if alone else "unschedulable"
+        changes = self._changes(nodes) or self._changes(alone, " when empty")
         # Where an empty cluster would not do either, what it lacks is told, and not what is in use besides.
         nodes = alone or nodes
         counts = counted({node.node: node.reasons for node in nodes})
-        told = [*self._changes(nodes), *fixes(counts)]
+        told = [*changes, *fixes(counts)]
         nearest = _nearest(nodes)
         summary = _sentence(self._pod, verdict, message(counts, len(nodes)))
         reasons = [reason for reason, _ in counts]
         return Why(self._pod.key, verdict, summary, reasons, nodes, list(dict.fromkeys(told))[:6], nearest=nearest)
 
-    def _changes(self, nodes: list[NodeAnswer]) -> list[str]:
-        """Changes that were tried, the ones that help on most nodes first."""
+    def _changes(self, nodes: list[NodeAnswer], when: str = "") -> list[str]:
+        """Changes that were tried, the ones that help on most nodes first; of fewer devices, the most that would do."""
+        tried = [(change, node.node) for node in nodes if node.devices is not None for change in node.devices.changes]
+        most: dict[tuple[str, str], int] = {}
+        for change, _ in tried:
+            if change.kind == "fewer":
+                asked = (change.claim, change.request)
+                most[asked] = max(change.data["count"], most.get(asked, 0))
         helped: dict[str, list[str]] = {}
-        for node in nodes:
-            for change in node.devices.changes if node.devices is not None else ():
-                helped.setdefault(_change(self._world, change), []).append(node.node)
+        for change, node in tried:
+            if change.kind != "fewer" or change.data["count"] == most[change.claim, change.request]:
+                helped.setdefault(_change(self._world, change), []).append(node)
         ordered = sorted(helped.items(), key=lambda item: (-len(item[1]), item[0]))
-        return [f"{text} (then {_some(names)} would do)" for text, names in ordered][:4]
+        return [f"{text} (then {_some(names)} would do{when})" for text, names in ordered][:4]
 
     # ------------------------------------------------------------------------------------------------------- asking
 
