@@ -13,10 +13,11 @@ import msgspec
 
 from dray.api.core import PersistentVolume, PersistentVolumeClaim, Pod
 from dray.api.events import event_body
-from dray.api.kinds import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, RESOURCE_CLAIMS
+from dray.api.kinds import EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, RESOURCE_CLAIMS
 from dray.api.meta import decode
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim
+from dray.api.selectors import node_selector_matches
 from dray.cluster.port import ClusterError, Conflict, NotFound, Outcome, Unreachable, Write
 from dray.cluster.world import World
 from dray.scheduling import conditions
@@ -266,7 +267,7 @@ class Binder:
         claims: list[ResourceClaim] = []
         for key in binding.claims:
             claim = self._world.get(RESOURCE_CLAIMS, key)
-            if claim is None or claim.status.allocation is None:
+            if claim is None or not self._allocated(claim, binding.node):
                 self.give_up(binding, Reason("ClaimLost", f"claim/{key}"), now)
                 return
             claims.append(claim)
@@ -377,10 +378,18 @@ class Binder:
         """Unless somebody took a claim from the pod meanwhile."""
         for key in binding.claims:
             claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
-            if claim is None or claim.status.allocation is None or not reserved_for(claim, binding.pod.uid):
+            if claim is None or not self._allocated(claim, binding.node) or not reserved_for(claim, binding.pod.uid):
                 self.give_up(binding, Reason("ClaimLost", f"claim/{key}"), now)
                 return
         self._bind(binding)
+
+    def _allocated(self, claim: ResourceClaim, node: str) -> bool:
+        """Whether the claim has devices that the node can use."""
+        allocation = claim.status.allocation
+        if allocation is None or allocation.node_selector is None:
+            return allocation is not None
+        found = self._world.get(NODES, node)
+        return found is None or node_selector_matches(allocation.node_selector, found)
 
     # --------------------------------------------------------------------------------------------------------- outcomes
 

@@ -18,6 +18,8 @@ from dray.scheduling.plugins.placement import names_in
 from dray.scheduling.queue import Pending
 from dray.scheduling.wish import Placement, Wish
 
+Device = tuple[str, str, str]
+
 
 class Nomination:
     """A pod, the node on which room is being made for it, and the devices that it is to have there."""
@@ -36,10 +38,14 @@ class Nomination:
         """Whether the other pod took something of this: on the same node, the same claim or the same devices."""
         if placement.node == self.node or any(claim.uid == own.uid for claim in placement.open for own, _ in self.promises):
             return True
-        taken = _devices(placement.results)
-        if placement.special is not None:
-            taken |= _devices((placement.special.allocation,))
-        return bool(taken & _devices(result for _, result in self.promises))
+        return bool(_taken(placement) & self._devices())
+
+    def kept(self, placement: Placement) -> bool:
+        """Whether the pod takes all that it was promised, so that nothing of it is left for others."""
+        return placement.node == self.node and self._devices() <= _taken(placement)
+
+    def _devices(self) -> set[Device]:
+        return _devices(result for _, result in self.promises)
 
 
 class Nominations:
@@ -114,5 +120,10 @@ class Nominations:
             self._engine.promise(claim, result)
 
 
-def _devices(results: Iterable[AllocationResult]) -> set[tuple[str, str, str]]:
+def _taken(placement: Placement) -> set[Device]:
+    special = placement.special
+    return _devices(placement.results if special is None else (*placement.results, special.allocation))
+
+
+def _devices(results: Iterable[AllocationResult]) -> set[Device]:
     return {(device.driver, device.pool, device.device) for result in results for device in result.devices.results}

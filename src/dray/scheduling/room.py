@@ -16,6 +16,7 @@ from dray.api.reason import Reason
 from dray.cluster.port import ClusterError, NotFound, Outcome, Write
 from dray.scheduling import report, topics
 from dray.scheduling.binding import Binder, Binding
+from dray.scheduling.changes import EVERYTHING
 from dray.scheduling.config import Profile
 from dray.scheduling.cycle import Cycle
 from dray.scheduling.metrics import Meter
@@ -57,9 +58,13 @@ class Room:
         self.nominations, self.preemption = nominations, preemption
         self._reports, self._meter = reports, meter
         self._out: list[Write] = []
+        # Victims that had not started and were not deleted, until they are bound or gone.
+        self._called_off: set[str] = set()
+        # What the nominated pod that is being decided on was promised.
+        self._lifted: Nomination | None = None
         # Nodes on which something became free, and up to which priority that was out of reach before.
         self._opened: dict[str, float] = {}
-        # The lowest priority of pods that share a claim with one that is gone.
+        # The lowest priority of pods that may be worth evicting now, beside those on the opened nodes.
         self._lowest = inf
 
     def writes(self) -> list[Write]:
@@ -84,7 +89,8 @@ class Room:
             return placement
 
     def _lift_own(self, pending: Pending) -> None:
-        if self.nominations.drop(pending.uid) is None:
+        self._lifted = self.nominations.drop(pending.uid)
+        if self._lifted is None:
             self._nodes.displace(pending.uid)
 
     def _decide_without(self, weaker: list[Nomination], pending: Pending, profile: Profile, now: float) -> Placement | None:
@@ -134,6 +140,13 @@ class Room:
             self._out.append(report.status_patch(pod, {"nominatedNodeName": eviction.node}))
         self._reports.tell(pending, waits, now, clear_nominated=False)
 
+    def hopes(self, refused: NotPlaced) -> frozenset[str]:
+        """What may make evicting others enough that is not enough yet, whatever else the pod waits for."""
+        wish = refused.wish
+        if wish is None or not self.preemption.may_help(refused):
+            return frozenset()
+        return frozenset((topics.FREE, topics.DEVICES)) if wish.needs_devices else frozenset((topics.FREE,))
+
     def assume(self, pending: Pending, info: NodeInfo, profile: Profile, now: float) -> None:
         """Count what a pod whose status names the node is promised there, if it can have anything there."""
         try:
@@ -166,6 +179,7 @@ class Room:
 
     def _call_off(self, binding: Binding, now: float) -> None:
         """The pod has not started, and is not about to: it gives back its claims and then looks for another place."""
+        self._called_off.add(binding.pod.uid)
         self._binder.pod_gone(binding.pod.uid)
         binding.pending.blocked_until = now + INITIAL_BACKOFF
         self._host.undo(binding.pending, None, now)
@@ -186,7 +200,10 @@ class Room:
             self._lowest = min(self._lowest, min((other.demand.priority for other in others), default=inf))
 
     def opened(self, node: str, priority: float = inf) -> None:
+        """Something became free on the node, or devices that many nodes can use."""
         self._opened[node] = max(priority, self._opened.get(node, priority))
+        if node == EVERYTHING:
+            self._lowest = -inf
 
     def openings(self) -> Callable[[Group], bool]:
         """For whom evicting others may be enough now although it was not before. Found out only if somebody asks."""
@@ -198,7 +215,9 @@ class Room:
             if not range_of:
                 infos = {info.name: info for node in opened if (info := self._nodes.get(node)) is not None}
                 priorities = (placed.demand.priority for info in infos.values() for placed in info.pods.values())
-                highest = max((priority for node, priority in opened.items() if node in infos), default=-inf)
+                highest = max(
+                    (priority for node, priority in opened.items() if node in infos or node == EVERYTHING), default=-inf
+                )
                 range_of.append((min(min(priorities, default=inf), lowest), highest))
             demand = next(iter(group.members.values())).demand
             (low, high) = range_of[0]
@@ -215,6 +234,14 @@ class Room:
         preemptor = self._queue.get(self.preemption.preemptor_of(outcome.write.uid))
         if preemptor is not None and preemptor.nominated:
             self.give_up(preemptor, now, failed=outcome.error)
+
+    def bound(self, uid: str, now: float) -> None:
+        """A pod was bound. If it had been called off, it does not leave by itself: who waits for that looks again."""
+        if uid in self._called_off:
+            self._called_off.discard(uid)
+            preemptor = self._queue.get(self.preemption.preemptor_of(uid))
+            if preemptor is not None and preemptor.nominated:
+                self.give_up(preemptor, now)
 
     def node_gone(self, node: str, now: float) -> None:
         if len(self.nominations):
@@ -242,20 +269,30 @@ class Room:
         self.preemption.end(pending.uid)
         if not pending.nominated:
             return
+        self._promised_no_more(pending.nominated)
         pending.nominated = ""
         self._out.append(report.status_patch(pending.pod, {"nominatedNodeName": None}))
-        self._host.woken(topics.FREE, topics.DEVICES, topics.PODS)
 
-    def placed(self, pending: Pending) -> None:
-        """The pod that waited has its place."""
+    def placed(self, pending: Pending, placement: Placement) -> None:
+        """The pod that waited has its place, with what it was promised or otherwise."""
+        if self._lifted is None or not self._lifted.kept(placement):
+            self._promised_no_more(pending.nominated)
         pending.nominated = ""
         self.preemption.end(pending.uid)
 
     def forget(self, uid: str) -> None:
         """The pod was bound, or is gone."""
+        self._called_off.discard(uid)
         self.preemption.end(uid)
-        if self.nominations.drop(uid) is not None:
-            self._host.woken(topics.FREE, topics.DEVICES, topics.PODS)
+        nomination = self.nominations.drop(uid)
+        if nomination is not None:
+            self._promised_no_more(nomination.node)
+
+    def _promised_no_more(self, node: str) -> None:
+        """Others can have it, or those who hold it still can be evicted for others, wherever they are."""
+        self.opened(node)
+        self._lowest = -inf
+        self._host.woken(topics.FREE, topics.DEVICES, topics.PODS)
 
 
 def preempting(pod: Pod, node: str, victims: list[str]) -> Reason:

@@ -226,7 +226,7 @@ class Scheduler:
         self.nodes.place(pod, pending.demand, placement.node, assumed=True)
         self._woken[topics.PODS] = None
         if pending.nominated:
-            self.room.placed(pending)
+            self.room.placed(pending, placement)
         self.queue.placed(pending, now)
         self.meter.count("scheduler_schedule_attempts_total", ("scheduled", profile.scheduler_name))
         if pending.swept:
@@ -248,7 +248,7 @@ class Scheduler:
     def _refuse(self, pending: Pending, refused: NotPlaced, profile: Profile, now: float) -> None:
         pod, refusal = pending.pod, refused.refusal
         own = frozenset(claim_topic(key) for key in claim_keys(pod)) if pod.spec.resource_claims else frozenset()
-        group = self.queue.refuse(pending, refused.key, refusal, refused.topics | own, now)
+        group = self.queue.refuse(pending, refused.key, refusal, refused.topics | own | self.room.hopes(refused), now)
         if refused.wish is not None:
             group.stamp = changed_since(refused.wish.view)
         if not refused.shared:
@@ -410,6 +410,7 @@ class Scheduler:
             placed.demand if placed is not None and placed.pod.spec.containers == pod.spec.containers else self.demands.of(pod)
         )
         self.queue.forget(pod.uid)
+        self.room.bound(pod.uid, now)
         self.room.forget(pod.uid)
         binding = self.binder.get(pod.uid)
         if binding is not None and binding.node == pod.spec.node_name and binding.stage == "binding":
