@@ -6,7 +6,7 @@ import pytest
 from scheduling_cluster import Sim
 
 from dray.api import kinds
-from dray.cluster.port import Conflict, Unreachable, Write
+from dray.cluster.port import Conflict, Refused, Unreachable, Write
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
@@ -217,6 +217,28 @@ def test_a_conflict_is_tried_again_with_what_is_there_now(gpus: Sim) -> None:
     assert refused
     assert gpus.node_of("p") == "n1"
     assert gpus.devices_of("c") == ["n1/gpu-0"]
+
+
+def test_pods_that_share_a_claim_follow_it_where_it_goes_at_last(gpus: Sim) -> None:
+    gpus.add_claim("c")
+    first = gpus.add_pod("a", claims=["c"])
+    gpus.add_pod("b", claims=["c"])
+    refused: list[str] = []
+
+    def fault(write: Write) -> Refused | None:
+        """The first time it was to be n1, where others took everything meanwhile."""
+        if write.kind is kinds.RESOURCE_CLAIMS and not refused:
+            refused.append(gpus.scheduler.nodes.where(first["metadata"]["uid"]))
+            for number in range(2):
+                gpus.add_claim(f"other-{number}", status={"allocation": allocation("n1", f"gpu-{number}")})
+            return Refused(403, "Forbidden", "not now")
+        return None
+
+    gpus.fault = fault
+    gpus.settle(30)
+    assert refused == ["n1"]
+    assert [gpus.node_of("a"), gpus.node_of("b")] == ["n2", "n2"]
+    assert not any(write.subresource == "binding" and write.body["target"]["name"] != "n2" for write in gpus.log)
 
 
 def test_an_allocation_by_another_scheduler_leads_to_a_new_decision(gpus: Sim) -> None:

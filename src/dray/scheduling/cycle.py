@@ -142,7 +142,7 @@ class Cycle:
             wish.demand.id,
             wish.profile.scheduler_name,
             tuple(self._spec_id(claim) for claim in resolved.open),
-            tuple((claim.uid, claim.metadata.resource_version) for claim in resolved.pinned),
+            tuple((claim.uid, claim.metadata.resource_version, self._unwritten(wish, claim)) for claim in resolved.pinned),
             (wish.leftover.uid, wish.leftover.metadata.resource_version) if wish.leftover is not None else (),
             wish.named,
         )
@@ -150,6 +150,12 @@ class Cycle:
             pod = wish.pod
             key = (*key, pod.metadata.namespace, tuple(sorted(pod.metadata.labels.items())))
         return key
+
+    def _unwritten(self, wish: Wish, claim: ResourceClaim) -> bytes:
+        """Where an allocation can be used that the claim's version does not tell, because it is on its way."""
+        if claim.status.allocation is not None:
+            return b""
+        return self._encoder.encode(wish.resolved.allocations[claim.uid].node_selector)
 
     def _spec_id(self, claim: ResourceClaim) -> int:
         """Claims with equal specs are one. A spec never changes, so it is looked at once per claim."""
