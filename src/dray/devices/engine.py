@@ -270,23 +270,6 @@ class Devices:
             answer.rating, answer.scale = rate(problem, view, answer.picks or [], answer.score, self.scale), self.scale.serial
         return answer.rating
 
-    def fitting(self, node_names: Iterable[str], claims: Sequence[ResourceClaim]) -> Iterator[tuple[str, Verdict]]:
-        """The nodes on which the claims fit, in the order given, found lazily; an error that no node can mend ends it."""
-        demand = self.compiler.demand(tuple(claims))
-        if demand.error is not None:
-            yield "", self._impossible(demand, claims)
-            return
-        for name in node_names:
-            view = self.inventory.view(name)
-            if view is None:
-                continue
-            answer = self._answer(view, demand, claims)
-            if answer.picks is not None:
-                yield name, self._verdict(view, demand, claims, answer)
-            elif answer.error and not answer.node_error:
-                yield "", self._verdict(view, demand, claims, answer)
-                return
-
     def refusing(self, node_names: Iterable[str], claims: Sequence[ResourceClaim]) -> Iterator[tuple[str, Verdict]]:
         """The nodes on which the claims do not fit, in the order given; for the others no result is put together."""
         demand = self.compiler.demand(tuple(claims))

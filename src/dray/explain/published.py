@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from dray.api.core import Node
-from dray.api.kinds import DEVICE_TAINT_RULES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from dray.api.kinds import DEVICE_TAINT_RULES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.quantity import Quantity
 from dray.api.resource import (
     Device,
@@ -114,9 +114,6 @@ class Published:
         for holder in holders(world.all(RESOURCE_CLAIMS)):
             result = holder.result
             self.holders.setdefault((result.driver, result.pool, result.device), []).append(holder)
-
-    def nodes_of(self, device: PublishedDevice) -> list[str]:
-        return [name for name, node in self.world.all(NODES).items() if device.reachable_from(node)]
 
 
 def holders(claims: Mapping[str, ResourceClaim]) -> Iterator[Holder]:
