@@ -59,6 +59,13 @@ def real_server(upstream: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield server
 
 
+@pytest.fixture
+def server(upstream: None, tmp_path: Path) -> Iterator[Server]:
+    """A control plane of its own, for tests in which every device counts."""
+    with control_plane(tmp_path / "control-plane") as found:
+        yield found
+
+
 @pytest.fixture(scope="session")
 def embedded_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """``dray up`` with its API server only."""

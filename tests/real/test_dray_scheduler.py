@@ -12,18 +12,11 @@ import pytest
 
 from tests.real.upstream import manifests
 from tests.real.upstream.client import Client, eventually
-from tests.real.upstream.control_plane import Server, control_plane
+from tests.real.upstream.control_plane import Server
 from tests.real.upstream.process import Program
 from tests.real.upstream.scheduler import kube_scheduler
 
 NODES, DEVICES = 4, 8
-
-
-@pytest.fixture
-def server(upstream: None, tmp_path: Path) -> Iterator[Server]:
-    """A control plane of its own, because every device in it counts."""
-    with control_plane(tmp_path / "control-plane") as found:
-        yield found
 
 
 @pytest.fixture

@@ -19,18 +19,12 @@ import pytest
 
 from tests.real.upstream import manifests
 from tests.real.upstream.client import Client, eventually
-from tests.real.upstream.control_plane import Server, control_plane
+from tests.real.upstream.control_plane import Server
 from tests.real.upstream.process import Program
 
 NODES, DEVICES = 20, 8
 DRAY = Path(sys.executable).with_name("dray")
 ELECTION = ("--leader-elect", *(f"--leader-elect-{name}" for name in ("lease-duration=4", "renew-deadline=3", "retry-period=1")))
-
-
-@pytest.fixture
-def server(upstream: None, tmp_path: Path) -> Iterator[Server]:
-    with control_plane(tmp_path / "control-plane") as found:
-        yield found
 
 
 @pytest.fixture

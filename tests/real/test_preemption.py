@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,10 @@ import yaml
 
 from tests.real.upstream import manifests
 from tests.real.upstream.client import Client, eventually
-from tests.real.upstream.control_plane import PLAIN_TOKEN, PLAIN_USER, Server, control_plane, write_kubeconfig
+from tests.real.upstream.control_plane import PLAIN_TOKEN, PLAIN_USER, Server, write_kubeconfig
 from tests.real.upstream.dray import dray_part
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "base" / "scheduler-rbac.yaml"
-
-
-@pytest.fixture
-def server(upstream: None, tmp_path: Path) -> Iterator[Server]:
-    with control_plane(tmp_path / "control-plane") as found:
-        yield found
 
 
 @pytest.fixture
