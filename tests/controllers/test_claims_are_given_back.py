@@ -8,9 +8,9 @@ import pytest
 
 from dray.api.kinds import PODS, RESOURCE_CLAIMS
 from dray.api.resource import FINALIZER
+from dray.cluster.metrics import Recorder
 from dray.cluster.port import Refused, Unreachable
 from dray.controllers.claims import ClaimsController
-from dray.scheduling.metrics import Recorder
 from tests.controllers.claims_cluster import Cluster, owned_by
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.explain.words import as_json
+from dray.api.words import as_json
 from tests.devices.building import claim, class_, counters, device, engine, exactly, node, slice_, take, takes
 
 TAINT = {"key": "maintenance", "effect": "NoSchedule"}

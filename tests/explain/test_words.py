@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dray.api.reason import CODES, Reason
+from dray.api.texts import TEXTS
+from dray.api.words import MESSAGE_MAX, as_json, counted, data_keys, fixes, message, summary, words
 from dray.explain.__main__ import page
-from dray.explain.texts import TEXTS
-from dray.explain.words import MESSAGE_MAX, as_json, counted, data_keys, fixes, message, summary, words
 
 LEFT_OVER = re.compile(r"[\[\]<>]|\|\||  | [,;:]|\{[a-z]")
 

@@ -11,7 +11,7 @@ import yaml
 
 from dray.api.reason import Reason
 from dray.api.times import format_micro_time
-from dray.explain.words import words
+from dray.api.words import words
 from tests.inspect.conftest import Plain, Run, claim, device_class, healthy, node, pod, result, slice_
 
 

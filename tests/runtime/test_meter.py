@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from dray.cluster.metrics import METRICS
 from dray.runtime.meter import Meter
-from dray.scheduling.metrics import METRICS
 
 
 def test_attempts_and_their_durations_are_exported_by_upstreams_names() -> None:

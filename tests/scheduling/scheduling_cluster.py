@@ -12,11 +12,11 @@ from typing import Any
 from dray.api import kinds
 from dray.api.gates import Gates
 from dray.api.kinds import Kind
+from dray.cluster.metrics import Recorder
 from dray.cluster.port import ClusterError, Conflict, Invalid, NotFound, Outcome, Write
 from dray.cluster.world import World
 from dray.scheduling.config import Config
-from dray.scheduling.metrics import Recorder
-from dray.scheduling.plugins.defaults import OWNER_KINDS
+from dray.scheduling.plugins.owners import OWNER_KINDS
 from dray.scheduling.scheduler import KINDS, Scheduler
 
 Fault = Callable[[Write], ClusterError | None]

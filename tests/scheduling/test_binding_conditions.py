@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from dray.scheduling.binding.conditions import judge
 from scheduling_cluster import EPOCH, Sim
 
 from dray.api import kinds
@@ -13,7 +14,6 @@ from dray.api.gates import Gates
 from dray.api.meta import decode
 from dray.api.resource import ResourceClaim
 from dray.explain.why import awaited
-from dray.scheduling.conditions import judge
 from dray.scheduling.config import Config, Profile
 
 READY = "dra.example.com/is-prepared"

@@ -10,7 +10,7 @@ from scheduling_cluster import Sim, slice_of
 from dray.api import kinds
 from dray.devices import Rating
 from dray.scheduling.config import Config, Profile
-from dray.scheduling.scoring import points
+from dray.scheduling.plugins.device_scoring import points
 
 ROOT = "resource.kubernetes.io/pcieRoot"
 

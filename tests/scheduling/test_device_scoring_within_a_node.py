@@ -10,7 +10,7 @@ from scheduling_cluster import Sim, slice_of
 from dray.api import kinds
 from dray.devices import Rating
 from dray.scheduling.config import Config, Profile
-from dray.scheduling.scoring import Points
+from dray.scheduling.plugins.device_scoring import Points
 
 ROOT = "resource.kubernetes.io/pcieRoot"
 FIRST_FIT = ["Upstream", "Ready"]

@@ -14,7 +14,7 @@ from dray.api.meta import decode
 from dray.api.resource import FINALIZER, DeviceClass
 from dray.cluster.port import Forbidden, Write
 from dray.scheduling.configuration import parse
-from dray.scheduling.extended import ClassNames, requests_for
+from dray.scheduling.shape.extended import ClassNames, requests_for
 
 GPU = "example.com/gpu"
 ANNOTATION = "resource.kubernetes.io/extended-resource-claim"

@@ -8,7 +8,7 @@ import pytest
 from scheduling_cluster import Sim
 
 from dray.api import kinds
-from dray.scheduling import preemption
+from dray.scheduling.actions import preemption
 
 HERE = {"nodeSelector": {"kubernetes.io/hostname": "here"}}
 

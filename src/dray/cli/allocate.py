@@ -25,8 +25,8 @@ from dray.api.meta import DecodeError, Object, decode, without_nulls
 from dray.api.reason import Reason
 from dray.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.api.validation import validate_create
+from dray.api.words import Counted, as_json, message
 from dray.devices import Devices, RequestFinding, Verdict
-from dray.explain.words import Counted, as_json, message
 
 LINE_MAX: Final = 512 * 1024 * 1024
 # Of a pod that fits on no node of a batch, so many states of nodes are looked into; the others are counted.

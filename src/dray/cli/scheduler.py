@@ -32,11 +32,11 @@ def scheduler(scheduler_name: str, config_file: Path | None, writes_in_flight: i
       dray scheduler --config scheduler.yaml --leader-elect --serve 127.0.0.1:10259
       dray scheduler --scheduler-name default-scheduler     # in place of kube-scheduler
     """
+    from dray.cluster.metrics import METRICS
     from dray.runtime.meter import Meter
     from dray.runtime.process import Part
     from dray.scheduling.config import Config, Profile
     from dray.scheduling.configuration import load
-    from dray.scheduling.metrics import METRICS
     from dray.scheduling.scheduler import KINDS, Scheduler
 
     connection = Connection("dray-scheduler", options)

@@ -15,6 +15,7 @@ from rich.tree import Tree
 
 from dray.api.kinds import DEVICE_CLASSES, EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.reason import Reason
+from dray.api.words import as_json, predicate, words
 from dray.cli.choice import show_choice
 from dray.cli.output import emit, output_option, table
 from dray.cli.pods import find, named
@@ -24,7 +25,6 @@ from dray.devices.explain import RequestFinding
 from dray.explain.failures import failed_bindings
 from dray.explain.why import NodeAnswer, Why
 from dray.explain.why import why as ask
-from dray.explain.words import as_json, predicate, words
 
 _COLOURS: Final = {"bound": "green", "waiting": "cyan", "unschedulable": "yellow", "impossible": "red"}
 _NEEDED: Final = (PODS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES)

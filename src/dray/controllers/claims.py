@@ -31,10 +31,10 @@ from dray.api.resource import (
     ResourceClaimSpec,
     ResourceClaimTemplate,
 )
+from dray.cluster.metrics import Labels, Meter, Silent
 from dray.cluster.port import Change, Conflict, Event, NotFound, Outcome, Unreachable, Write
 from dray.cluster.world import World
 from dray.controllers.work import Work
-from dray.scheduling.metrics import Labels, Meter, Silent
 
 FIELD_MANAGER: Final = "dray-claims"
 NAME_BASE_MAX: Final = 57  # 63 less a hyphen and the five characters that the server appends

@@ -22,7 +22,7 @@ from dray.controllers.creating import generated, suffix
 from dray.controllers.keyed import Keyed
 from dray.controllers.replicasets import pod_from
 from dray.controllers.rollout import bound
-from dray.scheduling.plugins.placement import untolerated
+from dray.scheduling.plugins.node import untolerated
 
 REVISION: Final = "controller-revision-hash"
 # A daemon stays on a node that is in trouble; upstream gives its pods the same tolerations.

@@ -7,6 +7,7 @@ from typing import Final
 
 from dray.api.gates import Gates
 from dray.api.kinds import NAMESPACES, Kind
+from dray.cluster.metrics import Meter
 from dray.cluster.port import Decider
 from dray.cluster.world import World
 from dray.controllers.budgets import Budgets
@@ -19,7 +20,6 @@ from dray.controllers.namespaces import Namespaces
 from dray.controllers.podgarbage import PodGarbage
 from dray.controllers.replicasets import ReplicaSets
 from dray.controllers.statefulsets import StatefulSets
-from dray.scheduling.metrics import Meter
 
 
 class Setting:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dray.api.reason import CODES
-from dray.explain.texts import TEXTS
-from dray.explain.words import data_keys
+from dray.api.texts import TEXTS
+from dray.api.words import data_keys
 
 _HEAD = """# Reasons
 

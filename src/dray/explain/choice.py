@@ -11,14 +11,14 @@ from typing import Final
 
 import msgspec
 
+from dray.books.nodes import NodeInfo
 from dray.devices import DeviceScore, Rating
-from dray.scheduling.candidates import turn
-from dray.scheduling.nodes import NodeInfo
-from dray.scheduling.plan import UNJUDGED, Plan
-from dray.scheduling.ranking import parts_of
+from dray.scheduling.placing.candidates import turn
+from dray.scheduling.placing.plan import UNJUDGED, Plan
+from dray.scheduling.placing.score import parts_of
+from dray.scheduling.placing.state import CycleState
+from dray.scheduling.plugins.device_scoring import said
 from dray.scheduling.scheduler import Scheduler
-from dray.scheduling.scoring import said
-from dray.scheduling.wish import Wish
 
 # Nodes that are told; the chosen one is always among them.
 TOLD: Final = 4
@@ -65,7 +65,7 @@ class Choice(msgspec.Struct):
         return f"node {self.node}, best of {self.compared} nodes{told}"
 
 
-def choice(scheduler: Scheduler, wish: Wish, fits: Sequence[str], placed: str = "") -> Choice | None:
+def choice(scheduler: Scheduler, wish: CycleState, fits: Sequence[str], placed: str = "") -> Choice | None:
     """``fits``: the nodes that will do. None where there is none."""
     infos = [info for name in fits if (info := scheduler.nodes.get(name)) is not None]
     if not infos:
@@ -79,7 +79,7 @@ def choice(scheduler: Scheduler, wish: Wish, fits: Sequence[str], placed: str = 
     return Choice(node, best, wish.profile.device_scoring, len(ranked), nodes)
 
 
-def _ranked(scheduler: Scheduler, wish: Wish, infos: list[NodeInfo]) -> list[NodePoints]:
+def _ranked(scheduler: Scheduler, wish: CycleState, infos: list[NodeInfo]) -> list[NodePoints]:
     plan = scheduler.cycle.plan(wish)
     found = [(info, plan.examine(info), plan.devices(info) if plan.devices is not None else UNJUDGED) for info in infos]
     parts = parts_of(plan, wish.view or wish.ranking, found)
@@ -88,7 +88,7 @@ def _ranked(scheduler: Scheduler, wish: Wish, infos: list[NodeInfo]) -> list[Nod
     return [made[index] for index in order]
 
 
-def _points(scheduler: Scheduler, wish: Wish, plan: Plan, info: NodeInfo, parts: dict[str, int]) -> NodePoints:
+def _points(scheduler: Scheduler, wish: CycleState, plan: Plan, info: NodeInfo, parts: dict[str, int]) -> NodePoints:
     points: dict[str, float] = dict(parts)
     claims = scheduler.cycle.claims_on(wish, info)[0]
     score = scheduler.cycle.scorer.points_on(info.name, claims, wish.profile) if plan.devices is not None else None
@@ -97,7 +97,7 @@ def _points(scheduler: Scheduler, wish: Wish, plan: Plan, info: NodeInfo, parts:
     return NodePoints(info.name, round(sum(points.values()), 2), points)
 
 
-def _with_devices(scheduler: Scheduler, wish: Wish, found: NodePoints) -> NodePoints:
+def _with_devices(scheduler: Scheduler, wish: CycleState, found: NodePoints) -> NodePoints:
     info = scheduler.nodes.get(found.node)
     claims = scheduler.cycle.claims_on(wish, info)[0] if info is not None else []
     score = scheduler.cycle.scorer.breakdown(claims, found.node, wish.profile) if claims else None

@@ -19,21 +19,21 @@ from dray.api.quantity import NANO, Quantity
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim, ResourceClaimStatus
 from dray.api.times import format_time, parse_time
+from dray.api.words import Counted, counted, fixes, message
+from dray.books.nodes import NodeInfo
 from dray.cluster.world import World
 from dray.devices.explain import Change, Explanation
 from dray.devices.ledger import DeviceKey
 from dray.explain.choice import Choice, choice
 from dray.explain.failures import FailedBinding, of_condition
-from dray.explain.words import Counted, counted, fixes, message
-from dray.scheduling import conditions
+from dray.scheduling.actions.preemption import Eviction
+from dray.scheduling.actions.room import preempting
+from dray.scheduling.binding import conditions
 from dray.scheduling.config import Config, Profile
-from dray.scheduling.extended import is_special
-from dray.scheduling.nodes import NodeInfo
-from dray.scheduling.preemption import Eviction
-from dray.scheduling.queue import Pending
-from dray.scheduling.room import preempting
+from dray.scheduling.placing.state import CycleState, NotPlaced
 from dray.scheduling.scheduler import KINDS, Scheduler
-from dray.scheduling.wish import NotPlaced, Wish
+from dray.scheduling.shape.extended import is_special
+from dray.scheduling.waiting.queue import QueuedPod
 
 VerdictName = Literal["bound", "waiting", "unschedulable", "impossible"]
 
@@ -160,7 +160,7 @@ def _world_with(world: World, pods: Sequence[Pod], claims: Sequence[ResourceClai
 class _Asked:
     """A pod's needs, asked of one node after the other."""
 
-    def __init__(self, scheduler: Scheduler, wish: Wish) -> None:
+    def __init__(self, scheduler: Scheduler, wish: CycleState) -> None:
         self._scheduler, self._wish = scheduler, wish
         self._plan = scheduler.cycle.plan(wish)
 
@@ -325,18 +325,18 @@ class _Question:
 
     # ------------------------------------------------------------------------------------------------------- asking
 
-    def _wish(self, scheduler: Scheduler) -> Wish:
-        pending = Pending(self._pod, scheduler.demands.of(self._pod), self._now)
+    def _wish(self, scheduler: Scheduler) -> CycleState:
+        pending = QueuedPod(self._pod, scheduler.demands.of(self._pod), self._now)
         return scheduler.cycle.wish(pending, self._profile, self._now)
 
-    def _count_nominated(self, wish: Wish) -> None:
+    def _count_nominated(self, wish: CycleState) -> None:
         """What is promised to pods that wait for others to leave is not for this one, unless its priority is higher."""
         scheduler = self._scheduler
         for other in self._world.all(PODS).values():
             name = other.status.nominated_node_name
             if not name or other.spec.node_name or other.uid == self._pod.uid or other.metadata.deletion_timestamp is not None:
                 continue
-            pending = Pending(other, scheduler.demands.of(other), self._now)
+            pending = QueuedPod(other, scheduler.demands.of(other), self._now)
             info = scheduler.nodes.get(name)
             if info is not None and not other.terminal and pending.demand.priority >= wish.demand.priority:
                 scheduler.room.assume(pending, info, self._profile, self._now)
@@ -454,7 +454,7 @@ def _nearest(nodes: list[NodeAnswer]) -> Nearest | None:
     return min(found, key=lambda ranked: ranked[0])[1] if found else None
 
 
-def _with_numbers(reason: Reason, wish: Wish, info: NodeInfo) -> Reason:
+def _with_numbers(reason: Reason, wish: CycleState, info: NodeInfo) -> Reason:
     """Shared refusals carry no numbers; here they are for this node."""
     data: dict[str, Any] = dict(reason.data)
     if reason.code == "ResourcesInsufficient":

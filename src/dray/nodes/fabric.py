@@ -21,7 +21,7 @@ from dray.api.times import format_time
 from dray.cluster.port import Change, Write
 from dray.cluster.world import World
 from dray.controllers.keyed import Keyed
-from dray.scheduling.plugins.placement import names_in
+from dray.scheduling.plugins.node import names_in
 
 HOW: Final = "fabric.dray.dev/attach"
 SECONDS: Final = "fabric.dray.dev/attach-seconds"

@@ -18,6 +18,7 @@ from dray.api.kinds import Kind
 from dray.apiserver.catalog import CATALOG
 from dray.apiserver.embedded import Embedded
 from dray.apiserver.server import ApiServer
+from dray.cluster.metrics import METRICS
 from dray.cluster.port import Conflict, Decider, Refused, Write
 from dray.cluster.world import World
 from dray.controllers.claims import METRICS as CLAIM_METRICS
@@ -28,7 +29,6 @@ from dray.runtime.meter import Meter
 from dray.runtime.metrics import Metrics
 from dray.runtime.process import Part, run
 from dray.scheduling.config import Config, Profile
-from dray.scheduling.metrics import METRICS
 from dray.scheduling.scheduler import KINDS as SCHEDULER_KINDS
 from dray.scheduling.scheduler import Scheduler
 

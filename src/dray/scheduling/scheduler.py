@@ -29,34 +29,41 @@ from dray.api.kinds import (
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim
 from dray.api.selectors import selects
+from dray.books.changes import EVERYTHING
+from dray.books.demand import Demands
+from dray.books.nodes import Nodes
+from dray.cluster.metrics import Meter, Silent
 from dray.cluster.port import Change, ClusterError, Conflict, Event, Outcome, Write
 from dray.cluster.world import World
 from dray.devices import DeviceKey, Devices
-from dray.scheduling import topics
-from dray.scheduling.binding import Binder, Binding
-from dray.scheduling.changes import EVERYTHING
-from dray.scheduling.claims import ClaimDesk
-from dray.scheduling.conditions import Device
+from dray.scheduling.actions.nominator import Nominator
+from dray.scheduling.actions.preemption import Preemption
+from dray.scheduling.actions.room import Room
+from dray.scheduling.binding.binder import Binder, Binding
+from dray.scheduling.binding.conditions import Device
+from dray.scheduling.binding.claims import ClaimWriter
 from dray.scheduling.config import Config, Profile
-from dray.scheduling.cycle import Cycle
-from dray.scheduling.demand import Demands
-from dray.scheduling.extended import ClassNames, DeviceBacked, Special, is_special
-from dray.scheduling.metrics import Meter, Silent
-from dray.scheduling.nodes import Nodes
-from dray.scheduling.nominations import Nominations
-from dray.scheduling.noticing import changed_since, claim_matters, pod_matters, same_node, unbound_claim_keys, with_conditions
-from dray.scheduling.plan import Facts
-from dray.scheduling.plugins.defaults import OWNER_KINDS, Owners
+from dray.scheduling.placing.cycle import Cycle
+from dray.scheduling.placing.plan import Facts
+from dray.scheduling.placing.refusal import Refusal
+from dray.scheduling.placing.state import NotPlaced, Placement
 from dray.scheduling.plugins.images import ImageNodes
 from dray.scheduling.plugins.neighbours import Neighbours
+from dray.scheduling.plugins.owners import OWNER_KINDS, Owners
 from dray.scheduling.plugins.volumes import Volumes
-from dray.scheduling.preemption import Preemption
-from dray.scheduling.queue import Group, Pending, Queue
-from dray.scheduling.refusal import Refusal
-from dray.scheduling.report import Reports
-from dray.scheduling.resolution import claim_keys, claim_topic, runs_with
-from dray.scheduling.room import Room
-from dray.scheduling.wish import NotPlaced, Placement
+from dray.scheduling.shape.claims import claim_keys, claim_topic, runs_with
+from dray.scheduling.shape.extended import ClassNames, DeviceBacked, Special, is_special
+from dray.scheduling.telling.reports import Reports
+from dray.scheduling.waiting import events as topics
+from dray.scheduling.waiting.hints import (
+    changed_since,
+    claim_matters,
+    pod_matters,
+    same_node,
+    unbound_claim_keys,
+    with_conditions,
+)
+from dray.scheduling.waiting.queue import Group, Queue, QueuedPod
 
 KINDS: Final[tuple[Kind, ...]] = (
     NODES,
@@ -100,7 +107,7 @@ class Scheduler:
         self.queue = Queue(self.config.initial_backoff, self.config.max_backoff)
         self._profiles = self.config.by_name
         conditions_on = self.gates("DRADeviceBindingConditions")
-        self.desk = ClaimDesk(world, conditions_on, self._reserved, self._lost, self._release, self._names_us)
+        self.desk = ClaimWriter(world, conditions_on, self._reserved, self._lost, self._release, self._names_us)
         self.binder = Binder(world, self.desk, self, self.meter, waits=conditions_on)
         self.neighbours = Neighbours(self.nodes, self._namespaces_like, Owners(world))
         self.volumes = Volumes(world, self.nodes)
@@ -123,7 +130,7 @@ class Scheduler:
             self.meter,
         )
         self.reports = Reports(self.queue)
-        nominations = Nominations(self.nodes, self.engine, self.cycle.freed)
+        nominations = Nominator(self.nodes, self.engine, self.cycle.freed)
         self.preemption = Preemption(world, self.nodes, self.cycle, self.engine, self.desk, self.binder, nominations)
         parts = (self.queue, self.nodes, self.cycle, self.binder, nominations, self.preemption, self.reports, self.meter)
         self.room = Room(self, *parts)
@@ -210,7 +217,7 @@ class Scheduler:
             took = self.meter.seconds() - started
             self.meter.observe("scheduler_scheduling_attempt_duration_seconds", took, (result, profile.scheduler_name))
 
-    def _find(self, pending: Pending, profile: Profile, now: float) -> Placement:
+    def _find(self, pending: QueuedPod, profile: Profile, now: float) -> Placement:
         """A node for the pod, timed; raises ``NotPlaced``."""
         started, status = self.meter.seconds(), "Unschedulable"
         try:
@@ -221,7 +228,7 @@ class Scheduler:
             name = "scheduler_framework_extension_point_duration_seconds"
             self.meter.observe(name, self.meter.seconds() - started, ("Filter", status, profile.scheduler_name))
 
-    def _place(self, pending: Pending, placement: Placement, profile: Profile, now: float) -> None:
+    def _place(self, pending: QueuedPod, placement: Placement, profile: Profile, now: float) -> None:
         pod = pending.pod
         self.nodes.place(pod, pending.demand, placement.node, assumed=True)
         self._woken[topics.PODS] = None
@@ -245,7 +252,7 @@ class Scheduler:
             binding.volumes = self.volumes.unbound(pending.demand)
         self.binder.start(binding, placement.open, placement.pinned, now, placement.leftover)
 
-    def _refuse(self, pending: Pending, refused: NotPlaced, profile: Profile, now: float) -> None:
+    def _refuse(self, pending: QueuedPod, refused: NotPlaced, profile: Profile, now: float) -> None:
         pod, refusal = pending.pod, refused.refusal
         own = frozenset(claim_topic(key) for key in claim_keys(pod)) if pod.spec.resource_claims else frozenset()
         group = self.queue.refuse(pending, refused.key, refusal, refused.topics | own | self.room.hopes(refused), now)
@@ -286,7 +293,7 @@ class Scheduler:
     def _lost(self, uid: str, key: str, error: ClusterError | None, now: float) -> None:
         self.binder.lost(uid, key, error, now)
 
-    def undo(self, pending: Pending, reason: Reason | None, now: float, node: str = "") -> None:
+    def undo(self, pending: QueuedPod, reason: Reason | None, now: float, node: str = "") -> None:
         """The decision for a pod does not hold: it is decided on once more, and until then its room on ``node`` is kept."""
         pod = pending.pod
         self._leave_node(pod.uid)
@@ -307,7 +314,7 @@ class Scheduler:
         else:
             self.queue.fail(pending, now)
 
-    def bound(self, pending: Pending, node: str, now: float) -> None:
+    def bound(self, pending: QueuedPod, node: str, now: float) -> None:
         self.meter.observe("scheduler_pod_scheduling_attempts", pending.attempts)
         attempts = str(pending.attempts) if pending.attempts < 15 else "15+"
         self.meter.observe("scheduler_pod_scheduling_sli_duration_seconds", now - pending.seen, (attempts,))
@@ -437,7 +444,7 @@ class Scheduler:
             # Bound a moment ago: the watch is behind the answer to our write.
             return
         if pending is None:
-            self.queue.push(Pending(new, self.demands.of(new), now), now)
+            self.queue.push(QueuedPod(new, self.demands.of(new), now), now)
             return
         changed = old is None or pod_matters(old, new)
         pending.pod = new

@@ -18,6 +18,7 @@ from dray.api.kinds import EVENTS, NODES, PODS, RESOURCE_CLAIMS, Kind
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim
 from dray.api.times import format_time, parse_time
+from dray.api.words import as_json
 from dray.apiserver.catalog import CATALOG
 from dray.cluster.port import Conflict, Decider, NotFound, Refused, Write
 from dray.cluster.world import World
@@ -27,7 +28,6 @@ from dray.explain.failures import FailedBinding, failed_bindings
 from dray.explain.snapshot import KINDS
 from dray.explain.verify import Finding, verify
 from dray.explain.why import why
-from dray.explain.words import as_json
 from dray.nodes.fabric import Fabric
 from dray.nodes.kubelet import SIMULATED, Kubelets
 from dray.runtime.inprocess import InProcess

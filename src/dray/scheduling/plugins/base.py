@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final, Literal
 
 from dray.api.reason import Reason
-from dray.scheduling.nodes import NodeInfo
+from dray.books.nodes import NodeInfo
 
 Reasons = tuple[Reason, ...]
 Check = Callable[[NodeInfo], Reasons | None]

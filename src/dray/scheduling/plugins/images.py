@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from dray.scheduling.demand import Demand
-from dray.scheduling.nodes import NodeInfo, Nodes
+from dray.books.demand import Demand
+from dray.books.nodes import NodeInfo, Nodes
 from dray.scheduling.plugins.base import MAX_SCORE, Measure
 
 _MIB: Final = 1024 * 1024

@@ -12,12 +12,12 @@ from typing import Final
 
 from dray.api.core import Affinity, LabelSelector, Pod, PodAffinityTerm, TopologySpreadConstraint
 from dray.api.selectors import label_requirements
+from dray.books.demand import Demand
+from dray.books.nodes import NodeInfo, Nodes, Placed
 from dray.scheduling.config import SYSTEM_SPREAD, Profile
-from dray.scheduling.demand import Demand
-from dray.scheduling.nodes import NodeInfo, Nodes, Placed
-from dray.scheduling.plugins import placement
+from dray.scheduling.plugins import node as placement
 from dray.scheduling.plugins.base import MAX_SCORE, Check, Reasons, because
-from dray.scheduling.plugins.defaults import Owners
+from dray.scheduling.plugins.owners import Owners
 from dray.scheduling.plugins.terms import NOTHING, Counter, Requirements, Term, affinity_term, together, with_label_keys
 
 NamespacesLike = Callable[[LabelSelector], Iterable[str]]

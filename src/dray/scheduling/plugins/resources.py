@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from dray.api.quantity import BINARY_SI, DECIMAL_SI, NANO, Quantity
-from dray.scheduling.demand import Demand
-from dray.scheduling.nodes import NodeInfo
+from dray.books.demand import Demand
+from dray.books.nodes import NodeInfo
 from dray.scheduling.plugins.base import MAX_SCORE, Check, Measure, Reasons, because
 
 _TOO_MANY_PODS: Final = because("TooManyPods")

@@ -21,9 +21,9 @@ from dray.api.core import (
 from dray.api.kinds import CSI_NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
 from dray.api.quantity import Quantity
 from dray.api.selectors import label_requirements, matches_all, node_selector_matches
+from dray.books.demand import Demand
+from dray.books.nodes import NodeInfo, Nodes
 from dray.cluster.world import World
-from dray.scheduling.demand import Demand
-from dray.scheduling.nodes import NodeInfo, Nodes
 from dray.scheduling.plugins.base import Check, Reasons, because
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"

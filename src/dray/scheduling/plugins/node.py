@@ -7,8 +7,8 @@ from typing import Final
 
 from dray.api.core import NodeSelector, PreferredSchedulingTerm, Taint, Toleration
 from dray.api.selectors import SelectorError, node_selector_matches, node_term_matches
-from dray.scheduling.demand import Demand
-from dray.scheduling.nodes import NodeInfo
+from dray.books.demand import Demand
+from dray.books.nodes import NodeInfo
 from dray.scheduling.plugins.base import Check, Measure, Reasons, because
 
 UNSCHEDULABLE_TAINT: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")

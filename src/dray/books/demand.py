@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from dray.api.core import Affinity, Pod, PodSpec, Toleration, TopologySpreadConstraint, Volume
-from dray.scheduling.requests import Amounts, assumed_usage, container_requests, is_sidecar, pod_requests
+from dray.api.requests import Amounts, assumed_usage, container_requests, is_sidecar, pod_requests
 
 Port = tuple[str, str, int]
 

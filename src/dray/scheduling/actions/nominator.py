@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dray.api.resource import AllocationResult, ResourceClaim
+from dray.books.changes import EVERYTHING, ChangeLog
+from dray.books.nodes import Nodes
 from dray.devices import Devices
 from dray.devices.engine import promised
-from dray.scheduling.changes import EVERYTHING, ChangeLog
-from dray.scheduling.nodes import Nodes
-from dray.scheduling.plugins.placement import names_in
-from dray.scheduling.queue import Pending
-from dray.scheduling.wish import Placement, Wish
+from dray.scheduling.placing.state import CycleState, Placement
+from dray.scheduling.plugins.node import names_in
+from dray.scheduling.waiting.queue import QueuedPod
 
 Device = tuple[str, str, str]
 
@@ -26,7 +26,7 @@ class Nomination:
 
     __slots__ = ("node", "pending", "promises")
 
-    def __init__(self, pending: Pending, placement: Placement) -> None:
+    def __init__(self, pending: QueuedPod, placement: Placement) -> None:
         self.pending = pending
         self.node = placement.node
         self.promises: list[tuple[ResourceClaim, AllocationResult]] = list(zip(placement.open, placement.results))
@@ -48,7 +48,7 @@ class Nomination:
         return _devices(result for _, result in self.promises)
 
 
-class Nominations:
+class Nominator:
     """By the pod's uid. ``freed`` is told where devices may do that were promised."""
 
     def __init__(self, nodes: Nodes, engine: Devices, freed: ChangeLog) -> None:
@@ -74,19 +74,19 @@ class Nominations:
         """The pod for which something is charged under this name, or ''."""
         return next((uid for claim, uid in self._by_claim.items() if promised(claim) == name), "")
 
-    def giving_way(self, wish: Wish) -> list[Nomination]:
+    def giving_way(self, wish: CycleState) -> list[Nomination]:
         """Those that do not stand against the pod: of lower priority, or for a claim that it shares with them."""
         sharing = {self._by_claim[claim.uid] for claim in wish.resolved.open if claim.uid in self._by_claim}
         priority = wish.demand.priority
         return [found for uid, found in self._of.items() if found.pending.demand.priority < priority or uid in sharing]
 
-    def shares_claims(self, wish: Wish) -> bool:
+    def shares_claims(self, wish: CycleState) -> bool:
         """Whether room is being made already for a claim of this pod, by another pod that uses it."""
         return any(self._by_claim.get(claim.uid, wish.pod.uid) != wish.pod.uid for claim in wish.resolved.open)
 
     # ------------------------------------------------------------------------------------------------------ changing
 
-    def make(self, pending: Pending, placement: Placement) -> None:
+    def make(self, pending: QueuedPod, placement: Placement) -> None:
         nomination = self._of[pending.uid] = Nomination(pending, placement)
         pending.nominated = nomination.node
         for claim, _ in nomination.promises:

@@ -18,17 +18,17 @@ from dray.api.meta import decode
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim
 from dray.api.selectors import node_selector_matches
+from dray.cluster.metrics import Meter
 from dray.cluster.port import ClusterError, Conflict, NotFound, Outcome, Unreachable, Write
 from dray.cluster.world import World
-from dray.scheduling import conditions
-from dray.scheduling.claims import RETRY_AFTER, ClaimDesk, same_allocation
-from dray.scheduling.conditions import Verdict
+from dray.scheduling.binding import conditions
+from dray.scheduling.binding.conditions import Verdict
+from dray.scheduling.binding.claims import RETRY_AFTER, ClaimWriter, same_allocation
 from dray.scheduling.config import Profile
-from dray.scheduling.extended import Special
-from dray.scheduling.metrics import Meter
 from dray.scheduling.plugins.volumes import SELECTED_NODE, bound
-from dray.scheduling.queue import Pending
-from dray.scheduling.resolution import reserved_for
+from dray.scheduling.shape.claims import reserved_for
+from dray.scheduling.shape.extended import Special
+from dray.scheduling.waiting.queue import QueuedPod
 
 Stage = Literal["creating", "claims", "conditions", "binding"]
 _POD_STATUS: Final = "pod status"
@@ -38,11 +38,11 @@ _MAPPING: Final = "extendedResourceClaimStatus"
 class Host(Protocol):
     """What binding asks of the scheduler around it."""
 
-    def undo(self, pending: Pending, reason: Reason | None, now: float, node: str = "") -> None:
+    def undo(self, pending: QueuedPod, reason: Reason | None, now: float, node: str = "") -> None:
         """``node``: where the pod keeps its room until it has been tried again."""
         ...
 
-    def bound(self, pending: Pending, node: str, now: float) -> None: ...
+    def bound(self, pending: QueuedPod, node: str, now: float) -> None: ...
 
     def rest(self, device: conditions.Device, now: float) -> None: ...
 
@@ -77,7 +77,7 @@ class Binding:
         "writing",
     )
 
-    def __init__(self, pending: Pending, node: str, profile: Profile, now: float) -> None:
+    def __init__(self, pending: QueuedPod, node: str, profile: Profile, now: float) -> None:
         self.pending = pending
         self.node = node
         self.profile = profile
@@ -108,7 +108,7 @@ class Binding:
 
 
 class Binder:
-    def __init__(self, world: World, desk: ClaimDesk, host: Host, meter: Meter, *, waits: bool) -> None:
+    def __init__(self, world: World, desk: ClaimWriter, host: Host, meter: Meter, *, waits: bool) -> None:
         self._world, self._desk, self._host, self._meter = world, desk, host, meter
         # Whether binding conditions count; without the feature pods are bound at once, as older schedulers do.
         self._waits = waits

@@ -11,11 +11,11 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from dray.api.reason import Reason
-from dray.scheduling.changes import EVERYTHING, ChangeLog
-from dray.scheduling.nodes import NodeInfo, Nodes
-from dray.scheduling.plan import Judged, Plan
+from dray.books.changes import EVERYTHING, ChangeLog
+from dray.books.nodes import NodeInfo, Nodes
+from dray.scheduling.placing.plan import Judged, Plan
+from dray.scheduling.placing.refusal import Tally
 from dray.scheduling.plugins.base import Reasons, because, normalized
-from dray.scheduling.refusal import Tally
 
 ZONE: Final = "topology.kubernetes.io/zone"
 _MIN_NODES: Final = 100

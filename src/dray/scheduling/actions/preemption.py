@@ -16,16 +16,16 @@ from dray.api.kinds import POD_DISRUPTION_BUDGETS, PODS, RESOURCE_CLAIMS
 from dray.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from dray.api.selectors import selects
 from dray.api.times import parse_time
+from dray.books.nodes import NodeInfo, Nodes, Placed
 from dray.cluster.world import World
 from dray.devices import Devices
 from dray.devices.ledger import Charge
-from dray.scheduling.binding import Binder
-from dray.scheduling.claims import ClaimDesk
-from dray.scheduling.cycle import Cycle
-from dray.scheduling.nodes import NodeInfo, Nodes, Placed
-from dray.scheduling.nominations import Nominations
-from dray.scheduling.refusal import CURABLE, Reasons
-from dray.scheduling.wish import NotPlaced, Placement, Wish
+from dray.scheduling.actions.nominator import Nominator
+from dray.scheduling.binding.binder import Binder
+from dray.scheduling.binding.claims import ClaimWriter
+from dray.scheduling.placing.cycle import Cycle
+from dray.scheduling.placing.refusal import CURABLE, Reasons
+from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 
 # Nodes on which room is really tried to be made; more would cost more than a better choice is worth.
 _MOST_TRIES: Final = 256
@@ -59,9 +59,9 @@ class Preemption:
         nodes: Nodes,
         cycle: Cycle,
         engine: Devices,
-        desk: ClaimDesk,
+        desk: ClaimWriter,
         binder: Binder,
-        nominations: Nominations,
+        nominations: Nominator,
     ) -> None:
         self._world, self._nodes, self._cycle, self._engine = world, nodes, cycle, engine
         self._desk, self._binder, self._nominations = desk, binder, nominations
@@ -110,7 +110,7 @@ class Preemption:
                 if self._nodes.placed(consumer.uid) is None:
                     self.gone(consumer.uid)
 
-    def under_way(self, wish: Wish, node: str) -> Eviction | None:
+    def under_way(self, wish: CycleState, node: str) -> Eviction | None:
         """The pods that are leaving already, if what they leave on the node is enough for the pod."""
         info = self._nodes.get(node)
         if info is None:
@@ -149,7 +149,7 @@ class Preemption:
 
     # ---------------------------------------------------------------------------------------------------- who could go
 
-    def find(self, wish: Wish) -> Eviction | None:
+    def find(self, wish: CycleState) -> Eviction | None:
         """The least harmful eviction that makes room, if there is any."""
         profile = wish.profile
         wanted = max(len(self._nodes) * profile.min_candidate_nodes_percentage // 100, profile.min_candidate_nodes_absolute)
@@ -160,7 +160,7 @@ class Preemption:
             found = list(islice((eviction for info in beyond if (eviction := self._try_beyond(wish, info)) is not None), 1))
         return min(found, key=lambda eviction: eviction.rank, default=None)
 
-    def _curable(self, wish: Wish) -> Iterator[NodeInfo]:
+    def _curable(self, wish: CycleState) -> Iterator[NodeInfo]:
         verdicts: dict[str, Reasons] | None = None
         if wish.view is None:
             verdicts = self._cycle.candidates(wish).verdicts()
@@ -168,30 +168,30 @@ class Preemption:
             if verdicts is None or any(reason.code in CURABLE for reason in verdicts.get(info.name, ())):
                 yield info
 
-    def _promising(self, wish: Wish) -> Iterator[NodeInfo]:
+    def _promising(self, wish: CycleState) -> Iterator[NodeInfo]:
         return (info for info in self._curable(wish) if self._lower(wish, info))
 
-    def _reaching(self, wish: Wish) -> Iterator[NodeInfo]:
+    def _reaching(self, wish: CycleState) -> Iterator[NodeInfo]:
         """Nodes that can use devices which others hold; first those on which nothing else is missing."""
         plan = self._cycle.plan(wish)
         found = [info for info in self._curable(wish) if self._engine.inventory.shared_pools(info.name)]
         return iter(sorted(found, key=lambda info: plan.refuses(info) is not None))
 
-    def _lower(self, wish: Wish, info: NodeInfo) -> list[Placed]:
+    def _lower(self, wish: CycleState, info: NodeInfo) -> list[Placed]:
         return [placed for placed in info.pods.values() if placed.demand.priority < wish.demand.priority]
 
-    def _try_here(self, wish: Wish, info: NodeInfo) -> Eviction | None:
+    def _try_here(self, wish: CycleState, info: NodeInfo) -> Eviction | None:
         lower = self._lower(wish, info)
         only_devices = wish.needs_devices and self._cycle.plan(wish).refuses(info) is None
         if only_devices and not any(self.claims(placed.pod.uid) for placed in lower):
             return None
         return self._try(wish, info, lower)
 
-    def _try_beyond(self, wish: Wish, info: NodeInfo) -> Eviction | None:
+    def _try_beyond(self, wish: CycleState, info: NodeInfo) -> Eviction | None:
         holders = self._holders(wish, info)
         return self._try(wish, info, [*self._lower(wish, info), *holders]) if holders else None
 
-    def _holders(self, wish: Wish, info: NodeInfo) -> list[Placed]:
+    def _holders(self, wish: CycleState, info: NodeInfo) -> list[Placed]:
         """Pods of lower priority on other nodes that hold devices which this node can use; the least important of many."""
         found: dict[str, Placed] = {}
         for uid, key in self._engine.holders_beyond(info.name).items():
@@ -208,7 +208,7 @@ class Preemption:
         owner = self._nominations.promised_to(uid)
         return {owner} if owner else {""}
 
-    def _try(self, wish: Wish, info: NodeInfo, lower: list[Placed]) -> Eviction | None:
+    def _try(self, wish: CycleState, info: NodeInfo, lower: list[Placed]) -> Eviction | None:
         with _Trial(self, self._nodes, self._engine) as trial:
             trial.take(lower)
             placement = self._fits(wish, info)
@@ -222,7 +222,7 @@ class Preemption:
             victims = [placed for placed in order if placed.pod.uid in trial.out]
             return Eviction(placement, victims, sum(placed.pod.uid in violating for placed in victims))
 
-    def _spare(self, wish: Wish, info: NodeInfo, pods: Sequence[Placed], trial: _Trial, found: Placement) -> Placement:
+    def _spare(self, wish: CycleState, info: NodeInfo, pods: Sequence[Placed], trial: _Trial, found: Placement) -> Placement:
         """Give back whom the pod leaves room for, the most important first; answers what it gets then. Of many, halves are tried
         as a whole, which ends the same as one after the other would and costs as much as there are victims."""
         if len(pods) > _ONE_BY_ONE:
@@ -243,7 +243,7 @@ class Preemption:
                 found = fits
         return found
 
-    def _fits(self, wish: Wish, info: NodeInfo) -> Placement | None:
+    def _fits(self, wish: CycleState, info: NodeInfo) -> Placement | None:
         found = self._cycle.try_on(wish, info)
         return found if isinstance(found, Placement) else None
 

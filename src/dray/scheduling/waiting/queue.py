@@ -12,8 +12,8 @@ from heapq import heappop, heappush
 from typing import Final, Literal
 
 from dray.api.core import Pod
-from dray.scheduling.demand import Demand
-from dray.scheduling.refusal import Refusal
+from dray.books.demand import Demand
+from dray.scheduling.placing.refusal import Refusal
 
 INITIAL_BACKOFF: Final = 1.0
 MAX_BACKOFF: Final = 10.0
@@ -28,7 +28,7 @@ _NAMES: Final[tuple[tuple[str, State], ...]] = (
 )
 
 
-class Pending:
+class QueuedPod:
     """A pod on its way to a node."""
 
     __slots__ = (
@@ -85,8 +85,8 @@ class Group:
         self.refusal = refusal
         self.topics = topics
         self.since = since
-        self.members: dict[str, Pending] = {}
-        self.leader: Pending | None = None
+        self.members: dict[str, QueuedPod] = {}
+        self.leader: QueuedPod | None = None
         # What other pods looked like when the group was refused, where they had a say.
         self.stamp: Callable[[], bool] | None = None
 
@@ -96,7 +96,7 @@ class Queue:
 
     def __init__(self, initial_backoff: float = INITIAL_BACKOFF, max_backoff: float = MAX_BACKOFF) -> None:
         self._initial, self._max = initial_backoff, max_backoff
-        self._pods: dict[str, Pending] = {}
+        self._pods: dict[str, QueuedPod] = {}
         self._active: list[tuple[int, float, int, int, str]] = []
         self._backoff: list[tuple[float, int, int, str]] = []
         self._groups: dict[Hashable, Group] = {}
@@ -106,13 +106,13 @@ class Queue:
 
     # ------------------------------------------------------------------------------------------------------- reading
 
-    def get(self, uid: str) -> Pending | None:
+    def get(self, uid: str) -> QueuedPod | None:
         return self._pods.get(uid)
 
     def __len__(self) -> int:
         return len(self._pods)
 
-    def __iter__(self) -> Iterator[Pending]:
+    def __iter__(self) -> Iterator[QueuedPod]:
         return iter(self._pods.values())
 
     def count(self, state: State) -> int:
@@ -140,7 +140,7 @@ class Queue:
 
     # ------------------------------------------------------------------------------------------------------ changing
 
-    def push(self, pending: Pending, now: float) -> None:
+    def push(self, pending: QueuedPod, now: float) -> None:
         """A pod that is new, or that is to be decided on again at once."""
         self._leave(pending)
         if pending.uid not in self._pods:
@@ -153,7 +153,7 @@ class Queue:
             self._enter(pending, "active")
             heappush(self._active, (-pending.demand.priority, pending.turn, self._serial, pending.version, pending.uid))
 
-    def pop(self, now: float) -> Pending | None:
+    def pop(self, now: float) -> QueuedPod | None:
         """The next pod to decide on: the highest priority, then the longest known. It is ``taken`` until it comes back."""
         self._release_due(now)
         while self._active:
@@ -165,13 +165,13 @@ class Queue:
                 return pending
         return None
 
-    def fail(self, pending: Pending, now: float) -> None:
+    def fail(self, pending: QueuedPod, now: float) -> None:
         """Something outside the verdict went wrong (a write): try again after a while, longer each time."""
         pending.failures += 1
         pending.blocked_until = now + min(self._initial * 2 ** (pending.failures - 1), self._max)
         self.push(pending, now)
 
-    def refuse(self, pending: Pending, key: Hashable, refusal: Refusal, topics: frozenset[str], now: float) -> Group:
+    def refuse(self, pending: QueuedPod, key: Hashable, refusal: Refusal, topics: frozenset[str], now: float) -> Group:
         """The pod waits, with all others of the same key, for an event under one of the topics."""
         if pending.group is None or pending.group.key != key:
             self._leave(pending)
@@ -197,7 +197,7 @@ class Queue:
         self._enter(pending, "gated" if "SchedulingGated" in refusal.codes else "waiting")
         return group
 
-    def wake(self, group: Group, now: float) -> Pending | None:
+    def wake(self, group: Group, now: float) -> QueuedPod | None:
         """Something that the group waits for happened: its first pod is tried again, after its backoff if others want
         to be tried now."""
         if group.leader is not None or not group.members:
@@ -214,7 +214,7 @@ class Queue:
             heappush(self._active, (-first.demand.priority, first.turn, self._serial, first.version, first.uid))
         return first
 
-    def placed(self, pending: Pending, now: float) -> None:
+    def placed(self, pending: QueuedPod, now: float) -> None:
         """The pod has its node: the next of its group may have luck too."""
         group = pending.group
         self.forget(pending.uid)
@@ -222,7 +222,7 @@ class Queue:
             next(iter(group.members.values())).blocked_until = 0.0
             self.wake(group, now)
 
-    def forget(self, uid: str) -> Pending | None:
+    def forget(self, uid: str) -> QueuedPod | None:
         pending = self._pods.pop(uid, None)
         if pending is None:
             return None
@@ -241,12 +241,12 @@ class Queue:
 
     # ------------------------------------------------------------------------------------------------------- inside
 
-    def _enter(self, pending: Pending, state: State) -> None:
+    def _enter(self, pending: QueuedPod, state: State) -> None:
         self._counts[pending.state] -= 1
         self._counts[state] += 1
         pending.state = state
 
-    def _leave(self, pending: Pending) -> None:
+    def _leave(self, pending: QueuedPod) -> None:
         """Out of wherever it is; marks left behind in heaps are recognised by their version."""
         pending.version += 1
         self._serial += 1

@@ -20,10 +20,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from dray.api.resource import ResourceClaim
+from dray.books.nodes import NodeInfo
 from dray.devices import Devices, DeviceScore, Order, Rating, Verdict
 from dray.scheduling.config import Profile
-from dray.scheduling.nodes import NodeInfo
-from dray.scheduling.plan import DeviceJudge, Judged
+from dray.scheduling.placing.plan import DeviceJudge, Judged
 from dray.scheduling.plugins.base import Reasons
 
 STRATEGIES: Final = ("Upstream", "Ready", "Packing")

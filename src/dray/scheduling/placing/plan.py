@@ -11,10 +11,11 @@ from functools import partial
 
 from dray.api.core import NodeSelector
 from dray.api.selectors import node_selector_matches
+from dray.books.demand import Demand
+from dray.books.nodes import NodeInfo
 from dray.scheduling.config import Profile
-from dray.scheduling.demand import Demand
-from dray.scheduling.nodes import NodeInfo
-from dray.scheduling.plugins import images, placement, resources
+from dray.scheduling.plugins import images, resources
+from dray.scheduling.plugins import node as placement
 from dray.scheduling.plugins.base import Check, Measure, Normalize, Reasons, Score, because
 from dray.scheduling.plugins.images import SharedBy
 from dray.scheduling.plugins.resources import DevicesOf, OffersDevices

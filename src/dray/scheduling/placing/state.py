@@ -7,15 +7,15 @@ from collections.abc import Hashable, Sequence
 from dray.api.core import Pod
 from dray.api.reason import Reason
 from dray.api.resource import AllocationResult, ResourceClaim
-from dray.scheduling import conditions
+from dray.books.demand import Demand
+from dray.scheduling.binding import conditions
 from dray.scheduling.config import Profile
-from dray.scheduling.demand import Demand
-from dray.scheduling.extended import Special
-from dray.scheduling.plan import Plan
+from dray.scheduling.placing.plan import Plan
+from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.plugins.neighbours import View
-from dray.scheduling.queue import Pending
-from dray.scheduling.refusal import Refusal
-from dray.scheduling.resolution import Resolved
+from dray.scheduling.shape.claims import Resolved
+from dray.scheduling.shape.extended import Special
+from dray.scheduling.waiting.queue import QueuedPod
 
 
 class Placement:
@@ -54,10 +54,10 @@ class NotPlaced(Exception):
         # Devices of claims that failed or ran out of time while no scheduler looked.
         self.failed: Sequence[conditions.Device] = ()
         # Set when nodes were looked at: what preemption starts from.
-        self.wish: Wish | None = None
+        self.wish: CycleState | None = None
 
 
-class Wish:
+class CycleState:
     """A pod with its claims resolved: everything that decides where it can go."""
 
     __slots__ = (
@@ -76,7 +76,7 @@ class Wish:
         "view",
     )
 
-    def __init__(self, pending: Pending, profile: Profile, resolved: Resolved) -> None:
+    def __init__(self, pending: QueuedPod, profile: Profile, resolved: Resolved) -> None:
         self.pending = pending
         self.pod: Pod = pending.pod
         self.demand: Demand = pending.demand

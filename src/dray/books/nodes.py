@@ -11,9 +11,9 @@ from collections.abc import Hashable, Iterable, Iterator
 from typing import Final, Protocol
 
 from dray.api.core import Node, Pod
-from dray.scheduling.changes import ChangeLog
-from dray.scheduling.demand import Demand, Port
-from dray.scheduling.requests import Amounts, amount
+from dray.api.requests import Amounts, amount
+from dray.books.changes import ChangeLog
+from dray.books.demand import Demand, Port
 
 ANY_ADDRESS: Final = "0.0.0.0"
 _MOST_STATES: Final = 65536

@@ -11,9 +11,9 @@ from typing import Protocol
 from dray.api.core import NodeSelector, Pod, PodResourceClaim
 from dray.api.kinds import RESOURCE_CLAIMS
 from dray.api.resource import RESERVED_FOR_MAX, AllocationResult, DeviceSubRequest, ResourceClaim
+from dray.books.nodes import Nodes
 from dray.cluster.world import World
-from dray.scheduling.nodes import Nodes
-from dray.scheduling.refusal import Refusal
+from dray.scheduling.placing.refusal import Refusal
 
 
 class Allocations(Protocol):

@@ -19,8 +19,8 @@ from dray.api.resource import FINALIZER, AllocationResult, ResourceClaim
 from dray.api.times import format_time
 from dray.cluster.port import ClusterError, Conflict, NotFound, Outcome, Unreachable, Write
 from dray.cluster.world import World
-from dray.scheduling.extended import is_special, owner_uid
-from dray.scheduling.resolution import reserved_for
+from dray.scheduling.shape.claims import reserved_for
+from dray.scheduling.shape.extended import is_special, owner_uid
 
 RETRY_AFTER = 1.0
 
@@ -80,7 +80,7 @@ class Deletion:
         self.not_before = 0.0
 
 
-class ClaimDesk:
+class ClaimWriter:
     """All claim work, by claim key. ``lost`` is told the pods whose decision no longer holds, ``reserved`` those that
     have their claim."""
 

@@ -8,7 +8,7 @@ from typing import Any
 from dray.api.core import Pod
 from dray.api.resource import ResourceClaim
 from dray.scheduling.plugins.neighbours import View
-from dray.scheduling.resolution import claim_keys
+from dray.scheduling.shape.claims import claim_keys
 
 
 def pod_matters(old: Pod, new: Pod) -> bool:

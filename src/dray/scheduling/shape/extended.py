@@ -13,6 +13,7 @@ import msgspec
 
 from dray.api.core import Pod, PodSpec
 from dray.api.meta import ObjectMeta, OwnerReference
+from dray.api.requests import container_requests, is_sidecar
 from dray.api.resource import (
     EXTENDED_RESOURCE_CLAIM,
     FINALIZER,
@@ -25,11 +26,10 @@ from dray.api.resource import (
     ResourceClaim,
     ResourceClaimSpec,
 )
+from dray.books.nodes import NodeInfo
 from dray.devices import Devices
-from dray.scheduling.nodes import NodeInfo
 from dray.scheduling.plugins.base import Check, because
 from dray.scheduling.plugins.resources import is_extended
-from dray.scheduling.requests import container_requests, is_sidecar
 
 
 class ClassNames:

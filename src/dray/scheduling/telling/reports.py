@@ -13,10 +13,10 @@ from dray.api.core import Pod
 from dray.api.events import event_body, shortened
 from dray.api.kinds import EVENTS, PODS
 from dray.api.times import format_time
+from dray.api.words import message
 from dray.cluster.port import ClusterError, Outcome, Refused, Unreachable, Write
-from dray.explain.words import message
-from dray.scheduling.queue import Pending, Queue
-from dray.scheduling.refusal import Refusal
+from dray.scheduling.placing.refusal import Refusal
+from dray.scheduling.waiting.queue import Queue, QueuedPod
 
 # A claim that is being generated or given back is there in a moment; only when it takes longer than this are people told.
 _SOON: Final = frozenset({"ClaimNotCreated", "ClaimInFlight"})
@@ -36,14 +36,14 @@ class Reports:
     def add(self, writes: list[Write]) -> None:
         self._waiting.extend(writes)
 
-    def refused(self, pending: Pending, refusal: Refusal, now: float) -> None:
+    def refused(self, pending: QueuedPod, refusal: Refusal, now: float) -> None:
         """What usually passes by itself in a moment is told only when it lasts."""
         if refusal.codes <= _SOON and now < pending.seen + _PATIENCE:
             heappush(self._late, (pending.seen + _PATIENCE, pending.uid))
         else:
             self.tell(pending, refusal, now)
 
-    def tell(self, pending: Pending, refusal: Refusal, now: float, *, clear_nominated: bool = True) -> None:
+    def tell(self, pending: QueuedPod, refusal: Refusal, now: float, *, clear_nominated: bool = True) -> None:
         """The pod's condition and an event, unless it was told the same before."""
         if not refusal.says_the_same(pending.reported):
             pending.reported = refusal

@@ -1,6 +1,6 @@
 """Deciding where room is being made: who waits for evicted pods to leave, who may take what was promised, and who lost it.
 
-Always true: a pod that waits for victims holds what it is to have (``dray.scheduling.nominations``) until it is placed, gone, or
+Always true: a pod that waits for victims holds what it is to have (``nominator``) until it is placed, gone, or
 gives up; so pods of its own or of lower priority do not take what was freed for it. While it decides itself, its promise is
 lifted; a pod of higher priority that fits nowhere else may take it. Without nominations nothing here costs anything.
 """
@@ -13,21 +13,22 @@ from typing import Final, Protocol
 
 from dray.api.core import Pod
 from dray.api.reason import Reason
+from dray.books.changes import EVERYTHING
+from dray.books.nodes import NodeInfo, Nodes, Placed
+from dray.cluster.metrics import Meter
 from dray.cluster.port import ClusterError, NotFound, Outcome, Write
-from dray.scheduling import report, topics
-from dray.scheduling.binding import Binder, Binding
-from dray.scheduling.changes import EVERYTHING
+from dray.scheduling.actions.nominator import Nomination, Nominator
+from dray.scheduling.actions.preemption import Eviction, Preemption
+from dray.scheduling.binding.binder import Binder, Binding
 from dray.scheduling.config import Profile
-from dray.scheduling.cycle import Cycle
-from dray.scheduling.metrics import Meter
-from dray.scheduling.nodes import NodeInfo, Nodes, Placed
-from dray.scheduling.nominations import Nomination, Nominations
-from dray.scheduling.preemption import Eviction, Preemption
-from dray.scheduling.queue import INITIAL_BACKOFF, Group, Pending, Queue
-from dray.scheduling.refusal import Refusal
-from dray.scheduling.report import Reports
-from dray.scheduling.resolution import Resolved
-from dray.scheduling.wish import NotPlaced, Placement
+from dray.scheduling.placing.cycle import Cycle
+from dray.scheduling.placing.refusal import Refusal
+from dray.scheduling.placing.state import NotPlaced, Placement
+from dray.scheduling.shape.claims import Resolved
+from dray.scheduling.telling import reports as report
+from dray.scheduling.telling.reports import Reports
+from dray.scheduling.waiting import events as topics
+from dray.scheduling.waiting.queue import INITIAL_BACKOFF, Group, Queue, QueuedPod
 
 # Victims that a reason names; the rest is counted.
 _NAMED: Final = 5
@@ -36,7 +37,7 @@ _NAMED: Final = 5
 class Host(Protocol):
     """What making room asks of the scheduler around it."""
 
-    def undo(self, pending: Pending, reason: Reason | None, now: float) -> None: ...
+    def undo(self, pending: QueuedPod, reason: Reason | None, now: float) -> None: ...
 
     def woken(self, *topics: str) -> None: ...
 
@@ -49,7 +50,7 @@ class Room:
         nodes: Nodes,
         cycle: Cycle,
         binder: Binder,
-        nominations: Nominations,
+        nominations: Nominator,
         preemption: Preemption,
         reports: Reports,
         meter: Meter,
@@ -73,7 +74,7 @@ class Room:
 
     # ------------------------------------------------------------------------------------------------------- deciding
 
-    def decide(self, pending: Pending, profile: Profile, now: float) -> Placement:
+    def decide(self, pending: QueuedPod, profile: Profile, now: float) -> Placement:
         """Where the pod goes, with what is promised to others; raises ``NotPlaced``."""
         if pending.nominated:
             self._lift_own(pending)
@@ -88,12 +89,12 @@ class Room:
                 raise
             return placement
 
-    def _lift_own(self, pending: Pending) -> None:
+    def _lift_own(self, pending: QueuedPod) -> None:
         self._lifted = self.nominations.drop(pending.uid)
         if self._lifted is None:
             self._nodes.displace(pending.uid)
 
-    def _decide_without(self, weaker: list[Nomination], pending: Pending, profile: Profile, now: float) -> Placement | None:
+    def _decide_without(self, weaker: list[Nomination], pending: QueuedPod, profile: Profile, now: float) -> Placement | None:
         """Where the pod goes if these are promised nothing; those that it takes something from lose their nomination."""
         for nomination in weaker:
             self.nominations.lift(nomination)
@@ -110,7 +111,7 @@ class Room:
 
     # ----------------------------------------------------------------------------------------------------- making room
 
-    def make(self, pending: Pending, refused: NotPlaced, profile: Profile, now: float) -> bool:
+    def make(self, pending: QueuedPod, refused: NotPlaced, profile: Profile, now: float) -> bool:
         """Whether room is being made for the pod by evicting others: then it waits for that, by itself."""
         wish = refused.wish
         if wish is None or not self.preemption.may_help(refused):
@@ -130,7 +131,7 @@ class Room:
         self._wait(pending, refused, eviction, now)
         return True
 
-    def _wait(self, pending: Pending, refused: NotPlaced, eviction: Eviction, now: float) -> None:
+    def _wait(self, pending: QueuedPod, refused: NotPlaced, eviction: Eviction, now: float) -> None:
         pod, refusal = pending.pod, refused.refusal
         reason = preempting(pod, eviction.node, [placed.pod.key for placed in eviction.victims])
         waits = Refusal(((reason, 0), *refusal.reasons), refusal.nodes)
@@ -147,7 +148,7 @@ class Room:
             return frozenset()
         return frozenset((topics.FREE, topics.DEVICES)) if wish.needs_devices else frozenset((topics.FREE,))
 
-    def assume(self, pending: Pending, info: NodeInfo, profile: Profile, now: float) -> None:
+    def assume(self, pending: QueuedPod, info: NodeInfo, profile: Profile, now: float) -> None:
         """Count what a pod whose status names the node is promised there, if it can have anything there."""
         try:
             wish = self._cycle.wish(pending, profile, now)
@@ -184,7 +185,7 @@ class Room:
         binding.pending.blocked_until = now + INITIAL_BACKOFF
         self._host.undo(binding.pending, None, now)
 
-    def keep(self, pending: Pending, node: str) -> None:
+    def keep(self, pending: QueuedPod, node: str) -> None:
         """The devices of the pod failed it, not the node: it tries there again first, and others do not take its room."""
         self.nominations.make(pending, Placement(None, node, Resolved()))
 
@@ -248,13 +249,13 @@ class Room:
             for nomination in self.nominations.on(node):
                 self.give_up(nomination.pending, now)
 
-    def seen(self, old: Pod | None, pending: Pending, now: float) -> None:
+    def seen(self, old: Pod | None, pending: QueuedPod, now: float) -> None:
         """The pod changed; it is not nominated any more when somebody took the node out of its status."""
         node = pending.nominated
         if node and old is not None and old.status.nominated_node_name == node != pending.pod.status.nominated_node_name:
             self.give_up(pending, now)
 
-    def give_up(self, pending: Pending, now: float, failed: ClusterError | None = None) -> None:
+    def give_up(self, pending: QueuedPod, now: float, failed: ClusterError | None = None) -> None:
         """What was promised is free for all, and the pod is decided on again."""
         self.nominations.drop(pending.uid)
         self._lose(pending)
@@ -264,7 +265,7 @@ class Room:
             pending.blocked_until = 0.0
             self._queue.push(pending, now)
 
-    def _lose(self, pending: Pending) -> None:
+    def _lose(self, pending: QueuedPod) -> None:
         """The nomination is no longer true: others may take what was promised, and people see that."""
         self.preemption.end(pending.uid)
         if not pending.nominated:
@@ -273,7 +274,7 @@ class Room:
         pending.nominated = ""
         self._out.append(report.status_patch(pending.pod, {"nominatedNodeName": None}))
 
-    def placed(self, pending: Pending, placement: Placement) -> None:
+    def placed(self, pending: QueuedPod, placement: Placement) -> None:
         """The pod that waited has its place, with what it was promised or otherwise."""
         if self._lifted is None or not self._lifted.kept(placement):
             self._promised_no_more(pending.nominated)

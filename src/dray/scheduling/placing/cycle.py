@@ -16,14 +16,26 @@ from dray.api.core import NodeSelector
 from dray.api.kinds import DEVICE_CLASSES, RESOURCE_CLAIMS
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim
+from dray.books.changes import ChangeLog
+from dray.books.nodes import NodeInfo, Nodes
+from dray.cluster.metrics import Meter
 from dray.cluster.world import World
 from dray.devices import DeviceKey, Devices, Verdict
 from dray.devices.inventory import OPTIONAL_OPERATIONS
-from dray.scheduling import conditions, topics
-from dray.scheduling.candidates import ZONE, Candidates, enough, turn
-from dray.scheduling.changes import ChangeLog
+from dray.scheduling.binding import conditions
 from dray.scheduling.config import Profile
-from dray.scheduling.extended import (
+from dray.scheduling.placing.candidates import ZONE, Candidates, enough, turn
+from dray.scheduling.placing.plan import UNJUDGED, DeviceJudge, Facts, Plan
+from dray.scheduling.placing.refusal import Refusal, Tally
+from dray.scheduling.placing.score import Found, totals_of
+from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
+from dray.scheduling.plugins.base import Reasons, because
+from dray.scheduling.plugins.device_scoring import DeviceScorer
+from dray.scheduling.plugins.neighbours import Neighbours, View
+from dray.scheduling.plugins.tolerations import tolerates
+from dray.scheduling.plugins.volumes import Volumes
+from dray.scheduling.shape.claims import Refused, Resolved, claim_topic, pod_topic, requests, reserved_for, resolve, runs_with
+from dray.scheduling.shape.extended import (
     ClassNames,
     Requests,
     Special,
@@ -35,19 +47,8 @@ from dray.scheduling.extended import (
     still_valid,
     wanted_names,
 )
-from dray.scheduling.metrics import Meter
-from dray.scheduling.nodes import NodeInfo, Nodes
-from dray.scheduling.plan import UNJUDGED, DeviceJudge, Facts, Plan
-from dray.scheduling.plugins.base import Reasons, because
-from dray.scheduling.plugins.neighbours import Neighbours, View
-from dray.scheduling.plugins.volumes import Volumes
-from dray.scheduling.queue import Pending, Queue
-from dray.scheduling.ranking import Found, totals_of
-from dray.scheduling.refusal import Refusal, Tally
-from dray.scheduling.resolution import Refused, Resolved, claim_topic, pod_topic, requests, reserved_for, resolve, runs_with
-from dray.scheduling.scoring import DeviceScorer
-from dray.scheduling.tolerations import tolerates
-from dray.scheduling.wish import NotPlaced, Placement, Wish
+from dray.scheduling.waiting import events as topics
+from dray.scheduling.waiting.queue import Queue, QueuedPod
 
 # Sets of candidates that are kept; each holds at most the nodes that were examined for it.
 _KEPT: Final = 128
@@ -92,7 +93,7 @@ class Cycle:
 
     # -------------------------------------------------------------------------------------------------------- deciding
 
-    def decide(self, pending: Pending, profile: Profile, now: float) -> Placement:
+    def decide(self, pending: QueuedPod, profile: Profile, now: float) -> Placement:
         """Where the pod goes; raises ``NotPlaced``."""
         wish = self.wish(pending, profile, now)
         self._share(wish)
@@ -112,7 +113,7 @@ class Cycle:
                 return placement
         raise self._refused(wish, self._explained(wish, candidates.refusals(), candidates.verdicts()))
 
-    def wish(self, pending: Pending, profile: Profile, now: float) -> Wish:
+    def wish(self, pending: QueuedPod, profile: Profile, now: float) -> CycleState:
         """The pod's needs as they are now; raises ``NotPlaced`` when it cannot be tried at all."""
         pod = pending.pod
         if pod.spec.scheduling_gates:
@@ -122,7 +123,7 @@ class Cycle:
             resolved = resolve(pod, self._world, self._claims) if pod.spec.resource_claims else Resolved()
         except Refused as refused:
             raise NotPlaced(pod.uid, refused.refusal, refused.topics) from None
-        wish = Wish(pending, profile, resolved)
+        wish = CycleState(pending, profile, resolved)
         if wish.demand.volumes and "VolumeBinding" in profile.filters:
             self._check_volumes(wish)
         self._check_classes(wish)
@@ -136,7 +137,7 @@ class Cycle:
         wish.key = self._key(wish)
         return wish
 
-    def _key(self, wish: Wish) -> Hashable:
+    def _key(self, wish: CycleState) -> Hashable:
         resolved = wish.resolved
         key: tuple[Hashable, ...] = (
             wish.demand.id,
@@ -151,7 +152,7 @@ class Cycle:
             key = (*key, pod.metadata.namespace, tuple(sorted(pod.metadata.labels.items())))
         return key
 
-    def _unwritten(self, wish: Wish, claim: ResourceClaim) -> bytes:
+    def _unwritten(self, wish: CycleState, claim: ResourceClaim) -> bytes:
         """Where an allocation can be used that the claim's version does not tell, because it is on its way."""
         if claim.status.allocation is not None:
             return b""
@@ -176,7 +177,7 @@ class Cycle:
         self._wanted = {number: names for number, names in self._wanted.items() if number in demands}
         self._requests = {key: found for key, found in self._requests.items() if key[0] in demands}
 
-    def _share(self, wish: Wish) -> None:
+    def _share(self, wish: CycleState) -> None:
         """Pods that wait for the same were refused for the same: nothing changed since, or they would not wait.
         A pod for which room is being made sees a node that the others do not see."""
         if wish.pending.nominated:
@@ -187,7 +188,7 @@ class Cycle:
 
     # --------------------------------------------------------------------------------------------------- candidates
 
-    def candidates(self, wish: Wish) -> Candidates:
+    def candidates(self, wish: CycleState) -> Candidates:
         if self._scale != self._engine.scale.serial:
             self._scale = self._engine.scale.serial
             self._kept.clear()  # there are larger devices than before, so that the others are worth something else
@@ -208,7 +209,7 @@ class Cycle:
         found.catch_up()
         return found
 
-    def _ask_all(self, wish: Wish, candidates: Candidates) -> None:
+    def _ask_all(self, wish: CycleState, candidates: Candidates) -> None:
         """The first pod of its kind asks the devices of every node that it looked at, as upstream does: an error that
         concerns the request itself is found wherever it shows. Nodes in the same state answer once."""
         for claims, names in self._by_claims(wish, candidates.unasked()):
@@ -216,7 +217,7 @@ class Cycle:
                 self._raise_fatal(wish, verdict)
                 candidates.refuse(name, _device_reasons(verdict))
 
-    def _by_claims(self, wish: Wish, names: list[str]) -> list[tuple[list[ResourceClaim], list[str]]]:
+    def _by_claims(self, wish: CycleState, names: list[str]) -> list[tuple[list[ResourceClaim], list[str]]]:
         """The nodes by what is to be allocated there: which resources are left to devices differs from node to node."""
         if not wish.names:
             return [(wish.resolved.open, names)]
@@ -231,7 +232,7 @@ class Cycle:
     def kept(self, key: Hashable) -> Candidates | None:
         return self._kept.get(key)
 
-    def plan(self, wish: Wish) -> Plan:
+    def plan(self, wish: CycleState) -> Plan:
         if wish.plan is None:
             judge = self._judge(wish) if wish.needs_devices else None
             skips = any(r.skip_node_operations for a in wish.resolved.allocations.values() for r in a.devices.results)
@@ -240,13 +241,13 @@ class Cycle:
             wish.plan = Plan(wish.demand, wish.profile, self._facts, self._selectors(wish), judge, feature, also)
         return wish.plan
 
-    def _selectors(self, wish: Wish) -> list[NodeSelector]:
+    def _selectors(self, wish: CycleState) -> list[NodeSelector]:
         selectors = wish.resolved.selectors
         if wish.leftover is not None and (allocation := wish.leftover.status.allocation) is not None and allocation.node_selector:
             selectors.append(allocation.node_selector)
         return selectors
 
-    def _judge(self, wish: Wish) -> DeviceJudge | None:
+    def _judge(self, wish: CycleState) -> DeviceJudge | None:
         """A claim of an earlier attempt has its devices already, so there is nothing to compare."""
         if wish.leftover is not None or not self.scorer.wanted(wish.resolved.open, wish.profile):
             return None
@@ -258,7 +259,7 @@ class Cycle:
         self._requests.clear()
         self._wanted.clear()
 
-    def _on(self, wish: Wish, candidates: Candidates, name: str) -> Placement | None:
+    def _on(self, wish: CycleState, candidates: Candidates, name: str) -> Placement | None:
         """The pod on this node, or None (and why, in the candidates) when its devices will not do."""
         info = self._nodes.get(name)
         if info is None:
@@ -269,7 +270,7 @@ class Cycle:
         candidates.refuse(name, found)
         return None
 
-    def _place(self, wish: Wish, info: NodeInfo) -> Placement | Reasons:
+    def _place(self, wish: CycleState, info: NodeInfo) -> Placement | Reasons:
         placement = Placement(wish.key, info.name, wish.resolved)
         if not wish.needs_devices:
             return placement
@@ -288,14 +289,14 @@ class Cycle:
             placement.special = Special(claims[-1], special, placement.results.pop())
         return placement
 
-    def _allocate(self, wish: Wish, node: str, claims: list[ResourceClaim]) -> Verdict:
+    def _allocate(self, wish: CycleState, node: str, claims: list[ResourceClaim]) -> Verdict:
         started = self._meter.seconds()
         verdict = self._engine.allocate(node, claims, self.scorer.order(wish.profile))
         took = self._meter.seconds() - started
         self._meter.observe("scheduler_plugin_execution_duration_seconds", took, _SUCCESS if verdict.ok else _REFUSED)
         return verdict
 
-    def claims_on(self, wish: Wish, info: NodeInfo) -> tuple[list[ResourceClaim], Requests | None]:
+    def claims_on(self, wish: CycleState, info: NodeInfo) -> tuple[list[ResourceClaim], Requests | None]:
         """The claims to allocate on this node: the pod's own, then the special one if the node leaves resources to devices."""
         if not wish.names:
             return wish.resolved.open, None
@@ -308,7 +309,7 @@ class Cycle:
             found = self._requests[key] = requests_for(wish.pod.spec, names, self._classes)
         return [*wish.resolved.open, special_claim(wish.pod, found)], found
 
-    def _raise_fatal(self, wish: Wish, verdict: Verdict) -> None:
+    def _raise_fatal(self, wish: CycleState, verdict: Verdict) -> None:
         """An error that does not depend on the node: trying others would say the same."""
         if verdict.error and not verdict.node_error:
             reasons = tuple(verdict.reasons) or (Reason("InvalidRequest", "", {"error": verdict.error}),)
@@ -319,7 +320,7 @@ class Cycle:
 
     # ------------------------------------------------------------------------------------------------ extended resources
 
-    def _add_extended(self, wish: Wish) -> None:
+    def _add_extended(self, wish: CycleState) -> None:
         demand = wish.demand
         names = self._wanted.get(demand.id)
         if names is None:
@@ -337,7 +338,7 @@ class Cycle:
         return claim.metadata.deletion_timestamp is None and claim.uid not in self._claims.deleting
 
     def _reuse(
-        self, wish: Wish, placement: Placement, claims: list[ResourceClaim], special: Requests | None
+        self, wish: CycleState, placement: Placement, claims: list[ResourceClaim], special: Requests | None
     ) -> Placement | Reasons:
         """A special claim from an earlier attempt is used again where it still asks for the right thing."""
         leftover = wish.leftover
@@ -361,7 +362,7 @@ class Cycle:
         placement.leftover = leftover
         return placement
 
-    def try_on(self, wish: Wish, info: NodeInfo) -> Placement | Reasons:
+    def try_on(self, wish: CycleState, info: NodeInfo) -> Placement | Reasons:
         """The pod on this node as things are just now, without any cache of candidates."""
         reasons = self.plan(wish).refuses(info)
         if reasons is None and wish.view is not None:
@@ -376,7 +377,7 @@ class Cycle:
 
     # --------------------------------------------------------------------------------------------------- other pods
 
-    def _among_neighbours(self, wish: Wish) -> Placement:
+    def _among_neighbours(self, wish: CycleState) -> Placement:
         """Where other pods decide with it, nodes are looked at for this pod alone."""
         plan = self.plan(wish)
         view = wish.view
@@ -405,7 +406,7 @@ class Cycle:
             raise self._refused(wish, self._explained(wish, tally.counts(), refusals))
         return self._best_of(plan, view, found)
 
-    def _ranked(self, wish: Wish, ranking: View, candidates: Candidates) -> Placement | None:
+    def _ranked(self, wish: CycleState, ranking: View, candidates: Candidates) -> Placement | None:
         """The best node as the pods of the same workload rank the best few of each zone: what this costs does not grow
         with the number of nodes."""
         lanes = [candidates]
@@ -422,7 +423,7 @@ class Cycle:
                 lane.refuse(infos[index].name, _DEVICES)
         return None
 
-    def _in_zone(self, wish: Wish, plan: Plan, zone: str) -> Candidates:
+    def _in_zone(self, wish: CycleState, plan: Plan, zone: str) -> Candidates:
         key = (wish.key, zone)
         found = self._kept.get(key)
         if found is None:
@@ -447,7 +448,7 @@ class Cycle:
 
     # ------------------------------------------------------------------------------------------------------- refusals
 
-    def _refused(self, wish: Wish, counts: list[tuple[Reason, int]]) -> NotPlaced:
+    def _refused(self, wish: CycleState, counts: list[tuple[Reason, int]]) -> NotPlaced:
         if not len(self._nodes):
             refusal = Refusal.of("NoNodes")
         else:
@@ -459,7 +460,9 @@ class Cycle:
         refused.wish = wish
         return refused
 
-    def _explained(self, wish: Wish, counts: list[tuple[Reason, int]], refusals: dict[str, Reasons]) -> list[tuple[Reason, int]]:
+    def _explained(
+        self, wish: CycleState, counts: list[tuple[Reason, int]], refusals: dict[str, Reasons]
+    ) -> list[tuple[Reason, int]]:
         """Nodes whose devices do not suffice, told by what they lack; one node of each state is asked."""
         states: dict[int, list[str]] = {}
         inventory = self._engine.inventory
@@ -477,20 +480,20 @@ class Cycle:
         kept = [(reason, count - explained if reason is generic else count) for reason, count in counts]
         return [*((reason, count) for reason, count in kept if count > 0), *tally.counts()]
 
-    def _claim_topics(self, wish: Wish) -> frozenset[str]:
+    def _claim_topics(self, wish: CycleState) -> frozenset[str]:
         found = [*wish.resolved.all, wish.leftover] if wish.leftover is not None else wish.resolved.all
         return frozenset(claim_topic(claim.key) for claim in found)
 
-    def _may_free(self, wish: Wish, claim: ResourceClaim) -> bool:
+    def _may_free(self, wish: CycleState, claim: ResourceClaim) -> bool:
         return claim.status.allocation is not None and all(consumer.uid == wish.pod.uid for consumer in claim.status.reserved_for)
 
-    def _check_volumes(self, wish: Wish) -> None:
+    def _check_volumes(self, wish: CycleState) -> None:
         missing = self._volumes.missing(wish.demand)
         if missing is not None:
             refusal = Refusal(tuple((reason, 0) for reason in missing))
             raise NotPlaced(wish.pod.uid, refusal, topics.topics_of(refusal))
 
-    def _check_classes(self, wish: Wish) -> None:
+    def _check_classes(self, wish: CycleState) -> None:
         for claim in wish.resolved.open:
             for name, request in requests(claim):
                 if request.device_class_name and self._world.get(DEVICE_CLASSES, request.device_class_name) is None:
@@ -499,7 +502,7 @@ class Cycle:
                     )
                     raise NotPlaced(wish.pod.uid, refusal, topics.topics_of(refusal, frozenset({claim_topic(claim.key)})))
 
-    def _unusable(self, wish: Wish) -> NotPlaced:
+    def _unusable(self, wish: CycleState) -> NotPlaced:
         refusal = Refusal(tuple((reason, 0) for _, reason in wish.unusable))
         free = [claim for claim, _ in wish.unusable if self._may_free(wish, claim) or claim is wish.leftover]
         if wish.failed:
@@ -509,7 +512,7 @@ class Cycle:
         refused.failed = wish.failed
         return refused
 
-    def _unusable_claim(self, wish: Wish, claim: ResourceClaim, now: float) -> tuple[ResourceClaim, Reason] | None:
+    def _unusable_claim(self, wish: CycleState, claim: ResourceClaim, now: float) -> tuple[ResourceClaim, Reason] | None:
         """A claim whose devices failed, never became ready, or are tainted, does not take new pods."""
         if self._conditions_on and claim.status.allocation is not None and conditions.waits(claim):
             verdict = conditions.judge(claim, now, conditions.deadline(claim, wish.profile.binding_timeout, now))

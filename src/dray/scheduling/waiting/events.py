@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from dray.api.reason import CODES
-from dray.scheduling.refusal import Refusal
+from dray.scheduling.placing.refusal import Refusal
 
 NODE: Final = "node"
 """A node came or changed."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dray.scheduling.nodes import NodeInfo
-from dray.scheduling.plan import Examined, Judged, Plan
+from dray.books.nodes import NodeInfo
+from dray.scheduling.placing.plan import Examined, Judged, Plan
 from dray.scheduling.plugins.base import normalized
 from dray.scheduling.plugins.neighbours import View
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from dray.api.reason import Reason
-from dray.explain.texts import BESIDES, TEXTS
+from dray.api.texts import BESIDES, TEXTS
 
 MESSAGE_MAX: Final = 1024
 # Numbers that differ from node to node without making another reason: the best of them is told.

@@ -1,0 +1,1 @@
+"""What is taken, by whom: accounts, postings, the journal, trials."""

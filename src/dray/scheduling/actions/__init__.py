@@ -1,0 +1,1 @@
+"""Making room: who is evicted for whom, and what is kept for whom meanwhile."""

@@ -1,0 +1,1 @@
+"""From decision to bound pod."""

@@ -1,0 +1,1 @@
+"""Where a pod goes: which nodes will do, which is best."""

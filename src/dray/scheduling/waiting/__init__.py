@@ -1,0 +1,1 @@
+"""Pods that wait: the queue, and what wakes whom."""
