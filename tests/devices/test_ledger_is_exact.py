@@ -140,27 +140,24 @@ def test_rollback_is_exact(seed: int, operations: list[str], nested: int) -> Non
     for _ in range(3):
         change(made, held, "hold", pick)
     before = made.ledger.snapshot(), derived(made), {uid: made.ledger.entry(uid) for uid in held}
-    mark = made.checkpoint()
-    inner = dict(held)
-    for number, operation in enumerate(operations):
-        if number % 4 == nested:
-            deeper = made.checkpoint()
-            change(made, dict(inner), "release", pick)
-            made.rollback(deeper)
-        change(made, inner, operation, pick)
-    made.rollback(mark)
+    with made.books.trial():
+        inner = dict(held)
+        for number, operation in enumerate(operations):
+            if number % 4 == nested:
+                with made.books.trial():
+                    change(made, dict(inner), "release", pick)
+            change(made, inner, operation, pick)
     assert (made.ledger.snapshot(), derived(made), {uid: made.ledger.entry(uid) for uid in held}) == before
 
 
-def test_commit_keeps_what_an_outer_checkpoint_can_still_undo() -> None:
+def test_an_outer_trial_undoes_what_an_inner_one_kept() -> None:
     made = cluster()
-    outer = made.checkpoint()
-    inner = made.checkpoint()
-    wanted = claim(exactly())
-    made.hold(wanted, made.allocate("n1", [wanted]).results[0])
-    made.commit(inner)
-    assert made.ledger.snapshot()
-    made.rollback(outer)
+    with made.books.trial():
+        with made.books.trial() as inner:
+            wanted = claim(exactly())
+            made.hold(wanted, made.allocate("n1", [wanted]).results[0])
+            inner.keep()
+        assert made.ledger.snapshot()
     assert not made.ledger.snapshot()
 
 

@@ -179,6 +179,8 @@ class Sim:
 
     def step(self) -> list[Write]:
         writes = self.scheduler.act(self.now)
+        wrong = self.scheduler.validate()
+        assert wrong == [], wrong
         for write in writes:
             self.log.append(write)
             error = self.fault(write) if self.fault is not None else None

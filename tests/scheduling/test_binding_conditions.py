@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from dray.scheduling.binding.conditions import judge
 from scheduling_cluster import EPOCH, Sim
 
 from dray.api import kinds
@@ -14,6 +13,7 @@ from dray.api.gates import Gates
 from dray.api.meta import decode
 from dray.api.resource import ResourceClaim
 from dray.explain.why import awaited
+from dray.scheduling.binding.conditions import judge
 from dray.scheduling.config import Config, Profile
 
 READY = "dra.example.com/is-prepared"

@@ -228,7 +228,7 @@ def test_pods_that_share_a_claim_follow_it_where_it_goes_at_last(gpus: Sim) -> N
     def fault(write: Write) -> Refused | None:
         """The first time it was to be n1, where others took everything meanwhile."""
         if write.kind is kinds.RESOURCE_CLAIMS and not refused:
-            refused.append(gpus.scheduler.nodes.where(first["metadata"]["uid"]))
+            refused.append(gpus.scheduler.nodes.node_of(first["metadata"]["uid"]))
             for number in range(2):
                 gpus.add_claim(f"other-{number}", status={"allocation": allocation("n1", f"gpu-{number}")})
             return Refused(403, "Forbidden", "not now")

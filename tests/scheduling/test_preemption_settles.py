@@ -87,12 +87,9 @@ def check(sim: Sim) -> None:
             assert device not in taken, f"{device} is held twice"
             taken[device] = claim["metadata"]["name"]
     scheduler = sim.scheduler
-    nominations = scheduler.room.nominations
+    assert scheduler.validate() == []
     waiting = {pending.uid for pending in scheduler.queue}
-    assert set(nominations._of) <= waiting
-    promised = {f"promised/{claim.uid}" for found in nominations._of.values() for claim, _ in found.promises}
-    assert {uid for uid in scheduler.engine.ledger._entries if uid.startswith("promised/")} == promised
-    assert set(scheduler.preemption._evicted.values()) <= waiting
+    assert set(scheduler.preemptor.preemption._evicted.values()) <= waiting
 
 
 def settle(sim: Sim) -> None:
@@ -141,9 +138,9 @@ def drain(sim: Sim) -> None:
     scheduler = sim.scheduler
     assert scheduler.engine.ledger.snapshot() == {}
     assert scheduler.engine.ledger._entries == {}
-    assert len(scheduler.room.nominations) == 0
-    assert scheduler.room.nominations._by_claim == {}
-    assert scheduler.preemption._evicted == scheduler.preemption._victims == {}
+    assert len(scheduler.preemptor.nominator) == 0
+    assert scheduler.preemptor.nominator._by_claim == {}
+    assert scheduler.preemptor.preemption._evicted == scheduler.preemptor.preemption._victims == {}
     assert not any(info.pods for info in scheduler.nodes)
 
 
@@ -164,7 +161,7 @@ def test_random_priorities(seed: int) -> None:
     settle(sim)
     check(sim)
     nobody_starves(sim)
-    assert not sim.scheduler.preemption._evicted
+    assert not sim.scheduler.preemptor.preemption._evicted
     nobody_is_overlooked(sim)
     drain(sim)
 

@@ -82,7 +82,7 @@ def test_a_failed_bind_takes_the_claim_away_and_the_next_one_is_named(dra: Sim) 
     dra.settle()
     assert special(dra) == []
     order = [write.verb for write in dra.log if removes_finalizer(write) or deletes(write)]
-    assert order == ["patch", "delete"]
+    assert order == ["delete", "patch"]
     dra.fault = None
     dra.settle(15)
     (claim,) = special(dra)

@@ -64,7 +64,7 @@ def test_a_device_that_another_scheduler_took_meanwhile_is_given_up_for_another(
     sim.settle(5)
     assert holders(sim) == {"n1/gpu-0": ["foreign"], "n1/gpu-1": ["own"]}
     assert sim.node_of("p") == "n1"
-    assert not sim.scheduler.desk.contested
+    assert not any(intent.contested for intent in sim.scheduler.claims.intents())
 
 
 def test_with_nothing_left_the_pod_waits_and_holds_nothing(sim: Sim) -> None:

@@ -16,13 +16,13 @@ from dray.scheduling.config import Config
 def decisions(sim: Sim) -> list[str]:
     """Pods that are decided on from now on, in order."""
     decided: list[str] = []
-    decide = sim.scheduler.cycle.decide
+    state = sim.scheduler.cycle.state
 
     def counted(pending: Any, profile: Any, now: float) -> Any:
         decided.append(pending.pod.metadata.name)
-        return decide(pending, profile, now)
+        return state(pending, profile, now)
 
-    sim.scheduler.cycle.decide = counted  # type: ignore[method-assign]
+    sim.scheduler.cycle.state = counted  # type: ignore[method-assign]
     return decided
 
 

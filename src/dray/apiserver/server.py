@@ -92,7 +92,6 @@ class ApiServer:
         clock: Callable[[], float] = time.time,
         randomness: random.Random | None = None,
     ) -> None:
-        self._data = data
         self.identity: Identity = identity(_directory(data))
         self._journal = Journal(data, self._durable_in_thread, self._failed_in_thread) if data is not None else None
         self.core = Core(gates=gates, clock=clock, randomness=randomness, log=self._journal, who=self.identity.by_token)

@@ -22,7 +22,6 @@ class Demand:
     __slots__ = (
         "affinity",
         "assumed",
-        "best_effort",
         "containers",
         "id",
         "images",
@@ -50,7 +49,6 @@ class Demand:
         self.preemption_policy = spec.preemption_policy or "PreemptLowerPriority"
         self.requests: tuple[tuple[str, int], ...] = tuple(sorted(requests.items()))
         self.assumed: Amounts = assumed
-        self.best_effort = not any(name in requests for name in ("cpu", "memory"))
         self.ports = _host_ports(spec)
         self.node_selector = spec.node_selector
         self.affinity: Affinity = spec.affinity or Affinity()

@@ -1,8 +1,8 @@
-"""Nodes and what runs on them, kept as pods come and go.
+"""The account of nodes: which pods count on them, and what is left of cpu, memory, pod slots and host ports.
 
-Always true: what a node has requested is the exact sum over the pods in it, so adding and removing a pod undo each
-other. Every change of a node is noted in one log; a cache that knows its place in the log catches up with only the nodes
-that changed since.
+Always true: what a node has requested is the exact sum over the pods on it, and nothing is kept of a sum that is zero; so
+equal content is equal whatever happened in between, and ``state_of`` gives it an equal number. A pod counts on one node at
+most. A pod whose node is not known (yet, or any more) counts as soon as the node appears.
 """
 
 from __future__ import annotations
@@ -12,22 +12,40 @@ from typing import Final, Protocol
 
 from dray.api.core import Node, Pod
 from dray.api.requests import Amounts, amount
-from dray.books.changes import ChangeLog
 from dray.books.demand import Demand, Port
+from dray.books.journal import Books, Standing
 
 ANY_ADDRESS: Final = "0.0.0.0"
 _MOST_STATES: Final = 65536
 
 
 class Placed:
-    """A pod on a node: bound, or decided and being bound."""
+    """A pod on a node; never changed, only replaced."""
 
-    __slots__ = ("assumed", "demand", "pod")
+    __slots__ = ("demand", "node", "pod", "standing")
 
-    def __init__(self, pod: Pod, demand: Demand, assumed: bool) -> None:
+    def __init__(self, pod: Pod, demand: Demand, node: str, standing: Standing = "shown") -> None:
         self.pod = pod
         self.demand = demand
-        self.assumed = assumed
+        self.node = node
+        self.standing: Standing = standing
+
+    def __repr__(self) -> str:
+        return f"Placed({self.pod.key}, {self.node}, {self.standing})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Placed) and self._content == other._content
+
+    def __hash__(self) -> int:
+        return hash((self.pod.uid, self.node))
+
+    @property
+    def _content(self) -> tuple[object, ...]:
+        return self.pod, self.demand, self.node, self.standing
+
+    @property
+    def leaving(self) -> bool:
+        return self.pod.metadata.deletion_timestamp is not None
 
 
 class NodeInfo:
@@ -64,24 +82,32 @@ class NodeInfo:
         self.images: dict[str, int] = {name: image.size_bytes for image in node.status.images for name in image.names}
         # What checks and scores read of the node itself, names and labels apart.
         taints = tuple((taint.key, taint.value, taint.effect) for taint in node.spec.taints)
-        self.shape = (tuple(self.allocatable.items()), taints, node.spec.unschedulable, tuple(self.images.items()))
+        features = node.status.declared_features
+        self.shape = (
+            tuple(self.allocatable.items()),
+            taints,
+            node.spec.unschedulable,
+            tuple(self.images.items()),
+            tuple(features),
+        )
         self.state = 0
 
     def add(self, placed: Placed) -> None:
         self.pods[placed.pod.uid] = placed
         self._charge(placed.demand, 1)
 
-    def remove(self, uid: str) -> Placed | None:
-        placed = self.pods.pop(uid, None)
-        if placed is not None:
-            self._charge(placed.demand, -1)
-        return placed
+    def remove(self, uid: str) -> None:
+        self._charge(self.pods.pop(uid).demand, -1)
 
     def _charge(self, demand: Demand, sign: int) -> None:
         self.state = 0
         requested = self.requested
         for name, value in demand.requests:
-            requested[name] = requested.get(name, 0) + sign * value
+            total = requested.get(name, 0) + sign * value
+            if total:
+                requested[name] = total
+            else:
+                requested.pop(name, None)
         for name in ("cpu", "memory"):
             self.usage[name] += sign * demand.assumed.get(name, 0)
         for port in demand.ports:
@@ -90,6 +116,21 @@ class NodeInfo:
                 self.ports[port] = count
             else:
                 del self.ports[port]
+
+    def without(self, leaving: Iterable[Placed]) -> NodeInfo:
+        """The node as it would be without these pods; made in one step, for looking at only."""
+        found = NodeInfo.__new__(NodeInfo)
+        for name in ("allocatable", "allowed_pods", "images", "name", "node", "place", "shape"):
+            setattr(found, name, getattr(self, name))
+        gone = {placed.pod.uid for placed in leaving}
+        counts: dict[Demand, int] = {}
+        for placed in leaving:
+            counts[placed.demand] = counts.get(placed.demand, 0) + 1
+        found.pods = {uid: placed for uid, placed in self.pods.items() if uid not in gone}
+        found.requested, found.usage, found.ports = dict(self.requested), dict(self.usage), dict(self.ports)
+        for demand, count in counts.items():
+            found._charge(demand, -count)
+        return found
 
     def free(self, resource: str) -> int:
         return self.allocatable.get(resource, 0) - self.requested.get(resource, 0)
@@ -103,24 +144,30 @@ class NodeInfo:
             return any(used[1] == protocol and used[2] == number for used in self.ports)
         return (ANY_ADDRESS, protocol, number) in self.ports
 
+    def content(self) -> tuple[Hashable, ...]:
+        """What nodes in the same state share."""
+        requested, ports = self.requested, self.ports
+        amounts = tuple(requested.items()) if len(requested) < 2 else tuple(sorted(requested.items()))
+        used = tuple(sorted(ports)) if ports else ()
+        return self.shape, len(self.pods), amounts, self.usage["cpu"], self.usage["memory"], used
+
 
 class Listener(Protocol):
-    """Told about every pod that comes to a node or leaves one."""
+    """Counts pods by node: told of every pod that comes to count on a node or counts there no more, trials included."""
 
-    def came(self, placed: Placed, node: str) -> None: ...
+    def came(self, placed: Placed) -> None: ...
 
-    def left(self, placed: Placed, node: str) -> None: ...
+    def left(self, placed: Placed) -> None: ...
 
 
 class Nodes:
-    """All nodes by name, and the log of which of them changed."""
+    """All nodes by name, and the pods on them by uid."""
 
-    def __init__(self) -> None:
+    def __init__(self, books: Books | None = None) -> None:
+        self._books = books if books is not None else Books()
         self._by_name: dict[str, NodeInfo] = {}
-        # Pods on nodes that have not been seen (yet, or any more): counted as soon as the node appears.
+        self._placed: dict[str, Placed] = {}
         self._homeless: dict[str, dict[str, Placed]] = {}
-        self._where: dict[str, str] = {}
-        self.changes = ChangeLog()
         self.listener: Listener | None = None
         self._next_place = 0
         self._order: list[NodeInfo] | None = None
@@ -148,7 +195,7 @@ class Nodes:
     def state_of(self, info: NodeInfo) -> int:
         """A number that nodes share which offer the same and of which the same is requested."""
         if not info.state:
-            content = (info.shape, len(info.pods), *info.requested.items(), *info.usage.values(), *info.ports)
+            content = info.content()
             if len(self._states) > _MOST_STATES:
                 self._states.clear()
             found = self._states.get(content)
@@ -158,19 +205,18 @@ class Nodes:
             info.state = found
         return info.state
 
-    def node_of(self, uid: str) -> str:
-        return self._where.get(uid, "")
-
     def placed(self, uid: str) -> Placed | None:
-        name = self._where.get(uid)
-        if name is None:
-            return None
-        info = self._by_name.get(name)
-        return info.pods.get(uid) if info is not None else self._homeless.get(name, {}).get(uid)
+        return self._placed.get(uid)
 
-    def where(self, uid: str) -> str:
+    entry = placed
+
+    def node_of(self, uid: str) -> str:
         """The node that the pod counts on, or ''."""
-        return self._where.get(uid, "")
+        placed = self._placed.get(uid)
+        return placed.node if placed is not None else ""
+
+    def all_placed(self) -> Iterator[Placed]:
+        return iter(self._placed.values())
 
     # -------------------------------------------------------------------------------------------------- changing
 
@@ -182,13 +228,11 @@ class Nodes:
             self._next_place += 1
             self._order = None
             for placed in self._homeless.pop(name, {}).values():
-                info.add(placed)
-                self._tell_came(placed, name)
+                self._add(info, placed)
         else:
             if zone(info.node) != zone(node):
                 self._order = None
             info.set(node)
-        self.changes.note(name)
         return info
 
     def remove(self, name: str) -> None:
@@ -197,57 +241,75 @@ class Nodes:
             self._order = None
             if info.pods:
                 self._homeless[name] = info.pods
-                for placed in info.pods.values():
-                    self._tell_left(placed, name)
-            self.changes.note(name)
+                if self.listener is not None:
+                    for placed in info.pods.values():
+                        self.listener.left(placed)
 
-    def place(self, pod: Pod, demand: Demand, node: str, assumed: bool = False) -> None:
+    def place(self, placed: Placed) -> None:
         """The pod is on this node now, wherever it was before."""
-        known = self.placed(pod.uid)
-        if known is not None and known.demand is demand and self._where[pod.uid] == node and _counts_alike(known.pod, pod):
-            known.pod, known.assumed = pod, assumed
-            return
-        self.displace(pod.uid)
-        placed = Placed(pod, demand, assumed)
-        self._where[pod.uid] = node
-        info = self._by_name.get(node)
+        self._books.post(self, placed.pod.uid, placed)
+
+    def displace(self, uid: str) -> None:
+        """The pod is on no node now."""
+        if uid in self._placed:
+            self._books.post(self, uid, None)
+
+    def post(self, holder: str, entry: Placed | None) -> Placed | None:
+        before = self._placed.get(holder)
+        if before is not None and entry is not None and _counts_alike(before, entry):
+            self._placed[holder] = entry
+            info = self._by_name.get(entry.node)
+            (info.pods if info is not None else self._homeless[entry.node])[holder] = entry
+            return before
+        if before is not None:
+            self._take_out(holder, before)
+        if entry is not None:
+            self._put_in(holder, entry)
+        return before
+
+    def _put_in(self, uid: str, placed: Placed) -> None:
+        self._placed[uid] = placed
+        info = self._by_name.get(placed.node)
         if info is None:
-            self._homeless.setdefault(node, {})[pod.uid] = placed
-            return
+            self._homeless.setdefault(placed.node, {})[uid] = placed
+        else:
+            self._add(info, placed)
+
+    def _add(self, info: NodeInfo, placed: Placed) -> None:
         info.add(placed)
-        self.changes.note(node)
-        self._tell_came(placed, node)
+        if self.listener is not None:
+            self.listener.came(placed)
 
-    def displace(self, uid: str) -> str:
-        """The pod is on no node now; answers the node that it was on, if any."""
-        name = self._where.pop(uid, "")
-        if not name:
-            return ""
-        info = self._by_name.get(name)
+    def _take_out(self, uid: str, placed: Placed) -> None:
+        del self._placed[uid]
+        info = self._by_name.get(placed.node)
         if info is not None:
-            removed = info.remove(uid)
-            self.changes.note(name)
-            if removed is not None:
-                self._tell_left(removed, name)
-        elif (waiting := self._homeless.get(name)) is not None:
-            waiting.pop(uid, None)
-            if not waiting:
-                del self._homeless[name]
-        return name
+            info.remove(uid)
+            if self.listener is not None:
+                self.listener.left(placed)
+            return
+        waiting = self._homeless[placed.node]
+        del waiting[uid]
+        if not waiting:
+            del self._homeless[placed.node]
 
-    def _tell_came(self, placed: Placed, node: str) -> None:
-        if self.listener is not None:
-            self.listener.came(placed, node)
+    # ------------------------------------------------------------------------------------------------- checking
 
-    def _tell_left(self, placed: Placed, node: str) -> None:
-        if self.listener is not None:
-            self.listener.left(placed, node)
+    def snapshot(self) -> dict[str, object]:
+        """Everything counted, comparable: two accounts with equal snapshots are equal."""
+        found: dict[str, object] = {
+            info.name: (info.content(), frozenset(info.pods.items()), self.state_of(info)) for info in self
+        }
+        return {**found, "": frozenset(self._placed.items()), "homeless": {n: dict(p) for n, p in self._homeless.items()}}
 
 
-def _counts_alike(a: Pod, b: Pod) -> bool:
-    """Whether a listener counts both the same: by labels, and whether the pod is leaving."""
-    leaving = a.metadata.deletion_timestamp is not None, b.metadata.deletion_timestamp is not None
-    return a.metadata.labels == b.metadata.labels and leaving[0] == leaving[1]
+def _counts_alike(a: Placed, b: Placed) -> bool:
+    """Whether both count the same: what the pod takes and where, its labels, and whether it is leaving."""
+    return (
+        a.demand is b.demand
+        and a.node == b.node
+        and (a.pod is b.pod or (a.leaving == b.leaving and a.pod.metadata.labels == b.pod.metadata.labels))
+    )
 
 
 def zone(node: Node) -> tuple[str, str]:

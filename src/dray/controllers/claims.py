@@ -32,7 +32,7 @@ from dray.api.resource import (
     ResourceClaimTemplate,
 )
 from dray.cluster.metrics import Labels, Meter, Silent
-from dray.cluster.port import Change, Conflict, Event, NotFound, Outcome, Unreachable, Write
+from dray.cluster.port import Change, Event, NotFound, Outcome, Unreachable, Write
 from dray.cluster.world import World
 from dray.controllers.work import Work
 
@@ -64,7 +64,7 @@ class TemplateError(Exception):
 
 
 class ClaimsController:
-    """The decider. Work keys are ``pod:ns/name``, ``claim:ns/name`` and ``consumer:uid``."""
+    """The decider. Work keys are ``pod:ns/name``, ``claim:ns/name`` and ``consumer:ns/name``."""
 
     name = "claims"
     kinds: Sequence[Kind] = (PODS, RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES)
@@ -84,6 +84,7 @@ class ClaimsController:
         self._absent: set[str] = set()  # recorded claims that the API server does not have
         self._gone: dict[str, None] = {}  # uids of pods that are known not to exist any more
         self._alive: set[str] = set()  # uids of pods that exist although the World does not show them yet
+        self._asked: dict[str, dict[str, None]] = {}  # pod -> uids of consumers of that name that may not exist any more
         self._unused: set[str] = set()  # uids of claims that were deallocated here and may lose their finalizer
         self._counted: Counter[Labels] = Counter()  # the census that was last told
         self._count_at = 0.0
@@ -177,13 +178,16 @@ class ClaimsController:
     def _answered(self, outcome: Outcome) -> bool:
         """Take in whether something exists. False when there was no answer and it must be asked again."""
         write, error = outcome.write, outcome.error
-        missing = isinstance(error, NotFound) or (write.uid != "" and isinstance(error, Conflict))
+        missing = isinstance(error, NotFound)
         if write.kind == RESOURCE_CLAIMS and missing:
             self._absent.add(write.key)
-        elif write.kind == PODS and missing:
-            self._remember_gone(write.uid)
-        elif write.kind == PODS and outcome.ok and not self._pods_by_uid[write.uid]:
-            self._alive.add(write.uid)
+        elif write.kind == PODS and (missing or outcome.object is not None):
+            found = outcome.object["metadata"]["uid"] if outcome.object is not None else ""
+            for uid in self._asked.get(write.key, ()):
+                if uid != found:
+                    self._remember_gone(uid)
+                elif not self._pods_by_uid[uid]:
+                    self._alive.add(uid)
         return outcome.ok or missing
 
     # ----------------------------------------------------------------------------------------------------------- act
@@ -212,7 +216,8 @@ class ClaimsController:
             return self._pod(name, now)
         if part == "claim":
             return self._claim(name)
-        self._touch_claims_of(name)  # a question about a consumer was answered, or must be asked again
+        for uid in self._asked.pop(name, ()):  # a question about consumers was answered, or must be asked again
+            self._touch_claims_of(uid)
         return []
 
     def wake(self) -> float | None:
@@ -319,7 +324,7 @@ class ClaimsController:
         if claim is None:
             return []
         removed, unknown = self._finished_consumers(claim)
-        writes = [_question(PODS, claim.metadata.namespace, who.name, uid=who.uid, about=claim.key) for who in unknown]
+        writes = [self._ask(claim, who) for who in unknown]
         added = self._bypassed(claim, removed)
         if removed or added:
             return [*writes, _reserve(claim, removed, added)]
@@ -336,9 +341,19 @@ class ClaimsController:
             pod: Pod | None = self._world.get(PODS, f"{claim.metadata.namespace}/{consumer.name}")
             if consumer.uid in self._gone or (pod is not None and (pod.uid != consumer.uid or _done(pod))):
                 removed.append(consumer)
-            elif pod is None and consumer.uid not in self._alive and not self._work.writing(f"consumer:{consumer.uid}"):
+            elif pod is None and consumer.uid not in self._alive and not self._asking(claim, consumer):
                 unknown.append(consumer)
         return removed, unknown
+
+    def _asking(self, claim: ResourceClaim, who: ResourceClaimConsumerReference) -> bool:
+        key = f"{claim.metadata.namespace}/{who.name}"
+        return self._work.writing(f"consumer:{key}") and who.uid in self._asked.get(key, ())
+
+    def _ask(self, claim: ResourceClaim, who: ResourceClaimConsumerReference) -> Write:
+        """Whether the pod exists. Its uid is no precondition: a conflict can have other causes and proves nothing."""
+        question = _question(PODS, claim.metadata.namespace, who.name, about=claim.key)
+        self._asked.setdefault(question.key, {})[who.uid] = None
+        return question
 
     def _bypassed(self, claim: ResourceClaim, removed: Sequence[ResourceClaimConsumerReference]) -> list[Pod]:
         """Pods that are on a node and use the allocated claim although nobody reserved it for them."""
@@ -520,16 +535,16 @@ def _truth(value: bool) -> str:
 def _work_key(write: Write) -> str:
     """The key that a write belongs to."""
     if _is_question(write) and write.kind == PODS:
-        return f"consumer:{write.uid}"
+        return f"consumer:{write.key}"
     if write.kind == PODS or write.verb == "create" or _is_question(write):
         return f"pod:{write.about}"
     return f"claim:{write.key}"
 
 
-def _question(kind: Kind, namespace: str, name: str, *, uid: str = "", about: str) -> Write:
-    """Does it exist? A patch of nothing, which the API server answers with the object, 404 or a conflict of uids."""
+def _question(kind: Kind, namespace: str, name: str, *, about: str) -> Write:
+    """Does it exist? A patch of nothing, which the API server answers with the object or 404."""
     subresource = "status" if kind == PODS else ""
-    return Write("patch", kind, namespace, name, {}, subresource=subresource, uid=uid, field_manager=FIELD_MANAGER, about=about)
+    return Write("patch", kind, namespace, name, {}, subresource=subresource, field_manager=FIELD_MANAGER, about=about)
 
 
 def _is_question(write: Write) -> bool:

@@ -1,7 +1,7 @@
 """Devices: what is published, what is in use, and which devices a pod's claims get on a node.
 
-``Devices`` is the whole interface: tell it about slices, rules, classes, nodes and claims, ask it ``allocate``, ``first_fit``
-or ``fitting``, charge a decision with ``hold`` and plan with ``checkpoint`` and ``rollback``. It does no I/O.
+``Devices`` is the whole interface: tell it about slices, rules, classes, nodes and claims, ask it ``allocate`` or
+``first_fit``, charge a decision with ``hold``, and plan in a trial of its ``books``. It does no I/O.
 """
 
 from dray.devices.engine import Devices, Order, Verdict

@@ -112,7 +112,7 @@ class ClaimDemand:
 class Demand:
     """The claims of one pod, compiled. ``cache`` holds what is known about it, by layout and by state."""
 
-    __slots__ = ("answers", "claims", "epoch", "error", "key", "needs_free", "packed", "problems", "refused")
+    __slots__ = ("answers", "claims", "could", "epoch", "error", "key", "packed", "problems", "refused")
 
     def __init__(self, key: tuple[bytes, ...], claims: tuple[ClaimDemand, ...], error: DemandError | None) -> None:
         self.key = key
@@ -122,13 +122,9 @@ class Demand:
         self.answers: dict[int, object] = {}
         self.packed: dict[int, object] = {}
         self.refused: set[int] = set()
+        # By layout: whether it would fit if no device were in use.
+        self.could: dict[int, bool] = {}
         self.epoch = -1
-        # True when no node without a single free device can satisfy it, whatever else is true there.
-        self.needs_free = any(
-            request.least > 0 and all(not a.admin and not a.everything for a in request.alternatives)
-            for claim in claims
-            for request in claim.requests
-        )
 
 
 class Compiler:

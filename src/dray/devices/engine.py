@@ -17,12 +17,13 @@ from dray.api.core import Node
 from dray.api.gates import Gates
 from dray.api.reason import Reason
 from dray.api.resource import RESULTS_MAX, AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from dray.books.journal import Books, Standing
 from dray.devices.attempt import Fatal, Pick
 from dray.devices.capacity import CapacityError
 from dray.devices.demand import Compiler, Demand
 from dray.devices.explain import Explainer, Explanation
 from dray.devices.inventory import Inventory
-from dray.devices.ledger import Charge, DeviceKey, PoolKey, charges_of
+from dray.devices.ledger import Charge, DeviceKey, PoolKey, charged, charges_of
 from dray.devices.packing import DeviceScore, pack, scores
 from dray.devices.problem import Analysis, Option, Problem, RequestProblem
 from dray.devices.rating import Rating, Scale, rate
@@ -89,11 +90,18 @@ class Devices:
     """The allocator over an inventory and a ledger."""
 
     def __init__(
-        self, gates: Gates, *, new_share: Callable[[], str] | None = None, budget: int = BUDGET, by_pool: bool = False
+        self,
+        gates: Gates,
+        *,
+        new_share: Callable[[], str] | None = None,
+        budget: int = BUDGET,
+        by_pool: bool = False,
+        books: Books | None = None,
     ) -> None:
         """``by_pool``: prefer pools without binding conditions, as upstream does, instead of devices without them."""
         self.gates = gates
-        self.inventory = Inventory(gates, by_pool=by_pool)
+        self.books = books if books is not None else Books()
+        self.inventory = Inventory(gates, by_pool=by_pool, books=self.books)
         self.ledger = self.inventory.ledger
         self.scale = Scale()
         self.compiler = Compiler(gates)
@@ -101,7 +109,6 @@ class Devices:
         self._assembly = Assembly(gates, new_share if new_share is not None else lambda: str(uuid.uuid4()))
         self._shareable = gates("DRAConsumableCapacity")
         self._budget = self._full_budget = budget
-        self._names: dict[str, str] = {}
 
     # ------------------------------------------------------------------------------------------------ what is known
 
@@ -146,21 +153,27 @@ class Devices:
         A claim that is shown without allocation keeps what is held for it: the decision is on its way.
         """
         allocation = claim.status.allocation
-        if allocation is None:
-            if not self.ledger.held(claim.uid):
-                self.remove_claim(claim.uid)
-            return
-        self._names[claim.uid] = claim.key
-        self.ledger.charge(claim.uid, charges_of(allocation, shareable=self._shareable))
+        if allocation is not None:
+            self.charge(claim, (allocation,), "shown")
+        elif claim.uid not in self.ledger.on_the_way():
+            self.remove_claim(claim.uid)
 
     def remove_claim(self, uid: str) -> None:
-        self._names.pop(uid, None)
         self.ledger.release(uid)
+
+    def charge(self, claim: ResourceClaim, allocations: Sequence[AllocationResult], standing: Standing) -> None:
+        """The claim has all that these allocations name, each device once: what is shown, and what may be on its way."""
+        self.ledger.charge(claim.uid, self._charges(allocations), standing, claim.key)
+
+    def _charges(self, allocations: Sequence[AllocationResult]) -> tuple[Charge, ...]:
+        if len(allocations) == 1:
+            return charges_of(allocations[0], shareable=self._shareable)
+        shares = ((charge, r.share_id) for a in allocations for charge, r in charged(a, shareable=self._shareable))
+        return tuple(charge for charge, _ in dict.fromkeys(shares))
 
     def hold(self, claim: ResourceClaim, result: AllocationResult) -> None:
         """Charge a decision that is not written yet. ``put_claim`` replaces it once the API shows the allocation."""
-        self._names[claim.uid] = claim.key
-        self.ledger.charge(claim.uid, charges_of(result, shareable=self._shareable), held=True)
+        self.charge(claim, (result,), "decided")
 
     def release(self, uid: str) -> None:
         """Take back a hold, or plan as if the claim's allocation were gone."""
@@ -168,9 +181,8 @@ class Devices:
 
     def promise(self, claim: ResourceClaim, result: AllocationResult) -> None:
         """Keep devices for a claim that cannot have them yet, beside whoever has them now."""
-        uid = promised(claim.uid)
-        self._names[uid] = claim.key
-        self.ledger.charge(uid, charges_of(result, shareable=self._shareable))
+        charges = charges_of(result, shareable=self._shareable)
+        self.ledger.charge(promised(claim.uid), charges, "promised", claim.key)
 
     def take_back(self, claim_uid: str) -> None:
         """Nothing is promised to the claim any more."""
@@ -184,18 +196,9 @@ class Devices:
         """End a device's rest."""
         self.ledger.release(_rest_uid(device))
 
-    def checkpoint(self) -> int:
-        return self.ledger.checkpoint()
-
-    def rollback(self, mark: int) -> None:
-        self.ledger.rollback(mark)
-
-    def commit(self, mark: int) -> None:
-        self.ledger.commit(mark)
-
     def owner_names(self, device: DeviceKey) -> tuple[str, ...]:
         """``namespace/name`` of the claims that hold the device."""
-        return tuple(self._names.get(uid, uid) for uid in self.ledger.owners(device))
+        return tuple(self.ledger.name_of(uid) or uid for uid in self.ledger.owners(device))
 
     def owners(self, device: DeviceKey) -> tuple[str, ...]:
         """The uids of the claims that hold the device."""
@@ -205,7 +208,7 @@ class Devices:
         """Claims that hold devices which this node can use and others can too: ``namespace/name`` by uid."""
         pools = sorted(self.inventory.shared_pools(node_name))
         keys = (DeviceKey(*pool, device) for pool in pools for device in self.ledger.holdings(pool))
-        return {uid: self._names[uid] for key in keys for uid in self.ledger.owners(key) if uid in self._names}
+        return {uid: name for key in keys for uid in self.ledger.owners(key) if (name := self.ledger.name_of(uid))}
 
     def rivals(self, allocation: AllocationResult) -> list[str]:
         """The uids of claims whose decision is on its way and needs what somebody else's allocation has: the same device,
@@ -215,7 +218,7 @@ class Devices:
         counted = {pool for pool in pools if self.inventory.counts(pool)}
 
         def crosses(uid: str) -> bool:
-            held = (charge.device for charge in self.ledger.entry(uid) or ())
+            held = (charge.device for charge in self.ledger.charges(uid))
             return any(device in devices or (device.driver, device.pool) in counted for device in held)
 
         return sorted(uid for uid in self.ledger.on_the_way() if crosses(uid))
@@ -322,15 +325,27 @@ class Devices:
 
     def fits(self, node_name: str, claims: Sequence[ResourceClaim], without: str = "") -> bool:
         """Whether the claims would fit, as things are or without one claim (by uid). Looks less far than ``allocate``."""
-        mark = self.checkpoint()
         budget, self._budget = self._budget, min(self._budget, TRIAL_BUDGET)
         try:
-            if without:
-                self.release(without)
-            return self.allocate(node_name, claims).ok
+            with self.books.trial():
+                if without:
+                    self.ledger.release(without)
+                return self.allocate(node_name, claims).ok
         finally:
             self._budget = budget
-            self.rollback(mark)
+
+    def could(self, node_name: str, claims: Sequence[ResourceClaim]) -> bool:
+        """Whether the claims would fit if nobody used any device that the node sees; the same for all nodes that look alike."""
+        demand = self.compiler.demand(tuple(claims))
+        view = self.inventory.view(node_name)
+        if demand.error is not None or view is None:
+            return False
+        serial = view.layout.serial
+        known = demand.could.get(serial)
+        if known is None:
+            answer = self._solve(self.inventory.unused(view), demand, claims)
+            known = demand.could[serial] = answer.picks is not None or answer.spent
+        return known
 
     def explain(self, node_name: str, claims: Sequence[ResourceClaim]) -> Explanation:
         """Why the claims do not fit on this node: per node, request and device, and what would help."""

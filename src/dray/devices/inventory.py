@@ -17,6 +17,7 @@ from dray.api.core import Node, NodeSelector
 from dray.api.gates import Gates
 from dray.api.resource import Device, DeviceTaint, DeviceTaintRule, ResourceSlice, ResourceSliceSpec
 from dray.api.selectors import SelectorError, node_selector_matches
+from dray.books.journal import Books
 from dray.devices.ledger import DeviceKey, Holding, Ledger, PoolKey
 from dray.devices.pools import Pool, PoolContent, PoolLayout, PublishedSlice, counter_sets
 from dray.devices.shapes import Interner, Kind
@@ -30,16 +31,16 @@ _REACH_SLICES = 16
 
 
 class Inventory:
-    """The devices of a cluster. ``epoch`` changes when a content that several nodes see, or anything static, changes."""
+    """The devices of a cluster. ``epoch`` changes when the numbers of states start afresh; what is in use never changes it."""
 
-    def __init__(self, gates: Gates, *, by_pool: bool = False) -> None:
+    def __init__(self, gates: Gates, *, by_pool: bool = False, books: Books | None = None) -> None:
         self._by_pool = by_pool
         self._partitions = gates("DRAPartitionableDevices")
         self._groups = gates("DRADeviceCompatibilityGroups")
         self._operations = gates("DRAOptionalNodeOperations")
         self._rules_on = gates("DRADeviceTaintRules")
         self._taints_on = gates("DRADeviceTaints")
-        self.ledger = Ledger(self._holding_changed)
+        self.ledger = Ledger(self._holding_changed, books)
         self.nodes: dict[str, Node] = {}
         self.epoch = 0
         self.interner = Interner(gates)
@@ -173,8 +174,6 @@ class Inventory:
             if content.local:
                 for name in content.views:
                     self.views[name].state = 0
-            else:
-                self.epoch += 1
 
     # ------------------------------------------------------------------------------------------------------- reading
 
@@ -192,14 +191,25 @@ class Inventory:
                 content.views.add(name)
         return view
 
+    def unused(self, view: NodeView) -> NodeView:
+        """The node's devices as if nobody used any."""
+        contents = tuple(content.unused() for content in view.contents)
+        return NodeView(view.node, view.layout, contents, view.incomplete, view.invalid)
+
     def state(self, view: NodeView) -> int:
         """A number for the state that the node is in: equal numbers, equal answers (within one epoch)."""
-        if not view.state:
-            key = view.state_key()
-            view.state = self._states.get(key, 0) or self._states.setdefault(key, next(self._numbers))
+        if view.state:
+            return view.state
+        key = view.state_key()
+        found = self._states.get(key)
+        if found is None:
             if len(self._states) > 1_000_000:
                 self._forget_states()
-        return view.state
+            found = self._states[key] = next(self._numbers)
+        if not view.fabric:
+            # What several nodes see changes without any of them being told, so that is looked up each time.
+            view.state = found
+        return found
 
     def _forget_states(self) -> None:
         self._states.clear()

@@ -1,8 +1,7 @@
-"""What is taken: which claim holds which device, share, capacity and group, with one journal for undoing.
+"""The account of devices: which claim, promise or rest holds which device, share, capacity and group.
 
 Holdings are kept by device name, whether or not the device is published now, so that a slice that comes back finds its
-users. Each claim (by uid) is charged at most once; releasing takes back exactly what was charged. ``checkpoint`` starts
-recording, ``rollback`` undoes everything since then in reverse order, ``commit`` forgets the record.
+users. Each holder is charged at most once; releasing takes back exactly what was charged.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import msgspec
 
 from dray.api.quantity import Quantity, QuantityError
 from dray.api.resource import AllocationResult, DeviceRequestAllocationResult
+from dray.books.journal import Books, Standing
 
 PoolKey = tuple[str, str]
 Mode = Literal["exclusive", "share", "rest"]
@@ -97,76 +97,54 @@ class Holding:
 _NOTHING: Final[dict[str, Holding]] = {}
 
 
-class Ledger:
-    """Charges by claim uid. ``changed`` hears about every device whose holding changed."""
+class Entry(NamedTuple):
+    """What one holder has of devices: the posting of a claim, a promise or a rest."""
 
-    def __init__(self, changed: Callable[[DeviceKey, Holding], None]) -> None:
+    charges: tuple[Charge, ...]
+    standing: Standing = "shown"
+    # ``namespace/name`` of the claim, for people.
+    name: str = ""
+
+
+class Ledger:
+    """The account of devices. ``changed`` hears about every device whose holding changed, trials included."""
+
+    def __init__(self, changed: Callable[[DeviceKey, Holding], None], books: Books | None = None) -> None:
+        self._books = books if books is not None else Books()
         self._changed = changed
         self._holdings: dict[PoolKey, dict[str, Holding]] = {}
-        self._entries: dict[str, tuple[Charge, ...]] = {}
+        self._entries: dict[str, Entry] = {}
         # How many results of a claim hold the device: several, where it has several shares of it.
         self._owners: dict[DeviceKey, dict[str, int]] = {}
-        # Claims whose charges are decided but not written yet.
-        self._held: set[str] = set()
-        self._journal: list[tuple[str, tuple[Charge, ...] | None, bool]] = []
-        self._marks = 0
+        # Holders whose charges the API does not show: an index of the entries.
+        self._unshown: set[str] = set()
 
-    def charge(self, uid: str, charges: tuple[Charge, ...], *, held: bool = False) -> None:
-        """Charge these devices to the claim, instead of whatever it had before."""
-        before = self._entries.get(uid)
-        if before == charges and held == (uid in self._held):
-            return
-        self._record(uid, before)
-        self._set(uid, charges, held)
+    def charge(self, holder: str, charges: tuple[Charge, ...], standing: Standing = "shown", name: str = "") -> None:
+        """Charge these devices to the holder, instead of whatever it had before."""
+        entry = Entry(charges, standing, name)
+        if self._entries.get(holder) != entry:
+            self._books.post(self, holder, entry)
 
-    def release(self, uid: str) -> None:
-        before = self._entries.get(uid)
-        if before is not None:
-            self._record(uid, before)
-            self._set(uid, None, False)
+    def release(self, holder: str) -> None:
+        if holder in self._entries:
+            self._books.post(self, holder, None)
 
-    def held(self, uid: str) -> bool:
-        """Whether the claim's charges are decided but not written yet."""
-        return uid in self._held
-
-    def on_the_way(self) -> frozenset[str]:
-        """Every claim whose charges are decided but not written yet."""
-        return frozenset(self._held)
-
-    def checkpoint(self) -> int:
-        self._marks += 1
-        return len(self._journal)
-
-    def rollback(self, mark: int) -> None:
-        """Undo everything since ``mark``, exactly."""
-        while len(self._journal) > mark:
-            self._set(*self._journal.pop())
-        self._closed()
-
-    def commit(self, mark: int) -> None:
-        """Keep everything since ``mark``; an outer checkpoint can still undo it."""
-        del mark
-        self._closed()
-
-    def _closed(self) -> None:
-        if self._marks <= 0:
-            raise ValueError("rollback or commit without a checkpoint")
-        self._marks -= 1
-        if not self._marks:
-            self._journal.clear()
-
-    def _record(self, uid: str, before: tuple[Charge, ...] | None) -> None:
-        if self._marks:
-            self._journal.append((uid, before, uid in self._held))
-
-    def _set(self, uid: str, charges: tuple[Charge, ...] | None, held: bool) -> None:
-        (self._held.add if held else self._held.discard)(uid)
-        for charge in self._entries.pop(uid, ()):
-            self._apply(uid, charge, held=False)
-        if charges is not None:
-            self._entries[uid] = charges
-            for charge in charges:
-                self._apply(uid, charge, held=True)
+    def post(self, holder: str, entry: Entry | None) -> Entry | None:
+        before = self._entries.pop(holder, None)
+        if before is not None and entry is not None and before.charges == entry.charges:
+            self._entries[holder] = entry
+        else:
+            for charge in before.charges if before is not None else ():
+                self._apply(holder, charge, held=False)
+            if entry is not None:
+                self._entries[holder] = entry
+                for charge in entry.charges:
+                    self._apply(holder, charge, held=True)
+        if entry is not None and entry.standing in ("decided", "writing"):
+            self._unshown.add(holder)
+        else:
+            self._unshown.discard(holder)
+        return before
 
     def _apply(self, uid: str, charge: Charge, *, held: bool) -> None:
         key = charge.device
@@ -183,6 +161,8 @@ class Ledger:
             self._forget_owner(key, uid)
             if holding.empty:
                 del devices[key.device]
+                if not devices:
+                    del self._holdings[key.driver, key.pool]
         self._changed(key, holding)
 
     def _forget_owner(self, key: DeviceKey, uid: str) -> None:
@@ -198,8 +178,27 @@ class Ledger:
     def holdings(self, pool: PoolKey) -> dict[str, Holding]:
         return self._holdings.get(pool, _NOTHING)
 
-    def entry(self, uid: str) -> tuple[Charge, ...] | None:
-        return self._entries.get(uid)
+    def entry(self, holder: str) -> Entry | None:
+        return self._entries.get(holder)
+
+    def charges(self, holder: str) -> tuple[Charge, ...]:
+        entry = self._entries.get(holder)
+        return entry.charges if entry is not None else ()
+
+    def entries(self) -> list[tuple[str, Entry]]:
+        return list(self._entries.items())
+
+    def standing(self, holder: str) -> Standing | None:
+        entry = self._entries.get(holder)
+        return entry.standing if entry is not None else None
+
+    def name_of(self, holder: str) -> str:
+        entry = self._entries.get(holder)
+        return entry.name if entry is not None else ""
+
+    def on_the_way(self) -> frozenset[str]:
+        """Every holder whose charges are decided, or being written, and not shown yet."""
+        return frozenset(self._unshown)
 
     def owners(self, device: DeviceKey) -> tuple[str, ...]:
         """The uids of the claims that hold this device."""
@@ -216,7 +215,12 @@ class Ledger:
 
 def charges_of(allocation: AllocationResult, *, shareable: bool) -> tuple[Charge, ...]:
     """What an allocation takes. adminAccess takes nothing; with consumable capacity off a share is the whole device."""
-    return tuple(_charge(result, shareable=shareable) for result in allocation.devices.results if not result.admin_access)
+    return tuple(charge for charge, _ in charged(allocation, shareable=shareable))
+
+
+def charged(allocation: AllocationResult, *, shareable: bool) -> list[tuple[Charge, DeviceRequestAllocationResult]]:
+    """What an allocation takes, result by result."""
+    return [(_charge(r, shareable=shareable), r) for r in allocation.devices.results if not r.admin_access]
 
 
 def _charge(result: DeviceRequestAllocationResult, *, shareable: bool) -> Charge:

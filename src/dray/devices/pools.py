@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
+from copy import copy
 from typing import NamedTuple
 
 from dray.api.quantity import Quantity, QuantityError
@@ -266,6 +267,14 @@ class PoolContent:
                 )
                 self._key = (self.taken, self.allocated, shares, groups)
         return self._key
+
+    def unused(self) -> PoolContent:
+        """The same devices, of which none is in use."""
+        found = copy(self)
+        found.taken = found.shared = found.allocated = 0
+        found.available, found.holdings, found.views = list(self.layout.totals), {}, set()
+        found._strays, found._groups, found._key = {}, None, None
+        return found
 
     def overcommitted(self) -> frozenset[int]:
         """Counter sets that have more in use than they have."""

@@ -92,7 +92,7 @@ class NodeLayout:
 class NodeView:
     """The devices of one node now. Valid until the inventory says otherwise."""
 
-    __slots__ = ("contents", "incomplete", "invalid", "layout", "name", "node", "state")
+    __slots__ = ("contents", "fabric", "incomplete", "invalid", "layout", "name", "node", "state")
 
     def __init__(
         self,
@@ -108,6 +108,8 @@ class NodeView:
         self.contents = contents
         self.incomplete = incomplete
         self.invalid = invalid
+        # Whether other nodes see some of the devices too.
+        self.fabric = any(not content.local for content in contents)
         # Number of the state that the node is in; 0 when it has to be looked up again.
         self.state = 0
 
@@ -165,10 +167,10 @@ class NodeView:
         return holding.consumed if holding is not None else {}
 
     def state_key(self) -> tuple[object, ...]:
-        """What the answer for a demand depends on. Contents that several nodes see are told apart by serial, not by state."""
+        """What the answer for a demand depends on. Contents that several nodes see are told apart by serial too."""
         return (
             self.layout.serial,
             bool(self.invalid),
             bool(self.incomplete),
-            *(content.state_key() if content.local else -content.serial for content in self.contents),
+            *(content.state_key() if content.local else (-content.serial, content.state_key()) for content in self.contents),
         )

@@ -27,7 +27,7 @@ from dray.devices.ledger import DeviceKey
 from dray.explain.choice import Choice, choice
 from dray.explain.failures import FailedBinding, of_condition
 from dray.scheduling.actions.preemption import Eviction
-from dray.scheduling.actions.room import preempting
+from dray.scheduling.actions.preemptor import preempting
 from dray.scheduling.binding import conditions
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.placing.state import CycleState, NotPlaced
@@ -223,7 +223,7 @@ class _Question:
             answer.choice = choice(self._scheduler, wish, fits)
             return answer
         node = self._pod.status.nominated_node_name
-        leaving = self._scheduler.preemption.under_way(wish, node) if node else None
+        leaving = self._scheduler.preemptor.preemption.under_way(wish, node) if node else None
         if leaving is not None:
             return self._made_room(leaving, nodes)
         resting = self._rests(nodes)
@@ -327,7 +327,7 @@ class _Question:
 
     def _wish(self, scheduler: Scheduler) -> CycleState:
         pending = QueuedPod(self._pod, scheduler.demands.of(self._pod), self._now)
-        return scheduler.cycle.wish(pending, self._profile, self._now)
+        return scheduler.cycle.state(pending, self._profile, self._now)
 
     def _count_nominated(self, wish: CycleState) -> None:
         """What is promised to pods that wait for others to leave is not for this one, unless its priority is higher."""
@@ -339,7 +339,7 @@ class _Question:
             pending = QueuedPod(other, scheduler.demands.of(other), self._now)
             info = scheduler.nodes.get(name)
             if info is not None and not other.terminal and pending.demand.priority >= wish.demand.priority:
-                scheduler.room.assume(pending, info, self._profile, self._now)
+                scheduler.preemptor.assume(pending, info, self._profile, self._now)
 
     def _rests(self, nodes: list[NodeAnswer]) -> list[str]:
         """The devices that the pod could have if they did not rest; each is told until when."""

@@ -23,7 +23,6 @@ from dray.apiserver.catalog import CATALOG
 from dray.cluster.port import Conflict, Decider, NotFound, Refused, Write
 from dray.cluster.world import World
 from dray.controllers.sets import SETS, Setting, deciders, kinds
-from dray.devices import Devices
 from dray.explain.failures import FailedBinding, failed_bindings
 from dray.explain.snapshot import KINDS
 from dray.explain.verify import Finding, verify
@@ -133,8 +132,11 @@ class _Simulation:
 
     def _scheduler(self, world: World) -> Sequence[Decider]:
         shares = random.Random(f"shares {self._scenario.seed} {self._clock.now}")
-        engine = Devices(self._scenario.gates, new_share=lambda: str(uuid.UUID(int=shares.getrandbits(128), version=4)))
-        return [Scheduler(world, self._scenario.config, self._scenario.gates, engine)]
+
+        def new_share() -> str:
+            return str(uuid.UUID(int=shares.getrandbits(128), version=4))
+
+        return [Scheduler(world, self._scenario.config, self._scenario.gates, new_share=new_share)]
 
     def _controllers(self, world: World) -> Sequence[Decider]:
         return deciders(tuple(SETS), Setting(world, self._scenario.gates, CATALOG.owned))

@@ -1,6 +1,6 @@
 """Pods for which room is being made: until it is free they count on their node, and their devices are promised to them.
 
-Always true: what a nomination takes is in the nodes and in the devices exactly while it is made and not lifted; a claim is
+Always true: what a nomination takes is in the books, with the standing ``promised``, exactly while it is made; a claim is
 promised devices for one pod at most. Nothing here is lost in a restart: the pod's status names the node, and what it is
 promised there is worked out again from the pods that leave.
 """
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dray.api.resource import AllocationResult, ResourceClaim
-from dray.books.changes import EVERYTHING, ChangeLog
-from dray.books.nodes import Nodes
+from dray.books.journal import Books
+from dray.books.nodes import Nodes, Placed
 from dray.devices import Devices
 from dray.devices.engine import promised
+from dray.devices.ledger import PoolKey
 from dray.scheduling.placing.state import CycleState, Placement
-from dray.scheduling.plugins.node import names_in
 from dray.scheduling.waiting.queue import QueuedPod
 
 Device = tuple[str, str, str]
@@ -34,30 +34,28 @@ class Nomination:
         if special is not None and special.claim.status.allocation is None:
             self.promises.append((special.claim, special.allocation))
 
-    def collides(self, placement: Placement) -> bool:
-        """Whether the other pod took something of this: on the same node, the same claim or the same devices."""
-        if placement.node == self.node or any(claim.uid == own.uid for claim in placement.open for own, _ in self.promises):
-            return True
-        return bool(_taken(placement) & self._devices())
-
-    def kept(self, placement: Placement) -> bool:
-        """Whether the pod takes all that it was promised, so that nothing of it is left for others."""
-        return placement.node == self.node and self._devices() <= _taken(placement)
-
-    def _devices(self) -> set[Device]:
+    @property
+    def devices(self) -> set[Device]:
         return _devices(result for _, result in self.promises)
+
+    @property
+    def pools(self) -> set[PoolKey]:
+        return {(driver, pool) for driver, pool, _ in self.devices}
 
 
 class Nominator:
-    """By the pod's uid. ``freed`` is told where devices may do that were promised."""
+    """Nominations by the pod's uid."""
 
-    def __init__(self, nodes: Nodes, engine: Devices, freed: ChangeLog) -> None:
-        self._nodes, self._engine, self._freed = nodes, engine, freed
+    def __init__(self, books: Books, nodes: Nodes, engine: Devices) -> None:
+        self._books, self._nodes, self._engine = books, nodes, engine
         self._of: dict[str, Nomination] = {}
         self._by_claim: dict[str, str] = {}
 
     def __len__(self) -> int:
         return len(self._of)
+
+    def all(self) -> list[Nomination]:
+        return list(self._of.values())
 
     def get(self, uid: str) -> Nomination | None:
         return self._of.get(uid)
@@ -74,50 +72,75 @@ class Nominator:
         """The pod for which something is charged under this name, or ''."""
         return next((uid for claim, uid in self._by_claim.items() if promised(claim) == name), "")
 
-    def giving_way(self, wish: CycleState) -> list[Nomination]:
+    def giving_way(self, state: CycleState) -> list[Nomination]:
         """Those that do not stand against the pod: of lower priority, or for a claim that it shares with them."""
-        sharing = {self._by_claim[claim.uid] for claim in wish.resolved.open if claim.uid in self._by_claim}
-        priority = wish.demand.priority
-        return [found for uid, found in self._of.items() if found.pending.demand.priority < priority or uid in sharing]
+        sharing = {self._by_claim[claim.uid] for claim in state.resolved.open if claim.uid in self._by_claim}
+        priority = state.demand.priority
+        own = state.pod.uid
+        weaker = (found for uid, found in self._of.items() if uid != own)
+        return [found for found in weaker if found.pending.demand.priority < priority or found.pending.uid in sharing]
 
-    def shares_claims(self, wish: CycleState) -> bool:
+    def shares_claims(self, state: CycleState) -> bool:
         """Whether room is being made already for a claim of this pod, by another pod that uses it."""
-        return any(self._by_claim.get(claim.uid, wish.pod.uid) != wish.pod.uid for claim in wish.resolved.open)
+        return any(self._by_claim.get(claim.uid, state.pod.uid) != state.pod.uid for claim in state.resolved.open)
+
+    def collides(self, nomination: Nomination, placement: Placement) -> bool:
+        """Whether the placement takes something of what was promised: on the same node, the same claim or devices, or of
+        counters that their devices share."""
+        if placement.node == nomination.node:
+            return True
+        if any(claim.uid == own.uid for claim in placement.open for own, _ in nomination.promises):
+            return True
+        taken = _taken(placement)
+        if taken & nomination.devices:
+            return True
+        pools = {(driver, pool) for driver, pool, _ in taken} & nomination.pools
+        return any(self._engine.inventory.counts(pool) for pool in pools)
+
+    def reach(self, nominations: Iterable[Nomination]) -> set[str] | None:
+        """The nodes that can use something of what these are promised; None: perhaps all."""
+        found: set[str] = set()
+        for nomination in nominations:
+            found.add(nomination.node)
+            for pool in nomination.pools:
+                nodes = self._engine.inventory.reach(pool)
+                if nodes is None:
+                    return None
+                found |= nodes
+        return found
 
     # ------------------------------------------------------------------------------------------------------ changing
 
     def make(self, pending: QueuedPod, placement: Placement) -> None:
-        nomination = self._of[pending.uid] = Nomination(pending, placement)
-        pending.nominated = nomination.node
-        for claim, _ in nomination.promises:
-            self._by_claim[claim.uid] = pending.uid
-        self.restore(nomination)
+        """Instead of what the pod was promised before."""
+        with self._books.trial() as trial:
+            self.drop(pending.uid)
+            nomination = self._of[pending.uid] = Nomination(pending, placement)
+            pending.nominated = nomination.node
+            self._nodes.place(Placed(pending.pod, pending.demand, nomination.node, "promised"))
+            for claim, result in nomination.promises:
+                self._by_claim[claim.uid] = pending.uid
+                self._engine.promise(claim, result)
+            trial.keep()
 
-    def drop(self, uid: str) -> Nomination | None:
+    def drop(self, uid: str) -> None:
         """The pod is promised nothing any more."""
         nomination = self._of.get(uid)
         if nomination is None:
-            return None
+            return
         self.lift(nomination)
         del self._of[uid]
+        nomination.pending.nominated = ""
         for claim, _ in nomination.promises:
             self._by_claim.pop(claim.uid, None)
-        return nomination
 
     def lift(self, nomination: Nomination) -> None:
-        """For a moment it takes nothing, until ``restore``."""
-        self._nodes.displace(nomination.pending.uid)
-        for claim, result in nomination.promises:
+        """It takes nothing: until the end of the trial in which this is done."""
+        placed = self._nodes.placed(nomination.pending.uid)
+        if placed is not None and placed.standing == "promised":
+            self._nodes.displace(nomination.pending.uid)
+        for claim, _ in nomination.promises:
             self._engine.take_back(claim.uid)
-            names = names_in(result.node_selector) if result.node_selector is not None else None
-            for name in sorted(names) if names is not None else (EVERYTHING,):
-                self._freed.note(name)
-
-    def restore(self, nomination: Nomination) -> None:
-        pending = nomination.pending
-        self._nodes.place(pending.pod, pending.demand, nomination.node, assumed=True)
-        for claim, result in nomination.promises:
-            self._engine.promise(claim, result)
 
 
 def _taken(placement: Placement) -> set[Device]:

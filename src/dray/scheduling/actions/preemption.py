@@ -1,6 +1,6 @@
 """Making room by evicting pods of lower priority, for node resources and for devices: who would have to go.
 
-Always true: looking for victims changes nothing; pods and devices are taken out and put back exactly. Victims are on the node
+Always true: looking for victims is a trial of the books that is not kept. Victims are on the node
 that is to be freed; only where that does not help, and devices that several nodes can use are wanted, are those looked at that
 hold such devices elsewhere. What it costs grows with the number of victims, not with the number of pods.
 """
@@ -16,13 +16,13 @@ from dray.api.kinds import POD_DISRUPTION_BUDGETS, PODS, RESOURCE_CLAIMS
 from dray.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from dray.api.selectors import selects
 from dray.api.times import parse_time
+from dray.books.journal import Books
 from dray.books.nodes import NodeInfo, Nodes, Placed
 from dray.cluster.world import World
 from dray.devices import Devices
-from dray.devices.ledger import Charge
+from dray.devices.ledger import Entry
 from dray.scheduling.actions.nominator import Nominator
-from dray.scheduling.binding.binder import Binder
-from dray.scheduling.binding.claims import ClaimWriter
+from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.placing.refusal import CURABLE, Reasons
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
@@ -53,28 +53,20 @@ class Eviction:
 
 
 class Preemption:
-    def __init__(
-        self,
-        world: World,
-        nodes: Nodes,
-        cycle: Cycle,
-        engine: Devices,
-        desk: ClaimWriter,
-        binder: Binder,
-        nominations: Nominator,
-    ) -> None:
-        self._world, self._nodes, self._cycle, self._engine = world, nodes, cycle, engine
-        self._desk, self._binder, self._nominations = desk, binder, nominations
+    def __init__(self, parts: Parts, cycle: Cycle, nominator: Nominator) -> None:
+        self._world, self._books, self._nodes, self._engine = parts.world, parts.books, parts.nodes, parts.engine
+        self._claim_writer, self._binder = parts.claims, parts.binder
+        self._cycle, self._nominator = cycle, nominator
         # Victims and for which pod each was evicted, until everything that the victim used is free.
         self._evicted: dict[str, str] = {}
         self._victims: dict[str, dict[str, None]] = {}
-        self._claims_of = world.index(RESOURCE_CLAIMS, lambda claim: [user.uid for user in claim.status.reserved_for])
+        self._claims_of = parts.world.index(RESOURCE_CLAIMS, lambda claim: [user.uid for user in claim.status.reserved_for])
 
     def may_help(self, refused: NotPlaced) -> bool:
-        wish = refused.wish
-        if wish is None or not wish.profile.preempts or wish.demand.preemption_policy == "Never":
+        state = refused.state
+        if state is None or not state.profile.preempts or state.demand.preemption_policy == "Never":
             return False
-        return bool(refused.refusal.codes & CURABLE) and not self._nominations.shares_claims(wish)
+        return bool(refused.refusal.codes & CURABLE) and not self._nominator.shares_claims(state)
 
     # -------------------------------------------------------------------------------------------------- who is leaving
 
@@ -110,31 +102,39 @@ class Preemption:
                 if self._nodes.placed(consumer.uid) is None:
                     self.gone(consumer.uid)
 
-    def under_way(self, wish: CycleState, node: str) -> Eviction | None:
+    def under_way(self, state: CycleState, node: str) -> Eviction | None:
         """The pods that are leaving already, if what they leave on the node is enough for the pod."""
         info = self._nodes.get(node)
         if info is None:
             return None
-        if not wish.pending.nominated:
-            self._remember(wish.pod.uid)
+        if not state.pending.nominated:
+            self._remember(state.pod.uid)
         leaving = {placed.pod.uid: placed for placed in info.pods.values() if placed.pod.metadata.deletion_timestamp is not None}
         gone: list[str] = []
-        for uid in list(self._victims.get(wish.pod.uid, ())):
+        for uid in list(self._victims.get(state.pod.uid, ())):
             placed = self._nodes.placed(uid)
             if placed is None:
                 gone.append(uid)
-            elif placed.assumed and self._binder.get(uid) is not None:
+            elif placed.standing in ("decided", "writing") and self._binder.get(uid) is not None:
                 # It had not started, and has found another place.
                 self._forget(uid)
             else:
                 leaving[uid] = placed
         if not leaving and not gone:
             return None
-        with _Trial(self, self._nodes, self._engine) as trial:
-            trial.take(leaving.values())
-            trial.free(gone)
-            placement = self._fits(wish, info)
+        with self._books.trial():
+            out = self._taken_out(state)
+            out.take(leaving.values())
+            out.free(gone)
+            placement = self._fits(state, info)
             return Eviction(placement, list(leaving.values())) if placement is not None else None
+
+    def _taken_out(self, state: CycleState) -> _TakenOut:
+        """In a trial: nobody yet, but what the pod itself was promised."""
+        own = self._nominator.get(state.pod.uid)
+        if own is not None:
+            self._nominator.lift(own)
+        return _TakenOut(self, self._books, self._nodes, self._engine)
 
     def _remember(self, preemptor: str) -> None:
         """After a restart: pods with claims that are leaving, or that are gone and have not given back their claims yet, may
@@ -149,54 +149,64 @@ class Preemption:
 
     # ---------------------------------------------------------------------------------------------------- who could go
 
-    def find(self, wish: CycleState) -> Eviction | None:
+    def find(self, state: CycleState) -> Eviction | None:
         """The least harmful eviction that makes room, if there is any."""
-        profile = wish.profile
+        profile = state.profile
         wanted = max(len(self._nodes) * profile.min_candidate_nodes_percentage // 100, profile.min_candidate_nodes_absolute)
-        tried = islice(self._promising(wish), _MOST_TRIES)
-        found = list(islice((eviction for info in tried if (eviction := self._try_here(wish, info)) is not None), wanted))
-        if not found and wish.needs_devices:
-            beyond = islice(self._reaching(wish), _MOST_BEYOND)
-            found = list(islice((eviction for info in beyond if (eviction := self._try_beyond(wish, info)) is not None), 1))
+        tried = islice(self._promising(state), _MOST_TRIES)
+        found = list(islice((eviction for info in tried if (eviction := self._try_here(state, info)) is not None), wanted))
+        if not found and state.needs_devices:
+            beyond = islice(self._reaching(state), _MOST_BEYOND)
+            found = list(islice((eviction for info in beyond if (eviction := self._try_beyond(state, info)) is not None), 1))
         return min(found, key=lambda eviction: eviction.rank, default=None)
 
-    def _curable(self, wish: CycleState) -> Iterator[NodeInfo]:
+    def _curable(self, state: CycleState) -> Iterator[NodeInfo]:
         verdicts: dict[str, Reasons] | None = None
-        if wish.view is None:
-            verdicts = self._cycle.candidates(wish).verdicts()
+        if state.view is None:
+            verdicts = self._cycle.candidates(state).verdicts()
         for info in self._nodes.order:
             if verdicts is None or any(reason.code in CURABLE for reason in verdicts.get(info.name, ())):
                 yield info
 
-    def _promising(self, wish: CycleState) -> Iterator[NodeInfo]:
-        return (info for info in self._curable(wish) if self._lower(wish, info))
+    def _promising(self, state: CycleState) -> Iterator[NodeInfo]:
+        return (info for info in self._curable(state) if self._lower(state, info))
 
-    def _reaching(self, wish: CycleState) -> Iterator[NodeInfo]:
+    def _reaching(self, state: CycleState) -> Iterator[NodeInfo]:
         """Nodes that can use devices which others hold; first those on which nothing else is missing."""
-        plan = self._cycle.plan(wish)
-        found = [info for info in self._curable(wish) if self._engine.inventory.shared_pools(info.name)]
+        plan = self._cycle.plan(state)
+        found = [info for info in self._curable(state) if self._engine.inventory.shared_pools(info.name)]
         return iter(sorted(found, key=lambda info: plan.refuses(info) is not None))
 
-    def _lower(self, wish: CycleState, info: NodeInfo) -> list[Placed]:
-        return [placed for placed in info.pods.values() if placed.demand.priority < wish.demand.priority]
+    def _lower(self, state: CycleState, info: NodeInfo) -> list[Placed]:
+        priority = state.demand.priority
+        return [placed for placed in info.pods.values() if placed.demand.priority < priority]
 
-    def _try_here(self, wish: CycleState, info: NodeInfo) -> Eviction | None:
-        lower = self._lower(wish, info)
-        only_devices = wish.needs_devices and self._cycle.plan(wish).refuses(info) is None
-        if only_devices and not any(self.claims(placed.pod.uid) for placed in lower):
+    def _try_here(self, state: CycleState, info: NodeInfo) -> Eviction | None:
+        lower = self._lower(state, info)
+        refused = self._cycle.plan(state).refuses(info)
+        if refused is None and state.needs_devices and not any(self.claims(placed.pod.uid) for placed in lower):
             return None
-        return self._try(wish, info, lower)
+        return self._try(state, info, lower) if self._may_do(state, info, lower, refused) else None
 
-    def _try_beyond(self, wish: CycleState, info: NodeInfo) -> Eviction | None:
-        holders = self._holders(wish, info)
-        return self._try(wish, info, [*self._lower(wish, info), *holders]) if holders else None
+    def _may_do(self, state: CycleState, info: NodeInfo, lower: list[Placed], refused: Reasons | None) -> bool:
+        """Whether it is worth trying: without all of them at once, as far as that can be told without taking them out."""
+        if refused is not None:
+            own = info.pods.get(state.pod.uid)
+            still = self._cycle.plan(state).refuses(info.without([*lower, own] if own is not None else lower))
+            if still is not None and not any(reason.code.startswith("Volume") for reason in still):
+                return False
+        return state.leftover is not None or self._cycle.devices_could_do(state, info)
 
-    def _holders(self, wish: CycleState, info: NodeInfo) -> list[Placed]:
+    def _try_beyond(self, state: CycleState, info: NodeInfo) -> Eviction | None:
+        holders = self._holders(state, info)
+        return self._try(state, info, [*self._lower(state, info), *holders]) if holders else None
+
+    def _holders(self, state: CycleState, info: NodeInfo) -> list[Placed]:
         """Pods of lower priority on other nodes that hold devices which this node can use; the least important of many."""
         found: dict[str, Placed] = {}
         for uid, key in self._engine.holders_beyond(info.name).items():
             users = [self._nodes.placed(user) for user in self._users(uid, key)]
-            if all(placed is not None and placed.demand.priority < wish.demand.priority for placed in users):
+            if all(placed is not None and placed.demand.priority < state.demand.priority for placed in users):
                 found.update({p.pod.uid: p for p in users if p is not None and self._nodes.node_of(p.pod.uid) != info.name})
         ordered = sorted(found.values(), key=lambda placed: (placed.demand.priority, -_started(placed.pod)))
         return ordered[:_MOST_HOLDERS]
@@ -205,46 +215,45 @@ class Preemption:
         claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
         if claim is not None and claim.uid == uid:
             return self._users_of(claim)
-        owner = self._nominations.promised_to(uid)
+        owner = self._nominator.promised_to(uid)
         return {owner} if owner else {""}
 
-    def _try(self, wish: CycleState, info: NodeInfo, lower: list[Placed]) -> Eviction | None:
-        with _Trial(self, self._nodes, self._engine) as trial:
+    def _try(self, state: CycleState, info: NodeInfo, lower: list[Placed]) -> Eviction | None:
+        with self._books.trial():
+            trial = self._taken_out(state)
             trial.take(lower)
-            placement = self._fits(wish, info)
+            placement = self._fits(state, info)
             if placement is None:
                 return None
             violating = self._violating(lower)
-            order = sorted(
-                lower, key=lambda placed: (placed.pod.uid not in violating, -placed.demand.priority, _started(placed.pod))
-            )
-            placement = self._spare(wish, info, order, trial, placement)
+            order = sorted(lower, key=lambda placed: (placed.pod.uid not in violating, *_importance(placed)))
+            placement = self._spare(state, info, order, trial, placement)
             victims = [placed for placed in order if placed.pod.uid in trial.out]
             return Eviction(placement, victims, sum(placed.pod.uid in violating for placed in victims))
 
-    def _spare(self, wish: CycleState, info: NodeInfo, pods: Sequence[Placed], trial: _Trial, found: Placement) -> Placement:
+    def _spare(self, state: CycleState, info: NodeInfo, pods: Sequence[Placed], trial: _TakenOut, found: Placement) -> Placement:
         """Give back whom the pod leaves room for, the most important first; answers what it gets then. Of many, halves are tried
         as a whole, which ends the same as one after the other would and costs as much as there are victims."""
         if len(pods) > _ONE_BY_ONE:
             trial.give_back(pods)
-            fits = self._fits(wish, info)
+            fits = self._fits(state, info)
             if fits is not None:
                 return fits
             trial.take(pods)
             half = len(pods) // 2
-            found = self._spare(wish, info, pods[:half], trial, found)
-            return self._spare(wish, info, pods[half:], trial, found)
+            found = self._spare(state, info, pods[:half], trial, found)
+            return self._spare(state, info, pods[half:], trial, found)
         for placed in pods:
             trial.give_back((placed,))
-            fits = self._fits(wish, info)
+            fits = self._fits(state, info)
             if fits is None:
                 trial.take((placed,))
             else:
                 found = fits
         return found
 
-    def _fits(self, wish: CycleState, info: NodeInfo) -> Placement | None:
-        found = self._cycle.try_on(wish, info)
+    def _fits(self, state: CycleState, info: NodeInfo) -> Placement | None:
+        found = self._cycle.try_on(state, info)
         return found if isinstance(found, Placement) else None
 
     # ------------------------------------------------------------------------------------------------ claims of victims
@@ -257,13 +266,13 @@ class Preemption:
         found = [(claim.uid, self._users_of(claim)) for claim in known if claim is not None]
         if binding is not None and binding.special is not None and not binding.special.name:
             found.append((binding.special.claim.uid, {uid}))
-        found.extend((name, {uid}) for name in self._nominations.charged(uid))
+        found.extend((name, {uid}) for name in self._nominator.charged(uid))
         return found
 
     def _users_of(self, claim: ResourceClaim) -> set[str]:
         """Pods that are gone use nothing, even if the claim still names them."""
         alive = {user.uid for user in claim.status.reserved_for if _exists(self._world, claim, user)}
-        return alive | self._desk.joining(claim)
+        return alive | self._claim_writer.joining(claim)
 
     def _violating(self, lower: list[Placed]) -> set[str]:
         """Pods whose eviction would break a disruption budget, the more important ones protected first."""
@@ -272,7 +281,7 @@ class Preemption:
         budgets: list[PodDisruptionBudget] = list(self._world.all(POD_DISRUPTION_BUDGETS).values())
         left = {budget.uid: budget.status.disruptions_allowed for budget in budgets}
         violating: set[str] = set()
-        for placed in sorted(lower, key=lambda placed: (-placed.demand.priority, _started(placed.pod))):
+        for placed in sorted(lower, key=_importance):
             for budget in budgets:
                 if _protects(budget, placed.pod):
                     left[budget.uid] -= 1
@@ -281,36 +290,27 @@ class Preemption:
         return violating
 
 
-class _Trial:
-    """Pods taken out for a while, with the claims that nobody else uses; at the end everything is as it was."""
+class _TakenOut:
+    """In a trial: pods that are taken out, with the claims that nobody else uses, and may be given back one by one."""
 
-    def __init__(self, preemption: Preemption, nodes: Nodes, engine: Devices) -> None:
-        self._preemption, self._nodes, self._engine = preemption, nodes, engine
-        self.out: dict[str, tuple[Placed, str]] = {}
+    def __init__(self, preemption: Preemption, books: Books, nodes: Nodes, engine: Devices) -> None:
+        self._preemption, self._books, self._nodes, self._ledger = preemption, books, nodes, engine.ledger
+        self.out: dict[str, Placed] = {}
         self._gone: set[str] = set()
         self._claims: dict[str, list[tuple[str, set[str]]]] = {}
-        self._freed: dict[str, tuple[tuple[Charge, ...], bool]] = {}
-
-    def __enter__(self) -> _Trial:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for placed, node in self.out.values():
-            self._nodes.place(placed.pod, placed.demand, node, placed.assumed)
-        for claim, (entry, held) in self._freed.items():
-            self._engine.ledger.charge(claim, entry, held=held)
+        self._freed: dict[str, Entry] = {}
 
     def take(self, pods: Iterable[Placed]) -> None:
         pods = list(pods)
         for placed in pods:
-            self.out[placed.pod.uid] = (placed, self._nodes.displace(placed.pod.uid))
+            self.out[placed.pod.uid] = placed
+            self._nodes.displace(placed.pod.uid)
         self._settle(placed.pod.uid for placed in pods)
 
     def give_back(self, pods: Iterable[Placed]) -> None:
         pods = list(pods)
         for placed in pods:
-            _, node = self.out.pop(placed.pod.uid)
-            self._nodes.place(placed.pod, placed.demand, node, placed.assumed)
+            self._nodes.place(self.out.pop(placed.pod.uid))
         self._settle(placed.pod.uid for placed in pods)
 
     def free(self, gone: Iterable[str]) -> None:
@@ -319,18 +319,16 @@ class _Trial:
         self._settle(self._gone)
 
     def _settle(self, uids: Iterable[str]) -> None:
-        ledger = self._engine.ledger
         for uid in uids:
             if uid not in self._claims:
                 self._claims[uid] = self._preemption.claims(uid)
             for claim, users in self._claims[uid]:
                 unused = all(user in self.out or user in self._gone for user in users)
-                if unused and claim not in self._freed and (entry := ledger.entry(claim)) is not None:
-                    self._freed[claim] = (entry, ledger.held(claim))
-                    ledger.release(claim)
+                if unused and claim not in self._freed and (entry := self._ledger.entry(claim)) is not None:
+                    self._freed[claim] = entry
+                    self._ledger.release(claim)
                 elif not unused and claim in self._freed:
-                    entry, held = self._freed.pop(claim)
-                    ledger.charge(claim, entry, held=held)
+                    self._books.post(self._ledger, claim, self._freed.pop(claim))
 
 
 def _exists(world: World, claim: ResourceClaim, consumer: ResourceClaimConsumerReference) -> bool:
@@ -347,6 +345,11 @@ def _protects(budget: PodDisruptionBudget, pod: Pod) -> bool:
     if budget.metadata.namespace != metadata.namespace or not metadata.labels or selector is None:
         return False
     return bool(selector.match_labels or selector.match_expressions) and selects(selector, metadata.labels)
+
+
+def _importance(placed: Placed) -> tuple[int, float, str]:
+    """The most important first; the same whatever the order in which pods came."""
+    return -placed.demand.priority, _started(placed.pod), placed.pod.uid
 
 
 def _started(pod: Pod) -> float:

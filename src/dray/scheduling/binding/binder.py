@@ -1,58 +1,50 @@
-"""From decision to bound pod: claims written, devices ready, pod bound. One state per pod, driven by outcomes and changes.
+"""From decision to bound pod: claims written, devices ready, pod bound. One binding per pod, moved on by outcomes and changes.
 
-Always true: a pod here counts on its node and its claims count as taken. Whatever stage is interrupted, the API shows
-enough to go on: a restarted scheduler finds claims allocated and reserved for the pod, and continues from there.
+Always true: a pod here counts on its node and its claims count as taken. A binding is in one stage of ``stages.TRANSITIONS``.
+Whatever stage is interrupted, the API shows enough to go on: a restarted scheduler finds claims allocated and reserved for
+the pod, and continues from there. A pod with a claim for extended resources is bound only while its status names that claim.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any, Final, Literal, Protocol
+from typing import Any, NamedTuple
 
-import msgspec
-
-from dray.api.core import PersistentVolume, PersistentVolumeClaim, Pod
+from dray.api.core import PersistentVolumeClaim, Pod
 from dray.api.events import event_body
 from dray.api.kinds import EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, RESOURCE_CLAIMS
 from dray.api.meta import decode
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim
 from dray.api.selectors import node_selector_matches
+from dray.books.nodes import Nodes
+from dray.books.volumes import Chosen, VolumeAccount
 from dray.cluster.metrics import Meter
 from dray.cluster.port import ClusterError, Conflict, NotFound, Outcome, Unreachable, Write
 from dray.cluster.world import World
 from dray.scheduling.binding import conditions
+from dray.scheduling.binding.claims import RETRY_AFTER, ClaimWriter, Settled, same_allocation
 from dray.scheduling.binding.conditions import Verdict
-from dray.scheduling.binding.claims import RETRY_AFTER, ClaimWriter, same_allocation
+from dray.scheduling.binding.rests import Rests
+from dray.scheduling.binding.stages import TRANSITIONS, Stage, Stimulus
+from dray.scheduling.binding.volumes import binds_volume
 from dray.scheduling.config import Profile
-from dray.scheduling.plugins.volumes import SELECTED_NODE, bound
-from dray.scheduling.shape.claims import reserved_for
+from dray.scheduling.placing.state import Placement
+from dray.scheduling.plugins.volumes import bound
+from dray.scheduling.shape.claims import reserved_for, runs_with
 from dray.scheduling.shape.extended import Special
 from dray.scheduling.waiting.queue import QueuedPod
 
-Stage = Literal["creating", "claims", "conditions", "binding"]
-_POD_STATUS: Final = "pod status"
-_MAPPING: Final = "extendedResourceClaimStatus"
 
+class Ended(NamedTuple):
+    """A binding is over. ``reason``: why it failed, where that is worth telling; ``node``: where the pod keeps its room
+    until it has been tried again."""
 
-class Host(Protocol):
-    """What binding asks of the scheduler around it."""
-
-    def undo(self, pending: QueuedPod, reason: Reason | None, now: float, node: str = "") -> None:
-        """``node``: where the pod keeps its room until it has been tried again."""
-        ...
-
-    def bound(self, pending: QueuedPod, node: str, now: float) -> None: ...
-
-    def rest(self, device: conditions.Device, now: float) -> None: ...
-
-    def adopt(self, special: Special, claim: ResourceClaim) -> None: ...
-
-    def abandon(self, special: Special) -> None: ...
-
-    def runs_with(self, claim: ResourceClaim) -> bool: ...
-
-    def volume_for(self, claim: PersistentVolumeClaim, node: str) -> PersistentVolume | None: ...
+    pending: QueuedPod
+    bound: bool
+    reason: Reason | None = None
+    node: str = ""
 
 
 class Binding:
@@ -60,43 +52,50 @@ class Binding:
 
     __slots__ = (
         "awaiting",
+        "because",
         "claims",
         "creation",
         "due",
         "held",
+        "keeps",
         "mapping",
         "node",
         "pending",
         "profile",
+        "reason",
         "since",
         "special",
         "stage",
-        "told",
         "volumes",
         "waited",
         "writing",
     )
 
-    def __init__(self, pending: QueuedPod, node: str, profile: Profile, now: float) -> None:
+    def __init__(self, pending: QueuedPod, placement: Placement, profile: Profile, now: float) -> None:
         self.pending = pending
-        self.node = node
+        self.node = placement.node
         self.profile = profile
         self.since = now
-        self.told = ""
+        # Why these devices, for people.
+        self.because = placement.because
+        self.special: Special | None = placement.special
         self.claims: list[str] = []
         self.awaiting: set[str] = set()
-        self.special: Special | None = None
         # The writes of this attempt that make its special claim and tell the pod's status of it; an answer to one of an
         # earlier attempt is not for this one.
         self.creation: Write | None = None
         self.mapping: Write | None = None
         self.volumes: list[PersistentVolumeClaim] = []
         self.stage: Stage = "claims"
-        self.writing = False
+        # The bind that is under way.
+        self.writing: Write | None = None
         self.waited: float | None = None
         # The claims as they were when the wait began, by key.
         self.held: dict[str, ResourceClaim] = {}
         self.due = 0.0
+        # Why it was given up, and on which node its room is kept.
+        self.reason: Reason | None = None
+        self.keeps = ""
 
     @property
     def pod(self) -> Pod:
@@ -108,8 +107,11 @@ class Binding:
 
 
 class Binder:
-    def __init__(self, world: World, desk: ClaimWriter, host: Host, meter: Meter, *, waits: bool) -> None:
-        self._world, self._desk, self._host, self._meter = world, desk, host, meter
+    def __init__(
+        self, world: World, nodes: Nodes, claims: ClaimWriter, volumes: VolumeAccount, rests: Rests, meter: Meter, *, waits: bool
+    ) -> None:
+        self._world, self._nodes, self._claims, self._volumes, self._rests = world, nodes, claims, volumes, rests
+        self._meter = meter
         # Whether binding conditions count; without the feature pods are bound at once, as older schedulers do.
         self._waits = waits
         self._bindings: dict[str, Binding] = {}
@@ -119,12 +121,25 @@ class Binder:
         self._timers: list[tuple[float, str]] = []
         self._out: list[Write] = []
         self._events: list[Write] = []
+        self._ended: list[Ended] = []
         self._waiting = 0
+        self._enter: dict[Stage, Callable[[Binding, float], None]] = {
+            "claims": self._claim_made,
+            "conditions": self._wait,
+            "binding": self._bind,
+            "bound": self._bound,
+            "given up": self._give_up,
+            "withdrawn": self._withdraw,
+            "left alone": self._leave_alone,
+        }
 
     # -------------------------------------------------------------------------------------------------------- reading
 
     def get(self, uid: str) -> Binding | None:
         return self._bindings.get(uid)
+
+    def bindings(self) -> list[Binding]:
+        return list(self._bindings.values())
 
     @property
     def in_flight(self) -> int:
@@ -149,56 +164,74 @@ class Binder:
         out, self._events = self._events, []
         return out
 
+    def take_ended(self) -> list[Ended]:
+        ended, self._ended = self._ended, []
+        return ended
+
+    # ---------------------------------------------------------------------------------------------------- transitions
+
+    def _step(self, binding: Binding, stimulus: Stimulus, now: float) -> None:
+        before, binding.stage = binding.stage, TRANSITIONS[binding.stage, stimulus]
+        self._waiting += (binding.stage == "conditions") - (before == "conditions")
+        self._enter[binding.stage](binding, now)
+
+    def _fail(self, binding: Binding, reason: Reason | None, now: float) -> None:
+        """The decision does not hold: everything is given back, and the pod is decided on again."""
+        if binding.stage != "binding":
+            self._prebound(binding, "failure", now)
+        binding.reason = reason
+        self._step(binding, "failed", now)
+
     # ------------------------------------------------------------------------------------------------------- starting
 
-    def start(
-        self,
-        binding: Binding,
-        open: list[ResourceClaim],
-        pinned: list[ResourceClaim],
-        now: float,
-        leftover: ResourceClaim | None = None,
-    ) -> None:
-        """The decision is made: ``open`` claims were just allocated at the desk, ``pinned`` ones need a reservation;
-        ``leftover`` is a special claim from an earlier attempt that is used again."""
+    def start(self, pending: QueuedPod, placement: Placement, profile: Profile, now: float) -> None:
+        """The decision is made and counts: write it."""
+        binding = Binding(pending, placement, profile, now)
         pod = binding.pod
         self._bindings[pod.uid] = binding
         self._by_pod[pod.key] = pod.uid
-        for claim in (*open, *pinned):
+        for claim, result in zip(placement.open, placement.results):
+            self._claims.allocate(claim, result, pod, now)
+        for claim in placement.pinned:
+            self._claims.reserve(claim, pod)
+        for claim in (*placement.open, *placement.pinned):
             self._follow(binding, claim.key)
-            binding.awaiting.add(claim.key)
-        if binding.volumes:
-            self._bind_volumes(binding, now)
-        if leftover is not None:
-            self.adopt_special(binding, leftover, now)
+        if placement.volumes or placement.provisioned:
+            self._bind_volumes(binding, placement, now)
+        if binding.special is not None and placement.leftover is not None:
+            self._adopt(binding, placement.leftover, now)
         elif binding.special is not None:
             binding.stage = "creating"
             self._create_special(binding)
-        elif not binding.awaiting:
-            self._advance(binding, now)
+        self._advance(binding, now)
 
-    def _bind_volumes(self, binding: Binding, now: float) -> None:
+    def _follow(self, binding: Binding, key: str) -> None:
+        binding.claims.append(key)
+        binding.awaiting.add(key)
+        self._by_claim.setdefault(key, {})[binding.pod.uid] = None
+
+    def _create_special(self, binding: Binding) -> None:
+        assert binding.special is not None
+        self._claims.hold_unmade(binding.special)
+        pod = binding.pod
+        body = binding.special.body(pod)
+        binding.creation = Write("create", RESOURCE_CLAIMS, pod.metadata.namespace, "", body, about=pod.key)
+        self._out.append(binding.creation)
+
+    # ---------------------------------------------------------------------------------------------------------- volumes
+
+    def _bind_volumes(self, binding: Binding, placement: Placement, now: float) -> None:
         """Tell whoever binds or makes volumes which node was chosen, and wait until they did."""
+        chosen: Chosen = tuple((claim.key, volume.metadata.name) for claim, volume in placement.volumes)
+        self._volumes.take(binding.pod.uid, chosen)
+        binding.volumes = [*(claim for claim, _ in placement.volumes), *placement.provisioned]
         for claim in binding.volumes:
             binding.awaiting.add(claim.key)
             self._by_volume.setdefault(claim.key, {})[binding.pod.uid] = None
-            volume = self._host.volume_for(claim, binding.node)
-            metadata = claim.metadata
-            if volume is not None:
-                reference = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": metadata.namespace}
-                reference |= {"name": metadata.name, "uid": claim.uid}
-                body: dict[str, Any] = {
-                    "metadata": {"annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}},
-                    "spec": {"claimRef": reference},
-                }
-                version = volume.metadata.resource_version
-                write = Write(
-                    "patch", PERSISTENT_VOLUMES, "", volume.metadata.name, body, uid=volume.uid, resource_version=version
-                )
-            else:
-                body = {"metadata": {"annotations": {SELECTED_NODE: binding.node}}}
-                write = Write("patch", PERSISTENT_VOLUME_CLAIMS, metadata.namespace, metadata.name, body, uid=claim.uid)
-            self._out.append(msgspec.structs.replace(write, about=binding.pod.key))
+        for claim, volume in placement.volumes:
+            self._out.append(binds_volume(claim, volume, binding.pod.key))
+        for claim in placement.provisioned:
+            self._out.append(binds_volume(claim, binding.node, binding.pod.key))
         heappush(self._timers, (now + binding.profile.volume_timeout, binding.pod.uid))
 
     def volume_changed(self, key: str, now: float) -> None:
@@ -208,44 +241,38 @@ class Binder:
             if binding is None:
                 self._by_volume[key].pop(uid, None)
             elif claim is None:
-                self.give_up(binding, Reason("VolumeClaimMissing", f"pod/{binding.pod.key}", {"claim": key}), now)
+                self._fail(binding, Reason("VolumeClaimMissing", f"pod/{binding.pod.key}", {"claim": key}), now)
             elif bound(claim):
-                self.reserved(uid, key, now)
-
-    def _follow(self, binding: Binding, key: str) -> None:
-        binding.claims.append(key)
-        self._by_claim.setdefault(key, {})[binding.pod.uid] = None
-
-    def _create_special(self, binding: Binding) -> None:
-        assert binding.special is not None
-        pod = binding.pod
-        body = binding.special.body(pod)
-        binding.creation = Write("create", RESOURCE_CLAIMS, pod.metadata.namespace, "", body, about=pod.key)
-        self._out.append(binding.creation)
+                binding.awaiting.discard(key)
+                self._advance(binding, now)
 
     # ------------------------------------------------------------------------------------------------------ progress
 
-    def reserved(self, uid: str, key: str, now: float) -> None:
-        binding = self._bindings.get(uid)
-        if binding is not None:
+    def settled(self, news: list[Settled], now: float) -> None:
+        """What became of claims that pods here wait for."""
+        for uid, key, lost, error in news:
+            binding = self._bindings.get(uid)
+            if binding is None or key not in binding.awaiting:
+                continue
             binding.awaiting.discard(key)
-            self._advance(binding, now)
-
-    def lost(self, uid: str, key: str, error: ClusterError | None, now: float) -> None:
-        binding = self._bindings.get(uid)
-        if binding is not None:
-            binding.awaiting.discard(key)
-            self.give_up(binding, _write_failed(error) or Reason("ClaimLost", f"claim/{key}"), now)
+            if lost:
+                self._fail(binding, _write_failed(error) or Reason("ClaimLost", f"claim/{key}"), now)
+            else:
+                self._advance(binding, now)
 
     def claim_changed(self, key: str, now: float) -> None:
         for uid in list(self._by_claim.get(key, ())):
             binding = self._bindings.get(uid)
             if binding is not None and binding.stage == "conditions":
                 self._check_conditions(binding, now)
-            elif binding is not None and binding.held and any(_binds(write, uid) for write in self._out):
+            elif binding is not None and binding.held and binding.writing in self._out:
                 # Ready a moment ago, and not so any more before the bind was sent.
-                self._out = [write for write in self._out if not _binds(write, uid)]
-                self._bind_again(binding, now)
+                self._unsend(binding)
+                self._advance(binding, now)
+
+    def pod_changed(self, binding: Binding, pod: Pod, now: float) -> None:
+        binding.pending.pod = pod
+        self._advance(binding, now)
 
     def due(self, now: float) -> None:
         while (at := self.next_due()) is not None and at <= now:
@@ -253,37 +280,47 @@ class Binder:
             binding = self._bindings[uid]
             if binding.stage == "conditions":
                 self._check_conditions(binding, now)
-            elif binding.stage == "binding" and not binding.writing:
-                self._bind_again(binding, now)
+            elif binding.stage == "binding":
+                self._advance(binding, now)
             elif (
                 any(claim.key in binding.awaiting for claim in binding.volumes)
                 and now - binding.since >= binding.profile.volume_timeout
             ):
-                self.give_up(binding, Reason("VolumeClaimUnbound", f"pod/{binding.pod.key}", {"node": binding.node}), now)
+                self._fail(binding, Reason("VolumeClaimUnbound", f"pod/{binding.pod.key}", {"node": binding.node}), now)
 
     def _advance(self, binding: Binding, now: float) -> None:
-        if binding.awaiting or binding.stage != "claims":
+        """Go on if nothing is awaited: everything that was written must be there still, and be this pod's."""
+        if binding.awaiting or binding.stage not in ("claims", "binding") or binding.writing is not None:
             return
         claims: list[ResourceClaim] = []
         for key in binding.claims:
-            claim = self._world.get(RESOURCE_CLAIMS, key)
-            if claim is None or not self._allocated(claim, binding.node):
-                self.give_up(binding, Reason("ClaimLost", f"claim/{key}"), now)
+            claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
+            if claim is None or not self._usable(claim, binding):
+                self._fail(binding, Reason("ClaimLost", f"claim/{key}"), now)
                 return
             claims.append(claim)
-        if self._waits and any(conditions.waits(claim) for claim in claims):
-            self._wait(binding, claims, now)
-        else:
+        if binding.special is not None and not self._mapped(binding):
+            return
+        if binding.stage == "claims" and self._waits and any(conditions.waits(claim) for claim in claims):
+            binding.held = {claim.key: claim for claim in claims}
+            self._step(binding, "devices awaited", now)
+            return
+        if binding.stage == "claims":
             self._prebound(binding, "success", now)
-            self._bind(binding)
+        self._step(binding, "ready", now)
+
+    def _usable(self, claim: ResourceClaim, binding: Binding) -> bool:
+        """Whether the claim has devices that the node can use, and has them for this pod."""
+        allocation = claim.status.allocation
+        if allocation is None or not reserved_for(claim, binding.pod.uid):
+            return False
+        node = self._world.get(NODES, binding.node)
+        return allocation.node_selector is None or node is None or node_selector_matches(allocation.node_selector, node)
 
     # ---------------------------------------------------------------------------------------------- binding conditions
 
-    def _wait(self, binding: Binding, claims: list[ResourceClaim], now: float) -> None:
-        binding.stage = "conditions"
+    def _wait(self, binding: Binding, now: float) -> None:
         binding.waited = now
-        binding.held = {claim.key: claim for claim in claims}
-        self._waiting += 1
         if self._check_conditions(binding, now):
             return
         pod = binding.pod
@@ -299,7 +336,7 @@ class Binder:
         if len(claims) < len(binding.held):
             lost = next(key for key in binding.held if key not in {claim.key for claim in claims})
             self._observe_wait(binding, "failure", now)
-            self.give_up(binding, Reason("ClaimLost", f"claim/{lost}"), now)
+            self._fail(binding, Reason("ClaimLost", f"claim/{lost}"), now)
             return True
         dues = [conditions.deadline(claim, binding.profile.binding_timeout, binding.waited) for claim in claims]
         verdicts = [conditions.judge(claim, now, due) for claim, due in zip(claims, dues)]
@@ -310,8 +347,7 @@ class Binder:
         if all(verdict.readiness == "ready" for verdict in verdicts):
             self._observe_wait(binding, "success", now)
             self._prebound(binding, "success", now)
-            self._waiting -= 1
-            self._bind(binding)
+            self._step(binding, "ready", now)
             return True
         due = min(due for due, verdict in zip(dues, verdicts) if verdict.readiness == "pending")
         if due != binding.due:
@@ -338,11 +374,12 @@ class Binder:
         self._prebound(binding, status, now)
         for bad, verdict in ended:
             for device in verdict.devices:
-                self._host.rest(device, now)
-            if not self._host.runs_with(bad):
-                self._desk.deallocate(bad)
-        reason = conditions.reason_for(claim, worst, binding.profile.binding_timeout, binding.node)
-        self._give_up(binding, reason, now, binding.node)
+                self._rests.rest(device, now)
+            if not runs_with(bad, self._nodes):
+                self._claims.deallocate(bad)
+        binding.reason = conditions.reason_for(claim, worst, binding.profile.binding_timeout, binding.node)
+        binding.keeps = binding.node
+        self._step(binding, "failed", now)
 
     def _observe_wait(self, binding: Binding, status: str, now: float) -> None:
         """Once for each driver whose devices were waited for."""
@@ -360,36 +397,94 @@ class Binder:
 
     # --------------------------------------------------------------------------------------------------------- the bind
 
-    def _bind(self, binding: Binding) -> None:
+    def _bind(self, binding: Binding, now: float) -> None:
         pod = binding.pod
-        binding.stage = "binding"
-        binding.writing = True
         body = {
             "apiVersion": "v1",
             "kind": "Binding",
             "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace, "uid": pod.uid},
             "target": {"kind": "Node", "name": binding.node},
         }
-        self._out.append(
-            Write("create", PODS, pod.metadata.namespace, pod.metadata.name, body, "binding", uid=pod.uid, about=pod.key)
-        )
+        metadata = pod.metadata
+        binding.writing = Write("create", PODS, metadata.namespace, metadata.name, body, "binding", uid=pod.uid, about=pod.key)
+        self._out.append(binding.writing)
 
-    def _bind_again(self, binding: Binding, now: float) -> None:
-        """Unless somebody took a claim from the pod meanwhile."""
-        for key in binding.claims:
-            claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
-            if claim is None or not self._allocated(claim, binding.node) or not reserved_for(claim, binding.pod.uid):
-                self.give_up(binding, Reason("ClaimLost", f"claim/{key}"), now)
-                return
-        self._bind(binding)
+    def _unsend(self, binding: Binding) -> None:
+        self._out = [write for write in self._out if write is not binding.writing]
+        binding.writing = None
 
-    def _allocated(self, claim: ResourceClaim, node: str) -> bool:
-        """Whether the claim has devices that the node can use."""
-        allocation = claim.status.allocation
-        if allocation is None or allocation.node_selector is None:
-            return allocation is not None
-        found = self._world.get(NODES, node)
-        return found is None or node_selector_matches(allocation.node_selector, found)
+    def _bind_ended(self, binding: Binding, error: ClusterError | None, now: float) -> None:
+        if error is None:
+            self._step(binding, "bound", now)
+        elif isinstance(error, Unreachable | Conflict | NotFound):
+            # It may be bound, or gone: the watch will tell. Until then it keeps its place, and binding again does no harm.
+            heappush(self._timers, (now + RETRY_AFTER, binding.pod.uid))
+        else:
+            self._fail(binding, _write_failed(error), now)
+
+    def _bound(self, binding: Binding, now: float) -> None:
+        pod = binding.pod
+        because = f": {binding.because}" if binding.because else ""
+        self._event(binding, now, "Scheduled", f"Successfully assigned {pod.key} to {binding.node}{because}", "Binding")
+        self._remove(binding)
+        if binding.special is not None:
+            self._claims.keep_only(pod, binding.special.name)
+        self._ended.append(Ended(binding.pending, True, node=binding.node))
+
+    # ---------------------------------------------------------------------------------------- claims that are made here
+
+    def _claim_made(self, binding: Binding, now: float) -> None:
+        self._advance(binding, now)
+
+    def _create_ended(self, binding: Binding, outcome: Outcome, now: float) -> None:
+        result = "success" if outcome.ok else "failure"
+        self._meter.count("dynamic_resource_allocation_resourceclaim_creates_total", (result, "false", "", "Pod"))
+        if outcome.object is None or outcome.error is not None:
+            # Also when there was no answer: a claim that was made all the same is found by its owner and annotation.
+            self._fail(binding, Reason("WriteFailed", f"pod/{binding.pod.key}", {"error": str(outcome.error)[:200]}), now)
+            return
+        self._adopt(binding, decode(ResourceClaim, outcome.object), now)
+        self._step(binding, "claim made", now)
+
+    def _adopt(self, binding: Binding, claim: ResourceClaim, now: float) -> None:
+        """The claim for extended resources exists: allocate it and tell the pod's status, both at once."""
+        assert binding.special is not None
+        self._claims.adopt(binding.special, claim, binding.pod, now)
+        self._follow(binding, claim.key)
+        self._mapped(binding)
+
+    def _mapped(self, binding: Binding) -> bool:
+        """Whether the pod's status names its claim; if not, that is written, on what the status is now, so that a write of
+        an earlier attempt cannot come true later."""
+        assert binding.special is not None
+        if binding.mapping is not None:
+            return False
+        pod = binding.pod
+        if binding.special.is_named_in(pod):
+            return True
+        version = pod.metadata.resource_version
+        binding.mapping = _pod_status(pod, {"extendedResourceClaimStatus": binding.special.status()}, version)
+        self._out.append(binding.mapping)
+        return False
+
+    def _mapping_ended(self, binding: Binding, outcome: Outcome, now: float) -> None:
+        binding.mapping = None
+        if outcome.ok and outcome.object is not None:
+            binding.pending.pod = decode(Pod, outcome.object)
+            self._advance(binding, now)
+        elif isinstance(outcome.error, Conflict):
+            # The pod is another by now; the watch tells, and then it is written again.
+            current: Pod | None = self._world.get(PODS, binding.pod.key)
+            if current is not None and current.metadata.resource_version != outcome.write.resource_version:
+                self.pod_changed(binding, current, now)
+        else:
+            self._fail(binding, _write_failed(outcome.error), now)
+
+    def _orphaned(self, outcome: Outcome) -> None:
+        """An answer for a pod that is gone, or is decided on anew: a claim that was made for it is deleted again."""
+        write = outcome.write
+        if write.kind is RESOURCE_CLAIMS and write.verb == "create" and outcome.object is not None:
+            self._claims.delete(decode(ResourceClaim, outcome.object), write.about)
 
     # --------------------------------------------------------------------------------------------------------- outcomes
 
@@ -397,149 +492,80 @@ class Binder:
         write = outcome.write
         uid = write.uid if write.kind is PODS else self._by_pod.get(write.about, "")
         binding = self._bindings.get(uid)
-        if binding is None or _is_of_another_attempt(binding, write):
+        if binding is None or (write.kind is RESOURCE_CLAIMS and write is not binding.creation):
             self._orphaned(outcome)
-        elif write.kind is PODS and write.subresource == "binding":
-            binding.writing = False
+        elif write is binding.writing:
+            binding.writing = None
             self._bind_ended(binding, outcome.error, now)
         elif write is binding.mapping:
-            self._mapping_ended(binding, outcome.error, now)
+            self._mapping_ended(binding, outcome, now)
         elif write is binding.creation:
             self._create_ended(binding, outcome, now)
         elif write.kind in (PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS) and outcome.error is not None:
-            self.give_up(binding, _write_failed(outcome.error), now)
-
-    def _bind_ended(self, binding: Binding, error: ClusterError | None, now: float) -> None:
-        if error is None:
-            self._bound(binding, now)
-        elif isinstance(error, Unreachable | Conflict | NotFound):
-            # It may be bound, or gone: the watch will tell. Until then it keeps its place, and binding again does no harm.
-            heappush(self._timers, (now + RETRY_AFTER, binding.pod.uid))
-        else:
-            self.give_up(binding, _write_failed(error), now)
-
-    def confirm(self, binding: Binding, now: float) -> None:
-        """The API shows the pod on its node, whether or not the answer to our write has come."""
-        self._bound(binding, now)
-
-    def _bound(self, binding: Binding, now: float) -> None:
-        pod = binding.pod
-        told = f": {binding.told}" if binding.told else ""
-        self._event(binding, now, "Scheduled", f"Successfully assigned {pod.key} to {binding.node}{told}", "Binding")
-        self._remove(binding)
-        if binding.special is not None:
-            self._desk.keep_only(pod, binding.special.name)
-        self._host.bound(binding.pending, binding.node, now)
-
-    def _create_ended(self, binding: Binding, outcome: Outcome, now: float) -> None:
-        assert binding.special is not None
-        result = "success" if outcome.ok else "failure"
-        self._meter.count("dynamic_resource_allocation_resourceclaim_creates_total", (result, "false", "", "Pod"))
-        if outcome.object is None or outcome.error is not None:
-            # Also when there was no answer: a claim that was made all the same is found by its owner and annotation.
-            self.give_up(binding, Reason("WriteFailed", f"pod/{binding.pod.key}", {"error": str(outcome.error)[:200]}), now)
-            return
-        claim = decode(ResourceClaim, outcome.object)
-        self.adopt_special(binding, claim, now)
-
-    def adopt_special(self, binding: Binding, claim: ResourceClaim, now: float) -> None:
-        """The claim for extended resources exists now: allocate it and tell the pod's status, both at once."""
-        special = binding.special
-        assert special is not None
-        binding.stage = "claims"
-        special.name = claim.metadata.name
-        self._host.adopt(special, claim)
-        self._follow(binding, claim.key)
-        binding.awaiting.add(claim.key)
-        if claim.status.allocation is None:
-            self._desk.allocate(claim, special.allocation, binding.pod, now)
-        else:
-            self._desk.reserve(claim, binding.pod)
-        self._patch_mapping(binding)
-
-    def _patch_mapping(self, binding: Binding) -> None:
-        assert binding.special is not None
-        binding.awaiting.add(_POD_STATUS)
-        binding.mapping = _pod_status(binding.pod, {_MAPPING: binding.special.status()})
-        self._out.append(binding.mapping)
-
-    def _mapping_ended(self, binding: Binding, error: ClusterError | None, now: float) -> None:
-        if error is None:
-            binding.awaiting.discard(_POD_STATUS)
-            self._advance(binding, now)
-        else:
-            self.give_up(binding, _write_failed(error), now)
-
-    def _orphaned(self, outcome: Outcome) -> None:
-        """An answer for a pod that is gone, or is decided on anew: a claim that was made for it is deleted again."""
-        write = outcome.write
-        if write.kind is RESOURCE_CLAIMS and write.verb == "create" and outcome.object is not None:
-            self._desk.delete(decode(ResourceClaim, outcome.object), write.about)
-
-    # ---------------------------------------------------------------------------------------------------- giving up
-
-    def give_up(self, binding: Binding, reason: Reason | None, now: float) -> None:
-        """The decision does not hold: everything is given back, and the pod is decided on again."""
-        if binding.stage != "binding":
-            self._prebound(binding, "failure", now)
-        self._give_up(binding, reason, now)
-
-    def _give_up(self, binding: Binding, reason: Reason | None, now: float, node: str = "") -> None:
-        self._withdraw(binding)
-        self._host.undo(binding.pending, reason, now, node)
+            self._fail(binding, _write_failed(outcome.error), now)
 
     def node_gone(self, name: str, now: float) -> None:
         """Nothing is waited for on a node that is no more. A bind that is under way is the watch's to tell of."""
         for binding in [found for found in self._bindings.values() if found.node == name and found.stage != "binding"]:
-            self.give_up(binding, None, now)
+            self._fail(binding, None, now)
 
-    def pod_gone(self, uid: str) -> Binding | None:
+    def pod_gone(self, uid: str, now: float) -> None:
         """The pod was deleted or finished on its way. Devices that were being made ready for it alone are freed at once."""
         binding = self._bindings.get(uid)
         if binding is not None:
-            self._withdraw(binding, gone=True)
-        return binding
+            self._step(binding, "pod gone", now)
 
-    def bound_by_others(self, binding: Binding) -> None:
+    def pod_placed(self, pod: Pod, now: float) -> None:
+        """The API shows the pod on a node, whether or not the answer to our write has come."""
+        binding = self._bindings.get(pod.uid)
+        if binding is not None:
+            ours = binding.node == pod.spec.node_name and binding.stage == "binding"
+            self._step(binding, "bound" if ours else "placed by others", now)
+
+    # -------------------------------------------------------------------------------------------------------- endings
+
+    def _give_up(self, binding: Binding, now: float) -> None:
+        self._take_back(binding, gone=False)
+        self._ended.append(Ended(binding.pending, False, binding.reason, binding.keeps))
+
+    def _withdraw(self, binding: Binding, now: float) -> None:
+        self._take_back(binding, gone=True)
+
+    def _leave_alone(self, binding: Binding, now: float) -> None:
         """Someone else placed the pod: its claims stay as they are."""
-        if binding.stage == "conditions":
-            self._waiting -= 1
         self._remove(binding)
         for key in binding.claims:
-            self._desk.let_go(key, binding.pod.uid)
+            self._claims.let_go(key, binding.pod.uid)
         if binding.special is not None and not binding.special.name:
-            self._host.abandon(binding.special)
+            self._claims.drop_unmade(binding.special)
 
-    def _withdraw(self, binding: Binding, *, gone: bool = False) -> None:
-        if binding.stage == "conditions":
-            self._waiting -= 1
+    def _take_back(self, binding: Binding, *, gone: bool) -> None:
         uid, special = binding.pod.uid, binding.special
         self._remove(binding)
         for key in binding.claims:
-            if not self._desk.clearing(key) and (special is None or key != special.claim.key):
-                self._desk.unreserve(key, uid, gone=gone)
+            if not self._claims.clearing(key) and (special is None or key != special.claim.key):
+                self._claims.unreserve(key, uid, gone=gone)
         if special is None:
             return
         if special.name:
             # The API server keeps the name in the pod's status until another one is written there.
-            self._desk.delete(special.claim, binding.pod.key)
+            self._claims.delete(special.claim, binding.pod.key)
         else:
-            # Never made in the API: what it would have held is free. Once it is made, the desk knows what it holds.
-            self._host.abandon(special)
+            self._claims.drop_unmade(special)
 
     def _remove(self, binding: Binding) -> None:
         uid = binding.pod.uid
         self._bindings.pop(uid, None)
         if self._by_pod.get(binding.pod.key) == uid:
             del self._by_pod[binding.pod.key]
-        for claim in binding.volumes:
-            self._by_volume.get(claim.key, {}).pop(uid, None)
-        for key in binding.claims:
-            users = self._by_claim.get(key)
-            if users is not None:
-                users.pop(uid, None)
-                if not users:
-                    del self._by_claim[key]
+        self._volumes.give_back(uid)
+        for index, keys in ((self._by_volume, [claim.key for claim in binding.volumes]), (self._by_claim, binding.claims)):
+            for key in keys:
+                users = index.get(key)
+                if users is not None:
+                    users.pop(uid, None)
+                    if not users:
+                        del index[key]
 
     def _event(self, binding: Binding, now: float, reason: str, note: str, action: str) -> None:
         pod = binding.pod
@@ -548,17 +574,19 @@ class Binder:
         self._events.append(Write("create", EVENTS, body["metadata"]["namespace"], body["metadata"]["name"], body, about=pod.key))
 
 
-def _is_of_another_attempt(binding: Binding, write: Write) -> bool:
-    return write.kind is RESOURCE_CLAIMS and write.verb == "create" and write is not binding.creation
-
-
-def _binds(write: Write, uid: str) -> bool:
-    return write.subresource == "binding" and write.uid == uid
-
-
-def _pod_status(pod: Pod, status: dict[str, Any]) -> Write:
-    metadata = pod.metadata
-    return Write("patch", PODS, metadata.namespace, metadata.name, {"status": status}, "status", uid=pod.uid, about=pod.key)
+def _pod_status(pod: Pod, status: dict[str, Any], version: str = "") -> Write:
+    metadata, body = pod.metadata, {"status": status}
+    return Write(
+        "patch",
+        PODS,
+        metadata.namespace,
+        metadata.name,
+        body,
+        "status",
+        uid=pod.uid,
+        resource_version=version,
+        about=pod.key,
+    )
 
 
 def _write_failed(error: ClusterError | None) -> Reason | None:

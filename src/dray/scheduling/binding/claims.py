@@ -1,14 +1,14 @@
-"""Claims on their way into the API: what was decided for each, and the writes that make it true.
+"""Claims on their way into the API: what is to become of each, and the writes that make it true.
 
-Always true: a claim has at most one write under way, and every write carries the resourceVersion of what it was decided on;
-so a claim that someone else changed is decided on again and never has two owners. Pods that share a claim are reserved
-by one write.
+Always true: what a claim counts for in the books is worked out from three things and from nothing else: what the API shows,
+what was sent and may still come true, and what is decided. So nothing counts as free that may yet be written. A claim has
+at most one write under way, and every write carries the version of what it was decided on; a claim that someone else
+changed is decided on again. Pods that share a claim are reserved by one write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -17,20 +17,35 @@ from dray.api.kinds import PODS, RESOURCE_CLAIMS
 from dray.api.meta import OwnerReference
 from dray.api.resource import FINALIZER, AllocationResult, ResourceClaim
 from dray.api.times import format_time
+from dray.books.journal import Standing
 from dray.cluster.port import ClusterError, Conflict, NotFound, Outcome, Unreachable, Write
 from dray.cluster.world import World
+from dray.devices import Devices
 from dray.scheduling.shape.claims import reserved_for
-from dray.scheduling.shape.extended import is_special, owner_uid
+from dray.scheduling.shape.extended import Special, is_special, owner_uid
 
-RETRY_AFTER = 1.0
+RETRY_AFTER: Final = 1.0
+# A write without an answer can come true for this long: as long as an API server works on a request.
+_DOUBTFUL: Final = 60.0
 
 
-class ClaimWork:
-    """What is to become of one claim. ``allocation`` is set while it is decided here and not yet in the API."""
+class Settled(NamedTuple):
+    """News for the binding of a pod: its claim is written, or (``lost``) what was decided for it cannot be."""
+
+    pod: str
+    claim: str
+    lost: bool = False
+    error: ClusterError | None = None
+
+
+class Intent:
+    """What is to become of one claim. ``allocation`` is what is decided for it and not in the API yet."""
 
     __slots__ = (
         "allocation",
         "clear",
+        "contested",
+        "delete",
         "drop",
         "key",
         "leaving",
@@ -38,8 +53,11 @@ class ClaimWork:
         "reservers",
         "retry_at",
         "retry_version",
+        "sent",
         "shown",
         "uid",
+        "unanswered",
+        "unanswered_until",
         "writing",
     )
 
@@ -54,7 +72,16 @@ class ClaimWork:
         self.clear = False
         # Clear the allocation too when those that leave were the last.
         self.drop = False
+        # Delete the claim, which the scheduler made; for events: the pod that it was made for.
+        self.delete: str | None = None
+        # Another scheduler's allocation crossed the decision: it is not written, or taken back.
+        self.contested = False
         self.writing: Write | None = None
+        # The last write that nobody answered: it may still come true while the claim is as it was then.
+        self.unanswered: Write | None = None
+        self.unanswered_until = 0.0
+        # The allocations in what is being written, or was sent without an answer.
+        self.sent: list[AllocationResult] = []
         self.not_before = 0.0
         # After a conflict: the version that was refused. It is tried again when another one is seen, or after a while,
         # because a server may refuse for a reason that no watch event follows.
@@ -63,86 +90,132 @@ class ClaimWork:
 
     @property
     def idle(self) -> bool:
-        return not (self.reservers or self.leaving or self.clear or self.writing is not None)
+        wanted = self.reservers or self.leaving or self.clear or self.delete is not None
+        return not wanted and self.writing is None and self.unanswered is None
 
-
-class Deletion:
-    """A special claim on its way out: the finalizer first, then the claim, as upstream does it."""
-
-    __slots__ = ("about", "claim", "ended", "not_before", "unprotected", "writing")
-
-    def __init__(self, claim: ResourceClaim, about: str) -> None:
-        self.claim = claim
-        self.about = about
-        self.unprotected = FINALIZER not in claim.metadata.finalizers
-        self.ended = False
-        self.writing: Write | None = None
-        self.not_before = 0.0
+    def settle_doubt(self, claim: ResourceClaim, now: float) -> bool:
+        """Whether what was sent without an answer has come true by now, or cannot any more; then it is forgotten."""
+        write = self.unanswered
+        if write is None or (claim.metadata.resource_version == write.resource_version and now < self.unanswered_until):
+            return False
+        self.unanswered = None
+        if self.writing is None:
+            self.sent.clear()
+        return True
 
 
 class ClaimWriter:
-    """All claim work, by claim key. ``lost`` is told the pods whose decision no longer holds, ``reserved`` those that
-    have their claim."""
+    """All intents, by claim key. What it has to tell bindings is in ``take_news``."""
 
-    def __init__(
-        self,
-        world: World,
-        stamps: bool,
-        reserved: Callable[[str, str, float], None],
-        lost: Callable[[str, str, ClusterError | None, float], None],
-        release: Callable[[str], None],
-        ours: Callable[[Pod], bool],
-    ) -> None:
-        self._world = world
-        self._stamps = stamps
-        self._work: dict[str, ClaimWork] = {}
+    def __init__(self, world: World, engine: Devices, schedulers: frozenset[str], *, stamps: bool) -> None:
+        self._world, self._engine, self._schedulers, self._stamps = world, engine, schedulers, stamps
+        self._intents: dict[str, Intent] = {}
         self._dirty: dict[str, None] = {}
-        # Special claims that are being deleted from here, by uid: nothing is decided on them any more.
-        self.deleting: dict[str, Deletion] = {}
-        # Claims, by uid, whose decision was crossed by another scheduler's allocation: it is not written, or taken back.
-        self.contested: set[str] = set()
+        self._news: list[Settled] = []
+        self._contested_unmade: set[str] = set()
         self._specials = world.index(RESOURCE_CLAIMS, owner_uid)
-        self._reserved, self._lost, self._release, self._ours = reserved, lost, release, ours
 
     # -------------------------------------------------------------------------------------------------------- reading
 
+    def take_news(self) -> list[Settled]:
+        news, self._news = self._news, []
+        return news
+
     def allocation_of(self, claim: ResourceClaim) -> AllocationResult | None:
         """As the API has it, or as it was decided a moment ago."""
+        intent = self._of(claim)
         if claim.status.allocation is not None:
-            work = self._work.get(claim.key)
-            return None if work is not None and work.clear else claim.status.allocation
-        work = self._work.get(claim.key)
-        return work.allocation if work is not None and work.uid == claim.uid else None
+            return None if intent is not None and (intent.clear or intent.delete is not None) else claim.status.allocation
+        return intent.allocation if intent is not None else None
 
     def consumers(self, claim: ResourceClaim) -> int:
         """How many pods have the claim or are about to."""
-        work = self._work.get(claim.key)
-        joining = sum(not reserved_for(claim, uid) for uid in work.reservers) if work is not None else 0
-        return len(claim.status.reserved_for) + joining
+        return len(claim.status.reserved_for) + sum(not reserved_for(claim, uid) for uid in self.joining(claim))
 
     def joining(self, claim: ResourceClaim) -> set[str]:
         """Pods that are about to have the claim, as far as the API does not show it yet."""
-        work = self._work.get(claim.key)
-        return set(work.reservers) if work is not None else set()
+        intent = self._of(claim)
+        return set(intent.reservers) if intent is not None else set()
 
     def clearing(self, key: str) -> bool:
-        work = self._work.get(key)
-        return work is not None and work.clear
+        intent = self._intents.get(key)
+        return intent is not None and intent.clear
+
+    def deleting(self, claim: ResourceClaim) -> bool:
+        intent = self._of(claim)
+        return intent is not None and intent.delete is not None
 
     def next_due(self) -> float | None:
-        ready = (work for key in self._dirty if (work := self._work.get(key)) is not None)
-        times = [work.retry_at if work.retry_version else work.not_before for work in ready if work.writing is None]
-        times += [going.not_before for going in self.deleting.values() if going.writing is None and not going.ended]
-        return min(times, default=None)
+        found = (intent for key in self._dirty if (intent := self._intents.get(key)) is not None and intent.writing is None)
+        return min((intent.retry_at if intent.retry_version else intent.not_before for intent in found), default=None)
+
+    def intents(self) -> list[Intent]:
+        return list(self._intents.values())
+
+    def _of(self, claim: ResourceClaim) -> Intent | None:
+        intent = self._intents.get(claim.key)
+        return intent if intent is not None and intent.uid == claim.uid else None
+
+    # ------------------------------------------------------------------------------------------------- what it counts for
+
+    def _account(self, claim: ResourceClaim) -> None:
+        """Post what the claim has or may get: the only place where devices of claims are charged or given back."""
+        intent = self._of(claim)
+        allocations = self.accounted(claim)
+        if not allocations:
+            self._engine.remove_claim(claim.uid)
+            return
+        standing: Standing = "decided"
+        if claim.status.allocation is not None:
+            standing = "shown"
+        elif intent is not None and intent.sent:
+            standing = "writing"
+        self._engine.charge(claim, allocations, standing)
+
+    def _account_for(self, intent: Intent) -> None:
+        claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, intent.key)
+        if claim is not None and claim.uid == intent.uid:
+            self._account(claim)
+        else:
+            self._engine.remove_claim(intent.uid)
+
+    def accounted(self, claim: ResourceClaim) -> list[AllocationResult]:
+        """What the claim has or may get: shown, sent, decided."""
+        intent = self._of(claim)
+        found = [claim.status.allocation, *((*intent.sent, intent.allocation) if intent is not None else ())]
+        return [allocation for allocation in found if allocation is not None]
+
+    # ---------------------------------------------------------------------------------------------- claims not yet made
+
+    def hold_unmade(self, special: Special) -> None:
+        """A special claim counts from the decision on, also while it does not exist."""
+        self._engine.hold(special.claim, special.allocation)
+
+    def drop_unmade(self, special: Special) -> None:
+        self._contested_unmade.discard(special.claim.uid)
+        self._engine.release(special.claim.uid)
+
+    def adopt(self, special: Special, claim: ResourceClaim, pod: Pod, now: float) -> None:
+        """The special claim exists now: it gets its devices and its pod, and holds for itself what was held for it."""
+        made = special.claim.uid == claim.uid
+        if claim.status.allocation is None:
+            self.allocate(claim, special.allocation, pod, now)
+        else:
+            self.reserve(claim, pod)
+        if not made:
+            self._for(claim).contested = special.claim.uid in self._contested_unmade
+            self.drop_unmade(special)
+        special.claim, special.name = claim, claim.metadata.name
 
     # ------------------------------------------------------------------------------------------------------- deciding
 
     def allocate(self, claim: ResourceClaim, allocation: AllocationResult, pod: Pod, now: float) -> None:
         if self._stamps:
             allocation = msgspec.structs.replace(allocation, allocation_timestamp=format_time(now))
-        work = self._for(claim)
-        work.allocation, work.shown = allocation, False
-        self._want(work, pod)
+        intent = self._for(claim)
+        intent.allocation, intent.shown = allocation, False
+        self._want(intent, pod)
+        self._account(claim)
 
     def reserve(self, claim: ResourceClaim, pod: Pod) -> None:
         self._want(self._for(claim), pod)
@@ -150,29 +223,27 @@ class ClaimWriter:
     def unreserve(self, key: str, uid: str, *, gone: bool = False) -> None:
         """The pod does not need the claim after all; a reservation that is written, or may be, is taken back. The
         allocation stays, as upstream leaves it, unless the pod is gone and nobody else uses the claim."""
-        work = self._work.get(key)
-        claim = self._world.get(RESOURCE_CLAIMS, key)
+        claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
         known = claim is not None and reserved_for(claim, uid)
-        if work is None and not known:
+        intent = self._intents.get(key)
+        if intent is None and not known:
             return
-        if work is None:
+        if intent is None:
             assert claim is not None
-            work = self._for(claim)
-        work.reservers.pop(uid, None)
-        work.drop = work.drop or gone
-        if known or work.writing is not None:
-            work.leaving.add(uid)
-        self._drop_unused(work)
+            intent = self._for(claim)
+        intent.reservers.pop(uid, None)
+        intent.drop = intent.drop or gone
+        if known or intent.writing is not None or intent.unanswered is not None:
+            intent.leaving.add(uid)
         self._dirty[key] = None
-        self._tidy(work)
+        self._release_unwanted(intent)
 
     def let_go(self, key: str, uid: str) -> None:
         """Nothing more is done here for this pod; what is written for it stays."""
-        work = self._work.get(key)
-        if work is not None:
-            work.reservers.pop(uid, None)
-            self._drop_unused(work)
-            self._tidy(work)
+        intent = self._intents.get(key)
+        if intent is not None:
+            intent.reservers.pop(uid, None)
+            self._release_unwanted(intent)
 
     def deallocate(self, claim: ResourceClaim) -> None:
         """Clear the allocation with everything that hangs on it."""
@@ -180,14 +251,15 @@ class ClaimWriter:
         self._dirty[claim.key] = None
 
     def delete(self, claim: ResourceClaim, about: str) -> None:
-        """Let a claim go that the scheduler made; what was decided for it does not count any more."""
-        work = self._work.get(claim.key)
-        if work is not None and work.uid == claim.uid:
-            work.reservers.clear()
-            self._drop_unused(work)
-            self._work.pop(work.key, None)
-            self._dirty.pop(work.key, None)
-        self.deleting.setdefault(claim.uid, Deletion(claim, about))
+        """Let a claim go that the scheduler made; it counts until it is gone."""
+        intent = self._for(claim)
+        intent.reservers.clear()
+        intent.leaving.clear()
+        intent.clear = intent.drop = intent.contested = False
+        intent.allocation = None
+        intent.delete = intent.delete if intent.delete is not None else about
+        self._dirty[claim.key] = None
+        self._account_for(intent)
 
     def keep_only(self, pod: Pod, name: str) -> None:
         """The pod is bound with this special claim, or without any: one that was made for it besides is of no use."""
@@ -196,244 +268,250 @@ class ClaimWriter:
             if claim is not None and claim.metadata.name != name and (not claim.metadata.deletion_timestamp or _stuck(claim)):
                 self.delete(claim, pod.key)
 
-    def gone(self, uid: str) -> None:
-        """The API shows the claim no more."""
-        self.deleting.pop(uid, None)
+    def contest(self, uids: list[str]) -> None:
+        """What is decided for these claims is in the API for another one."""
+        rivals = set(uids)
+        for intent in self._intents.values() if rivals else ():
+            if intent.uid in rivals:
+                rivals.remove(intent.uid)
+                intent.contested = True
+                self._dirty[intent.key] = None
+        self._contested_unmade |= rivals
 
-    def _want(self, work: ClaimWork, pod: Pod) -> None:
-        work.drop = False
-        work.reservers[pod.uid] = pod
-        work.leaving.discard(pod.uid)
-        self._dirty[work.key] = None
+    def _want(self, intent: Intent, pod: Pod) -> None:
+        intent.drop = False
+        intent.reservers[pod.uid] = pod
+        intent.leaving.discard(pod.uid)
+        self._dirty[intent.key] = None
 
-    def _for(self, claim: ResourceClaim) -> ClaimWork:
-        work = self._work.get(claim.key)
-        if work is None or work.uid != claim.uid:
-            work = self._work[claim.key] = ClaimWork(claim)
-        return work
+    def _for(self, claim: ResourceClaim) -> Intent:
+        intent = self._intents.get(claim.key)
+        if intent is None or intent.uid != claim.uid:
+            intent = self._intents[claim.key] = Intent(claim)
+        return intent
+
+    def _release_unwanted(self, intent: Intent) -> None:
+        """An allocation that nobody wants any more is not written. What was sent of it counts until that is known to fail."""
+        if not intent.reservers:
+            intent.allocation = None
+        self._account_for(intent)
+        self._tidy(intent)
+
+    def _tidy(self, intent: Intent) -> None:
+        if intent.idle and self._intents.get(intent.key) is intent:
+            del self._intents[intent.key]
+            self._dirty.pop(intent.key, None)
+
+    # ------------------------------------------------------------------------------------------------------ observing
+
+    def observe(self, old: ResourceClaim | None, new: ResourceClaim | None, now: float) -> None:
+        """The API shows the claim like this now."""
+        if old is not None and (new is None or new.uid != old.uid):
+            self._gone(old, now)
+        if new is None:
+            return
+        intent = self._of(new)
+        if intent is not None:
+            self._dirty[new.key] = None
+            intent.shown = intent.shown or new.status.allocation is not None
+            intent.settle_doubt(new, now)
+        if new.status.allocation is not None and (intent is None or intent.allocation is None):
+            before = old.status.allocation if old is not None and old.uid == new.uid else None
+            if before != new.status.allocation:
+                self.contest([uid for uid in self._engine.rivals(new.status.allocation) if uid != new.uid])
+        self._account(new)
+        if intent is not None:
+            self._tidy(intent)
+        owner = new.metadata.controller if is_special(new) else None
+        if owner is not None and (intent is None or intent.delete is None):
+            self._too_late(new, owner)
+
+    def _gone(self, claim: ResourceClaim, now: float) -> None:
+        intent = self._of(claim)
+        if intent is not None:
+            self._fail_all(intent)
+        self._engine.remove_claim(claim.uid)
+
+    def _too_late(self, claim: ResourceClaim, owner: OwnerReference) -> None:
+        """A create without an answer may show only when its pod is bound with another claim; and one that somebody deleted
+        goes, unless its pod runs with it."""
+        pod: Pod | None = self._world.get(PODS, f"{claim.metadata.namespace}/{owner.name}")
+        if pod is None or pod.uid != owner.uid or pod.spec.scheduler_name not in self._schedulers:
+            return
+        if not pod.spec.node_name:
+            if _stuck(claim) and claim.key not in self._intents:
+                self.delete(claim, pod.key)
+        else:
+            named = pod.status.extended_resource_claim_status
+            self.keep_only(pod, named.resource_claim_name if named is not None else "")
 
     # -------------------------------------------------------------------------------------------------------- writing
 
     def writes(self, now: float) -> list[Write]:
         made: list[Write] = []
         for key in list(self._dirty):
-            work = self._work.get(key)
-            if work is None:
+            intent = self._intents.get(key)
+            if intent is None:
                 # What was done for another claim a moment ago may have settled this one.
                 self._dirty.pop(key, None)
                 continue
-            if work.writing is not None or work.not_before > now:
+            if intent.writing is not None or intent.not_before > now:
                 continue
             claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
-            if claim is None or claim.uid != work.uid:
-                self._fail_all(work, now)
+            if claim is None or claim.uid != intent.uid:
+                self._fail_all(intent)
                 continue
-            if claim.metadata.deletion_timestamp is not None and work.reservers:
-                self._fail_deleted(work, now)
+            if intent.retry_version and claim.metadata.resource_version == intent.retry_version and now < intent.retry_at:
                 continue
-            if work.retry_version and claim.metadata.resource_version == work.retry_version and now < work.retry_at:
-                continue
-            work.retry_version = ""
-            write = self._next(work, claim, now)
-            if write is None:
-                self._dirty.pop(key, None)
-            else:
-                work.writing = write
+            intent.retry_version = ""
+            if intent.settle_doubt(claim, now):
+                self._account(claim)
+            write = self._next(intent, claim)
+            if write is not None:
+                self._send(intent, claim, write)
                 made.append(write)
-        return [*made, *self._deletions(now)]
+            elif intent.unanswered is not None:
+                intent.not_before = intent.unanswered_until
+            else:
+                self._dirty.pop(key, None)
+                self._tidy(intent)
+        return made
 
-    def _deletions(self, now: float) -> list[Write]:
-        due = [going for going in self.deleting.values() if going.writing is None and not going.ended and going.not_before <= now]
-        for going in due:
-            going.writing = self._deletes(going)
-        return [going.writing for going in due if going.writing is not None]
+    def _send(self, intent: Intent, claim: ResourceClaim, write: Write) -> None:
+        intent.writing = write
+        if intent.allocation is not None and (write.body or {}).get("status", {}).get("allocation") is not None:
+            intent.sent.append(intent.allocation)
+            self._account(claim)
 
-    def _deletes(self, going: Deletion) -> Write:
-        known: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, going.claim.key)
-        claim = known if known is not None and known.uid == going.claim.uid else going.claim
-        if not going.unprotected:
-            others = [name for name in claim.metadata.finalizers if name != FINALIZER]
-            return _patch(claim, {"metadata": {"finalizers": others or None}}, going.about)
-        metadata = claim.metadata
-        return Write("delete", RESOURCE_CLAIMS, metadata.namespace, metadata.name, uid=claim.uid, about=going.about)
-
-    def _next(self, work: ClaimWork, claim: ResourceClaim, now: float) -> Write | None:
+    def _next(self, intent: Intent, claim: ResourceClaim) -> Write | None:
         """The next write that brings the API closer to what was decided; None when there is nothing left."""
-        if work.clear and claim.status.allocation is not None:
+        if intent.delete is not None:
+            return self._deletes(intent, claim)
+        if claim.metadata.deletion_timestamp is not None and intent.reservers:
+            # Nobody gets it any more, and it goes when all have let it go.
+            self._fail_all(intent)
+        if intent.clear and claim.status.allocation is not None:
             body = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
             return _patch(claim, body, claim.key, "status")
-        work.clear = False
-        if work.drop and not work.reservers and all(consumer.uid in work.leaving for consumer in claim.status.reserved_for):
-            work.drop = False
+        intent.clear = False
+        if intent.drop and not intent.reservers and all(c.uid in intent.leaving for c in claim.status.reserved_for):
+            intent.drop = False
             if claim.status.allocation is not None:
-                work.clear = True
-                return self._next(work, claim, now)
-        if work.uid in self.contested:
-            return self._yield(work, claim, now)
-        if self._outdated(work, claim):
-            self._fail_all(work, now)
-            return None
-        missing = [pod for uid, pod in work.reservers.items() if not reserved_for(claim, uid)]
-        leaving = [consumer.uid for consumer in claim.status.reserved_for if consumer.uid in work.leaving]
-        unprotected = bool(work.reservers) and FINALIZER not in claim.metadata.finalizers
-        written = claim.status.allocation is not None or work.allocation is None
+                intent.clear = True
+                return self._next(intent, claim)
+        if intent.contested:
+            return self._yield(intent, claim)
+        if self._outdated(intent, claim):
+            self._fail_all(intent)
+        return self._allocates(intent, claim)
+
+    def _allocates(self, intent: Intent, claim: ResourceClaim) -> Write | None:
+        missing = [pod for uid, pod in intent.reservers.items() if not reserved_for(claim, uid)]
+        leaving = [consumer.uid for consumer in claim.status.reserved_for if consumer.uid in intent.leaving]
+        unprotected = bool(intent.reservers) and FINALIZER not in claim.metadata.finalizers
+        written = claim.status.allocation is not None or intent.allocation is None
         if written and not missing and not leaving and not unprotected:
-            self._settle(work, now)
+            self._settle(intent, claim)
             return None
         about = missing[0].key if missing else claim.key
         if unprotected:
             finalizers = [*claim.metadata.finalizers, FINALIZER]
             return _patch(claim, {"metadata": {"finalizers": finalizers}}, about)
         status: dict[str, Any] = {}
-        if claim.status.allocation is None and work.allocation is not None:
-            status["allocation"] = _plain(work.allocation)
+        if claim.status.allocation is None and intent.allocation is not None:
+            status["allocation"] = _plain(intent.allocation)
         kept = [_plain(c) for c in claim.status.reserved_for if c.uid not in leaving]
         added = [{"resource": "pods", "name": pod.metadata.name, "uid": pod.uid} for pod in missing]
         status["reservedFor"] = [*kept, *added]
         return _patch(claim, {"status": status}, about, "status")
 
-    def _yield(self, work: ClaimWork, claim: ResourceClaim, now: float) -> Write | None:
+    def _deletes(self, intent: Intent, claim: ResourceClaim) -> Write | None:
+        """The claim first, then the finalizer: so it is never without while it has devices, and what was sent for it before
+        cannot come true once it is gone."""
+        metadata, about = claim.metadata, intent.delete or ""
+        if metadata.deletion_timestamp is None:
+            return Write("delete", RESOURCE_CLAIMS, metadata.namespace, metadata.name, uid=claim.uid, about=about)
+        if FINALIZER in metadata.finalizers:
+            others = [name for name in metadata.finalizers if name != FINALIZER]
+            return _patch(claim, {"metadata": {"finalizers": others or None}}, about)
+        return None
+
+    def _yield(self, intent: Intent, claim: ResourceClaim) -> Write | None:
         """Somebody else has what was decided for this claim. Where it is written already, and for our pods only, it is
         cleared again."""
-        self.contested.discard(work.uid)
+        intent.contested = False
         written = claim.status.allocation is not None
-        ours = all(consumer.uid in work.reservers for consumer in claim.status.reserved_for)
+        ours = all(consumer.uid in intent.reservers for consumer in claim.status.reserved_for)
         if not written or not ours:
-            self._fail_all(work, now)
+            self._fail_all(intent)
             return None
-        pods, work.reservers, work.allocation, work.clear = list(work.reservers), {}, None, True
-        for uid in pods:
-            self._lost(uid, work.key, None, now)
-        return self._next(work, claim, now)
+        self._news.extend(Settled(uid, intent.key, True) for uid in intent.reservers)
+        intent.reservers.clear()
+        intent.allocation, intent.clear = None, True
+        self._account(claim)
+        return self._next(intent, claim)
 
-    def _outdated(self, work: ClaimWork, claim: ResourceClaim) -> bool:
+    def _outdated(self, intent: Intent, claim: ResourceClaim) -> bool:
         """Someone else allocated what we wanted to allocate, or took the allocation that we counted on."""
-        if not work.reservers:
+        if not intent.reservers:
             return False
-        if work.allocation is None:
+        if intent.allocation is None:
             return claim.status.allocation is None
         if claim.status.allocation is None:
-            return work.shown
-        return not same_allocation(claim.status.allocation, work.allocation)
+            return intent.shown
+        return not same_allocation(claim.status.allocation, intent.allocation)
 
-    def _settle(self, work: ClaimWork, now: float) -> None:
+    def _settle(self, intent: Intent, claim: ResourceClaim) -> None:
         """The API shows what was decided."""
-        pods = list(work.reservers)
-        work.reservers.clear()
-        work.leaving.clear()
-        work.allocation = None
-        self._tidy(work)
-        for uid in pods:
-            self._reserved(uid, work.key, now)
+        self._news.extend(Settled(uid, intent.key) for uid in intent.reservers)
+        intent.reservers.clear()
+        intent.leaving.clear()
+        intent.allocation = None
+        self._account(claim)
 
-    def _fail_all(self, work: ClaimWork, now: float, error: ClusterError | None = None) -> None:
+    def _fail_all(self, intent: Intent, error: ClusterError | None = None) -> None:
         """What was decided cannot be: because of an error, or because the claim is another one now."""
-        pods = list(work.reservers)
-        self.contested.discard(work.uid)
-        work.reservers.clear()
-        work.clear = False
-        self._drop_unused(work)
-        self._work.pop(work.key, None)
-        self._dirty.pop(work.key, None)
-        for uid in pods:
-            self._lost(uid, work.key, error, now)
-
-    def _fail_deleted(self, work: ClaimWork, now: float) -> None:
-        """The claim is being deleted: nobody gets it any more, and it goes when all have let it go."""
-        leaving = list(work.leaving)
-        self._fail_all(work, now)
-        for uid in leaving:
-            self.unreserve(work.key, uid)
-
-    def _drop_unused(self, work: ClaimWork) -> None:
-        """An allocation that nobody wants any more is not written; what it held is free again."""
-        if work.allocation is None or work.reservers or work.writing is not None:
-            return
-        work.allocation = None
-        claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, work.key)
-        if claim is None or claim.uid != work.uid or claim.status.allocation is None:
-            self._release(work.uid)
-
-    def _tidy(self, work: ClaimWork) -> None:
-        if work.idle:
-            self.contested.discard(work.uid)
-            self._work.pop(work.key, None)
-            self._dirty.pop(work.key, None)
+        self._news.extend(Settled(uid, intent.key, True, error) for uid in intent.reservers)
+        intent.reservers.clear()
+        intent.clear = intent.contested = False
+        claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, intent.key)
+        if claim is None or claim.uid != intent.uid:
+            intent.leaving.clear()
+            intent.sent.clear()
+            intent.writing = intent.unanswered = intent.delete = None
+        self._release_unwanted(intent)
 
     # -------------------------------------------------------------------------------------------------------- outcomes
 
-    def observe(self, outcome: Outcome, now: float) -> None:
-        going = self.deleting.get(outcome.write.uid)
-        if going is not None and going.writing is outcome.write:
-            self._deletion_ended(going, outcome, now)
+    def ended(self, outcome: Outcome, now: float) -> None:
+        """One of its writes was answered, or will not be."""
+        write, error = outcome.write, outcome.error
+        intent = self._intents.get(write.key)
+        if intent is None or intent.writing is not write:
             return
-        work = self._work.get(outcome.write.key)
-        if work is None or work.writing is not outcome.write:
+        intent.writing = None
+        self._dirty[intent.key] = None
+        if isinstance(error, Unreachable):
+            # It may have happened, and may yet: what the API shows next decides.
+            intent.unanswered, intent.unanswered_until = write, now + _DOUBTFUL
+            intent.not_before = now + RETRY_AFTER
             return
-        work.writing = None
-        self._dirty[work.key] = None
-        error = outcome.error
         if error is None:
-            self._drop_unused(work)
-        elif isinstance(error, Conflict):
-            work.retry_version, work.retry_at = outcome.write.resource_version, now + RETRY_AFTER
+            intent.unanswered = None
+        if intent.unanswered is None:
+            intent.sent.clear()
+        if isinstance(error, Conflict):
+            intent.retry_version, intent.retry_at = write.resource_version, now + RETRY_AFTER
+            self._account_for(intent)
         elif isinstance(error, NotFound):
-            self._fail_all(work, now)
-        elif isinstance(error, Unreachable):
-            # It may have happened: what the watch shows next decides.
-            work.not_before = now + RETRY_AFTER
+            self._fail_all(intent)
+        elif error is not None:
+            # It may not be written, or not deleted: then it is used again.
+            intent.delete = None
+            self._fail_all(intent, error)
         else:
-            self._fail_all(work, now, error)
-
-    def _deletion_ended(self, going: Deletion, outcome: Outcome, now: float) -> None:
-        going.writing = None
-        if isinstance(outcome.error, NotFound):
-            going.ended = True
-        elif isinstance(outcome.error, Conflict | Unreachable):
-            going.not_before = now + RETRY_AFTER
-        elif outcome.error is not None:
-            # It may not be deleted: then it is used again.
-            del self.deleting[going.claim.uid]
-        elif outcome.write.verb == "delete":
-            going.ended = True
-            self._unstick(going)
-        else:
-            going.unprotected = True
-
-    def _unstick(self, going: Deletion) -> None:
-        """A finalizer that came back before the claim was deleted keeps it: once more."""
-        claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, going.claim.key)
-        if claim is not None and claim.uid == going.claim.uid and _stuck(claim):
-            going.ended = going.unprotected = False
-
-    def touched(self, key: str) -> None:
-        """The claim changed in the API."""
-        claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
-        work = self._work.get(key)
-        if work is not None:
-            self._dirty[key] = None
-            work.shown = work.shown or (claim is not None and claim.uid == work.uid and claim.status.allocation is not None)
-        owner = claim.metadata.controller if claim is not None and is_special(claim) else None
-        if claim is None or owner is None:
-            return
-        going = self.deleting.get(claim.uid)
-        if going is None:
-            self._too_late(claim, owner)
-        elif going.ended:
-            self._unstick(going)
-
-    def _too_late(self, claim: ResourceClaim, owner: OwnerReference) -> None:
-        """A create without an answer may show only when its pod is bound with another claim; and one that somebody deleted
-        goes, unless its pod runs with it."""
-        pod: Pod | None = self._world.get(PODS, f"{claim.metadata.namespace}/{owner.name}")
-        if pod is None or pod.uid != owner.uid or not self._ours(pod):
-            return
-        if not pod.spec.node_name:
-            if _stuck(claim) and claim.key not in self._work:
-                self.delete(claim, pod.key)
-        else:
-            named = pod.status.extended_resource_claim_status
-            self.keep_only(pod, named.resource_claim_name if named is not None else "")
+            self._account_for(intent)
+            self._tidy(intent)
 
 
 def _stuck(claim: ResourceClaim) -> bool:

@@ -11,11 +11,12 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from dray.api.reason import Reason
-from dray.books.changes import EVERYTHING, ChangeLog
+from dray.books.changes import EVERYTHING
 from dray.books.nodes import NodeInfo, Nodes
 from dray.scheduling.placing.plan import Judged, Plan
 from dray.scheduling.placing.refusal import Tally
 from dray.scheduling.plugins.base import Reasons, because, normalized
+from dray.scheduling.waiting.wakeups import Wakeups
 
 ZONE: Final = "topology.kubernetes.io/zone"
 _MIN_NODES: Final = 100
@@ -52,14 +53,15 @@ class Entry:
 
 
 class Candidates:
-    def __init__(self, plan: Plan, nodes: Nodes, freed: ChangeLog, start: int, zone: str | None = None) -> None:
+    def __init__(self, plan: Plan, nodes: Nodes, wakeups: Wakeups, start: int, zone: str | None = None) -> None:
         self.plan = plan
         self._zone = zone
         self._nodes = nodes
+        self._changed = wakeups.nodes_changed
         # Nodes whose devices may do now although they did not before.
-        self._freed = freed
-        self._position = nodes.changes.position
-        self._freed_position = freed.position
+        self._freed = wakeups.devices_freed
+        self._position = self._changed.position
+        self._freed_position = self._freed.position
         self._entries: dict[str, Entry] = {}
         self._heap: list[tuple[int, int, int, str]] = []
         self._highest = [0] * len(plan.raw_scores)
@@ -82,8 +84,8 @@ class Candidates:
 
     def catch_up(self) -> None:
         """Look again at what changed, and at more nodes while there is too little choice."""
-        changed = self._nodes.changes.since(self._position)
-        self._position = self._nodes.changes.position
+        changed = self._changed.since(self._position)
+        self._position = self._changed.position
         if changed is None or self._all is not self._nodes.order:
             self._restart()
         else:

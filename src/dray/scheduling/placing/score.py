@@ -10,7 +10,7 @@ from dray.scheduling.plugins.neighbours import View
 Found = tuple[NodeInfo, Examined, Judged]
 
 
-def totals_of(plan: Plan, view: View, found: list[Found]) -> list[int]:
+def totals_of(plan: Plan, view: View | None, found: list[Found]) -> list[int]:
     """One total per node, in hundredths: what the nodes are worth by themselves, normalized, and what other pods add."""
     totals = [examined[1] for _, examined, _ in found]
     if not found:
@@ -20,7 +20,7 @@ def totals_of(plan: Plan, view: View, found: list[Found]) -> list[int]:
         highest = max(raw)
         for index, value in enumerate(raw):
             totals[index] += score.weight * normalized(value, highest, score.normalize)
-    for _, weight, values in view.scores([info for info, _, _ in found]):
+    for _, weight, values in view.scores([info for info, _, _ in found]) if view is not None else ():
         for index, value in enumerate(values):
             totals[index] += weight * value
     return [100 * total + judged[2] for total, (_, _, judged) in zip(totals, found)]

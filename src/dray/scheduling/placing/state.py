@@ -1,10 +1,10 @@
-"""What deciding on one pod starts from and ends with: the wish, the placement, or the refusal."""
+"""What deciding on one pod starts from and ends with: its state, the placement, or the refusal."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from dray.api.core import Pod
+from dray.api.core import PersistentVolume, PersistentVolumeClaim, Pod
 from dray.api.reason import Reason
 from dray.api.resource import AllocationResult, ResourceClaim
 from dray.books.demand import Demand
@@ -19,9 +19,10 @@ from dray.scheduling.waiting.queue import QueuedPod
 
 
 class Placement:
-    """What was decided for a pod; ``told``: why these devices, in words."""
+    """What was decided for a pod; ``because``: why these devices, in words. ``volumes`` are those that its unbound volume
+    claims get, ``provisioned`` the claims for which one is to be made."""
 
-    __slots__ = ("key", "leftover", "node", "open", "pinned", "results", "special", "told")
+    __slots__ = ("because", "key", "leftover", "node", "open", "pinned", "provisioned", "results", "special", "volumes")
 
     def __init__(self, key: Hashable, node: str, resolved: Resolved) -> None:
         self.key = key
@@ -31,7 +32,9 @@ class Placement:
         self.results: list[AllocationResult] = []
         self.special: Special | None = None
         self.leftover: ResourceClaim | None = None
-        self.told = ""
+        self.volumes: list[tuple[PersistentVolumeClaim, PersistentVolume]] = []
+        self.provisioned: list[PersistentVolumeClaim] = []
+        self.because = ""
 
 
 class NotPlaced(Exception):
@@ -54,7 +57,7 @@ class NotPlaced(Exception):
         # Devices of claims that failed or ran out of time while no scheduler looked.
         self.failed: Sequence[conditions.Device] = ()
         # Set when nodes were looked at: what preemption starts from.
-        self.wish: CycleState | None = None
+        self.state: CycleState | None = None
 
 
 class CycleState:

@@ -57,11 +57,11 @@ class Neighbours:
 
     # ------------------------------------------------------------------------------------------------------- counting
 
-    def came(self, placed: Placed, node: str) -> None:
-        self._count(placed, node, 1)
+    def came(self, placed: Placed) -> None:
+        self._count(placed, placed.node, 1)
 
-    def left(self, placed: Placed, node: str) -> None:
-        self._count(placed, node, -1)
+    def left(self, placed: Placed) -> None:
+        self._count(placed, placed.node, -1)
 
     def _count(self, placed: Placed, node: str, by: int) -> None:
         pod = placed.pod
@@ -326,7 +326,7 @@ class View:
     @property
     def stamp(self) -> tuple[int, ...]:
         """Changes when anything that this view counted changes."""
-        return (self._neighbours.node_version, *(counter.version for counter in self._counters))
+        return (self._neighbours.node_version, *(counter.stamp for counter in self._counters))
 
     def refuses(self, info: NodeInfo) -> Reasons | None:
         labels = info.node.metadata.labels

@@ -47,19 +47,22 @@ class Term:
 
 
 class Counter:
-    """How many pods are counted, by node and by domain of each topology key that was asked for."""
+    """How many pods are counted, by node and by domain of each topology key that was asked for. ``stamp`` is the same for
+    the same counts on nodes with the same labels, whatever was counted in between."""
 
-    __slots__ = ("_by_key", "_labels", "by_node", "version")
+    __slots__ = ("_by_key", "_labels", "_relabelled", "by_node", "stamp")
 
     def __init__(self, labels: NodeLabels) -> None:
         self._labels = labels
         self.by_node: dict[str, int] = {}
         self._by_key: dict[str, dict[str, int]] = {}
-        self.version = 0
+        self._relabelled = 0
+        self.stamp = 0
 
     def add(self, node: str, by: int) -> None:
-        self.version += 1
+        before = self.by_node.get(node, 0)
         _add(self.by_node, node, by)
+        self.stamp ^= hash((node, before)) ^ hash((node, before + by))
         for key, domains in self._by_key.items():
             value = self._labels(node).get(key)
             if value is not None:
@@ -79,7 +82,8 @@ class Counter:
     def relabelled(self) -> None:
         """Labels of nodes changed."""
         self._by_key.clear()
-        self.version += 1
+        self._relabelled += 1
+        self.stamp ^= hash(("", self._relabelled))
 
 
 def _add(counts: dict[str, int], key: str, by: int) -> None:

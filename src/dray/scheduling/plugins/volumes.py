@@ -6,7 +6,7 @@ Always true: a claim that is bound is followed to its volume; one that waits for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
 from dray.api.core import (
@@ -23,6 +23,7 @@ from dray.api.quantity import Quantity
 from dray.api.selectors import label_requirements, matches_all, node_selector_matches
 from dray.books.demand import Demand
 from dray.books.nodes import NodeInfo, Nodes
+from dray.books.volumes import VolumeAccount
 from dray.cluster.world import World
 from dray.scheduling.plugins.base import Check, Reasons, because
 
@@ -34,6 +35,8 @@ _ZONE_LABELS: Final = (
     "failure-domain.beta.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region",
 )
+Choice = tuple[list[tuple[PersistentVolumeClaim, PersistentVolume]], list[PersistentVolumeClaim]]
+"""Claims with the volumes that they get, and claims for which a volume is to be made."""
 # Volumes that one writer has to itself, and the field that names them.
 _EXCLUSIVE: Final = (("gce_persistent_disk", "pdName"), ("aws_elastic_block_store", "volumeID"))
 
@@ -41,9 +44,10 @@ _EXCLUSIVE: Final = (("gce_persistent_disk", "pdName"), ("aws_elastic_block_stor
 class Volumes:
     """Answers for the volume plugins, from what the world shows now."""
 
-    def __init__(self, world: World, nodes: Nodes) -> None:
+    def __init__(self, world: World, nodes: Nodes, account: VolumeAccount) -> None:
         self._world = world
         self._nodes = nodes
+        self._account = account
 
     def check(self, demand: Demand, plugin: str) -> Check | None:
         makers: dict[str, Callable[[Demand], Check | None]] = {
@@ -103,6 +107,7 @@ class Volumes:
         claims = self._claims(demand)
         if not claims:
             return None
+        unbound = [claim for claim in claims if not bound(claim)]
 
         def check(info: NodeInfo) -> Reasons | None:
             for claim in claims:
@@ -110,22 +115,40 @@ class Volumes:
                     volume: PersistentVolume | None = self._get(PERSISTENT_VOLUMES, claim.spec.volume_name)
                     if volume is None or not reachable(volume, info.node):
                         return because("VolumeNodeAffinity", volume=claim.spec.volume_name)
-                elif self.match(claim, info.node) is None and not self._can_provision(claim, info.node):
-                    return because("VolumeNodeAffinity", volume=claim.key)
-            return None
+            chosen = self.choose(unbound, info.node) if unbound else ()
+            return because("VolumeNodeAffinity", volume=chosen.key) if isinstance(chosen, PersistentVolumeClaim) else None
 
         return check
 
-    def match(self, claim: PersistentVolumeClaim, node: Node) -> PersistentVolume | None:
-        """The smallest free volume that the claim could have on this node."""
+    def choose(self, claims: list[PersistentVolumeClaim], node: Node) -> Choice | PersistentVolumeClaim:
+        """What each unbound claim gets on the node: a volume of its own, or one that is to be made; or the claim that gets
+        neither. Larger claims choose last, so that small ones do not take what only the large ones leave."""
+        taken: dict[str, None] = {}
+        matched: list[tuple[PersistentVolumeClaim, PersistentVolume]] = []
+        provisioned: list[PersistentVolumeClaim] = []
+        for claim in sorted(claims, key=lambda claim: (_size(claim), claim.key)):
+            volume = self.match(claim, node, taken)
+            if volume is not None:
+                taken[volume.metadata.name] = None
+                matched.append((claim, volume))
+            elif self._can_provision(claim, node):
+                provisioned.append(claim)
+            else:
+                return claim
+        return matched, provisioned
+
+    def match(self, claim: PersistentVolumeClaim, node: Node, taken: Collection[str] = ()) -> PersistentVolume | None:
+        """The smallest volume that the claim could have on this node, and that is not on its way to another claim."""
         if PERSISTENT_VOLUMES not in self._world.kinds:
             return None
-        wanted = Quantity.parse(claim.spec.resources.requests.get("storage", "0"))
+        wanted = _size(claim)
         found: list[tuple[Quantity, str, PersistentVolume]] = []
         for volume in self._world.all(PERSISTENT_VOLUMES).values():
             size = Quantity.parse(volume.spec.capacity.get("storage", "0"))
-            if size >= wanted and _suits(volume, claim) and reachable(volume, node):
-                found.append((size, volume.metadata.name, volume))
+            name = volume.metadata.name
+            free = name not in taken and self._account.claim_of(name) in ("", claim.key)
+            if free and size >= wanted and _suits(volume, claim) and reachable(volume, node):
+                found.append((size, name, volume))
         return min(found, key=lambda each: each[:2])[2] if found else None
 
     def _can_provision(self, claim: PersistentVolumeClaim, node: Node) -> bool:
@@ -219,6 +242,10 @@ class Volumes:
             if placed.demand.volumes:
                 found |= self._by_driver(placed.demand).get(driver, set())
         return found
+
+
+def _size(claim: PersistentVolumeClaim) -> Quantity:
+    return Quantity.parse(claim.spec.resources.requests.get("storage", "0"))
 
 
 def bound(claim: PersistentVolumeClaim) -> bool:

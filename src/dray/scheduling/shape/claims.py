@@ -134,7 +134,7 @@ def runs_with(claim: ResourceClaim, nodes: Nodes) -> bool:
     """Whether anything uses the claim that has started: a pod on a node, or something that is no pod."""
     for consumer in claim.status.reserved_for:
         placed = nodes.placed(consumer.uid)
-        if consumer.resource != "pods" or consumer.api_group or (placed is not None and not placed.assumed):
+        if consumer.resource != "pods" or consumer.api_group or (placed is not None and placed.standing == "shown"):
             return True
     return False
 

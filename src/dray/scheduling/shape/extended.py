@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from dray.api.core import Pod, PodSpec
+from dray.api.core import Pod, PodExtendedResourceClaimStatus, PodSpec
 from dray.api.meta import ObjectMeta, OwnerReference
 from dray.api.requests import container_requests, is_sidecar
 from dray.api.resource import (
@@ -229,12 +229,25 @@ class Special:
             "spec": msgspec.json.decode(msgspec.json.encode(self.claim.spec)),
         }
 
+    def is_named_in(self, pod: Pod) -> bool:
+        """Whether the pod's status says what ``status`` does."""
+        known = pod.status.extended_resource_claim_status
+        return known is not None and known.resource_claim_name == self.name and _mapped(known) == _wanted(self.requests)
+
     def status(self) -> dict[str, Any]:
         """``pod.status.extendedResourceClaimStatus``."""
         mappings = [
             {"containerName": m.container, "resourceName": m.resource, "requestName": m.request} for m in self.requests.mappings
         ]
         return {"resourceClaimName": self.name, "requestMappings": mappings}
+
+
+def _mapped(status: PodExtendedResourceClaimStatus) -> set[tuple[str, str, str]]:
+    return {(m.container_name, m.resource_name, m.request_name) for m in status.request_mappings}
+
+
+def _wanted(requests: Requests) -> set[tuple[str, str, str]]:
+    return {(m.container, m.resource, m.request) for m in requests.mappings}
 
 
 def special_claim(pod: Pod, requests: Requests) -> ResourceClaim:

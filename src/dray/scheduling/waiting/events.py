@@ -1,4 +1,4 @@
-"""What a refused pod waits for: every reason names the topics whose events can change it.
+"""What a refused pod waits for: every reason names the events that can change it.
 
 Always true: each reason code stands in this table, so no pod can wait for nothing.
 """
@@ -64,7 +64,7 @@ _BY_CODE: Final[dict[str, str]] = {
 }
 
 
-def topics_of(refusal: Refusal, also: frozenset[str] = frozenset()) -> frozenset[str]:
+def events_for(refusal: Refusal, also: frozenset[str] = frozenset()) -> frozenset[str]:
     """Everything that can change a refusal; where nodes refused, a new node can too."""
     found = {_topic(code) for code in refusal.codes}
     if refusal.nodes or "NoNodes" in refusal.codes:

@@ -1,0 +1,126 @@
+"""One journal over all accounts: post, try, keep or undo.
+
+Always true: a trial that is not kept leaves every account as it was and tells nobody; one that is kept publishes one delta,
+with what each holder had before and has now, and nothing for a holder who has again what it had. Trials nest: what an inner
+one keeps is still the outer one's to undo. Without an open trial nothing is recorded and a posting is published at once.
+What trying and undoing costs is in proportion to what was posted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+Standing = Literal["promised", "decided", "writing", "shown"]
+"""How sure a posting is: kept for a pod that waits for victims to leave; decided here; on its way to the API, or perhaps
+there; shown by the API."""
+
+
+class Account(Protocol):
+    def post(self, holder: str, entry: Any) -> Any:
+        """The holder has this now (None: nothing), instead of what it had; answers what that was. What an account makes of
+        its postings depends on them alone, so that posting the answer again undoes it."""
+        ...
+
+    def entry(self, holder: str) -> Any:
+        """What the holder has, or None."""
+        ...
+
+
+class Posting(NamedTuple):
+    account: Account
+    holder: str
+    before: Any
+    after: Any
+
+
+Delta = Sequence[Posting]
+"""What changed in the books, for good."""
+Listener = Callable[[Delta], None]
+
+
+class Trial:
+    """Made by ``Books.trial``, for a ``with`` statement."""
+
+    __slots__ = ("_books", "_kept", "_mark")
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._kept = False
+        self._mark = 0
+
+    def __enter__(self) -> Trial:
+        self._mark = self._books._open()
+        return self
+
+    def __exit__(self, error: object, *_: object) -> None:
+        self._books._close(self._mark, kept=self._kept and error is None)
+
+    def keep(self) -> None:
+        """What was posted stays posted when the trial ends."""
+        self._kept = True
+
+    @property
+    def postings(self) -> Delta:
+        """What was posted since the trial began, one for each posting."""
+        return [Posting(account, holder, before, None) for account, holder, before in self._books._journal[self._mark :]]
+
+
+class Books:
+    def __init__(self) -> None:
+        self._journal: list[tuple[Account, str, Any]] = []
+        self._depth = 0
+        self._listeners: list[Listener] = []
+
+    def subscribe(self, listener: Listener) -> None:
+        """Told of every delta, after it is true."""
+        self._listeners.append(listener)
+
+    def post(self, account: Account, holder: str, entry: Any) -> None:
+        before = account.post(holder, entry)
+        if before is entry:
+            return
+        if self._depth:
+            self._journal.append((account, holder, before))
+            return
+        for listener in self._listeners:
+            listener((Posting(account, holder, before, entry),))
+
+    def trial(self) -> Trial:
+        return Trial(self)
+
+    @property
+    def trying(self) -> bool:
+        """Whether a trial is open: then what is read may not come true."""
+        return self._depth > 0
+
+    def _open(self) -> int:
+        self._depth += 1
+        return len(self._journal)
+
+    def _close(self, mark: int, *, kept: bool) -> None:
+        journal = self._journal
+        if not kept:
+            while len(journal) > mark:
+                account, holder, before = journal.pop()
+                account.post(holder, before)
+        self._depth -= 1
+        if self._depth or not journal:
+            return
+        delta = self._net()
+        journal.clear()
+        if delta:
+            for listener in self._listeners:
+                listener(delta)
+
+    def _net(self) -> Delta:
+        """By account and holder: what it had at first, and has now."""
+        first: dict[tuple[int, str], tuple[Account, Any]] = {}
+        for account, holder, before in self._journal:
+            first.setdefault((id(account), holder), (account, before))
+        found = []
+        for (_, holder), (account, before) in first.items():
+            after = account.entry(holder)
+            if after != before:
+                found.append(Posting(account, holder, before, after))
+        return found
