@@ -26,14 +26,18 @@ from dray.simulate.scenario import made_of
 from tests.simulate.random_scenarios import Document
 
 # How long after the end it is looked at again; longer than a pod backs off, and at no even distance.
-LOOKS: Final = (0.0, 17.0, 41.0)
+AGAIN: Final = (17.0, 41.0)
 
 
 class Failure(msgspec.Struct, frozen=True, order=True):
-    """``kind`` is the same for failures of one sort; ``detail`` says what and where."""
+    """``kind`` is the same for failures of one sort; ``about`` names the objects."""
 
     kind: str
+    about: str
     detail: str
+
+    def __str__(self) -> str:
+        return f"{self.about}: {self.detail}"
 
 
 class Outcome(msgspec.Struct):
@@ -52,48 +56,58 @@ def judge(documents: list[Document], *, seed: int | None = None) -> Outcome:
     except Exception as error:  # whatever goes wrong inside is what is looked for
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{place.filename.rpartition('/')[2]}:{place.lineno}"
-        return Outcome([Failure(f"exception {type(error).__name__}", f"{error!r} at {where}")])
+        return Outcome([Failure(f"exception {type(error).__name__}", where, repr(error))])
 
 
 def _judged(documents: list[Document], seed: int | None) -> Outcome:
     scenario = made_of(((f"object {number}", each) for number, each in enumerate(documents, 1)), seed=seed)
     meter = Recorder()
     simulation = Simulation(scenario, meter)
-    looks = []
-    for wait in LOOKS:
+    simulation.run(scenario.until)
+    wrong = set(_wrong_now(simulation))
+    for wait in AGAIN if wrong else ():
         simulation.run(scenario.until + wait)
-        looks.append(set(_wrong_now(simulation)))
-    report = simulation.report()
+        wrong &= set(_wrong_now(simulation, {failure.about for failure in wrong}))
     failures = [
-        Failure(found["rule"], f"{' '.join(found['objects'])}: {found['detail']} at {found['at']:g} s")
-        for found in report.invariants.violated
+        Failure(found["rule"], " ".join(found["objects"]), f"{found['detail']} at {found['at']:g} s")
+        for found in simulation.invariants.violated
     ]
-    failures += sorted(set.intersection(*looks))
+    failures += sorted(wrong)
     missed = meter.counters.get(("dray_missed_wakeups_total", ()), 0)
     if missed:
-        failures.append(Failure("missed wake-up", f"{missed} pods were placed by the sweep"))
-    return Outcome(failures, report.digest)
+        failures.append(Failure("missed wake-up", "scheduler", f"{missed} pods were placed by the sweep"))
+    return Outcome(failures, simulation.digest)
 
 
-def _wrong_now(simulation: Simulation) -> Iterator[Failure]:
+def _wrong_now(simulation: Simulation, only: set[str] | None = None) -> Iterator[Failure]:
+    """What is wrong at this instant; ``only`` about these objects, since asking about all takes its time."""
     world = simulation.world()
     failures = simulation.failures()
     for pod in world.all(PODS).values():
-        if pod.metadata.deletion_timestamp is not None:
-            if not pod.spec.node_name or _tended(world, pod):
-                yield Failure("never goes", f"pod {pod.key} is deleted and stays")
-        elif pod.spec.node_name:
-            if pod.status.phase == "Pending" and _tended(world, pod):
-                yield Failure("never starts", f"pod {pod.key} is bound to {pod.spec.node_name} and does not start")
-        elif not pod.terminal:
-            yield from _waiting(simulation, world, pod, failures)
+        if only is None or _of(pod) in only:
+            yield from _pod(simulation, world, pod, failures)
     for found in verify(world).leftovers:
-        if not found.rule.endswith("-vanished"):
-            yield Failure(f"left over: {found.rule}", f"{' '.join(found.objects)}: {found.detail}")
+        if not found.rule.endswith("-vanished"):  # that is the driver's doing
+            yield Failure(f"left over: {found.rule}", " ".join(found.objects), found.detail)
     for claim in world.all(RESOURCE_CLAIMS).values():
         owner = claim.metadata.controller
         if owner is not None and owner.kind == "Pod" and not _is_there(world, claim.metadata.namespace, owner.name, owner.uid):
-            yield Failure("left over: claim", f"claim {claim.key} of pod {owner.name}, which is gone")
+            yield Failure("left over: claim", f"claim/{claim.key}", f"its pod {owner.name} is gone")
+
+
+def _of(pod: Pod) -> str:
+    return f"pod/{pod.key}"
+
+
+def _pod(simulation: Simulation, world: World, pod: Pod, failures: list[FailedBinding]) -> Iterator[Failure]:
+    if pod.metadata.deletion_timestamp is not None:
+        if not pod.spec.node_name or _tended(world, pod):
+            yield Failure("never goes", _of(pod), "is deleted and stays")
+    elif pod.spec.node_name:
+        if pod.status.phase == "Pending" and _tended(world, pod):
+            yield Failure("never starts", _of(pod), f"is bound to {pod.spec.node_name} and does not start")
+    elif not pod.terminal:
+        yield from _waiting(simulation, world, pod, failures)
 
 
 def _tended(world: World, pod: Pod) -> bool:
@@ -113,8 +127,8 @@ def _waiting(simulation: Simulation, world: World, pod: Pod, failures: list[Fail
     if answer.fits and not answer.reasons:
         rests = condition is not None and "at rest after a failure" in (condition.message or "")
         kind = "why disagrees about rests" if rests else "would fit"
-        yield Failure(kind, f"pod {pod.key} waits although it fits on {', '.join(answer.fits)}")
+        yield Failure(kind, _of(pod), f"waits although it fits on {', '.join(answer.fits)}")
     if condition is None or condition.status != "False" or not condition.message:
-        yield Failure("no reason", f"pod {pod.key} waits and its status does not say why")
+        yield Failure("no reason", _of(pod), "waits and its status does not say why")
     elif not answer.reasons and not answer.fits:
-        yield Failure("no reason", f"pod {pod.key} waits and `dray why` gives no reason")
+        yield Failure("no reason", _of(pod), "waits and `dray why` gives no reason")

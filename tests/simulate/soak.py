@@ -100,7 +100,7 @@ def _one(seed: int) -> int:
 
 def _tell(outcome: Outcome) -> None:
     for failure in outcome.failures:
-        print(f"  {failure.kind}: {failure.detail}")
+        print(f"  {failure.kind}: {failure}")
 
 
 def _many(asked: argparse.Namespace) -> int:
@@ -112,7 +112,7 @@ def _many(asked: argparse.Namespace) -> int:
         if outcome.failures:
             wrong += 1
             kinds.update(outcome.kinds)
-            _say(f"seed {seed}: {'; '.join(outcome.kinds)} ({outcome.failures[0].detail})")
+            _say(f"seed {seed}: {'; '.join(outcome.kinds)} ({outcome.failures[0]})")
             print(f"    again: python -m tests.simulate.soak --seed {seed}")
             if wrong == 10 and not asked.keep_going:
                 print("Stopped: ten seeds went wrong; --keep-going goes on.")

@@ -269,18 +269,27 @@ class Simulation:
         world = self.world()
         failures = self.failures()
         pods = [self._pod(world, pod, failures) for _, pod in sorted(world.all(PODS).items())]
-        violated = [{**msgspec.to_builtins(found), "at": _rounded(at)} for found, at in self._violated.items()]
         return Report(
             self._scenario.seed,
             self._scenario.until,
             pods,
             self._evictions,
             self._events(),
-            Invariants(self._checked, violated),
+            self.invariants,
             [refused.text for refused in self._refused],
-            self._virtual.digest,
+            self.digest,
             self._refused,
         )
+
+    @property
+    def invariants(self) -> Invariants:
+        violated = [{**msgspec.to_builtins(found), "at": _rounded(at)} for found, at in self._violated.items()]
+        return Invariants(self._checked, violated)
+
+    @property
+    def digest(self) -> str:
+        """Of every write so far: equal for equal runs."""
+        return self._virtual.digest
 
     def _pod(self, world: World, pod: Pod, failures: list[FailedBinding]) -> dict[str, Any]:
         at = self._bound.get(pod.key)
