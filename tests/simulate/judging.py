@@ -1,13 +1,14 @@
 """What must be true of any scenario, whatever happened in it.
 
 While it runs: every rule of ``dray verify``. At the quiet end, looked at several times so that what is merely under way at one
-instant is not held against anybody: no pod waits that would fit; every waiting pod has a reason that the API shows; nothing that
-is bound fails to start, nothing that is deleted stays, nothing is left over; no pod was placed only because the sweep tried it
-again.
+instant is not held against anybody: no pod waits that would fit; every waiting pod has a reason that the API shows and that is
+still so; nothing that is bound fails to start, nothing that is deleted stays, nothing is left over; no pod was placed only
+because the sweep tried it again.
 """
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Iterator
 from typing import Final
@@ -27,6 +28,8 @@ from tests.simulate.random_scenarios import Document
 
 # How long after the end it is looked at again; longer than a pod backs off, and at no even distance.
 AGAIN: Final = (17.0, 41.0)
+CHECK_EVERY: Final = 0.5
+_SINGULAR: Final = {"have": "has", "are": "is", "do": "does"}
 
 
 class Failure(msgspec.Struct, frozen=True, order=True):
@@ -62,7 +65,7 @@ def judge(documents: list[Document], *, seed: int | None = None) -> Outcome:
 def _judged(documents: list[Document], seed: int | None) -> Outcome:
     scenario = made_of(((f"object {number}", each) for number, each in enumerate(documents, 1)), seed=seed)
     meter = Recorder()
-    simulation = Simulation(scenario, meter)
+    simulation = Simulation(scenario, meter, CHECK_EVERY)
     simulation.run(scenario.until)
     wrong = set(_wrong_now(simulation))
     for wait in AGAIN if wrong else ():
@@ -132,3 +135,23 @@ def _waiting(simulation: Simulation, world: World, pod: Pod, failures: list[Fail
         yield Failure("no reason", _of(pod), "waits and its status does not say why")
     elif not answer.reasons and not answer.fits:
         yield Failure("no reason", _of(pod), "waits and `dray why` gives no reason")
+    elif answer.verdict == "unschedulable" and (wrong := _untrue(condition.message, answer.summary)):
+        yield Failure("wrong reason", _of(pod), f"is told what is not so: {wrong}")
+
+
+def _untrue(told: str, summary: str) -> str:
+    """What a pod is told of nodes, or at all, and what `dray why` does not say; numbers do not matter."""
+    if summary.endswith(told):
+        return ""
+    return "; ".join(sorted(_phrases(told) - _phrases(summary)))
+
+
+def _phrases(message: str) -> set[str]:
+    """What a message says of nodes, without how many of them and without numbers; else the message itself."""
+    before, found, listed = message.partition(" nodes are available: ")
+    if not found:
+        return {before}
+    whole = re.sub(r" \([^()]*\)", "", listed).removesuffix(".").split(", ")
+    kept = whole[:-1] if message.endswith("…") else whole
+    singular = (re.sub(r"^\d+ nodes? (have|are|do|has|is|does)\b", lambda m: _SINGULAR.get(m[1], m[1]), each) for each in kept)
+    return {each for each in singular if each}

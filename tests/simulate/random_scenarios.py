@@ -22,13 +22,19 @@ END: Final = 600
 BINDING_TIMEOUT: Final = 40
 
 _GROUP: Final = "resource.k8s.io/v1"
-# hardware -> its classes, and what its ResourceSlices are called, by driver
+# hardware -> its classes; attributes on which its devices can be held together
 _CLASSES: Final = {
     "plain": (),
     "gpu8": ("gpu.dray.dev",),
     "mig": ("mig.dray.dev", "mig-1g.dray.dev", "mig-2g.dray.dev", "mig-3g.dray.dev", "mig-7g.dray.dev", "mig-timeslice.dray.dev"),
     "nic": ("nic.dray.dev",),
     "fabric": ("fabric-gpu.dray.dev",),
+}
+_ATTRIBUTES: Final = {
+    "gpu8": ("resource.kubernetes.io/pcieRoot", "gpu.dray.dev/numaNode"),
+    "mig": ("resource.kubernetes.io/pcieRoot", "mig.dray.dev/parent"),
+    "nic": ("resource.kubernetes.io/pcieRoot",),
+    "fabric": (),
 }
 _SUBJECTS: Final = (
     "templates", "extended", "shared", "several", "alternatives", "priorities", "taints", "slices", "nodes", "drains", "lost",
@@ -63,18 +69,18 @@ class _Drawing:
         self.nodes = list(made.nodes)
         self.slices = [each for each in made.objects if each["kind"] == "ResourceSlice"]
         self.device_classes = [each for each in made.objects if each["kind"] == "DeviceClass"]
-        self.classes = sorted({name for entry in self.hardware for name in _CLASSES[entry.partition(":")[0]]})
+        self.families = [name for entry in self.hardware if _CLASSES[name := entry.partition(":")[0]]]
         self.fixed: list[Document] = []
         self.steps: list[Document] = []
-        self.templates: list[str] = []
-        self.shared: list[str] = []
+        self.ways: dict[str, list[Document]] = {family: [] for family in self.families}  # to ask for its devices
+        self.shared: dict[str, str] = {}  # claim -> the hardware that it is for
         self.pods: list[str] = []
         self.serial = 0
 
     def documents(self) -> list[Document]:
         self._priorities()
         self._ways_to_ask()
-        for _ in range(self.rng.randint(3, 9)):
+        for _ in range(self.rng.randint(4, 11)):
             self._pods()
         for subject, happen in _HAPPENINGS.items():
             if subject in self.subjects:
@@ -118,22 +124,22 @@ class _Drawing:
     # ------------------------------------------------------------------------------------------------- ways to ask
 
     def _ways_to_ask(self) -> None:
-        if "templates" in self.subjects or "workloads" in self.subjects:
+        if "templates" in self.subjects:
             for _ in range(self.rng.randint(1, 4)):
-                name = self._name("t")
-                metadata = {"annotations": self._attaching()}
-                spec = {"metadata": metadata, "spec": {"devices": self._devices()}}
-                self.templates.append(name)
+                name, family = self._name("t"), self.rng.choice(self.families)
+                spec = {"metadata": {"annotations": self._attaching()}, "spec": {"devices": self._devices(family)}}
+                self.ways[family].append({"resourceClaimTemplateName": name})
                 self.fixed.append(_named("ResourceClaimTemplate", name, spec))
         if "shared" in self.subjects:
             for _ in range(self.rng.randint(1, 3)):
                 self._shared_claim()
 
     def _shared_claim(self) -> None:
-        name = self._name("c")
-        claim = _named("ResourceClaim", name, {"devices": self._devices()})
+        name, family = self._name("c"), self.rng.choice(self.families)
+        claim = _named("ResourceClaim", name, {"devices": self._devices(family)})
         claim["metadata"]["annotations"] = self._attaching()
-        self.shared.append(name)
+        self.shared[name] = family
+        self.ways[family].append({"resourceClaimName": name})
         if self.rng.random() < 0.6:
             self.fixed.append(claim)
         else:
@@ -147,31 +153,32 @@ class _Drawing:
             found["fabric.dray.dev/attach"] = self.rng.choice(("fail", "silence"))
         return found
 
-    def _devices(self) -> Document:
-        requests = [self._request(f"r{number}") for number in range(self.rng.choice((1, 1, 1, 2, 3)))]
+    def _devices(self, family: str) -> Document:
+        requests = [self._request(f"r{number}", family) for number in range(self.rng.choice((1, 1, 1, 1, 2, 3)))]
         devices: Document = {"requests": requests}
-        if "constraints" in self.subjects and self.rng.random() < 0.6:
-            attribute = self.rng.choice(("resource.kubernetes.io/pcieRoot", "gpu.dray.dev/numaNode", "mig.dray.dev/parent"))
-            devices["constraints"] = [{self.rng.choice(("matchAttribute", "matchAttribute", "distinctAttribute")): attribute}]
+        if "constraints" in self.subjects and _ATTRIBUTES[family] and self.rng.random() < 0.6:
+            kind = self.rng.choice(("matchAttribute", "matchAttribute", "distinctAttribute"))
+            devices["constraints"] = [{kind: self.rng.choice(_ATTRIBUTES[family])}]
         return devices
 
-    def _request(self, name: str) -> Document:
+    def _request(self, name: str, family: str) -> Document:
         if "alternatives" in self.subjects and self.rng.random() < 0.5:
-            return {"name": name, "firstAvailable": [{"name": f"s{n}", **self._wanted()} for n in range(self.rng.randint(1, 3))]}
-        wanted = self._wanted()
+            choices = [{"name": f"s{n}", **self._wanted(family)} for n in range(self.rng.randint(1, 3))]
+            return {"name": name, "firstAvailable": choices}
+        wanted = self._wanted(family)
         if "admin" in self.subjects and self.rng.random() < 0.3:
             wanted["adminAccess"] = True
         return {"name": name, "exactly": wanted}
 
-    def _wanted(self) -> Document:
-        rng, chosen = self.rng, self.rng.choice(self.classes)
+    def _wanted(self, family: str) -> Document:
+        rng, chosen = self.rng, self.rng.choice(_CLASSES[family])
         wanted: Document = {"deviceClassName": chosen}
         if chosen == "nic.dray.dev" and rng.random() < 0.8:
             wanted["capacity"] = {"requests": {"bandwidth": rng.choice(("10G", "40G", "60G", "100G"))}}
-        elif rng.random() < 0.15:
+        elif rng.random() < 0.08:
             wanted["allocationMode"] = "All"
         elif rng.random() < 0.5:
-            wanted["count"] = rng.choice((1, 2, 2, 3, 4, 5))
+            wanted["count"] = rng.randint(1, 5 if family == "gpu8" else 2)
         if "taints" in self.subjects and rng.random() < 0.4:
             wanted["tolerations"] = [{"operator": "Exists", **({"effect": "NoSchedule"} if rng.random() < 0.6 else {})}]
         if rng.random() < 0.15 and chosen == "gpu.dray.dev":
@@ -209,12 +216,13 @@ class _Drawing:
         rng = self.rng
         container: Document = {"name": "c", "image": "x", "resources": {"requests": self._requests()}}
         spec: Document = {"containers": [container]}
-        claims = self._claims()
+        family = rng.choice(self.families)
+        claims = self._claims(family)
         if claims:
             spec["resourceClaims"] = claims
             container["resources"]["claims"] = [{"name": claim["name"]} for claim in claims]
         if "extended" in self.subjects and (not claims or rng.random() < 0.3):
-            container["resources"]["limits"] = self._extended()
+            container["resources"]["limits"] = self._extended(family)
         if "priorities" in self.subjects and rng.random() < 0.6:
             spec["priorityClassName"] = rng.choice(("low", "high", "high", "urgent", "patient"))
         if "gates" in self.subjects and rng.random() < 0.3:
@@ -232,20 +240,21 @@ class _Drawing:
         cpu = rng.choice(("100m", "500m", "2", "8")) if rng.random() < 0.85 else rng.choice(("14", "30", "60"))
         return {"cpu": cpu} if rng.random() < 0.7 else {"cpu": cpu, "memory": rng.choice(("1Gi", "60Gi"))}
 
-    def _claims(self) -> list[Document]:
-        ways: list[Document] = [{"resourceClaimTemplateName": name} for name in self.templates]
-        ways += [{"resourceClaimName": name} for name in self.shared]
-        if not ways or ("extended" in self.subjects and self.rng.random() < 0.5):
+    def _claims(self, family: str) -> list[Document]:
+        """Most of the time of one kind of hardware: a pod with devices of several runs nowhere."""
+        ways = self.ways[family] if self.rng.random() < 0.9 else [way for found in self.ways.values() for way in found]
+        if not ways or ("extended" in self.subjects and self.rng.random() < 0.6):
             return []
         count = self.rng.choice((1, 1, 2, 3)) if "several" in self.subjects else 1
         return [{"name": f"d{number}", **way} for number, way in enumerate(self.rng.sample(ways, min(count, len(ways))))]
 
-    def _extended(self) -> dict[str, str]:
-        names = ["dray.dev/gpu"] if "gpu.dray.dev" in self.classes else []
-        names += [f"deviceclass.resource.kubernetes.io/{name}" for name in self.classes]
-        chosen = self.rng.choice(names[:1]) if self.rng.random() < 0.6 else self.rng.choice(names)
-        found = {chosen: str(self.rng.choice((1, 1, 2, 3, 4, 6)))}
-        if self.rng.random() < 0.2:
+    def _extended(self, family: str) -> dict[str, str]:
+        names = [f"deviceclass.resource.kubernetes.io/{name}" for name in _CLASSES[family]]
+        most = 6 if family == "gpu8" else 2
+        if family == "gpu8" and self.rng.random() < 0.8:
+            names = ["dray.dev/gpu"]
+        found = {self.rng.choice(names): str(self.rng.randint(1, most))}
+        if self.rng.random() < 0.15:
             found[self.rng.choice(names)] = str(self.rng.randint(1, 2))
         return found
 
@@ -277,7 +286,7 @@ class _Drawing:
             version, kind, name = self.rng.choice(targets)
             self._at(self._time(), delete=_reference(version, kind, name))
             if kind == "ResourceClaim" and self.rng.random() < 0.7:
-                claim = _named("ResourceClaim", name, {"devices": self._devices()})
+                claim = _named("ResourceClaim", name, {"devices": self._devices(self.shared[name])})
                 self._at(self._time(), apply=claim)
 
     def taint(self) -> None:

@@ -98,10 +98,12 @@ def simulate(scenario: Scenario) -> Report:
 
 
 class Simulation:
-    """A scenario while it runs: ``run`` goes on to a time, ``world`` is what the API server has then."""
+    """A scenario while it runs: ``run`` goes on to a time, ``world`` is what the API server has then. The invariants are checked
+    every ``check_every`` seconds in which something changed; where it is not said, as often as a long scenario allows."""
 
-    def __init__(self, scenario: Scenario, meter: Meter | None = None) -> None:
+    def __init__(self, scenario: Scenario, meter: Meter | None = None, check_every: float | None = None) -> None:
         self._scenario, self._meter = scenario, meter
+        self._interval = check_every or max(scenario.until / CHECKS_MAX, 1.0)
         self.clock = Clock()
         self._core = InProcess(self.clock, seed=scenario.seed, gates=scenario.gates)
         self._virtual = Virtual(self._core, self.clock, seed=scenario.seed, faults=scenario.faults)
@@ -123,9 +125,8 @@ class Simulation:
             elif action.at <= scenario.until:
                 virtual.at(action.at, lambda action=action: self._do(action))  # type: ignore[misc]
         self._start_hosts()
-        interval = max(scenario.until / CHECKS_MAX, 1.0)
-        for number in range(1, int(scenario.until / interval) + 1):
-            virtual.at(number * interval, self._check)
+        for number in range(1, int(scenario.until / self._interval) + 1):
+            virtual.at(number * self._interval, self._check)
 
     def run(self, until: float) -> None:
         """Until this much time has passed since the start; the invariants are checked then too."""
