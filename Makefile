@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types real bench clean
+.PHONY: demo test lint types real bench soak clean
 
 demo: $(VENV)/.installed
 	$(BIN)/dray demo $(ARGS)
@@ -21,6 +21,10 @@ types: $(VENV)/.dev
 
 real: $(VENV)/.dev
 	$(BIN)/pytest -m "real or slow" --timeout 900 $(ARGS)
+
+# Random scenarios on all cores; ARGS="--count 1000", "--seed 7" and others are in tests/simulate/soak.py
+soak: $(VENV)/.dev
+	$(BIN)/python -m tests.simulate.soak $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)

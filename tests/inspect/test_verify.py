@@ -135,6 +135,12 @@ class TestCounters:
         assert found["rule"] == "counters"
         assert found["detail"] == "counter set card, memory: 120Gi used of 80Gi"
 
+    def test_that_a_driver_took_away_are_left_over(self, dray: Run) -> None:
+        devices_only = [each for each in self.objects("half-0") if each["metadata"]["name"] != "c"]
+        assert violations(dray, devices_only) == []
+        (found,) = json.loads(dray("verify", devices_only, "-o", "json").stdout)["leftovers"]
+        assert found["rule"] == "counters-vanished"
+
     def test_administrative_access_takes_nothing(self, dray: Run) -> None:
         watching = claim("watch", result("whole", adminAccess=True))
         assert violations(dray, [*self.objects("half-0", "half-1"), watching]) == []

@@ -293,3 +293,29 @@ def test_a_pod_that_fits_and_is_not_placed_is_told_apart(simulate: Simulate) -> 
     foreign = pod("foreign")
     foreign["spec"]["schedulerName"] = "somebody-else"
     assert "it fits, and is not placed yet" in simulate(scenario(), template(), foreign).stdout
+
+
+def test_a_drained_node_is_cordoned_and_its_pods_go(simulate: Simulate) -> None:
+    steps = [{"at": "5s", "apply": pod("train")}, {"at": "20s", "drain": {"node": "gpu8-0"}}, {"at": "40s", "apply": pod("next")}]
+    report = simulate.report(scenario(*steps), template())
+    assert [(found["name"], found["by"], found["at"]) for found in report["evictions"]] == [("train", "user", 20.0)]
+    assert [reason["code"] for reason in pods(report)["next"]["reasons"]] == ["NodeUnschedulable"]
+
+
+def test_a_drain_leaves_what_a_budget_protects(simulate: Simulate) -> None:
+    protected = pod("train")
+    protected["metadata"]["labels"] = {"app": "a"}
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "a", "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}},
+    }
+    report = simulate.report(scenario({"at": "20s", "drain": {"node": "gpu8-0"}}), template(), budget, protected)
+    assert report["evictions"] == []
+    assert pods(report)["train"]["phase"] == "Running"
+
+
+def test_a_host_can_crash_at_the_very_start(simulate: Simulate) -> None:
+    report = simulate.report(scenario({"at": "0s", "crash": {"host": "scheduler", "down": "5s"}}), template(), pod("train"))
+    assert pods(report)["train"]["boundAt"] > 5

@@ -113,7 +113,17 @@ def _capacity(published: Published) -> Iterator[Finding]:
                 yield Finding("capacity", _named(identity, owners), f"{name}: {total} consumed of {limit}")
 
 
-def _counters(published: Published) -> Iterator[Finding]:
+class _Drawn(msgspec.Struct):
+    """What the devices in use draw from one counter, how much there is (None: not published), and the devices."""
+
+    counter_set: str
+    name: str
+    total: Quantity
+    limit: Quantity | None
+    devices: tuple[str, ...]
+
+
+def _drawn(published: Published) -> Iterator[_Drawn]:
     """Each device in use takes its counters once, however many shares it has."""
     for (driver, pool_name), pool in published.pools.items():
         limits = pool.counters()
@@ -129,11 +139,15 @@ def _counters(published: Published) -> Iterator[Finding]:
                     used[key] = used.get(key, Quantity(0)) + Quantity.parse(counter.value)
                     users.setdefault(key, []).append(identity)
         for (counter_set, name), total in sorted(used.items()):
-            limit = limits.get(counter_set, {}).get(name)
-            if limit is None or total > limit:
-                devices = tuple(f"device/{'/'.join(identity)}" for identity in users[counter_set, name])
-                detail = f"counter set {counter_set}, {name}: {total} used of {limit if limit is not None else 0}"
-                yield Finding("counters", devices, detail)
+            devices = tuple(f"device/{'/'.join(identity)}" for identity in users[counter_set, name])
+            yield _Drawn(counter_set, name, total, limits.get(counter_set, {}).get(name), devices)
+
+
+def _counters(published: Published) -> Iterator[Finding]:
+    for drawn in _drawn(published):
+        if drawn.limit is not None and drawn.total > drawn.limit:
+            detail = f"counter set {drawn.counter_set}, {drawn.name}: {drawn.total} used of {drawn.limit}"
+            yield Finding("counters", drawn.devices, detail)
 
 
 def _groups(published: Published) -> Iterator[Finding]:
@@ -296,6 +310,14 @@ def _vanished_devices(published: Published) -> Iterator[Finding]:
             yield Finding("device-vanished", _named(identity, published.holders[identity]), "allocated and no longer published")
 
 
+def _vanished_counters(published: Published) -> Iterator[Finding]:
+    """The driver has taken the slice with the counters away, and left the one with the devices."""
+    for drawn in _drawn(published):
+        if drawn.limit is None:
+            detail = f"counter set {drawn.counter_set}, {drawn.name}: {drawn.total} used and no longer published"
+            yield Finding("counters-vanished", drawn.devices, detail)
+
+
 def _stuck_claims(published: Published) -> Iterator[Finding]:
     for claim in _claims(published):
         if claim.metadata.deletion_timestamp and not claim.status.reserved_for:
@@ -319,4 +341,4 @@ _RULES: Final[tuple[Rule, ...]] = (
     _node_resources,
     _host_ports,
 )
-_LEFTOVERS: Final[tuple[Rule, ...]] = (_stale_reservations, _vanished_devices, _stuck_claims)
+_LEFTOVERS: Final[tuple[Rule, ...]] = (_stale_reservations, _vanished_devices, _vanished_counters, _stuck_claims)

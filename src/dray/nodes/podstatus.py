@@ -102,8 +102,9 @@ def _resources(container: Container, claims: dict[str, ResourceClaim]) -> list[d
             r for r in claim.status.allocation.devices.results if not wanted.request or r.request.split("/")[0] == wanted.request
         ]
         name = f"claim:{wanted.name}/{wanted.request}" if wanted.request else f"claim:{wanted.name}"
-        ids = [{"resourceID": f"{r.driver}/{r.pool}/{r.device}", "health": "Healthy"} for r in results]
-        found.append({"name": name, "resources": ids})
+        # Each device once, also where the claim has several shares of it.
+        ids = dict.fromkeys(f"{r.driver}/{r.pool}/{r.device}" for r in results)
+        found.append({"name": name, "resources": [{"resourceID": each, "health": "Healthy"} for each in ids]})
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -20,13 +20,14 @@ from dray.api.resource import ResourceClaim
 from dray.api.times import format_time, parse_time
 from dray.api.words import as_json
 from dray.apiserver.catalog import CATALOG
+from dray.cluster.metrics import Meter
 from dray.cluster.port import Conflict, Decider, NotFound, Refused, Write
 from dray.cluster.world import World
 from dray.controllers.sets import SETS, Setting, deciders, kinds
 from dray.explain.failures import FailedBinding, failed_bindings
 from dray.explain.snapshot import KINDS
 from dray.explain.verify import Finding, verify
-from dray.explain.why import why
+from dray.explain.why import Why, why
 from dray.nodes.fabric import Fabric
 from dray.nodes.kubelet import SIMULATED, Kubelets
 from dray.runtime.inprocess import InProcess
@@ -37,7 +38,10 @@ from dray.simulate.scenario import Action, Scenario
 from dray.simulate.taken import Taken
 
 CHECKS_MAX: Final = 120
+# Nodes and waiting pods up to which the scheduler's parts are held against each other after each of its steps.
+VALIDATED_MAX: Final = 300
 _USER: Final = "user"
+_PROTECTED: Final = 429  # how an eviction is answered that a disruption budget stands against
 
 
 class Eviction(msgspec.Struct):
@@ -89,15 +93,38 @@ class Report(msgspec.Struct, rename="camel"):
 
 def simulate(scenario: Scenario) -> Report:
     """Run it to its end."""
-    return _Simulation(scenario).run()
+    simulation = Simulation(scenario)
+    simulation.run(scenario.until)
+    return simulation.report()
 
 
-class _Simulation:
-    def __init__(self, scenario: Scenario) -> None:
-        self._scenario = scenario
-        self._clock = Clock()
-        self._core = InProcess(self._clock, seed=scenario.seed, gates=scenario.gates)
-        self._virtual = Virtual(self._core, self._clock, seed=scenario.seed, faults=scenario.faults)
+class Validated:
+    """A scheduler that is asked after each ``act`` whether its parts agree, while the cluster is small enough for that."""
+
+    def __init__(self, scheduler: Scheduler, tell: Callable[[list[str]], None]) -> None:
+        self._scheduler, self._tell = scheduler, tell
+        self.name, self.kinds = scheduler.name, scheduler.kinds
+        self.observe, self.wake = scheduler.observe, scheduler.wake
+
+    def act(self, now: float) -> list[Write]:
+        writes = self._scheduler.act(now)
+        if len(self._scheduler.nodes) + len(self._scheduler.queue) <= VALIDATED_MAX:
+            wrong = self._scheduler.validate()
+            if wrong:
+                self._tell(wrong)
+        return writes
+
+
+class Simulation:
+    """A scenario while it runs: ``run`` goes on to a time, ``world`` is what the API server has then. The invariants are checked
+    every ``check_every`` seconds in which something changed; where it is not said, as often as a long scenario allows."""
+
+    def __init__(self, scenario: Scenario, meter: Meter | None = None, check_every: float | None = None) -> None:
+        self._scenario, self._meter = scenario, meter
+        self._interval = check_every or max(scenario.until / CHECKS_MAX, 1.0)
+        self.clock = Clock()
+        self._core = InProcess(self.clock, seed=scenario.seed, gates=scenario.gates)
+        self._virtual = Virtual(self._core, self.clock, seed=scenario.seed, faults=scenario.faults)
         self._virtual.listeners.append(self._written)
         self._bound: dict[str, float] = {}
         self._evictions: list[Eviction] = []
@@ -106,22 +133,24 @@ class _Simulation:
         self._violated: dict[Finding, float] = {}
         self._checked = 0
         self._changed = True
+        self._begin()
 
-    def run(self) -> Report:
+    def _begin(self) -> None:
         scenario, virtual = self._scenario, self._virtual
         for action in scenario.actions:
-            if action.at == 0:
+            if action.at == 0 and action.verb != "crash":
                 self._do(action)
             elif action.at <= scenario.until:
                 virtual.at(action.at, lambda action=action: self._do(action))  # type: ignore[misc]
         self._start_hosts()
-        interval = max(scenario.until / CHECKS_MAX, 1.0)
-        for number in range(1, int(scenario.until / interval) + 1):
-            virtual.at(number * interval, self._check)
-        virtual.run(scenario.until)
+        for number in range(1, int(scenario.until / self._interval) + 1):
+            virtual.at(number * self._interval, self._check)
+
+    def run(self, until: float) -> None:
+        """Until this much time has passed since the start; the invariants are checked then too."""
+        self._virtual.run(until)
         self._changed = True
         self._check()
-        return self._report()
 
     # -------------------------------------------------------------------------------------------------------- hosts
 
@@ -131,12 +160,13 @@ class _Simulation:
         self._virtual.start("nodes", tuple(dict.fromkeys((*Kubelets.kinds, *Fabric.kinds))), self._nodes)
 
     def _scheduler(self, world: World) -> Sequence[Decider]:
-        shares = random.Random(f"shares {self._scenario.seed} {self._clock.now}")
+        shares = random.Random(f"shares {self._scenario.seed} {self.clock.now}")
 
         def new_share() -> str:
             return str(uuid.UUID(int=shares.getrandbits(128), version=4))
 
-        return [Scheduler(world, self._scenario.config, self._scenario.gates, new_share=new_share)]
+        scheduler = Scheduler(world, self._scenario.config, self._scenario.gates, self._meter, new_share)
+        return [Validated(scheduler, self._inconsistent)]
 
     def _controllers(self, world: World) -> Sequence[Decider]:
         return deciders(tuple(SETS), Setting(world, self._scenario.gates, CATALOG.owned))
@@ -162,7 +192,9 @@ class _Simulation:
         metadata = body["metadata"]
         namespace = str(metadata.get("namespace") or "default") if kind.namespaced else ""
         name = str(metadata["name"])
-        if action.verb == "delete":
+        if action.verb == "drain":
+            self._drain(name)
+        elif action.verb == "delete":
             self._core.write(Write("delete", kind, namespace, name, field_manager=_USER))
             if kind == PODS:
                 self._evicted(namespace, name, _USER)
@@ -170,6 +202,23 @@ class _Simulation:
             self._patch(kind, namespace, name, body)
         else:
             self._apply(kind, namespace, name, self._node(body) if kind == NODES else body)
+
+    def _drain(self, node: str) -> None:
+        """As ``kubectl drain`` does it, without asking again for what a disruption budget protects."""
+        self._core.write(Write("patch", NODES, name=node, body={"spec": {"unschedulable": True}}, field_manager=_USER))
+        for key, pod in sorted(self._core.all(PODS).items()):
+            if (pod.get("spec") or {}).get("nodeName") == node:
+                self._evict(*key.split("/"))
+
+    def _evict(self, namespace: str, name: str) -> None:
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+        try:
+            self._core.write(Write("create", PODS, namespace, name, body, subresource="eviction", field_manager=_USER))
+        except Refused as error:
+            if error.code != _PROTECTED:
+                raise
+            return
+        self._evicted(namespace, name, _USER)
 
     def _apply(self, kind: Kind, namespace: str, name: str, given: dict[str, Any]) -> None:
         body = self._taken.renewed(given)
@@ -198,7 +247,7 @@ class _Simulation:
     def _node(self, body: dict[str, Any]) -> dict[str, Any]:
         """A Node that the simulated kubelets look after, and that is ready."""
         metadata, status = body["metadata"], body.get("status") or {}
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": format_time(self._clock.now)}
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": format_time(self.clock.now)}
         labels = {"kubernetes.io/hostname": metadata["name"], SIMULATED: "true", **metadata.get("labels", {})}
         amounts = {"pods": "110", **(status.get("allocatable") or status.get("capacity") or {})}
         full = {"capacity": amounts, "conditions": [ready], **status, "allocatable": amounts}
@@ -221,7 +270,7 @@ class _Simulation:
     def _evicted(self, namespace: str, name: str, by: str) -> None:
         self._evictions.append(Eviction(namespace, name, _rounded(self._virtual.elapsed), by))
 
-    def _world(self) -> World:
+    def world(self) -> World:
         """The API server's state at this instant."""
         world = World(KINDS)
         for kind in KINDS:
@@ -234,27 +283,40 @@ class _Simulation:
             return
         self._changed = False
         self._checked += 1
-        for found in verify(self._world()).violations:
+        for found in verify(self.world()).violations:
             self._violated.setdefault(found, self._virtual.elapsed)
+
+    def _inconsistent(self, wrong: list[str]) -> None:
+        for text in wrong:
+            self._violated.setdefault(Finding("scheduler", ("scheduler",), text), self._virtual.elapsed)
 
     # ------------------------------------------------------------------------------------------------------- report
 
-    def _report(self) -> Report:
-        world = self._world()
-        failures = failed_bindings(self._core.all(EVENTS).values())
+    def report(self) -> Report:
+        world = self.world()
+        failures = self.failures()
         pods = [self._pod(world, pod, failures) for _, pod in sorted(world.all(PODS).items())]
-        violated = [{**msgspec.to_builtins(found), "at": _rounded(at)} for found, at in self._violated.items()]
         return Report(
             self._scenario.seed,
             self._scenario.until,
             pods,
             self._evictions,
             self._events(),
-            Invariants(self._checked, violated),
+            self.invariants,
             [refused.text for refused in self._refused],
-            self._virtual.digest,
+            self.digest,
             self._refused,
         )
+
+    @property
+    def invariants(self) -> Invariants:
+        violated = [{**msgspec.to_builtins(found), "at": _rounded(at)} for found, at in self._violated.items()]
+        return Invariants(self._checked, violated)
+
+    @property
+    def digest(self) -> str:
+        """Of every write so far: equal for equal runs."""
+        return self._virtual.digest
 
     def _pod(self, world: World, pod: Pod, failures: list[FailedBinding]) -> dict[str, Any]:
         at = self._bound.get(pod.key)
@@ -270,10 +332,15 @@ class _Simulation:
         }
 
     def _reasons(self, world: World, pod: Pod, failures: list[FailedBinding]) -> list[Reason]:
-        if pod.spec.node_name or pod.terminal:
-            return []
+        return [] if pod.spec.node_name or pod.terminal else self.why(world, pod, failures).reasons
+
+    def failures(self) -> list[FailedBinding]:
+        return failed_bindings(self._core.all(EVENTS).values())
+
+    def why(self, world: World, pod: Pod, failures: list[FailedBinding]) -> Why:
+        """What ``dray why`` says of a pod at this instant."""
         config, gates = self._scenario.config, self._scenario.gates
-        return why(world, pod, now=self._clock.now, config=config, gates=gates, failures=failures).reasons
+        return why(world, pod, now=self.clock.now, config=config, gates=gates, failures=failures)
 
     def _events(self) -> list[Happening]:
         found = [_happening(event, self._virtual.epoch) for event in self._core.all(EVENTS).values()]

@@ -12,7 +12,7 @@ Always true: what cannot be understood is refused with the file and the field, b
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -20,7 +20,7 @@ import msgspec
 
 from dray.api.durations import seconds
 from dray.api.gates import Gates
-from dray.api.kinds import Kind
+from dray.api.kinds import NODES, Kind
 from dray.explain.snapshot import documents, files_of
 from dray.nodes.hardware import UnknownHardware, hardware
 from dray.runtime.faults import EVERY, NONE, Faults
@@ -35,7 +35,7 @@ COUNT_MAX: Final = 100_000
 
 Plain = dict[str, Any]
 Time = str | int | float  # ``90s``, or seconds
-Verb = Literal["apply", "delete", "patch", "crash"]
+Verb = Literal["apply", "delete", "patch", "crash", "drain"]
 
 
 class ScenarioError(Exception):
@@ -69,12 +69,17 @@ class _Crash(msgspec.Struct, forbid_unknown_fields=True):
     down: Time = "1s"
 
 
+class _Drain(msgspec.Struct, forbid_unknown_fields=True):
+    node: str
+
+
 class _Step(msgspec.Struct, forbid_unknown_fields=True):
     at: Time
     apply: Plain | list[Plain] | None = None
     delete: Plain | list[Plain] | None = None
     patch: Plain | list[Plain] | None = None
     crash: _Crash | None = None
+    drain: _Drain | None = None
     count: int = 1
 
 
@@ -102,10 +107,15 @@ class _Spec(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 def read(paths: Sequence[Path], *, seed: int | None = None, until: float | None = None) -> Scenario:
     """The scenario that the files make together; ``seed`` and ``until`` win over what they say."""
+    placed = ((f"{file}: object {n}", each) for file in files_of(paths) for n, each in enumerate(documents(file), 1))
+    return made_of(placed, seed=seed, until=until)
+
+
+def made_of(placed: Iterable[tuple[str, Plain]], *, seed: int | None = None, until: float | None = None) -> Scenario:
+    """The scenario of objects, each with where it is from."""
     found = Scenario(UNTIL, 0, [], NONE, EMBEDDED, Gates.dray())
-    for file in files_of(paths):
-        for number, document in enumerate(documents(file), 1):
-            _add(found, document, f"{file}: object {number}")
+    for where, document in placed:
+        _add(found, document, where)
     if seed is not None:
         found.seed = seed
     if until is not None:
@@ -154,6 +164,8 @@ def _actions(step: _Step, where: str) -> Iterator[Action]:
             raise ScenarioError(f"{where}.crash.host: {step.crash.host!r} is none of {', '.join(HOSTS)}")
         body = {"host": step.crash.host, "down": _time(step.crash.down, f"{where}.crash.down")}
         yield Action(at, "crash", body=body, where=where)
+    if step.drain is not None:
+        yield Action(at, "drain", NODES, {"metadata": {"name": step.drain.node}}, f"{where}.drain")
     for body in _many(step.apply):
         yield from (_apply(at, each, f"{where}.apply") for each in _counted(body, step.count))
     for body in _many(step.patch):

@@ -1,0 +1,157 @@
+"""What must be true of any scenario, whatever happened in it.
+
+While it runs: every rule of ``dray verify``. At the quiet end, looked at several times so that what is merely under way at one
+instant is not held against anybody: no pod waits that would fit; every waiting pod has a reason that the API shows and that is
+still so; nothing that is bound fails to start, nothing that is deleted stays, nothing is left over; no pod was placed only
+because the sweep tried it again.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from dray.api.core import Pod
+from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS
+from dray.cluster.metrics import Recorder
+from dray.cluster.world import World
+from dray.explain.failures import FailedBinding
+from dray.explain.verify import verify
+from dray.nodes.kubelet import SIMULATED
+from dray.simulate.run import Simulation
+from dray.simulate.scenario import made_of
+from tests.simulate.random_scenarios import Document
+
+# How long after the end it is looked at again; longer than a pod backs off, and at no even distance.
+AGAIN: Final = (17.0, 41.0)
+CHECK_EVERY: Final = 0.5
+_SINGULAR: Final = {"have": "has", "are": "is", "do": "does"}
+
+
+class Failure(msgspec.Struct, frozen=True, order=True):
+    """``kind`` is the same for failures of one sort; ``about`` names the objects."""
+
+    kind: str
+    about: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.about}: {self.detail}"
+
+
+class Outcome(msgspec.Struct):
+    failures: list[Failure]
+    digest: str = ""
+
+    @property
+    def kinds(self) -> list[str]:
+        return sorted({failure.kind for failure in self.failures})
+
+
+def judge(documents: list[Document], *, seed: int | None = None) -> Outcome:
+    """Run the scenario and say what is wrong with it."""
+    try:
+        return _judged(documents, seed)
+    except Exception as error:  # whatever goes wrong inside is what is looked for
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{place.filename.rpartition('/')[2]}:{place.lineno}"
+        return Outcome([Failure(f"exception {type(error).__name__}", where, repr(error))])
+
+
+def _judged(documents: list[Document], seed: int | None) -> Outcome:
+    scenario = made_of(((f"object {number}", each) for number, each in enumerate(documents, 1)), seed=seed)
+    meter = Recorder()
+    simulation = Simulation(scenario, meter, CHECK_EVERY)
+    simulation.run(scenario.until)
+    wrong = set(_wrong_now(simulation))
+    for wait in AGAIN if wrong else ():
+        simulation.run(scenario.until + wait)
+        wrong &= set(_wrong_now(simulation, {failure.about for failure in wrong}))
+    failures = [
+        Failure(found["rule"], " ".join(found["objects"]), f"{found['detail']} at {found['at']:g} s")
+        for found in simulation.invariants.violated
+    ]
+    failures += sorted(wrong)
+    missed = meter.counters.get(("dray_missed_wakeups_total", ()), 0)
+    if missed:
+        failures.append(Failure("missed wake-up", "scheduler", f"{missed} pods were placed by the sweep"))
+    return Outcome(failures, simulation.digest)
+
+
+def _wrong_now(simulation: Simulation, only: set[str] | None = None) -> Iterator[Failure]:
+    """What is wrong at this instant; ``only`` about these objects, since asking about all takes its time."""
+    world = simulation.world()
+    failures = simulation.failures()
+    for pod in world.all(PODS).values():
+        if only is None or _of(pod) in only:
+            yield from _pod(simulation, world, pod, failures)
+    for found in verify(world).leftovers:
+        if not found.rule.endswith("-vanished"):  # that is the driver's doing
+            yield Failure(f"left over: {found.rule}", " ".join(found.objects), found.detail)
+    for claim in world.all(RESOURCE_CLAIMS).values():
+        owner = claim.metadata.controller
+        if owner is not None and owner.kind == "Pod" and not _is_there(world, claim.metadata.namespace, owner.name, owner.uid):
+            yield Failure("left over: claim", f"claim/{claim.key}", f"its pod {owner.name} is gone")
+
+
+def _of(pod: Pod) -> str:
+    return f"pod/{pod.key}"
+
+
+def _pod(simulation: Simulation, world: World, pod: Pod, failures: list[FailedBinding]) -> Iterator[Failure]:
+    if pod.metadata.deletion_timestamp is not None:
+        if not pod.spec.node_name or _tended(world, pod):
+            yield Failure("never goes", _of(pod), "is deleted and stays")
+    elif pod.spec.node_name:
+        if pod.status.phase == "Pending" and _tended(world, pod):
+            yield Failure("never starts", _of(pod), f"is bound to {pod.spec.node_name} and does not start")
+    elif not pod.terminal:
+        yield from _waiting(simulation, world, pod, failures)
+
+
+def _tended(world: World, pod: Pod) -> bool:
+    """Whether a kubelet looks after the pod."""
+    node = world.get(NODES, pod.spec.node_name)
+    return node is not None and node.metadata.labels.get(SIMULATED) == "true"
+
+
+def _is_there(world: World, namespace: str, name: str, uid: str) -> bool:
+    pod = world.get(PODS, f"{namespace}/{name}")
+    return pod is not None and pod.uid == uid
+
+
+def _waiting(simulation: Simulation, world: World, pod: Pod, failures: list[FailedBinding]) -> Iterator[Failure]:
+    answer = simulation.why(world, pod, failures)
+    condition = next((found for found in pod.status.conditions if found.type == "PodScheduled"), None)
+    if answer.fits and not answer.reasons:
+        rests = condition is not None and "at rest after a failure" in (condition.message or "")
+        kind = "why disagrees about rests" if rests else "would fit"
+        yield Failure(kind, _of(pod), f"waits although it fits on {', '.join(answer.fits)}")
+    if condition is None or condition.status != "False" or not condition.message:
+        yield Failure("no reason", _of(pod), "waits and its status does not say why")
+    elif not answer.reasons and not answer.fits:
+        yield Failure("no reason", _of(pod), "waits and `dray why` gives no reason")
+    elif answer.verdict == "unschedulable" and (wrong := _untrue(condition.message, answer.summary)):
+        yield Failure("wrong reason", _of(pod), f"is told what is not so: {wrong}")
+
+
+def _untrue(told: str, summary: str) -> str:
+    """What a pod is told of nodes, or at all, and what `dray why` does not say; numbers do not matter."""
+    if summary.endswith(told):
+        return ""
+    return "; ".join(sorted(_phrases(told) - _phrases(summary)))
+
+
+def _phrases(message: str) -> set[str]:
+    """What a message says of nodes, without how many of them and without numbers; else the message itself."""
+    before, found, listed = message.partition(" nodes are available: ")
+    if not found:
+        return {before}
+    whole = re.sub(r" \([^()]*\)", "", listed).removesuffix(".").split(", ")
+    kept = whole[:-1] if message.endswith("…") else whole
+    singular = (re.sub(r"^\d+ nodes? (have|are|do|has|is|does)\b", lambda m: _SINGULAR.get(m[1], m[1]), each) for each in kept)
+    return {each for each in singular if each}

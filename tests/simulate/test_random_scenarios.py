@@ -1,0 +1,118 @@
+"""Whatever happens to a cluster, every promise holds: random scenarios, judged while they run and at a quiet end.
+
+``make soak`` runs seeds that nobody has tried; these are the same every time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from dray.nodes.hardware import CATALOGUE
+from dray.runtime.faults import EVERY
+from dray.simulate.run import simulate
+from dray.simulate.scenario import HOSTS, made_of
+from tests.simulate.judging import judge
+from tests.simulate.minimising import Minimising
+from tests.simulate.random_scenarios import Document, generate
+from tests.simulate.soak import outcomes
+
+SEEDS = (10_001, 10_004, *range(10_006, 10_011), 10_012, 10_017, 10_018, 10_020, 10_023, 10_024, 10_026, 10_029, 10_030)
+MANY_SEEDS = range(3_000)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_scenario_keeps_every_promise(seed: int) -> None:
+    assert judge(generate(seed)).failures == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_thousands_of_random_scenarios_keep_every_promise() -> None:
+    wrong = {seed: outcome.kinds for seed, outcome in outcomes(iter(MANY_SEEDS), os.cpu_count() or 1) if outcome.failures}
+    assert wrong == {}, f"{Counter(kind for kinds in wrong.values() for kind in kinds)}; again: make soak ARGS='--seed N'"
+
+
+def test_the_same_seed_makes_the_same_scenario_and_the_same_run() -> None:
+    assert generate(10_000) == generate(10_000)
+    assert judge(generate(10_000)).digest == judge(generate(10_000)).digest != judge(generate(10_001)).digest
+
+
+def test_scenarios_have_everything_that_can_happen() -> None:
+    drawn = [document for seed in range(150) for document in generate(seed)]
+    specs = [document["spec"] for document in drawn if document["kind"] == "Scenario"]
+    steps = [step for spec in specs for step in spec["steps"]]
+    assert {entry.partition(":")[0] for spec in specs for entry in spec["hardware"]} == set(CATALOGUE)
+    assert {spec["faults"]["kind"] for spec in specs if "faults" in spec} == set(EVERY)
+    assert {step["crash"]["host"] for step in steps if "crash" in step} == set(HOSTS)
+    assert {verb for step in steps for verb in step} == {"at", "count", "apply", "patch", "delete", "crash", "drain"}
+    gone = {step["delete"]["kind"] for step in steps if "delete" in step}
+    assert gone >= {"Pod", "Node", "ResourceSlice", "ResourceClaim", "DeviceClass", "DeviceTaintRule", "Deployment", "Job"}
+
+
+@pytest.mark.parametrize("seed", range(10_000, 10_004))
+def test_the_api_takes_what_is_drawn(seed: int) -> None:
+    documents = generate(seed)
+    report = simulate(made_of(((document["kind"], document) for document in documents), until=1.0))
+    assert [refused.text for refused in report.refused_objects if refused.at == 0] == []
+
+
+# ----------------------------------------------------------------------------------------------- what the judge sees
+
+
+def pod(name: str, **spec: Any) -> Document:
+    containers = [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "1"}}}]
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers, **spec}}
+
+
+def scenario(*steps: Document, **spec: Any) -> Document:
+    given = {"until": "30s", "hardware": ["plain:2"], "steps": list(steps), **spec}
+    return {"apiVersion": "dray.dev/v1alpha1", "kind": "Scenario", "metadata": {"name": "s"}, "spec": given}
+
+
+def test_a_pod_that_would_fit_and_waits_is_wrong() -> None:
+    """Nobody serves the name of its scheduler, so nobody places it and nobody says why."""
+    assert judge([scenario(), pod("left", schedulerName="somebody-else")]).kinds == ["no reason", "would fit"]
+
+
+def test_a_pod_that_waits_with_a_reason_is_not() -> None:
+    assert judge([scenario(), pod("large", nodeSelector={"no": "such"})]).failures == []
+
+
+def test_a_pod_that_is_bound_and_never_starts_is_wrong() -> None:
+    lost = {"at": "1s", "apply": pod("on-a-node", nodeName="plain-0", resourceClaims=[{"name": "d", "resourceClaimName": "no"}])}
+    assert judge([scenario(lost)]).kinds == ["never starts"]
+
+
+def test_two_owners_of_a_device_are_wrong() -> None:
+    result = {"request": "r", "driver": "gpu.dray.dev", "pool": "gpu8-0", "device": "gpu-0"}
+    requests = [{"name": "r", "exactly": {"deviceClassName": "gpu.dray.dev"}}]
+    claims = [
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": "default", "finalizers": ["resource.kubernetes.io/delete-protection"]},
+            "spec": {"devices": {"requests": requests}},
+            "status": {"allocation": {"devices": {"results": [result]}}},
+        }
+        for name in ("one", "two")
+    ]
+    assert "device-owner" in judge([scenario(hardware=["gpu8:1"]), *claims]).kinds
+
+
+def test_an_error_inside_is_wrong() -> None:
+    (failure,) = judge([scenario(hardware=["steam:1"])]).failures
+    assert failure.kind == "exception ScenarioError"
+
+
+def test_what_goes_wrong_is_made_small() -> None:
+    noise = [{"at": f"{at}s", "apply": pod(f"noise-{at}"), "count": 3} for at in range(2, 8)]
+    crash = {"at": "5s", "crash": {"host": "scheduler", "down": "1s"}}
+    left = {"at": "4s", "apply": pod("left", schedulerName="somebody-else")}
+    small = Minimising([pod("bystander"), scenario(*noise, crash, left, faults="slow")], "would fit").smallest()
+    (rest,) = small
+    assert rest["spec"] == {"until": "30s", "hardware": ["plain:1"], "steps": [left]}
