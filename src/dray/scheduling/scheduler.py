@@ -127,7 +127,7 @@ class Scheduler:
         self._settle(now)
         writes += [*self.claims.writes(now), *self.preemptor.writes(), *self.binder.writes()]
         self.reports.add(self.binder.events())
-        writes.extend(self.reports.writes())
+        writes.extend(self.reports.writes(now))
         self._gauges()
         return writes
 
@@ -203,9 +203,15 @@ class Scheduler:
         pod, refusal = pending.pod, refused.refusal
         own = frozenset(claim_topic(key) for key in claim_keys(pod)) if pod.spec.resource_claims else frozenset()
         awaited = refused.topics | own | self.preemptor.events_for(refused)
+        known = self.queue.group(refused.key)
+        before = known.refusal if known is not None else None
         group = self.queue.refuse(pending, refused.key, refusal, awaited, now)
+        if before is not None and not refusal.says_the_same(before):
+            self.reports.tell_others(group)
         if refused.state is not None:
             group.stamp = changed_since(refused.state.view)
+        candidates = self.cycle.kept(refused.key)
+        group.told = candidates.told if candidates is not None else None
         if not refused.shared:
             self.meter.count("scheduler_schedule_attempts_total", ("unschedulable", profile.scheduler_name))
         if refused.free_claims:
@@ -299,12 +305,13 @@ class Scheduler:
                     self.queue.wake(group, now)
 
     def _may_do_now(self, group: Group) -> bool:
-        """Whether any node will do now as far as nodes and freed devices go. Without its candidates at hand: perhaps."""
+        """Whether any node will do now as far as nodes and freed devices go, or is refused for something else than before:
+        then other events can change that. Without its candidates at hand: perhaps."""
         candidates = self.cycle.kept(group.key)
         if candidates is None:
             return True
         candidates.catch_up()
-        return candidates.best() is not None
+        return candidates.best() is not None or candidates.told != group.told
 
     def _sweep(self, now: float) -> None:
         """Pods that waited for long are tried again; one that can be placed shows that a wake-up was missed."""

@@ -14,8 +14,8 @@ from dray.api.reason import Reason
 from dray.books.changes import EVERYTHING
 from dray.books.nodes import NodeInfo, Nodes
 from dray.scheduling.placing.plan import Judged, Plan
-from dray.scheduling.placing.refusal import Tally
-from dray.scheduling.plugins.base import Reasons, because, normalized
+from dray.scheduling.placing.refusal import Tally, told
+from dray.scheduling.plugins.base import Reasons, normalized
 from dray.scheduling.waiting.wakeups import Wakeups
 
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -36,10 +36,18 @@ def turn(info: NodeInfo) -> int:
     return (len(info.pods) << 32) + info.place
 
 
+Told = tuple[object, ...]
+"""What a refusal says, but for numbers."""
+
+
+def _told(reasons: Reasons) -> Told:
+    return tuple(told(reason) for reason in reasons)
+
+
 class Entry:
     """A node as examined for the demand. ``reasons`` None: it will do, as far as the node itself is concerned."""
 
-    __slots__ = ("devices", "fixed", "points", "rank", "raw", "reasons", "version")
+    __slots__ = ("devices", "fixed", "points", "rank", "raw", "reasons", "told", "version")
 
     def __init__(self) -> None:
         self.reasons: Reasons | None = None
@@ -50,6 +58,7 @@ class Entry:
         self.points = 0
         self.rank = 0
         self.version = 0
+        self.told: Told | None = None
 
 
 class Candidates:
@@ -66,6 +75,8 @@ class Candidates:
         self._heap: list[tuple[int, int, int, str]] = []
         self._highest = [0] * len(plan.raw_scores)
         self._feasible = 0
+        # How many nodes are refused for the same.
+        self._refused: dict[Told, int] = {}
         self._all = nodes.order
         self._order = self._in_scope()
         self._cursor = self._first = start % max(len(self._order), 1)
@@ -133,6 +144,7 @@ class Candidates:
             entry.devices = reasons
             entry.version += 1
             self._feasible -= 1
+            self._count(entry)
 
     def _rearm(self, names: list[str]) -> None:
         """Devices may do now on these nodes."""
@@ -143,6 +155,7 @@ class Candidates:
                     self._examine(name)
             elif entry.devices is not None:
                 entry.devices = None
+                self._count(entry)
                 if entry.reasons is None:
                     self._feasible += 1
                     self._push(name, entry)
@@ -172,13 +185,32 @@ class Candidates:
         tally = Tally()
         for entry in self._entries.values():
             tally.add(entry.reasons if entry.reasons is not None else entry.devices)
-        tally.add(_OTHER_NAME, len(self._all) - len(self._order))
+        for reasons, count in self.plan.left_out(lambda name: self._nodes.get(name) is not None, len(self._all)):
+            tally.add(reasons, count)
         return tally.counts()
 
     def verdicts(self) -> dict[str, Reasons]:
         """The refused nodes and why."""
         found = {name: entry.reasons if entry.reasons is not None else entry.devices for name, entry in self._entries.items()}
         return {name: reasons for name, reasons in found.items() if reasons}
+
+    @property
+    def told(self) -> frozenset[Told]:
+        """What is said of nodes that will not do: when that changes, the pods that wait are told something else."""
+        return frozenset(self._refused)
+
+    def _count(self, entry: Entry) -> None:
+        reasons = entry.reasons if entry.reasons is not None else entry.devices
+        said = _told(reasons) if reasons is not None else None
+        if said == entry.told:
+            return
+        if entry.told is not None:
+            self._refused[entry.told] -= 1
+            if not self._refused[entry.told]:
+                del self._refused[entry.told]
+        if said is not None:
+            self._refused[said] = self._refused.get(said, 0) + 1
+        entry.told = said
 
     @property
     def examined(self) -> int:
@@ -190,7 +222,7 @@ class Candidates:
         """Nodes came or went: forget those that are gone, look again at those that are known."""
         known = [name for name in self._entries if self._nodes.get(name) is not None]
         refused = {name: entry.devices for name, entry in self._entries.items() if entry.devices is not None}
-        self._entries, self._heap, self._feasible = {}, [], 0
+        self._entries, self._heap, self._feasible, self._refused = {}, [], 0, {}
         self._all = self._nodes.order
         self._order = self._in_scope()
         self._cursor = self._first = self._first % max(len(self._order), 1)
@@ -227,14 +259,18 @@ class Candidates:
             self._feasible -= 1
         entry.version += 1
         if info is None:
+            entry.reasons = entry.devices = None
+            self._count(entry)
             del self._entries[name]
             return
         entry.reasons, entry.fixed, entry.raw = self.plan.examine(info)
+        entry.devices = None
         if entry.reasons is None:
             self._rate(info, entry)
             if entry.devices is None:
                 self._feasible += 1
                 heappush(self._heap, (-self._total(entry), turn(info), entry.version, name))
+        self._count(entry)
 
     def _rate(self, info: NodeInfo, entry: Entry) -> None:
         if self.plan.devices is not None:
@@ -266,6 +302,3 @@ class Candidates:
     def _turn(self, name: str) -> int:
         info = self._nodes.get(name)
         return turn(info) if info is not None else -1
-
-
-_OTHER_NAME: Final = because("NodeSelectorMismatch")

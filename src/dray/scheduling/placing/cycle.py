@@ -413,7 +413,8 @@ class Cycle:
             tally.add(reasons)
             refusals[info.name] = reasons
         if not found:
-            tally.add(because("NodeSelectorMismatch"), len(self._nodes) - len(infos))
+            for reasons, count in plan.left_out(lambda name: self._nodes.get(name) is not None, len(self._nodes)):
+                tally.add(reasons, count)
             raise self._refused(state, self._explained(state, tally.counts(), refusals))
         return self._best_of(plan, view, found)
 

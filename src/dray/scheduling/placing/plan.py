@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 from dray.api.core import NodeSelector
 from dray.api.selectors import node_selector_matches
@@ -59,6 +60,7 @@ class Plan:
     the node that is about to be picked is asked for its devices."""
 
     __slots__ = (
+        "_named",
         "_seen",
         "_state_of",
         "checks",
@@ -85,7 +87,9 @@ class Plan:
         self.demand = demand
         self.profile = profile
         self.devices = devices
-        self.names = _both(placement.node_names(demand) if "NodeAffinity" in profile.filters else None, _names(selectors))
+        named = placement.node_names(demand) if "NodeAffinity" in profile.filters else None
+        self.names = _both(named, _names(selectors))
+        self._named = named
         made = (_check(name, demand, profile, facts) for name in profile.filters)
         pinned = [*also, _elsewhere(selectors)] if selectors else [*also]
         if node_feature:
@@ -109,6 +113,14 @@ class Plan:
         added = profile.added_affinity.required is not None or bool(profile.added_affinity.preferred)
         counted_devices = resources.from_devices(demand, (*profile.fit.resources, *profile.balanced), facts.offers_devices)
         self._seen: dict[int, Examined] | None = None if affinity or added or pinned or counted_devices else {}
+
+    def left_out(self, known: Callable[[str], bool], total: int) -> list[tuple[Reasons, int]]:
+        """Why nodes are not looked at at all, and how many: the pod names others, or its claims are allocated elsewhere."""
+        if self.names is None:
+            return []
+        named = sum(map(known, self._named)) if self._named is not None else total
+        left = sum(map(known, self.names))
+        return [(_OTHER_NAME, total - named), (_ELSEWHERE, named - left)]
 
     def examine(self, info: NodeInfo) -> Examined:
         """Why the node will not do; else its scores."""
@@ -141,6 +153,10 @@ class Plan:
         return tuple(score.measure(info) for score in self.node_scores)
 
 
+_OTHER_NAME: Final = because("NodeSelectorMismatch")
+_ELSEWHERE: Final = because("ClaimElsewhere")
+
+
 def _pulls_apart(profile: Profile, devices: DeviceJudge | None) -> tuple[str, ...]:
     """Spreading by cpu and memory would undo the packing of devices, for the pods that need devices."""
     packs = devices is not None and profile.device_scoring == "Packing"
@@ -166,8 +182,7 @@ def _both(a: frozenset[str] | None, b: frozenset[str] | None) -> frozenset[str] 
 
 
 def _elsewhere(selectors: Sequence[NodeSelector]) -> Check:
-    refusal = because("ClaimElsewhere")
-    return lambda info: None if all(node_selector_matches(selector, info.node) for selector in selectors) else refusal
+    return lambda info: None if all(node_selector_matches(selector, info.node) for selector in selectors) else _ELSEWHERE
 
 
 def _declares(feature: str) -> Check:

@@ -32,6 +32,15 @@ CURABLE: Final = frozenset(
 )
 
 
+# Data that make a reason another one; the rest are numbers that change all the time.
+_NAMES: Final = ("resource", "port", "key", "effect", "topologyKey", "volume", "claim", "class", "request")
+
+
+def told(reason: Reason) -> tuple[object, ...]:
+    """What a reason says, but for numbers."""
+    return (reason.code, reason.object, *(reason.data.get(name) for name in _NAMES))
+
+
 class Refusal(msgspec.Struct, frozen=True):
     """``reasons`` with the number of nodes each was given for (0: it concerns the pod, not nodes)."""
 
@@ -49,9 +58,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
     def says_the_same(self, other: Refusal | None) -> bool:
         """Whether the same reasons are given for the same objects, whatever their numbers."""
-        return other is not None and {(r.code, r.object) for r, _ in self.reasons} == {
-            (r.code, r.object) for r, _ in other.reasons
-        }
+        return other is not None and {told(r) for r, _ in self.reasons} == {told(r) for r, _ in other.reasons}
 
 
 class Tally:

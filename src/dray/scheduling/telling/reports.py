@@ -14,10 +14,12 @@ from dray.api.events import event_body, shortened
 from dray.api.kinds import EVENTS, PODS
 from dray.api.times import format_time
 from dray.api.words import message
-from dray.cluster.port import ClusterError, Outcome, Refused, Unreachable, Write
+from dray.cluster.port import ClusterError, Conflict, Outcome, Refused, Unreachable, Write
 from dray.scheduling.placing.refusal import Refusal
-from dray.scheduling.waiting.queue import Queue, QueuedPod
+from dray.scheduling.waiting.queue import Group, Queue, QueuedPod
 
+# Writes for pods that wait with others of their kind and were not tried themselves: they may come a little later.
+_FOR_OTHERS: Final = 4
 # A claim that is being generated or given back is there in a moment; only when it takes longer than this are people told.
 _SOON: Final = frozenset({"ClaimNotCreated", "ClaimInFlight"})
 _PATIENCE: Final = 5.0
@@ -32,6 +34,8 @@ class Reports:
         self._waiting: deque[Write] = deque()
         self._under_way: dict[int, Write] = {}
         self._late: list[tuple[float, str]] = []
+        # Pods that wait for the same as one that was told something new.
+        self._others: dict[str, None] = {}
 
     def add(self, writes: list[Write]) -> None:
         self._waiting.extend(writes)
@@ -49,6 +53,10 @@ class Reports:
             pending.reported = refusal
             self.add(refused(pending.pod, refusal, pending.demand.scheduler_name, now, clear_nominated))
 
+    def tell_others(self, group: Group) -> None:
+        """The group is refused for other reasons than before: its other pods are told when there is time for that."""
+        self._others.update(dict.fromkeys(group.members))
+
     def tell_late(self, now: float) -> None:
         while self._late and self._late[0][0] <= now:
             _, uid = heappop(self._late)
@@ -59,7 +67,14 @@ class Reports:
     def next_due(self) -> float | None:
         return self._late[0][0] if self._late else None
 
-    def writes(self) -> list[Write]:
+    def writes(self, now: float) -> list[Write]:
+        while self._others and not self._waiting and len(self._under_way) < _FOR_OTHERS:
+            uid = next(iter(self._others))
+            del self._others[uid]
+            pending = self._queue.get(uid)
+            if pending is not None and pending.group is not None and pending.state == "waiting":
+                pending.refusal = pending.group.refusal
+                self.refused(pending, pending.refusal, now)
         due: list[Write] = []
         while self._waiting and len(self._under_way) < _AT_ONCE:
             write = self._waiting.popleft()
@@ -83,7 +98,7 @@ class Reports:
 
 def _passes(error: ClusterError | None) -> bool:
     """Whether the same write may well succeed later: there was no answer, or the server was not able to."""
-    return isinstance(error, Unreachable) or (isinstance(error, Refused) and (error.code == 429 or error.code >= 500))
+    return isinstance(error, Unreachable | Conflict) or (isinstance(error, Refused) and (error.code == 429 or error.code >= 500))
 
 
 def refused(pod: Pod, refusal: Refusal, controller: str, now: float, clear_nominated: bool) -> list[Write]:

@@ -78,7 +78,7 @@ class QueuedPod:
 class Group:
     """Waiting pods with one verdict. ``key`` is what made them equal."""
 
-    __slots__ = ("key", "leader", "members", "refusal", "since", "stamp", "topics")
+    __slots__ = ("key", "leader", "members", "refusal", "since", "stamp", "told", "topics")
 
     def __init__(self, key: Hashable, refusal: Refusal, topics: frozenset[str], since: float) -> None:
         self.key = key
@@ -87,6 +87,8 @@ class Group:
         self.since = since
         self.members: dict[str, QueuedPod] = {}
         self.leader: QueuedPod | None = None
+        # What nodes said when the group was refused.
+        self.told: Hashable = None
         # What other pods looked like when the group was refused, where they had a say.
         self.stamp: Callable[[], bool] | None = None
 
