@@ -280,13 +280,13 @@ class Binder:
             binding = self._bindings[uid]
             if binding.stage == "conditions":
                 self._check_conditions(binding, now)
-            elif binding.stage == "binding":
-                self._advance(binding, now)
             elif (
                 any(claim.key in binding.awaiting for claim in binding.volumes)
                 and now - binding.since >= binding.profile.volume_timeout
             ):
                 self._fail(binding, Reason("VolumeClaimUnbound", f"pod/{binding.pod.key}", {"node": binding.node}), now)
+            else:
+                self._advance(binding, now)
 
     def _advance(self, binding: Binding, now: float) -> None:
         """Go on if nothing is awaited: everything that was written must be there still, and be this pod's."""
@@ -473,10 +473,12 @@ class Binder:
             binding.pending.pod = decode(Pod, outcome.object)
             self._advance(binding, now)
         elif isinstance(outcome.error, Conflict):
-            # The pod is another by now; the watch tells, and then it is written again.
+            # The pod is another by now: it is written again when the watch tells that, or after a while.
             current: Pod | None = self._world.get(PODS, binding.pod.key)
             if current is not None and current.metadata.resource_version != outcome.write.resource_version:
                 self.pod_changed(binding, current, now)
+            else:
+                heappush(self._timers, (now + RETRY_AFTER, binding.pod.uid))
         else:
             self._fail(binding, _write_failed(outcome.error), now)
 
