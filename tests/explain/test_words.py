@@ -7,16 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from dray.api.reason import CODES, Reason
-from dray.api.texts import TEXTS
+from dray.api.codes import CODES
+from dray.api.reason import Reason
 from dray.api.words import MESSAGE_MAX, as_json, counted, data_keys, fixes, message, summary, words
 from dray.explain.__main__ import page
+from dray.scheduling.config import DEFAULT_PLUGINS
 
 LEFT_OVER = re.compile(r"[\[\]<>]|\|\||  | [,;:]|\{[a-z]")
 
 
-def test_every_code_has_a_text_and_no_text_is_without_a_code() -> None:
-    assert set(TEXTS) == set(CODES)
+def test_every_code_says_who_gives_it_and_what_can_change_it() -> None:
+    plugins = {*(name for name, _ in DEFAULT_PLUGINS), "Scheduler"}
+    for code, found in CODES.items():
+        assert found.plugins, code
+        assert set(found.plugins) <= plugins, code
+        assert found.wakes, code
+        assert found.meaning, code
 
 
 def test_the_page_of_reasons_is_what_the_texts_say() -> None:

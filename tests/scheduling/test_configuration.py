@@ -8,9 +8,9 @@ import pytest
 from scheduling_cluster import Sim
 
 from dray.api.gates import Gates
+from dray.scheduling.arguments import ResourceWeight, Shape
 from dray.scheduling.config import FILTERS, LeaderElection, Profile
 from dray.scheduling.configuration import ConfigError, load, parse
-from dray.scheduling.plugins.resources import ResourceWeight, Shape
 
 HEAD = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 

@@ -106,7 +106,7 @@ def test_the_score_of_a_node_can_be_taken_apart() -> None:
     sim.add_claim("next")
     claim = sim.world.get(kinds.RESOURCE_CLAIMS, "default/next")
     assert claim is not None
-    scorer = sim.scheduler.cycle.scorer
+    scorer = sim.scheduler.cycle.devices.scorer
     score = scorer.breakdown([claim], "n1", sim.config.profiles[0])
     assert score is not None
     assert score.rating == Rating(rank=0, ready=True, taken=1000, broken=1000, apart=0, used=500)
@@ -122,4 +122,4 @@ def test_there_is_no_score_where_the_claims_do_not_fit() -> None:
     sim.add_claim("two", count=2)
     claim = sim.world.get(kinds.RESOURCE_CLAIMS, "default/two")
     assert claim is not None
-    assert sim.scheduler.cycle.scorer.breakdown([claim], "n1", sim.config.profiles[0]) is None
+    assert sim.scheduler.cycle.devices.scorer.breakdown([claim], "n1", sim.config.profiles[0]) is None

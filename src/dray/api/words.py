@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from dray.api.codes import CODES
 from dray.api.reason import Reason
-from dray.api.texts import BESIDES, TEXTS
 
 MESSAGE_MAX: Final = 1024
 # Numbers that differ from node to node without making another reason: the best of them is told.
@@ -21,17 +21,32 @@ BEST: Final = ("free", "total")
 _DERIVED: Final = frozenset({"most", "besides"})
 _PER_NODE: Final = frozenset({*BEST, "missing", "device", "pool", "value", "steps", "pod", "until"})
 
+# What else than being in use keeps devices of a request from it, in a word or two after their number.
+BESIDES: Final = {
+    "DeviceTainted": "tainted",
+    "CountersExhausted": "out of counters",
+    "CapacityExhausted": "out of capacity",
+    "CapacityMissing": "without the capacity",
+    "CapacityPolicy": "not shared this way",
+    "GroupIncompatible": "incompatible with devices in use",
+    "DeviceCoolingDown": "at rest after a failure",
+    "AttributeMissing": "without the attribute of a constraint",
+    "FeatureOff": "of a feature that is off",
+    "BindingConditionsOff": "with binding conditions, which are off",
+    "NodeOperationsUnsupported": "with operations that the node lacks",
+}
+
 Counted = tuple[Reason, int]
 
 
 def words(reason: Reason) -> str:
     """The reason as a sentence without its full stop: ``claim ns/a does not exist``."""
-    return f"{_subject(reason.object, TEXTS[reason.code].subject)} {predicate(reason)}"
+    return f"{_subject(reason.object, CODES[reason.code].subject)} {predicate(reason)}"
 
 
 def predicate(reason: Reason, *, plural: bool = False) -> str:
     """What is said of the object, or of several alike: ``does not exist``, ``do not exist``."""
-    text = TEXTS[reason.code]
+    text = CODES[reason.code]
     says = text.nodes if text.nodes and reason.object.startswith("node/") else text.says
     return _fill(says, _data(reason), plural=plural)
 
@@ -73,7 +88,7 @@ def fixes(counts: Iterable[Counted], limit: int = 4) -> list[str]:
     merged = _merged(counts, keep_general=True)
     too_few = {_wanted(reason) for reason, _ in merged if reason.code == "NotEnoughDevices"}
     for reason, _ in sorted(merged, key=lambda counted: -counted[1]):
-        cure = TEXTS[reason.code].cure
+        cure = CODES[reason.code].cure
         # That other nodes have none at all adds nothing to what is said of those that have too few.
         if cure and not (reason.code == "NoDevices" and _wanted(reason) in too_few):
             told[_fill(cure, _data(reason), plural=False)] = None
@@ -123,7 +138,7 @@ def _number(value: Any) -> float:
 
 
 def _of_nodes(reason: Reason, count: int) -> str:
-    text = TEXTS[reason.code]
+    text = CODES[reason.code]
     data = _data(reason)
     if count > 1 and "free" in data:
         data["free"] = f"at most {data['free']}"
@@ -248,7 +263,7 @@ def _written(parts: Sequence[Part], data: Mapping[str, str], plural: bool) -> st
 
 def data_keys(code: str) -> list[str]:
     """The data that a reason of this code may carry, in the order in which its texts use them."""
-    text = TEXTS[code]
+    text = CODES[code]
     keys: dict[str, None] = {}
     for part in (text.says, text.nodes, text.cure):
         _collect(_parsed(part), keys)

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from dray.api.core import Node, Pod
 from dray.api.requests import Amounts, amount
 from dray.books.demand import Demand, Port
-from dray.books.journal import Books, Standing
+from dray.books.journal import Account, Books, Standing
 
 ANY_ADDRESS: Final = "0.0.0.0"
 _MOST_STATES: Final = 65536
@@ -169,6 +169,8 @@ class Nodes:
         self._placed: dict[str, Placed] = {}
         self._homeless: dict[str, dict[str, Placed]] = {}
         self.listener: Listener | None = None
+        # Accounts in which a pod has something only while it counts on a node: zones, shares of a queue.
+        self.followers: list[Account] = []
         self._next_place = 0
         self._order: list[NodeInfo] | None = None
         self._states: dict[Hashable, int] = {}
@@ -250,9 +252,12 @@ class Nodes:
         self._books.post(self, placed.pod.uid, placed)
 
     def displace(self, uid: str) -> None:
-        """The pod is on no node now."""
+        """The pod is on no node now, and has nothing that goes with one."""
         if uid in self._placed:
             self._books.post(self, uid, None)
+        for account in self.followers:
+            if account.entry(uid) is not None:
+                self._books.post(account, uid, None)
 
     def post(self, holder: str, entry: Placed | None) -> Placed | None:
         before = self._placed.get(holder)

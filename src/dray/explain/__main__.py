@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dray.api.reason import CODES
-from dray.api.texts import TEXTS
+from dray.api.codes import CODES
 from dray.api.words import data_keys
 
 _HEAD = """# Reasons
@@ -19,14 +18,14 @@ Why Dray refuses something is data before it is words: a code, the object, and t
 The codes below are the whole list; a new one is added here first. The data are those that a reason may carry; one that is
 not known is left out. Messages may be worded better at any time: scripts should read `code` and `data`.
 
-This page is made from the texts in `dray.explain` (`python -m dray.explain > docs/reasons.md`); a test compares the two.
+This page is made from `dray.api.codes` (`python -m dray.explain > docs/reasons.md`); a test compares the two.
 
 | code | about | means | data |
 | --- | --- | --- | --- |"""
 
 
 def page() -> str:
-    rows = [f"| `{code}` | {TEXTS[code].subject} | {meaning} | {_keys(code)} |" for code, meaning in CODES.items()]
+    rows = [f"| `{code}` | {found.subject} | {found.meaning} | {_keys(code)} |" for code, found in CODES.items()]
     return "\n".join([_HEAD, *rows, ""])
 
 

@@ -14,8 +14,7 @@ import msgspec
 from dray.books.nodes import NodeInfo
 from dray.devices import DeviceScore, Rating
 from dray.scheduling.placing.candidates import turn
-from dray.scheduling.placing.plan import UNJUDGED, Plan
-from dray.scheduling.placing.score import parts_of
+from dray.scheduling.placing.plan import Plan
 from dray.scheduling.placing.state import CycleState
 from dray.scheduling.plugins.device_scoring import said
 from dray.scheduling.scheduler import Scheduler
@@ -81,8 +80,7 @@ def choice(scheduler: Scheduler, wish: CycleState, fits: Sequence[str], placed: 
 
 def _ranked(scheduler: Scheduler, wish: CycleState, infos: list[NodeInfo]) -> list[NodePoints]:
     plan = scheduler.cycle.plan(wish)
-    found = [(info, plan.examine(info), plan.devices(info) if plan.devices is not None else UNJUDGED) for info in infos]
-    parts = parts_of(plan, wish.view or wish.ranking, found)
+    parts = plan.parts([(info, plan.examine(info), plan.judged(info)) for info in infos])
     made = [_points(scheduler, wish, plan, info, part) for info, part in zip(infos, parts)]
     order = sorted(range(len(infos)), key=lambda index: (-made[index].total, turn(infos[index])))
     return [made[index] for index in order]
@@ -90,8 +88,8 @@ def _ranked(scheduler: Scheduler, wish: CycleState, infos: list[NodeInfo]) -> li
 
 def _points(scheduler: Scheduler, wish: CycleState, plan: Plan, info: NodeInfo, parts: dict[str, int]) -> NodePoints:
     points: dict[str, float] = dict(parts)
-    claims = scheduler.cycle.claims_on(wish, info)[0]
-    score = scheduler.cycle.scorer.points_on(info.name, claims, wish.profile) if plan.devices is not None else None
+    claims = scheduler.cycle.devices.claims_on(wish, info)[0]
+    score = scheduler.cycle.devices.scorer.points_on(info.name, claims, wish.profile) if plan.devices is not None else None
     if score is not None:
         points |= {name: value / 100 for name, value in zip(DEVICE_POINTS, score)}
     return NodePoints(info.name, round(sum(points.values()), 2), points)
@@ -99,8 +97,8 @@ def _points(scheduler: Scheduler, wish: CycleState, plan: Plan, info: NodeInfo, 
 
 def _with_devices(scheduler: Scheduler, wish: CycleState, found: NodePoints) -> NodePoints:
     info = scheduler.nodes.get(found.node)
-    claims = scheduler.cycle.claims_on(wish, info)[0] if info is not None else []
-    score = scheduler.cycle.scorer.breakdown(claims, found.node, wish.profile) if claims else None
+    claims = scheduler.cycle.devices.claims_on(wish, info)[0] if info is not None else []
+    score = scheduler.cycle.devices.scorer.breakdown(claims, found.node, wish.profile) if claims else None
     if score is not None:
         found.rating, found.devices = score.rating, score.devices
     return found

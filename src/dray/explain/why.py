@@ -15,12 +15,10 @@ import msgspec
 from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import PODS, RESOURCE_CLAIMS
-from dray.api.quantity import NANO, Quantity
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim, ResourceClaimStatus
 from dray.api.times import format_time, parse_time
 from dray.api.words import Counted, counted, fixes, message
-from dray.books.nodes import NodeInfo
 from dray.cluster.world import World
 from dray.devices.explain import Change, Explanation
 from dray.devices.ledger import DeviceKey
@@ -28,12 +26,12 @@ from dray.explain.choice import Choice, choice
 from dray.explain.failures import FailedBinding, of_condition
 from dray.scheduling.actions.preemption import Eviction
 from dray.scheduling.actions.preemptor import preempting
+from dray.scheduling.ask import Ask
 from dray.scheduling.binding import conditions
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.placing.state import CycleState, NotPlaced
 from dray.scheduling.scheduler import KINDS, Scheduler
 from dray.scheduling.shape.extended import is_special
-from dray.scheduling.waiting.queue import QueuedPod
 
 VerdictName = Literal["bound", "waiting", "unschedulable", "impossible"]
 
@@ -157,34 +155,6 @@ def _world_with(world: World, pods: Sequence[Pod], claims: Sequence[ResourceClai
     return made
 
 
-class _Asked:
-    """A pod's needs, asked of one node after the other."""
-
-    def __init__(self, scheduler: Scheduler, wish: CycleState) -> None:
-        self._scheduler, self._wish = scheduler, wish
-        self._plan = scheduler.cycle.plan(wish)
-
-    def refusal(self, info: NodeInfo) -> tuple[Reason, ...] | None:
-        """Why the node will not do, before devices are looked at."""
-        return self._plan.refuses(info) or (self._wish.view.refuses(info) if self._wish.view is not None else None)
-
-    def _claims(self, info: NodeInfo) -> list[ResourceClaim]:
-        return self._scheduler.cycle.claims_on(self._wish, info)[0]
-
-    def fits(self, info: NodeInfo) -> bool:
-        claims = self._claims(info)
-        return not claims or self._scheduler.engine.allocate(info.name, claims).ok
-
-    def node(self, info: NodeInfo) -> NodeAnswer:
-        refused = self.refusal(info)
-        if refused is not None:
-            return NodeAnswer(info.name, [_with_numbers(reason, self._wish, info) for reason in refused])
-        if self.fits(info):
-            return NodeAnswer(info.name, [])
-        found = self._scheduler.engine.explain(info.name, self._claims(info))
-        return NodeAnswer(info.name, list(found.reasons) or [Reason("NotEnoughDevices", f"node/{info.name}")], found)
-
-
 class _Question:
     """One pod, asked of a scheduler that was told everything and decides nothing."""
 
@@ -197,6 +167,7 @@ class _Question:
         self._profile = known.get(name) or Profile(scheduler_name=name)
         self._config = Config(profiles=(self._profile,))
         self._scheduler = Scheduler(world, self._config, gates)
+        self._ask = Ask(self._scheduler, now, self._profile)
         self._failures = failures
         self._resting = dict(_resting(failures, (config or self._config).device_rest, now))
         for device in self._resting:
@@ -207,38 +178,37 @@ class _Question:
         if awaited:
             return self._waits(awaited)
         try:
-            wish = self._wish(self._scheduler)
+            state = self._ask.state(self._pod)
         except NotPlaced as refused:
             return self._refused([reason for reason, _ in refused.refusal.reasons])
-        if wish.unusable:
-            return self._refused([reason for _, reason in wish.unusable])
-        self._count_nominated(wish)
-        asked = _Asked(self._scheduler, wish)
-        nodes = [asked.node(info) for info in sorted(self._scheduler.nodes, key=lambda info: info.name)]
+        if state.unusable:
+            return self._refused([reason for _, reason in state.unusable])
+        self._ask.count_promises(state.demand.priority, self._pod.uid)
+        nodes = self._nodes(self._ask, state)
         if not nodes:
             return self._refused([Reason("NoNodes", "")])
         fits = [node.node for node in nodes if not node.reasons]
         if fits:
             answer = self._fits(fits, nodes)
-            answer.choice = choice(self._scheduler, wish, fits)
+            answer.choice = choice(self._scheduler, state, fits)
             return answer
-        node = self._pod.status.nominated_node_name
-        leaving = self._scheduler.preemptor.preemption.under_way(wish, node) if node else None
+        leaving = self._ask.leaving(state)
         if leaving is not None:
             return self._made_room(leaving, nodes)
         resting = self._rests(nodes)
-        return self._rested(resting, nodes) if resting and self._would_fit_awake(asked, resting) else self._nowhere(nodes)
+        return self._rested(resting, nodes) if resting and self._would_fit_awake(state, resting) else self._nowhere(nodes)
 
     def choice(self, placed: str) -> Choice | None:
         """The nodes that would do, compared; None where the pod cannot be asked about."""
         try:
-            wish = self._wish(self._scheduler)
+            state = self._ask.state(self._pod)
         except NotPlaced:
             return None
-        asked = _Asked(self._scheduler, wish)
-        infos = sorted(self._scheduler.nodes, key=lambda info: info.name)
-        fits = [info.name for info in infos if asked.refusal(info) is None and asked.fits(info)]
-        return choice(self._scheduler, wish, fits, placed)
+        fits = [node.node for node in self._nodes(self._ask, state) if not node.reasons]
+        return choice(self._scheduler, state, fits, placed)
+
+    def _nodes(self, ask: Ask, state: CycleState) -> list[NodeAnswer]:
+        return [NodeAnswer(found.node, found.reasons, found.devices) for found in ask.answers(state)]
 
     # ------------------------------------------------------------------------------------------------------ answers
 
@@ -325,22 +295,6 @@ class _Question:
 
     # ------------------------------------------------------------------------------------------------------- asking
 
-    def _wish(self, scheduler: Scheduler) -> CycleState:
-        pending = QueuedPod(self._pod, scheduler.demands.of(self._pod), self._now)
-        return scheduler.cycle.state(pending, self._profile, self._now)
-
-    def _count_nominated(self, wish: CycleState) -> None:
-        """What is promised to pods that wait for others to leave is not for this one, unless its priority is higher."""
-        scheduler = self._scheduler
-        for other in self._world.all(PODS).values():
-            name = other.status.nominated_node_name
-            if not name or other.spec.node_name or other.uid == self._pod.uid or other.metadata.deletion_timestamp is not None:
-                continue
-            pending = QueuedPod(other, scheduler.demands.of(other), self._now)
-            info = scheduler.nodes.get(name)
-            if info is not None and not other.terminal and pending.demand.priority >= wish.demand.priority:
-                scheduler.preemptor.assume(pending, info, self._profile, self._now)
-
     def _rests(self, nodes: list[NodeAnswer]) -> list[str]:
         """The devices that the pod could have if they did not rest; each is told until when."""
         found: dict[str, None] = {}
@@ -351,10 +305,11 @@ class _Question:
                 found[device.device] = None
         return list(found)
 
-    def _would_fit_awake(self, asked: _Asked, resting: list[str]) -> bool:
-        for device in resting:
-            self._scheduler.engine.wake(_device_key(device))
-        return any(asked.refusal(info) is None and asked.fits(info) for info in self._scheduler.nodes)
+    def _would_fit_awake(self, state: CycleState, resting: list[str]) -> bool:
+        with self._scheduler.parts.books.trial():
+            for device in resting:
+                self._scheduler.engine.wake(_device_key(device))
+            return self._ask.would(state) is not None
 
     def _last_failure(self) -> FailedBinding | None:
         return next((found for found in reversed(self._failures) if found.of(self._pod)), of_condition(self._pod))
@@ -364,11 +319,9 @@ class _Question:
         claims: list[ResourceClaim] = list(self._world.all(RESOURCE_CLAIMS).values())
         free = [msgspec.structs.replace(claim, status=ResourceClaimStatus()) for claim in claims]
         scheduler = Scheduler(_world_with(self._world, [self._pod], free), self._config, self._gates)
-        asked = _Asked(scheduler, self._wish(scheduler))
-        infos = sorted(scheduler.nodes, key=lambda info: info.name)
-        if any(asked.refusal(info) is None and asked.fits(info) for info in infos):
-            return []
-        return [asked.node(info) for info in infos]
+        ask = Ask(scheduler, self._now, self._profile)
+        nodes = self._nodes(ask, ask.state(self._pod))
+        return nodes if all(node.reasons for node in nodes) else []
 
     def _awaited(self) -> Iterator[Awaited]:
         for claim in _claims_of(self._world, self._pod):
@@ -452,23 +405,3 @@ def _nearest(nodes: list[NodeAnswer]) -> Nearest | None:
             near = Nearest(node.node, request.claim, request.request, request.missing)
             found.append(((request.missing, -request.usable, -request.matching, node.node), near))
     return min(found, key=lambda ranked: ranked[0])[1] if found else None
-
-
-def _with_numbers(reason: Reason, wish: CycleState, info: NodeInfo) -> Reason:
-    """Shared refusals carry no numbers; here they are for this node."""
-    data: dict[str, Any] = dict(reason.data)
-    if reason.code == "ResourcesInsufficient":
-        name = str(data["resource"])
-        data["needed"] = _amount(name, dict(wish.demand.requests).get(name, 0))
-        data["free"] = _amount(name, info.free(name))
-        data["total"] = _amount(name, info.allocatable.get(name, 0))
-    if reason.code == "TooManyPods":
-        data["limit"] = info.allowed_pods
-    return Reason(reason.code, reason.object or f"node/{info.name}", data)
-
-
-def _amount(resource: str, value: int) -> str:
-    if resource == "cpu":
-        return str(Quantity(value * (NANO // 1000)))
-    binary = resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
-    return str(Quantity(value * NANO, "BinarySI" if binary else "DecimalSI"))

@@ -12,7 +12,7 @@ import msgspec
 
 from dray.api.core import NodeAffinity, TopologySpreadConstraint
 from dray.devices.search import BUDGET
-from dray.scheduling.plugins.resources import FitArgs, ResourceWeight
+from dray.scheduling.arguments import FitArgs, ResourceWeight
 
 # Plugins in upstream's order, with the weight of those that score (0: it does not score).
 DEFAULT_PLUGINS: Final[tuple[tuple[str, int], ...]] = (

@@ -16,9 +16,9 @@ import yaml
 
 from dray.api.core import NodeAffinity, TopologySpreadConstraint
 from dray.api.gates import Gates
+from dray.scheduling.arguments import FitArgs, ResourceWeight, Shape
 from dray.scheduling.config import DEFAULT_PLUGINS, FILTERS, SCORES, Config, LeaderElection, Profile
 from dray.scheduling.plugins.device_scoring import STRATEGIES
-from dray.scheduling.plugins.resources import FitArgs, ResourceWeight, Shape
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KIND: Final = "KubeSchedulerConfiguration"

@@ -164,7 +164,7 @@ class Observer:
         found = new if new is not None else old
         assert found is not None
         if new is None:
-            self._cycle.forget_claim(found.uid)
+            self._cycle.needs.forget_claim(found.uid)
         self._claims.observe(old, new, now)
         self._preemptor.preemption.claim_changed(old)
         self._binder.claim_changed(found.key, now)
@@ -176,7 +176,7 @@ class Observer:
             self._engine.remove_slice(old.metadata.name)
         else:
             self._engine.put_slice(new)
-        self._cycle.scorer.binding_conditions += with_conditions(new) - with_conditions(old)
+        self._cycle.devices.scorer.binding_conditions += with_conditions(new) - with_conditions(old)
         for found in (old, new):
             if found is not None:
                 self._wakeups.devices(found.spec.node_name or "")

@@ -38,15 +38,17 @@ from dray.scheduling.config import Config, Profile
 from dray.scheduling.observing import Observer
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
-from dray.scheduling.placing.plan import Facts
+from dray.scheduling.placing.needs import Needs
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.placing.state import NotPlaced, Placement
+from dray.scheduling.plugins.devices import DynamicResources
 from dray.scheduling.plugins.images import ImageNodes
 from dray.scheduling.plugins.neighbours import Neighbours
 from dray.scheduling.plugins.owners import OWNER_KINDS, Owners
+from dray.scheduling.plugins.registry import plugins
 from dray.scheduling.plugins.volumes import Volumes
 from dray.scheduling.shape.claims import claim_keys, claim_topic
-from dray.scheduling.shape.extended import DeviceBacked, is_special
+from dray.scheduling.shape.extended import is_special
 from dray.scheduling.telling.reports import Reports
 from dray.scheduling.validation import violations
 from dray.scheduling.waiting import events
@@ -96,9 +98,9 @@ class Scheduler:
         neighbours = Neighbours(parts.nodes, self._namespaces_like, Owners(world))
         volumes = Volumes(world, parts.nodes, parts.volumes)
         images = ImageNodes(parts.nodes)
-        backed = DeviceBacked(self.gates("DRAExtendedResource"), parts.classes, parts.engine)
-        facts = Facts(backed.offers, backed.on_node, images.shared_by, volumes.check, parts.nodes.state_of)
-        self.cycle = Cycle(parts, facts, neighbours, volumes)
+        devices = DynamicResources(parts)
+        needs = Needs(parts, neighbours, volumes, devices)
+        self.cycle = Cycle(parts, needs, plugins(parts, volumes, images, devices), volumes, devices)
         self.reports = Reports(parts.queue)
         self.preemptor = Preemptor(parts, self.cycle, self.reports)
         self._observer = Observer(parts, self.cycle, self.preemptor, neighbours, images)
@@ -197,6 +199,8 @@ class Scheduler:
 
     def _take(self, pending: QueuedPod, placement: Placement, profile: Profile, now: float) -> None:
         self.nodes.place(Placed(pending.pod, pending.demand, placement.node, "decided"))
+        for account, entry in placement.postings:
+            self.parts.books.post(account, pending.uid, entry)
         self.binder.start(pending, placement, profile, now)
 
     def _refuse(self, pending: QueuedPod, refused: NotPlaced, profile: Profile, now: float) -> None:
@@ -333,4 +337,4 @@ class Scheduler:
         used = {placed.demand for placed in self.nodes.all_placed()}
         used.update(pending.demand for pending in self.queue)
         self.demands.keep(used)
-        self.cycle.forget_shapes({demand.id for demand in used})
+        self.cycle.needs.forget({demand.id for demand in used})

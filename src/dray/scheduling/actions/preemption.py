@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from dray.api.codes import CURABLE
 from dray.api.core import Pod, PodDisruptionBudget
 from dray.api.kinds import POD_DISRUPTION_BUDGETS, PODS, RESOURCE_CLAIMS
 from dray.api.resource import ResourceClaim, ResourceClaimConsumerReference
@@ -24,8 +25,8 @@ from dray.devices.ledger import Entry
 from dray.scheduling.actions.nominator import Nominator
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
-from dray.scheduling.placing.refusal import CURABLE, Reasons
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
+from dray.scheduling.plugins.base import Reasons
 
 # Nodes on which room is really tried to be made; more would cost more than a better choice is worth.
 _MOST_TRIES: Final = 256
@@ -195,7 +196,7 @@ class Preemption:
             still = self._cycle.plan(state).refuses(info.without([*lower, own] if own is not None else lower))
             if still is not None and not any(reason.code.startswith("Volume") for reason in still):
                 return False
-        return state.leftover is not None or self._cycle.devices_could_do(state, info)
+        return state.leftover is not None or self._cycle.devices.could(state, info)
 
     def _try_beyond(self, state: CycleState, info: NodeInfo) -> Eviction | None:
         holders = self._holders(state, info)

@@ -13,9 +13,9 @@ from typing import Final
 from dray.api.reason import Reason
 from dray.books.changes import EVERYTHING
 from dray.books.nodes import NodeInfo, Nodes
-from dray.scheduling.placing.plan import Judged, Plan
+from dray.scheduling.placing.plan import Plan
 from dray.scheduling.placing.refusal import Tally, told
-from dray.scheduling.plugins.base import Reasons, normalized
+from dray.scheduling.plugins.base import Judged, Reasons
 from dray.scheduling.waiting.wakeups import Wakeups
 
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -65,6 +65,7 @@ class Candidates:
     def __init__(self, plan: Plan, nodes: Nodes, wakeups: Wakeups, start: int, zone: str | None = None) -> None:
         self.plan = plan
         self._zone = zone
+        self._stamp = plan.stamp()
         self._nodes = nodes
         self._changed = wakeups.nodes_changed
         # Nodes whose devices may do now although they did not before.
@@ -97,7 +98,9 @@ class Candidates:
         """Look again at what changed, and at more nodes while there is too little choice."""
         changed = self._changed.since(self._position)
         self._position = self._changed.position
-        if changed is None or self._all is not self._nodes.order:
+        stamp = self.plan.stamp()
+        if changed is None or self._all is not self._nodes.order or stamp != self._stamp:
+            self._stamp = stamp
             self._restart()
         else:
             for name in sorted(changed) if len(changed) > 1 else changed:
@@ -294,10 +297,7 @@ class Candidates:
         heapify(self._heap)
 
     def _total(self, entry: Entry) -> int:
-        total = entry.fixed
-        for score, raw, highest in zip(self.plan.raw_scores, entry.raw, self._highest):
-            total += score.weight * normalized(raw, highest, score.normalize)
-        return 100 * total + entry.points
+        return self.plan.total(entry.fixed, entry.raw, entry.points, self._highest)
 
     def _turn(self, name: str) -> int:
         info = self._nodes.get(name)

@@ -1,118 +1,111 @@
-"""A demand under a profile, compiled: the checks a node must pass and the scores that rank those that do.
+"""All plugins of a profile, compiled for one pod: the checks a node must pass and the scores that rank those that do.
 
-Only what depends on one node at a time is here; what depends on other nodes' pods (spreading, pod affinity) is
-asked for each pod in ``cycle``.
+Always true: an answer is shared by nodes in the same state exactly where nothing that was compiled reads more than the node,
+and only while nothing else that was read has changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Final
 
-from dray.api.core import NodeSelector
-from dray.api.selectors import node_selector_matches
-from dray.books.demand import Demand
 from dray.books.nodes import NodeInfo
-from dray.scheduling.config import Profile
-from dray.scheduling.plugins import images, resources
-from dray.scheduling.plugins import node as placement
-from dray.scheduling.plugins.base import Check, Measure, Normalize, Reasons, Score, because
-from dray.scheduling.plugins.images import SharedBy
-from dray.scheduling.plugins.resources import DevicesOf, OffersDevices
+from dray.scheduling.plugins.base import (
+    Check,
+    Compare,
+    Compiled,
+    Judge,
+    Judged,
+    Plugin,
+    PodShape,
+    Posts,
+    Reads,
+    Reasons,
+    Score,
+    because,
+    normalized,
+)
 
-Judged = tuple[Reasons | None, int, int]
-"""Why the node's devices will not do; else their rank, still to be normalized, and hundredths of points for the rest."""
-DeviceJudge = Callable[[NodeInfo], Judged]
 UNJUDGED: Judged = (None, 0, 0)
-
 Examined = tuple[Reasons | None, int, tuple[int, ...]]
 """Why not; else the final part of the score and the parts that are still to be normalized."""
-VolumeChecks = Callable[[Demand, str], Check | None]
-"""The check that a volume plugin makes for a demand."""
-
-
-class Facts:
-    """What plans ask about the cluster beyond the node at hand."""
-
-    __slots__ = ("devices_of", "offers_devices", "shared_by", "state_of", "volumes")
-
-    def __init__(
-        self,
-        offers_devices: OffersDevices,
-        devices_of: DevicesOf,
-        shared_by: SharedBy,
-        volumes: VolumeChecks,
-        state_of: Callable[[NodeInfo], int],
-    ) -> None:
-        self.offers_devices = offers_devices
-        self.devices_of = devices_of
-        self.shared_by = shared_by
-        self.volumes = volumes
-        self.state_of = state_of
+# States whose answers are kept.
+_MOST_SEEN: Final = 65536
 
 
 class Plan:
-    """``refuses`` says why a node will not do; ``fixed`` and ``raw`` are its scores, final and still to be normalized.
-
-    ``selectors`` are those of claims that are allocated already, ``node_feature`` what their devices need of a node, ``also``
-    what this pod needs besides. ``devices``, where set, judges and scores the devices of each node as it is examined; else only
-    the node that is about to be picked is asked for its devices."""
+    """``refuses`` says why a node will not do. ``devices``, where set, judges and scores the devices of each node as it is
+    examined; else only the node that is about to be picked is asked for its devices."""
 
     __slots__ = (
+        "_elsewhere",
         "_named",
         "_seen",
+        "_stamp",
+        "_stamps",
         "_state_of",
+        "_weights",
         "checks",
-        "demand",
+        "comparing",
         "devices",
         "fixed_scores",
         "names",
-        "node_scores",
+        "posts",
         "profile",
         "raw_scores",
+        "reads",
         "scores",
     )
 
     def __init__(
-        self,
-        demand: Demand,
-        profile: Profile,
-        facts: Facts,
-        selectors: Sequence[NodeSelector] = (),
-        devices: DeviceJudge | None = None,
-        node_feature: str = "",
-        also: Sequence[Check] = (),
+        self, shape: PodShape, plugins: Sequence[Plugin], state_of: Callable[[NodeInfo], int], own: Sequence[Compiled] = ()
     ) -> None:
-        self.demand = demand
-        self.profile = profile
-        self.devices = devices
-        named = placement.node_names(demand) if "NodeAffinity" in profile.filters else None
-        self.names = _both(named, _names(selectors))
-        self._named = named
-        made = (_check(name, demand, profile, facts) for name in profile.filters)
-        pinned = [*also, _elsewhere(selectors)] if selectors else [*also]
-        if node_feature:
-            pinned.append(_declares(node_feature))
-        self.checks: tuple[Check, ...] = (*pinned, *(check for check in made if check is not None))
-        counted = [(name, weight) for name, weight in profile.scores if name not in _pulls_apart(profile, devices)]
-        made_scores = (_score(name, weight, demand, profile, facts) for name, weight in counted)
-        self.scores = tuple(score for score in made_scores if score is not None)
-        self.fixed_scores = tuple((score.measure, score.weight) for score in self.scores if score.normalize == "none")
-        self.node_scores = tuple(score for score in self.scores if score.normalize != "none")
-        self.raw_scores = self.node_scores
-        if devices is not None:
-            self.raw_scores = (
-                *self.node_scores,
-                Score("DynamicResources", dict(profile.scores).get("DynamicResources", 0), _none, "max"),
-            )
+        """``own``: what this pod needs besides: of its claims that are allocated already."""
+        profile = self.profile = shape.profile
+        weights = dict(profile.scores)
+        made = [(plugin.name, found) for plugin in plugins if (found := plugin.compile(shape)) is not None]
+        filtering = [(name, found) for name, found in made if name in profile.filters]
+        everything = [*own, *(found for _, found in made)]
+        self.reads: frozenset[Reads] = frozenset().union(*(found.reads for found in everything))
+        self.checks: tuple[Check, ...] = tuple(f.check for f in (*own, *(f for _, f in filtering)) if f.check is not None)
+        self._set_names(filtering, own)
+        self.posts: list[Posts] = [found.posts for found in everything if found.posts is not None]
+        self.devices: Judge | None = next((found.judge for _, found in made if found.judge is not None), None)
+        self._set_scores(made, weights)
+        self._state_of = state_of
+        self._stamps = [found.stamp for found in everything if found.stamp is not None]
+        self._stamp = self.stamp()
+        shared = self.reads <= {"node", "cluster"}
+        self._seen: dict[int, Examined] | None = {} if shared else None
 
-        # Nodes in the same state are one, unless something here tells them apart by their labels or their devices.
-        self._state_of = facts.state_of
-        affinity = demand.affinity.node_affinity is not None or bool(demand.node_selector) or bool(demand.volumes)
-        added = profile.added_affinity.required is not None or bool(profile.added_affinity.preferred)
-        counted_devices = resources.from_devices(demand, (*profile.fit.resources, *profile.balanced), facts.offers_devices)
-        self._seen: dict[int, Examined] | None = None if affinity or added or pinned or counted_devices else {}
+    def _set_names(self, filtering: list[tuple[str, Compiled]], own: Sequence[Compiled]) -> None:
+        self._named = self._elsewhere = None
+        for _, found in filtering:
+            self._named = _both(self._named, found.names)
+        for found in own:
+            self._elsewhere = _both(self._elsewhere, found.names)
+        self.names = _both(self._named, self._elsewhere)
+
+    def _set_scores(self, made: list[tuple[str, Compiled]], weights: dict[str, int]) -> None:
+        self.scores = tuple(
+            Score(name, weights[name], found.measure, found.normalize)
+            for name, found in made
+            if found.measure is not None and name in weights
+        )
+        self.comparing: list[tuple[str, int, Compare]] = [
+            (name, weights[name], found.compare) for name, found in made if found.compare is not None and name in weights
+        ]
+        self.fixed_scores = tuple((score.measure, score.weight) for score in self.scores if score.normalize == "none")
+        raw = [score for score in self.scores if score.normalize != "none"]
+        if self.devices is not None:
+            raw.append(Score("DynamicResources", weights.get("DynamicResources", 0), _none, "max"))
+        self.raw_scores = tuple(raw)
+
+    # -------------------------------------------------------------------------------------------------------- one node
+
+    def stamp(self) -> Hashable:
+        """Changes when something that was read beyond the nodes changed."""
+        return tuple(stamp() for stamp in self._stamps) if self._stamps else ()
 
     def left_out(self, known: Callable[[str], bool], total: int) -> list[tuple[Reasons, int]]:
         """Why nodes are not looked at at all, and how many: the pod names others, or its claims are allocated elsewhere."""
@@ -126,15 +119,20 @@ class Plan:
         """Why the node will not do; else its scores."""
         if self._seen is None:
             return self._examine(info)
+        if self._stamps and (stamp := self.stamp()) != self._stamp:
+            self._stamp = stamp
+            self._seen.clear()
         state = info.state or self._state_of(info)
         found = self._seen.get(state)
         if found is None:
+            if len(self._seen) > _MOST_SEEN:
+                self._seen.clear()
             found = self._seen[state] = self._examine(info)
         return found
 
     def _examine(self, info: NodeInfo) -> Examined:
         reasons = self.refuses(info)
-        return (reasons, 0, ()) if reasons is not None else (None, self.fixed(info), self.raw(info))
+        return (reasons, 0, ()) if reasons is not None else (None, self._fixed(info), self._raw(info))
 
     def refuses(self, info: NodeInfo) -> Reasons | None:
         for check in self.checks:
@@ -143,82 +141,74 @@ class Plan:
                 return reasons
         return None
 
-    def fixed(self, info: NodeInfo) -> int:
+    def _fixed(self, info: NodeInfo) -> int:
         total = 0
         for measure, weight in self.fixed_scores:
             total += measure(info) * weight
         return total
 
-    def raw(self, info: NodeInfo) -> tuple[int, ...]:
-        return tuple(score.measure(info) for score in self.node_scores)
+    def _raw(self, info: NodeInfo) -> tuple[int, ...]:
+        return tuple(score.measure(info) for score in self.scores if score.normalize != "none")
+
+    def judged(self, info: NodeInfo) -> Judged:
+        return self.devices(info) if self.devices is not None else UNJUDGED
+
+    # --------------------------------------------------------------------------------------------------- the sum of scores
+
+    def total(self, fixed: int, raw: Sequence[int], points: int, highest: Sequence[int]) -> int:
+        """What a node is worth, in hundredths, among nodes whose highest raw scores these are."""
+        total = fixed
+        for score, value, most in zip(self.raw_scores, raw, highest):
+            total += score.weight * normalized(value, most, score.normalize)
+        return 100 * total + points
+
+    def totals(self, found: Sequence[Found]) -> list[int]:
+        """One total per node, in hundredths: what the nodes are worth by themselves, and compared with each other."""
+        raw = [_raw_of(each) for each in found]
+        highest = [max(column) for column in zip(*raw)]
+        totals = [self.total(each[1][1], values, each[2][2], highest) for each, values in zip(found, raw)]
+        for _, weight, values in self.compared(found):
+            totals = [total + 100 * weight * value for total, value in zip(totals, values)]
+        return totals
+
+    def compared(self, found: Sequence[Found]) -> Iterator[tuple[str, int, list[int]]]:
+        infos = [info for info, _, _ in found]
+        return ((name, weight, compare(infos)) for name, weight, compare in self.comparing) if infos else iter(())
+
+    def parts(self, found: Sequence[Found]) -> list[dict[str, int]]:
+        """By node: points by plugin, which add up to the total; but for the devices' own points."""
+        parts: list[dict[str, int]] = [
+            {score.name: score.weight * score.measure(info) for score in self.scores if score.normalize == "none"}
+            for info, _, _ in found
+        ]
+        raw = [_raw_of(each) for each in found]
+        for score, column in zip(self.raw_scores, zip(*raw)):
+            for part, value in zip(parts, column):
+                part[score.name] = score.weight * normalized(value, max(column), score.normalize)
+        for name, weight, values in self.compared(found):
+            for part, value in zip(parts, values):
+                part[name] = weight * value
+        return parts
 
 
-_OTHER_NAME: Final = because("NodeSelectorMismatch")
-_ELSEWHERE: Final = because("ClaimElsewhere")
+Found = tuple[NodeInfo, Examined, Judged]
 
 
-def _pulls_apart(profile: Profile, devices: DeviceJudge | None) -> tuple[str, ...]:
-    """Spreading by cpu and memory would undo the packing of devices, for the pods that need devices."""
-    packs = devices is not None and profile.device_scoring == "Packing"
-    return ("NodeResourcesFit",) if packs and profile.fit.strategy == "LeastAllocated" else ()
+def _raw_of(found: Found) -> tuple[int, ...]:
+    """The last of the raw scores is the rank of the devices, where there is one."""
+    _, (_, _, raw), (_, rank, _) = found
+    return (*raw, rank)
 
 
 def _none(_: NodeInfo) -> int:
     return 0
 
 
-def _names(selectors: Sequence[NodeSelector]) -> frozenset[str] | None:
-    """The nodes that the allocations of claims leave, where they name nodes."""
-    found: frozenset[str] | None = None
-    for selector in selectors:
-        found = _both(found, placement.names_in(selector))
-    return found
+_OTHER_NAME: Final = because("NodeSelectorMismatch")
+_ELSEWHERE: Final = because("ClaimElsewhere")
 
 
 def _both(a: frozenset[str] | None, b: frozenset[str] | None) -> frozenset[str] | None:
     if a is None or b is None:
         return b if a is None else a
     return a & b
-
-
-def _elsewhere(selectors: Sequence[NodeSelector]) -> Check:
-    return lambda info: None if all(node_selector_matches(selector, info.node) for selector in selectors) else _ELSEWHERE
-
-
-def _declares(feature: str) -> Check:
-    refusal = because("NodeOperationsUnsupported")
-    return lambda info: None if feature in info.node.status.declared_features else refusal
-
-
-def _check(name: str, demand: Demand, profile: Profile, facts: Facts) -> Check | None:
-    match name:
-        case "NodeUnschedulable":
-            return placement.unschedulable(demand)
-        case "TaintToleration":
-            return placement.taints(demand)
-        case "NodeAffinity":
-            return placement.node_affinity(demand, profile.added_affinity.required)
-        case "NodePorts":
-            return placement.ports(demand)
-        case "NodeResourcesFit":
-            return resources.fit(demand, profile.fit, facts.offers_devices)
-        case "VolumeRestrictions" | "NodeVolumeLimits" | "VolumeBinding" | "VolumeZone":
-            return facts.volumes(demand, name) if demand.volumes else None
-        case _:
-            return None
-
-
-def _score(name: str, weight: int, demand: Demand, profile: Profile, facts: Facts) -> Score | None:
-    devices = (facts.offers_devices, facts.devices_of)
-    made: dict[str, tuple[Callable[[], Measure | None], Normalize]] = {
-        "TaintToleration": (partial(placement.intolerable_preferences, demand), "reverse"),
-        "NodeAffinity": (partial(placement.preferred_affinity, demand, profile.added_affinity.preferred), "max"),
-        "NodeResourcesFit": (partial(resources.allocation_score, demand, profile.fit, *devices), "none"),
-        "NodeResourcesBalancedAllocation": (partial(resources.balance_score, demand, profile.balanced, *devices), "none"),
-        "ImageLocality": (partial(images.image_locality, demand, facts.shared_by), "none"),
-    }
-    if name not in made:
-        return None
-    make, normalize = made[name]
-    measure = make()
-    return None if measure is None else Score(name, weight, measure, normalize)

@@ -10,28 +10,6 @@ from dray.api.reason import Reason
 
 Reasons = tuple[Reason, ...]
 
-# Reasons that the eviction of pods from the node can cure. All others stay whatever is evicted.
-CURABLE: Final = frozenset(
-    {
-        "ResourcesInsufficient",
-        "TooManyPods",
-        "PortTaken",
-        "PodAntiAffinity",
-        "PodAntiAffinityExisting",
-        "TopologySpread",
-        "VolumeTaken",
-        "VolumeLimit",
-        "DeviceTaken",
-        "NotEnoughDevices",
-        "AllDevicesBusy",
-        "CountersExhausted",
-        "CapacityExhausted",
-        "GroupIncompatible",
-        "NoCombination",
-    }
-)
-
-
 # Data that make a reason another one; the rest are numbers that change all the time.
 _NAMES: Final = ("resource", "port", "key", "effect", "topologyKey", "volume", "claim", "class", "request")
 

@@ -8,6 +8,7 @@ from dray.api.core import PersistentVolume, PersistentVolumeClaim, Pod
 from dray.api.reason import Reason
 from dray.api.resource import AllocationResult, ResourceClaim
 from dray.books.demand import Demand
+from dray.books.journal import Account
 from dray.scheduling.binding import conditions
 from dray.scheduling.config import Profile
 from dray.scheduling.placing.plan import Plan
@@ -22,7 +23,19 @@ class Placement:
     """What was decided for a pod; ``because``: why these devices, in words. ``volumes`` are those that its unbound volume
     claims get, ``provisioned`` the claims for which one is to be made."""
 
-    __slots__ = ("because", "key", "leftover", "node", "open", "pinned", "provisioned", "results", "special", "volumes")
+    __slots__ = (
+        "because",
+        "key",
+        "leftover",
+        "node",
+        "open",
+        "pinned",
+        "postings",
+        "provisioned",
+        "results",
+        "special",
+        "volumes",
+    )
 
     def __init__(self, key: Hashable, node: str, resolved: Resolved) -> None:
         self.key = key
@@ -34,6 +47,8 @@ class Placement:
         self.leftover: ResourceClaim | None = None
         self.volumes: list[tuple[PersistentVolumeClaim, PersistentVolume]] = []
         self.provisioned: list[PersistentVolumeClaim] = []
+        # What plugins post besides, under the pod's uid.
+        self.postings: list[tuple[Account, object]] = []
         self.because = ""
 
 
@@ -69,6 +84,7 @@ class CycleState:
         "key",
         "leftover",
         "names",
+        "packs_devices",
         "pending",
         "plan",
         "pod",
@@ -89,6 +105,7 @@ class CycleState:
         self.leftover: ResourceClaim | None = None
         self.unusable: list[tuple[ResourceClaim, Reason]] = []
         self.failed: list[conditions.Device] = []
+        self.packs_devices = False
         self.view: View | None = None
         self.ranking: View | None = None
         self.key: Hashable = None

@@ -23,8 +23,7 @@ from dray.api.resource import ResourceClaim
 from dray.books.nodes import NodeInfo
 from dray.devices import Devices, DeviceScore, Order, Rating, Verdict
 from dray.scheduling.config import Profile
-from dray.scheduling.placing.plan import DeviceJudge, Judged
-from dray.scheduling.plugins.base import Reasons
+from dray.scheduling.plugins.base import Judge, Judged, Reasons
 
 STRATEGIES: Final = ("Upstream", "Ready", "Packing")
 
@@ -91,7 +90,7 @@ class DeviceScorer:
 
     def judge(
         self, profile: Profile, claims: Sequence[ResourceClaim], claims_on: ClaimsOn, refusal: Callable[[Verdict], Reasons]
-    ) -> DeviceJudge:
+    ) -> Judge:
         """What nodes' devices are worth for a pod with these claims, and by node the special one; each rating is
         worked out once."""
         known: dict[Rating, Judged] = {}

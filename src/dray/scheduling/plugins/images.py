@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dray.books.demand import Demand
 from dray.books.nodes import NodeInfo, Nodes
-from dray.scheduling.plugins.base import MAX_SCORE, Measure
+from dray.scheduling.plugins.base import MAX_SCORE, Compiled, Measure, PodShape, codes_of
 
 _MIB: Final = 1024 * 1024
 _SMALLEST: Final = 23 * _MIB
@@ -46,10 +46,34 @@ class ImageNodes:
         for node, by in ((old, -1), (new, 1)):
             for image in node.status.images if node is not None else ():
                 for name in image.names:
-                    self._counts[name] = self._counts.get(name, 0) + by
+                    count = self._counts.get(name, 0) + by
+                    if count:
+                        self._counts[name] = count
+                    else:
+                        del self._counts[name]
 
     def shared_by(self, image: str) -> float:
         return self._counts.get(image, 0) / max(len(self._nodes), 1)
+
+    def stamp(self, images: tuple[str, ...]) -> tuple[int, ...]:
+        """Changes when one of these images is worth something else: it came to other nodes, or there are more or fewer."""
+        counts = tuple(self._counts.get(image, 0) for image in images)
+        return (len(self._nodes), *counts) if any(counts) else ()
+
+
+class ImageLocality:
+    name = "ImageLocality"
+    codes = codes_of(name)
+
+    def __init__(self, images: ImageNodes) -> None:
+        self._images = images
+
+    def compile(self, shape: PodShape) -> Compiled | None:
+        measure = image_locality(shape.demand, self._images.shared_by)
+        if measure is None:
+            return None
+        names = tuple(full_name(image) for image in shape.demand.images if image)
+        return Compiled(["node", "cluster"], measure=measure, stamp=lambda: self._images.stamp(names))
 
 
 def full_name(image: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol, cast
 
 from dray.api.core import Affinity, LabelSelector, Pod, PodAffinityTerm, TopologySpreadConstraint
 from dray.api.selectors import label_requirements
@@ -16,7 +16,7 @@ from dray.books.demand import Demand
 from dray.books.nodes import NodeInfo, Nodes, Placed
 from dray.scheduling.config import SYSTEM_SPREAD, Profile
 from dray.scheduling.plugins import node as placement
-from dray.scheduling.plugins.base import MAX_SCORE, Check, Reasons, because
+from dray.scheduling.plugins.base import MAX_SCORE, Check, Compiled, PodShape, Reads, Reasons, because, codes_of
 from dray.scheduling.plugins.owners import Owners
 from dray.scheduling.plugins.terms import NOTHING, Counter, Requirements, Term, affinity_term, together, with_label_keys
 
@@ -225,7 +225,6 @@ class View:
 
     def __init__(self, neighbours: Neighbours, profile: Profile) -> None:
         self._neighbours = neighbours
-        self._weights = dict(profile.scores)
         self._hard_weight = profile.hard_pod_affinity_weight
         self._counters: list[Counter] = []
         self._near: list[tuple[str, Mapping[str, int]]] = []
@@ -328,12 +327,16 @@ class View:
         """Changes when anything that this view counted changes."""
         return (self._neighbours.node_version, *(counter.stamp for counter in self._counters))
 
-    def refuses(self, info: NodeInfo) -> Reasons | None:
+    def breaks_spread(self, info: NodeInfo) -> Reasons | None:
         labels = info.node.metadata.labels
         for spread in self._spreads:
             value = labels.get(spread.key)
             if value is None or spread.breaks(value):
                 return because("TopologySpread", topologyKey=spread.key)
+        return None
+
+    def breaks_affinity(self, info: NodeInfo) -> Reasons | None:
+        labels = info.node.metadata.labels
         for key, domains in self._near:
             if labels.get(key) is None or (labels[key] not in domains and not self._first_of_its_kind):
                 return because("PodAffinity", topologyKey=key)
@@ -345,21 +348,28 @@ class View:
                 return because("PodAntiAffinityExisting", topologyKey=rule.topology_key)
         return None
 
-    def scores(self, infos: Sequence[NodeInfo]) -> list[tuple[str, int, list[int]]]:
-        """By plugin: its weight, and one score 0..100 per node."""
-        found: list[tuple[str, int, list[int]]] = []
-        if self._pulls and (weight := self._weights.get("InterPodAffinity")) is not None:
-            found.append(("InterPodAffinity", weight, self._pull_scores(infos)))
-        if self._soft and (weight := self._weights.get("PodTopologySpread")) is not None:
-            found.append(("PodTopologySpread", weight, self._spread_scores(infos)))
-        return found
+    @property
+    def spreads(self) -> bool:
+        return bool(self._spreads)
+
+    @property
+    def ties(self) -> bool:
+        return bool(self._near or self._apart or self._repelled)
+
+    @property
+    def pulls(self) -> bool:
+        return bool(self._pulls)
+
+    @property
+    def evens(self) -> bool:
+        return bool(self._soft)
 
     def emptiest(self, key: str, most: int) -> list[str]:
         """Domains of a topology key, those first with the fewest pods that this view spreads."""
         counts: Mapping[str, int] = next((counts for each, counts, _, _ in self._soft if each == key), {})
         return sorted(self._neighbours.domains(key), key=lambda value: (counts.get(value, 0), value))[:most]
 
-    def _pull_scores(self, infos: Sequence[NodeInfo]) -> list[int]:
+    def pull_scores(self, infos: Sequence[NodeInfo]) -> list[int]:
         raw = []
         for info in infos:
             labels = info.node.metadata.labels
@@ -367,7 +377,7 @@ class View:
         low, high = min(raw), max(raw)
         return [MAX_SCORE * (value - low) // (high - low) if high > low else 0 for value in raw]
 
-    def _spread_scores(self, infos: Sequence[NodeInfo]) -> list[int]:
+    def spread_scores(self, infos: Sequence[NodeInfo]) -> list[int]:
         """Fewer matching pods in the domain is better, weighted so that large topologies do not drown small ones."""
         raw: list[float | None] = []
         for info in infos:
@@ -382,3 +392,47 @@ class View:
         if high == 0:
             return [0 if value is None else MAX_SCORE for value in raw]
         return [0 if value is None else MAX_SCORE * (high + low - round(value)) // high for value in raw]
+
+
+# ---------------------------------------------------------------------------------------------------------- plugins
+
+
+class Viewed(PodShape, Protocol):
+    """A pod with what others say of it: ``view`` where they refuse nodes, ``ranking`` where they only rank them."""
+
+    @property
+    def view(self) -> View | None: ...
+
+    @property
+    def ranking(self) -> View | None: ...
+
+
+class PodTopologySpread:
+    name = "PodTopologySpread"
+    codes = codes_of(name)
+
+    def compile(self, shape: PodShape) -> Compiled | None:
+        seen = cast(Viewed, shape)
+        view = seen.view or seen.ranking
+        if view is None or not (view.spreads or view.evens):
+            return None
+        check = view.breaks_spread if view.spreads else None
+        return Compiled(_reads(seen), check=check, compare=view.spread_scores if view.evens else None)
+
+
+class InterPodAffinity:
+    name = "InterPodAffinity"
+    codes = codes_of(name)
+
+    def compile(self, shape: PodShape) -> Compiled | None:
+        seen = cast(Viewed, shape)
+        view = seen.view
+        if view is None or not (view.ties or view.pulls):
+            return None
+        check = view.breaks_affinity if view.ties else None
+        return Compiled(_reads(seen), check=check, compare=view.pull_scores if view.pulls else None)
+
+
+def _reads(shape: Viewed) -> list[Reads]:
+    """A ranking is worked out when the best few are compared; it decides on no node by itself."""
+    return ["labels", "pods"] if shape.view is not None else []

@@ -1,4 +1,4 @@
-"""Where a pod may be by its node's name, labels, taints and ports."""
+"""Where a pod may be by its node's name, labels, taints and ports: four plugins of upstream's names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dray.api.core import NodeSelector, PreferredSchedulingTerm, Taint, Tolerati
 from dray.api.selectors import SelectorError, node_selector_matches, node_term_matches
 from dray.books.demand import Demand
 from dray.books.nodes import NodeInfo
-from dray.scheduling.plugins.base import Check, Measure, Reasons, because
+from dray.scheduling.plugins.base import Check, Compiled, Measure, PodShape, Reasons, because, codes_of
 
 UNSCHEDULABLE_TAINT: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 _REPELLING: Final = ("NoSchedule", "NoExecute")
@@ -174,3 +174,44 @@ def ports(demand: Demand) -> Check | None:
         return None if taken is None else because("PortTaken", port=taken[2], protocol=taken[1])
 
     return check
+
+
+# ---------------------------------------------------------------------------------------------------------- plugins
+
+
+class NodeUnschedulable:
+    name = "NodeUnschedulable"
+    codes = codes_of(name)
+
+    def compile(self, shape: PodShape) -> Compiled | None:
+        check = unschedulable(shape.demand)
+        return None if check is None else Compiled(check=check)
+
+
+class TaintToleration:
+    name = "TaintToleration"
+    codes = codes_of(name)
+
+    def compile(self, shape: PodShape) -> Compiled:
+        return Compiled(check=taints(shape.demand), measure=intolerable_preferences(shape.demand), normalize="reverse")
+
+
+class NodeAffinity:
+    name = "NodeAffinity"
+    codes = codes_of(name)
+
+    def compile(self, shape: PodShape) -> Compiled | None:
+        demand, added = shape.demand, shape.profile.added_affinity
+        check, measure = node_affinity(demand, added.required), preferred_affinity(demand, added.preferred)
+        if check is None and measure is None:
+            return None
+        return Compiled(["labels"], check=check, measure=measure, normalize="max", names=node_names(demand))
+
+
+class NodePorts:
+    name = "NodePorts"
+    codes = codes_of(name)
+
+    def compile(self, shape: PodShape) -> Compiled | None:
+        check = ports(shape.demand)
+        return None if check is None else Compiled(check=check)

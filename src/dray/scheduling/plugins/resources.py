@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import msgspec
-
 from dray.api.quantity import BINARY_SI, DECIMAL_SI, NANO, Quantity
 from dray.books.demand import Demand
 from dray.books.nodes import NodeInfo
-from dray.scheduling.plugins.base import MAX_SCORE, Check, Measure, Reasons, because
+from dray.scheduling.arguments import FitArgs, ResourceWeight, Shape
+from dray.scheduling.plugins.base import MAX_SCORE, Check, Compiled, Measure, PodShape, Reasons, because, codes_of
 
 _TOO_MANY_PODS: Final = because("TooManyPods")
 _NATIVE: Final = ("cpu", "memory", "ephemeral-storage", "pods")
@@ -23,28 +22,6 @@ OffersDevices = Callable[[str], bool]
 """Whether a device class maps this extended resource name."""
 DevicesOf = Callable[[str, str], tuple[int, int]]
 """How many devices a node has of an extended resource that a class maps, and how many of them are in use."""
-
-
-class ResourceWeight(msgspec.Struct, frozen=True):
-    name: str
-    weight: int = 1
-
-
-class Shape(msgspec.Struct, frozen=True):
-    """One point of a utilization shape: utilization 0..100 scores 0..10."""
-
-    utilization: int
-    score: int
-
-
-class FitArgs(msgspec.Struct, frozen=True):
-    """``NodeResourcesFitArgs``."""
-
-    strategy: str = "LeastAllocated"
-    resources: tuple[ResourceWeight, ...] = (ResourceWeight("cpu"), ResourceWeight("memory"))
-    shape: tuple[Shape, ...] = ()
-    ignored_resources: frozenset[str] = frozenset()
-    ignored_groups: frozenset[str] = frozenset()
 
 
 def readable(resource: str, value: int) -> str:
@@ -214,3 +191,41 @@ def _spread(fractions: list[float]) -> float:
         return abs(fractions[0] - fractions[1]) / 2
     mean = sum(fractions) / len(fractions)
     return float((sum((fraction - mean) ** 2 for fraction in fractions) / len(fractions)) ** 0.5)
+
+
+# ---------------------------------------------------------------------------------------------------------- plugins
+
+
+class NodeResourcesFit:
+    name = "NodeResourcesFit"
+    codes = codes_of(name)
+
+    def __init__(self, offers_devices: OffersDevices, devices_of: DevicesOf) -> None:
+        self._offers, self._devices_of = offers_devices, devices_of
+
+    def compile(self, shape: PodShape) -> Compiled:
+        demand, args = shape.demand, shape.profile.fit
+        measure = None if _pulls_apart(shape) else allocation_score(demand, args, self._offers, self._devices_of)
+        by_devices = from_devices(demand, args.resources, self._offers)
+        return Compiled(["node", "devices"] if by_devices else ["node"], check=fit(demand, args, self._offers), measure=measure)
+
+
+def _pulls_apart(shape: PodShape) -> bool:
+    """Spreading by cpu and memory would undo the packing of devices, for the pods that need devices."""
+    return shape.packs_devices and shape.profile.fit.strategy == "LeastAllocated"
+
+
+class NodeResourcesBalancedAllocation:
+    name = "NodeResourcesBalancedAllocation"
+    codes = codes_of(name)
+
+    def __init__(self, offers_devices: OffersDevices, devices_of: DevicesOf) -> None:
+        self._offers, self._devices_of = offers_devices, devices_of
+
+    def compile(self, shape: PodShape) -> Compiled | None:
+        demand, resources = shape.demand, shape.profile.balanced
+        measure = balance_score(demand, resources, self._offers, self._devices_of)
+        if measure is None:
+            return None
+        by_devices = from_devices(demand, resources, self._offers)
+        return Compiled(["node", "devices"] if by_devices else ["node"], measure=measure)

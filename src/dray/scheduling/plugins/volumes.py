@@ -25,7 +25,7 @@ from dray.books.demand import Demand
 from dray.books.nodes import NodeInfo, Nodes
 from dray.books.volumes import VolumeAccount
 from dray.cluster.world import World
-from dray.scheduling.plugins.base import Check, Reasons, because
+from dray.scheduling.plugins.base import Check, Compiled, PodShape, Reasons, because, codes_of
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
@@ -300,3 +300,18 @@ def _collision(ours: list[Disk], theirs: list[Disk]) -> str | None:
             if disk == other and not (read_only and also_read_only):
                 return disk[1]
     return None
+
+
+class VolumePlugin:
+    """One of the four volume plugins."""
+
+    def __init__(self, name: str, volumes: Volumes) -> None:
+        self.name, self._volumes = name, volumes
+        self.codes = codes_of(name)
+
+    def compile(self, shape: PodShape) -> Compiled | None:
+        check = self._volumes.check(shape.demand, self.name) if shape.demand.volumes else None
+        return None if check is None else Compiled(["labels", "volumes"], check=check)
+
+
+VOLUME_PLUGINS: Final = ("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone")

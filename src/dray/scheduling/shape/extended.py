@@ -28,7 +28,6 @@ from dray.api.resource import (
 )
 from dray.books.nodes import NodeInfo
 from dray.devices import Devices
-from dray.scheduling.plugins.base import Check, because
 from dray.scheduling.plugins.resources import is_extended
 
 
@@ -126,13 +125,6 @@ class _Slot:
 def by_devices(wanted: frozenset[str], info: NodeInfo) -> frozenset[str]:
     """Which of the pod's class-backed resources this node leaves to devices: those that it does not offer itself."""
     return frozenset(name for name in wanted if not info.allocatable.get(name))
-
-
-def serves_by_devices(wanted: frozenset[str], named: str) -> Check:
-    """For a pod whose status names a special claim already. The API server does not let go of that name, and the kubelet
-    would look for the claim, so only nodes will do where the pod gets one."""
-    refusal = because("ClaimNamed", claim=named)
-    return lambda info: None if by_devices(wanted, info) else refusal
 
 
 def wanted_names(spec: PodSpec, classes: ClassNames) -> frozenset[str]:

@@ -1,0 +1,27 @@
+"""Every reason code: who gives it, what it says, what cures it, what can change it, and whether eviction can.
+
+The list is closed but for plugins from other packages, which add theirs with ``register``. docs/reasons.md is made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from dray.api.codes import claims, devices, pods
+from dray.api.codes.code import Code
+
+__all__ = ["CODES", "CURABLE", "Code", "register"]
+
+CODES: Final[dict[str, Code]] = {**devices.TABLE, **claims.TABLE, **pods.TABLE}
+CURABLE: Final = {code for code, found in CODES.items() if found.curable}
+"""Reasons that the eviction of pods can cure. All others stay whatever is evicted."""
+
+
+def register(codes: Mapping[str, Code]) -> None:
+    """Codes of a plugin from another package; those that are known already must be the same."""
+    for code, found in codes.items():
+        if CODES.setdefault(code, found) != found:
+            raise ValueError(f"reason code {code!r} is known already, and means something else")
+        if found.curable:
+            CURABLE.add(code)

@@ -1,0 +1,118 @@
+"""Why a claim will not do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dray.api.codes.code import CLASSES, DEVICES, ITSELF, NODE, TAINT, Code
+
+TABLE: Final[dict[str, Code]] = {
+    "ClaimMissing": Code(
+        plugins=("DynamicResources",),
+        meaning="the claim does not exist",
+        wakes=(ITSELF,),
+        subject="claim",
+        says="<does> not exist",
+        cure="create the claim[ {claim}], or correct its name in the pod",
+    ),
+    "ClaimNotCreated": Code(
+        plugins=("DynamicResources",),
+        meaning="the claim has not been generated from its template yet",
+        wakes=(ITSELF,),
+        subject="claim",
+        says="<is> not generated yet[ from template {template}][ (entry {claim})]",
+        cure="make sure that the template[ {template}] exists and that a controller of claims runs",
+    ),
+    "ClaimDeleting": Code(
+        plugins=("DynamicResources",),
+        meaning="the claim is being deleted",
+        wakes=(ITSELF,),
+        subject="claim",
+        says="<is> being deleted",
+        cure="wait until the claim is gone, then create it again",
+    ),
+    "ClaimForeign": Code(
+        plugins=("DynamicResources",),
+        meaning="the claim belongs to another pod",
+        wakes=(ITSELF,),
+        subject="claim",
+        says="<belong> to another pod[ ({owner})]",
+        cure="use a claim of the pod's own",
+    ),
+    "ClaimNamed": Code(
+        plugins=("DynamicResources",),
+        meaning="the pod's status names a claim for extended resources, and the node would serve them without one",
+        wakes=(
+            NODE,
+            CLASSES,
+        ),
+        subject="node",
+        says="<has> a device plugin, and the pod's status names a claim[ ({claim})] of an attempt on a node without",
+        cure="let the pod be made anew: the name stays in its status, and the kubelet would look for the claim",
+    ),
+    "ClaimElsewhere": Code(
+        plugins=("DynamicResources",),
+        meaning="the claim is allocated on other nodes",
+        wakes=(ITSELF,),
+        subject="claim",
+        says="<is> allocated on other nodes[: {nodes}]",
+        cure="let the pod run where its claim[ {claim}] is allocated[ ({nodes})]",
+        nodes="cannot use the devices of an already allocated claim[ {claim}][ ({nodes} can)]",
+    ),
+    "ClaimInFlight": Code(
+        plugins=("DynamicResources",),
+        meaning="the claim is being allocated for another pod, or given back",
+        wakes=(ITSELF,),
+        subject="claim",
+        says="<is> being allocated[ for pod {pod}] or given back",
+        cure="wait: the claim is being written",
+    ),
+    "ClaimFull": Code(
+        plugins=("DynamicResources",),
+        meaning="the claim is reserved for as many pods as it can be",
+        wakes=(ITSELF,),
+        subject="claim",
+        says="<is> reserved for as many pods as it can be[ ({limit})]",
+        cure="end a pod that uses the claim, or give this pod another claim",
+    ),
+    "ClaimTainted": Code(
+        plugins=("DynamicResources",),
+        meaning="the claim holds a device whose taint it does not tolerate",
+        wakes=(DEVICES,),
+        subject="claim",
+        says="<hold> a device with a taint that it does not tolerate[" + TAINT + "]",
+        cure="have the taint[" + TAINT + "] removed, or let the claim be allocated anew",
+    ),
+    "ClaimLost": Code(
+        plugins=("DynamicResources",),
+        meaning="the claim changed between decision and write",
+        wakes=(ITSELF,),
+        subject="claim",
+        says="<has> changed between decision and write",
+        cure="wait: the pod is decided on again",
+    ),
+    "BindingPending": Code(
+        plugins=("DynamicResources",),
+        meaning="devices are being prepared for binding",
+        wakes=(ITSELF,),
+        subject="claim",
+        says="<wait> for binding conditions[: {conditions}][ on device {device}][ since {since}][, until {deadline}]",
+        cure="wait for the driver[ {driver}] to report[ {conditions}|| the conditions][, at the latest until {deadline}]",
+    ),
+    "BindingFailed": Code(
+        plugins=("DynamicResources",),
+        meaning="a device reported that it cannot be bound",
+        wakes=(ITSELF,),
+        subject="device",
+        says="could not be bound[ to node {node}][ for claim {claim}][: {condition}][ ({message})]",
+        cure="look at the driver[ {driver}]; another device is tried meanwhile",
+    ),
+    "BindingTimeout": Code(
+        plugins=("DynamicResources",),
+        meaning="a device did not become ready in time",
+        wakes=(ITSELF,),
+        subject="device",
+        says="did not become ready[ within {timeout} seconds][ for node {node}][ for claim {claim}][: {condition}][ ({message})]",
+        cure="look at the driver[ {driver}], or allow more time with bindingTimeout",
+    ),
+}

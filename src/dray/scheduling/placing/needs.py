@@ -1,0 +1,144 @@
+"""What a pod needs at this moment: its claims resolved, what other pods say of it, and under which key its answers are kept.
+
+Always true: pods with equal keys get equal answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import msgspec
+
+from dray.api.kinds import DEVICE_CLASSES
+from dray.api.reason import Reason
+from dray.api.resource import ResourceClaim
+from dray.devices import DeviceKey
+from dray.scheduling.binding import conditions
+from dray.scheduling.config import Profile
+from dray.scheduling.parts import Parts
+from dray.scheduling.placing.refusal import Refusal
+from dray.scheduling.placing.state import CycleState, NotPlaced
+from dray.scheduling.plugins.devices import DynamicResources
+from dray.scheduling.plugins.neighbours import Neighbours
+from dray.scheduling.plugins.tolerations import tolerates
+from dray.scheduling.plugins.volumes import Volumes
+from dray.scheduling.shape.claims import Refused, Resolved, claim_topic, pod_topic, requests, reserved_for, resolve
+from dray.scheduling.waiting import events
+from dray.scheduling.waiting.queue import QueuedPod
+
+
+class Needs:
+    def __init__(self, parts: Parts, neighbours: Neighbours, volumes: Volumes, devices: DynamicResources) -> None:
+        self._world, self._claims, self._engine = parts.world, parts.claims, parts.engine
+        self._neighbours, self._volumes, self._devices = neighbours, volumes, devices
+        self._conditions_on = parts.gates("DRADeviceBindingConditions")
+        self._taints_on = parts.gates("DRADeviceTaints")
+        self._specs: dict[bytes, int] = {}
+        self._last_spec = 0
+        self._spec_of: dict[str, int] = {}
+        self._encoder = msgspec.msgpack.Encoder(order="deterministic")
+
+    def of(self, pending: QueuedPod, profile: Profile, now: float) -> CycleState:
+        """The pod's needs as they are now; raises ``NotPlaced`` when it cannot be tried at all."""
+        pod = pending.pod
+        if pod.spec.scheduling_gates:
+            names = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+            raise NotPlaced(pod.uid, Refusal.of("SchedulingGated", f"pod/{pod.key}", gates=names), frozenset({pod_topic(pod)}))
+        try:
+            resolved = resolve(pod, self._world, self._claims) if pod.spec.resource_claims else Resolved()
+        except Refused as refused:
+            raise NotPlaced(pod.uid, refused.refusal, refused.topics) from None
+        state = CycleState(pending, profile, resolved)
+        if state.demand.volumes and "VolumeBinding" in profile.filters:
+            self._check_volumes(state)
+        self._check_classes(state)
+        self._devices.add_extended(state)
+        state.packs_devices = self._devices.packs(state)
+        for claim in resolved.pinned:
+            unusable = self._unusable(state, claim, now)
+            if unusable is not None:
+                state.unusable.append((claim, unusable))
+        self.look_around(state)
+        state.key = self._key(state)
+        return state
+
+    def look_around(self, state: CycleState) -> None:
+        """What other pods say about where this pod goes, as they are placed just now."""
+        state.view = self._neighbours.view(state.pod, state.demand, state.profile)
+        if state.view is None:
+            state.ranking = self._neighbours.ranking(state.pod, state.demand, state.profile)
+
+    # ------------------------------------------------------------------------------------------------------------- keys
+
+    def _key(self, state: CycleState) -> Hashable:
+        resolved = state.resolved
+        key: tuple[Hashable, ...] = (
+            state.demand.id,
+            state.profile.scheduler_name,
+            tuple(self._spec_id(claim) for claim in resolved.open),
+            tuple((claim.uid, claim.metadata.resource_version, self._unwritten(state, claim)) for claim in resolved.pinned),
+            (state.leftover.uid, state.leftover.metadata.resource_version) if state.leftover is not None else (),
+            state.named,
+        )
+        if state.view is not None:
+            pod = state.pod
+            key = (*key, pod.metadata.namespace, tuple(sorted(pod.metadata.labels.items())))
+        return key
+
+    def _unwritten(self, state: CycleState, claim: ResourceClaim) -> bytes:
+        """Where an allocation can be used that the claim's version does not tell, because it is on its way."""
+        if claim.status.allocation is not None:
+            return b""
+        return self._encoder.encode(state.resolved.allocations[claim.uid].node_selector)
+
+    def _spec_id(self, claim: ResourceClaim) -> int:
+        """Claims with equal specs are one. A spec never changes, so it is looked at once per claim."""
+        known = self._spec_of.get(claim.uid)
+        if known is None:
+            encoded = self._encoder.encode(claim.spec)
+            self._last_spec += 1
+            known = self._spec_of[claim.uid] = self._specs.setdefault(encoded, self._last_spec)
+        return known
+
+    def forget_claim(self, uid: str) -> None:
+        self._spec_of.pop(uid, None)
+
+    def forget(self, demands: set[int]) -> None:
+        """Only these demands, and the specs of claims that are known, are still in use."""
+        specs = set(self._spec_of.values())
+        self._specs = {encoded: number for encoded, number in self._specs.items() if number in specs}
+        self._devices.forget(demands)
+
+    # --------------------------------------------------------------------------------------- what keeps it from every node
+
+    def _check_volumes(self, state: CycleState) -> None:
+        missing = self._volumes.missing(state.demand)
+        if missing is not None:
+            refusal = Refusal(tuple((reason, 0) for reason in missing))
+            raise NotPlaced(state.pod.uid, refusal, events.events_for(refusal))
+
+    def _check_classes(self, state: CycleState) -> None:
+        for claim in state.resolved.open:
+            for name, request in requests(claim):
+                if request.device_class_name and self._world.get(DEVICE_CLASSES, request.device_class_name) is None:
+                    data = {"request": name, "class": request.device_class_name}
+                    refusal = Refusal.of("ClassMissing", f"claim/{claim.key}", **data)
+                    raise NotPlaced(state.pod.uid, refusal, events.events_for(refusal, frozenset({claim_topic(claim.key)})))
+
+    def _unusable(self, state: CycleState, claim: ResourceClaim, now: float) -> Reason | None:
+        """A claim whose devices failed, never became ready, or are tainted, does not take new pods."""
+        if self._conditions_on and claim.status.allocation is not None and conditions.waits(claim):
+            timeout = state.profile.binding_timeout
+            verdict = conditions.judge(claim, now, conditions.deadline(claim, timeout, now))
+            if verdict.readiness in ("failed", "timeout"):
+                state.failed.extend(verdict.devices)
+                return conditions.reason_for(claim, verdict, timeout)
+        if reserved_for(claim, state.pod.uid) or not self._taints_on:
+            return None
+        for result in state.resolved.allocations[claim.uid].devices.results:
+            device = DeviceKey(result.driver, result.pool, result.device)
+            for taint in self._engine.inventory.taints_now(device):
+                if taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(t, taint) for t in result.tolerations):
+                    data = {"device": str(device), "key": taint.key, "value": taint.value, "effect": taint.effect}
+                    return Reason("ClaimTainted", f"claim/{claim.key}", data)
+        return None
