@@ -239,18 +239,13 @@ class Scheduler:
 
     def _settle(self, now: float) -> None:
         """What became of claims moves bindings on; bindings that ended give their pods back."""
-        while True:
-            news = self.claims.take_news()
-            if news:
-                self.binder.settled(news, now)
-            ended = self.binder.take_ended()
-            for each in ended:
+        while self.claims.news or self.binder.ended:
+            self.binder.settled(self.claims.take_news(), now)
+            for each in self.binder.take_ended():
                 if each.bound:
                     self._bound(each, now)
                 else:
                     self._undo(each, now)
-            if not news and not ended:
-                return
 
     def _bound(self, ended: Ended, now: float) -> None:
         pending = ended.pending

@@ -121,7 +121,7 @@ class Binder:
         self._timers: list[tuple[float, str]] = []
         self._out: list[Write] = []
         self._events: list[Write] = []
-        self._ended: list[Ended] = []
+        self.ended: list[Ended] = []
         self._waiting = 0
         self._enter: dict[Stage, Callable[[Binding, float], None]] = {
             "claims": self._claim_made,
@@ -165,7 +165,7 @@ class Binder:
         return out
 
     def take_ended(self) -> list[Ended]:
-        ended, self._ended = self._ended, []
+        ended, self.ended = self.ended, []
         return ended
 
     # ---------------------------------------------------------------------------------------------------- transitions
@@ -429,7 +429,7 @@ class Binder:
         self._remove(binding)
         if binding.special is not None:
             self._claims.keep_only(pod, binding.special.name)
-        self._ended.append(Ended(binding.pending, True, node=binding.node))
+        self.ended.append(Ended(binding.pending, True, node=binding.node))
 
     # ---------------------------------------------------------------------------------------- claims that are made here
 
@@ -528,7 +528,7 @@ class Binder:
 
     def _give_up(self, binding: Binding, now: float) -> None:
         self._take_back(binding, gone=False)
-        self._ended.append(Ended(binding.pending, False, binding.reason, binding.keeps))
+        self.ended.append(Ended(binding.pending, False, binding.reason, binding.keeps))
 
     def _withdraw(self, binding: Binding, now: float) -> None:
         self._take_back(binding, gone=True)

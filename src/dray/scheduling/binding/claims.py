@@ -45,6 +45,7 @@ class Intent:
         "allocation",
         "clear",
         "contested",
+        "counted",
         "delete",
         "drop",
         "key",
@@ -82,6 +83,8 @@ class Intent:
         self.unanswered_until = 0.0
         # The allocations in what is being written, or was sent without an answer.
         self.sent: list[AllocationResult] = []
+        # What it was last posted for.
+        self.counted: tuple[Standing, list[AllocationResult]] | None = None
         self.not_before = 0.0
         # After a conflict: the version that was refused. It is tried again when another one is seen, or after a while,
         # because a server may refuse for a reason that no watch event follows.
@@ -105,20 +108,20 @@ class Intent:
 
 
 class ClaimWriter:
-    """All intents, by claim key. What it has to tell bindings is in ``take_news``."""
+    """All intents, by the claim's uid. What it has to tell bindings is in ``news``."""
 
     def __init__(self, world: World, engine: Devices, schedulers: frozenset[str], *, stamps: bool) -> None:
         self._world, self._engine, self._schedulers, self._stamps = world, engine, schedulers, stamps
         self._intents: dict[str, Intent] = {}
         self._dirty: dict[str, None] = {}
-        self._news: list[Settled] = []
+        self.news: list[Settled] = []
         self._contested_unmade: set[str] = set()
         self._specials = world.index(RESOURCE_CLAIMS, owner_uid)
 
     # -------------------------------------------------------------------------------------------------------- reading
 
     def take_news(self) -> list[Settled]:
-        news, self._news = self._news, []
+        news, self.news = self.news, []
         return news
 
     def allocation_of(self, claim: ResourceClaim) -> AllocationResult | None:
@@ -138,7 +141,7 @@ class ClaimWriter:
         return set(intent.reservers) if intent is not None else set()
 
     def clearing(self, key: str) -> bool:
-        intent = self._intents.get(key)
+        intent = self._named(key)
         return intent is not None and intent.clear
 
     def deleting(self, claim: ResourceClaim) -> bool:
@@ -146,31 +149,38 @@ class ClaimWriter:
         return intent is not None and intent.delete is not None
 
     def next_due(self) -> float | None:
-        found = (intent for key in self._dirty if (intent := self._intents.get(key)) is not None and intent.writing is None)
+        found = (intent for uid in self._dirty if (intent := self._intents.get(uid)) is not None and intent.writing is None)
         return min((intent.retry_at if intent.retry_version else intent.not_before for intent in found), default=None)
 
     def intents(self) -> list[Intent]:
         return list(self._intents.values())
 
     def _of(self, claim: ResourceClaim) -> Intent | None:
-        intent = self._intents.get(claim.key)
-        return intent if intent is not None and intent.uid == claim.uid else None
+        return self._intents.get(claim.uid)
+
+    def _named(self, key: str) -> Intent | None:
+        claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
+        return self._intents.get(claim.uid) if claim is not None else None
 
     # ------------------------------------------------------------------------------------------------- what it counts for
 
     def _account(self, claim: ResourceClaim) -> None:
         """Post what the claim has or may get: the only place where devices of claims are charged or given back."""
-        intent = self._of(claim)
+        intent = self._intents.get(claim.uid)
         allocations = self.accounted(claim)
-        if not allocations:
-            self._engine.remove_claim(claim.uid)
-            return
         standing: Standing = "decided"
         if claim.status.allocation is not None:
             standing = "shown"
         elif intent is not None and intent.sent:
             standing = "writing"
-        self._engine.charge(claim, allocations, standing)
+        if intent is not None:
+            if intent.counted == (standing, allocations):
+                return
+            intent.counted = standing, allocations
+        if allocations:
+            self._engine.charge(claim, allocations, standing)
+        else:
+            self._engine.remove_claim(claim.uid)
 
     def _account_for(self, intent: Intent) -> None:
         claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, intent.key)
@@ -181,9 +191,13 @@ class ClaimWriter:
 
     def accounted(self, claim: ResourceClaim) -> list[AllocationResult]:
         """What the claim has or may get: shown, sent, decided."""
-        intent = self._of(claim)
-        found = [claim.status.allocation, *((*intent.sent, intent.allocation) if intent is not None else ())]
-        return [allocation for allocation in found if allocation is not None]
+        shown, intent = claim.status.allocation, self._intents.get(claim.uid)
+        found = [shown] if shown is not None else []
+        if intent is not None:
+            for allocation in (*intent.sent, intent.allocation):
+                if allocation is not None and not any(same_allocation(known, allocation) for known in found):
+                    found.append(allocation)
+        return found
 
     # ---------------------------------------------------------------------------------------------- claims not yet made
 
@@ -224,23 +238,23 @@ class ClaimWriter:
         """The pod does not need the claim after all; a reservation that is written, or may be, is taken back. The
         allocation stays, as upstream leaves it, unless the pod is gone and nobody else uses the claim."""
         claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
-        known = claim is not None and reserved_for(claim, uid)
-        intent = self._intents.get(key)
+        if claim is None:
+            return
+        known = reserved_for(claim, uid)
+        intent = self._intents.get(claim.uid)
         if intent is None and not known:
             return
-        if intent is None:
-            assert claim is not None
-            intent = self._for(claim)
+        intent = intent if intent is not None else self._for(claim)
         intent.reservers.pop(uid, None)
         intent.drop = intent.drop or gone
         if known or intent.writing is not None or intent.unanswered is not None:
             intent.leaving.add(uid)
-        self._dirty[key] = None
+        self._dirty[intent.uid] = None
         self._release_unwanted(intent)
 
     def let_go(self, key: str, uid: str) -> None:
         """Nothing more is done here for this pod; what is written for it stays."""
-        intent = self._intents.get(key)
+        intent = self._named(key)
         if intent is not None:
             intent.reservers.pop(uid, None)
             self._release_unwanted(intent)
@@ -248,7 +262,7 @@ class ClaimWriter:
     def deallocate(self, claim: ResourceClaim) -> None:
         """Clear the allocation with everything that hangs on it."""
         self._for(claim).clear = True
-        self._dirty[claim.key] = None
+        self._dirty[claim.uid] = None
 
     def delete(self, claim: ResourceClaim, about: str) -> None:
         """Let a claim go that the scheduler made; it counts until it is gone."""
@@ -258,7 +272,7 @@ class ClaimWriter:
         intent.clear = intent.drop = intent.contested = False
         intent.allocation = None
         intent.delete = intent.delete if intent.delete is not None else about
-        self._dirty[claim.key] = None
+        self._dirty[claim.uid] = None
         self._account_for(intent)
 
     def keep_only(self, pod: Pod, name: str) -> None:
@@ -275,19 +289,19 @@ class ClaimWriter:
             if intent.uid in rivals:
                 rivals.remove(intent.uid)
                 intent.contested = True
-                self._dirty[intent.key] = None
+                self._dirty[intent.uid] = None
         self._contested_unmade |= rivals
 
     def _want(self, intent: Intent, pod: Pod) -> None:
         intent.drop = False
         intent.reservers[pod.uid] = pod
         intent.leaving.discard(pod.uid)
-        self._dirty[intent.key] = None
+        self._dirty[intent.uid] = None
 
     def _for(self, claim: ResourceClaim) -> Intent:
-        intent = self._intents.get(claim.key)
-        if intent is None or intent.uid != claim.uid:
-            intent = self._intents[claim.key] = Intent(claim)
+        intent = self._intents.get(claim.uid)
+        if intent is None:
+            intent = self._intents[claim.uid] = Intent(claim)
         return intent
 
     def _release_unwanted(self, intent: Intent) -> None:
@@ -298,9 +312,8 @@ class ClaimWriter:
         self._tidy(intent)
 
     def _tidy(self, intent: Intent) -> None:
-        if intent.idle and self._intents.get(intent.key) is intent:
-            del self._intents[intent.key]
-            self._dirty.pop(intent.key, None)
+        if intent.idle and self._intents.pop(intent.uid, None) is not None:
+            self._dirty.pop(intent.uid, None)
 
     # ------------------------------------------------------------------------------------------------------ observing
 
@@ -312,14 +325,15 @@ class ClaimWriter:
             return
         intent = self._of(new)
         if intent is not None:
-            self._dirty[new.key] = None
+            self._dirty[new.uid] = None
             intent.shown = intent.shown or new.status.allocation is not None
             intent.settle_doubt(new, now)
         if new.status.allocation is not None and (intent is None or intent.allocation is None):
             before = old.status.allocation if old is not None and old.uid == new.uid else None
             if before != new.status.allocation:
                 self.contest([uid for uid in self._engine.rivals(new.status.allocation) if uid != new.uid])
-        self._account(new)
+        if intent is not None or old is None or old.uid != new.uid or old.status.allocation != new.status.allocation:
+            self._account(new)
         if intent is not None:
             self._tidy(intent)
         owner = new.metadata.controller if is_special(new) else None
@@ -339,7 +353,7 @@ class ClaimWriter:
         if pod is None or pod.uid != owner.uid or pod.spec.scheduler_name not in self._schedulers:
             return
         if not pod.spec.node_name:
-            if _stuck(claim) and claim.key not in self._intents:
+            if _stuck(claim) and claim.uid not in self._intents:
                 self.delete(claim, pod.key)
         else:
             named = pod.status.extended_resource_claim_status
@@ -349,15 +363,15 @@ class ClaimWriter:
 
     def writes(self, now: float) -> list[Write]:
         made: list[Write] = []
-        for key in list(self._dirty):
-            intent = self._intents.get(key)
+        for uid in list(self._dirty):
+            intent = self._intents.get(uid)
             if intent is None:
                 # What was done for another claim a moment ago may have settled this one.
-                self._dirty.pop(key, None)
+                self._dirty.pop(uid, None)
                 continue
             if intent.writing is not None or intent.not_before > now:
                 continue
-            claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
+            claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, intent.key)
             if claim is None or claim.uid != intent.uid:
                 self._fail_all(intent)
                 continue
@@ -373,7 +387,7 @@ class ClaimWriter:
             elif intent.unanswered is not None:
                 intent.not_before = intent.unanswered_until
             else:
-                self._dirty.pop(key, None)
+                self._dirty.pop(uid, None)
                 self._tidy(intent)
         return made
 
@@ -445,7 +459,7 @@ class ClaimWriter:
         if not written or not ours:
             self._fail_all(intent)
             return None
-        self._news.extend(Settled(uid, intent.key, True) for uid in intent.reservers)
+        self.news.extend(Settled(uid, intent.key, True) for uid in intent.reservers)
         intent.reservers.clear()
         intent.allocation, intent.clear = None, True
         self._account(claim)
@@ -463,7 +477,7 @@ class ClaimWriter:
 
     def _settle(self, intent: Intent, claim: ResourceClaim) -> None:
         """The API shows what was decided."""
-        self._news.extend(Settled(uid, intent.key) for uid in intent.reservers)
+        self.news.extend(Settled(uid, intent.key) for uid in intent.reservers)
         intent.reservers.clear()
         intent.leaving.clear()
         intent.allocation = None
@@ -471,7 +485,7 @@ class ClaimWriter:
 
     def _fail_all(self, intent: Intent, error: ClusterError | None = None) -> None:
         """What was decided cannot be: because of an error, or because the claim is another one now."""
-        self._news.extend(Settled(uid, intent.key, True, error) for uid in intent.reservers)
+        self.news.extend(Settled(uid, intent.key, True, error) for uid in intent.reservers)
         intent.reservers.clear()
         intent.clear = intent.contested = False
         claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, intent.key)
@@ -486,11 +500,11 @@ class ClaimWriter:
     def ended(self, outcome: Outcome, now: float) -> None:
         """One of its writes was answered, or will not be."""
         write, error = outcome.write, outcome.error
-        intent = self._intents.get(write.key)
+        intent = self._intents.get(write.uid)
         if intent is None or intent.writing is not write:
             return
         intent.writing = None
-        self._dirty[intent.key] = None
+        self._dirty[intent.uid] = None
         if isinstance(error, Unreachable):
             # It may have happened, and may yet: what the API shows next decides.
             intent.unanswered, intent.unanswered_until = write, now + _DOUBTFUL
@@ -525,7 +539,7 @@ def _plain(value: Any) -> Any:
 
 def same_allocation(a: AllocationResult, b: AllocationResult) -> bool:
     """Whether both name the same devices for the same requests."""
-    return [(r.request, r.driver, r.pool, r.device, r.share_id) for r in a.devices.results] == [
+    return a is b or [(r.request, r.driver, r.pool, r.device, r.share_id) for r in a.devices.results] == [
         (r.request, r.driver, r.pool, r.device, r.share_id) for r in b.devices.results
     ]
 

@@ -65,7 +65,6 @@ class Candidates:
     def __init__(self, plan: Plan, nodes: Nodes, wakeups: Wakeups, start: int, zone: str | None = None) -> None:
         self.plan = plan
         self._zone = zone
-        self._stamp = plan.stamp()
         self._nodes = nodes
         self._changed = wakeups.nodes_changed
         # Nodes whose devices may do now although they did not before.
@@ -98,9 +97,7 @@ class Candidates:
         """Look again at what changed, and at more nodes while there is too little choice."""
         changed = self._changed.since(self._position)
         self._position = self._changed.position
-        stamp = self.plan.stamp()
-        if changed is None or self._all is not self._nodes.order or stamp != self._stamp:
-            self._stamp = stamp
+        if self.plan.refresh() or changed is None or self._all is not self._nodes.order:
             self._restart()
         else:
             for name in sorted(changed) if len(changed) > 1 else changed:

@@ -116,7 +116,9 @@ class Cycle:
         self.devices.forget_all()
 
     def plan(self, state: CycleState) -> Plan:
-        if state.plan is None:
+        if state.plan is not None:
+            state.plan.refresh()
+        else:
             state.plan = Plan(state, self._plugins, self._nodes.state_of, self.devices.of_claims(state))
         return state.plan
 
@@ -127,13 +129,13 @@ class Cycle:
         info = self._nodes.get(name)
         if info is None:
             return None
-        found = candidates.plan.refuses(info) or self._place(state, info)
+        found = candidates.plan.refuses(info) or self._place(state, info, candidates.plan)
         if isinstance(found, Placement):
             return found
         candidates.refuse(name, found)
         return None
 
-    def _place(self, state: CycleState, info: NodeInfo) -> Placement | Reasons:
+    def _place(self, state: CycleState, info: NodeInfo, plan: Plan) -> Placement | Reasons:
         """On a node that will do but for volumes and devices."""
         placement = Placement(state.key, info.name, state.resolved)
         if state.demand.volumes and (unbound := self._volumes.unbound(state.demand)):
@@ -143,18 +145,19 @@ class Cycle:
             placement.volumes, placement.provisioned = chosen
         if state.needs_devices and (refused := self.devices.place(state, info, placement)) is not None:
             return refused
-        for posts in self.plan(state).posts:
+        for posts in plan.posts:
             placement.postings.extend(posts(info))
         return placement
 
     def try_on(self, state: CycleState, info: NodeInfo) -> Placement | Reasons:
         """The pod on this node as things are just now, without any cache of candidates."""
         self._look_again(state)
-        reasons = self.plan(state).refuses(info)
+        plan = self.plan(state)
+        reasons = plan.refuses(info)
         if reasons is not None:
             return reasons
         try:
-            return self._place(state, info)
+            return self._place(state, info, plan)
         except NotPlaced as refused:
             return tuple(reason for reason, _ in refused.refusal.reasons)
 
@@ -191,7 +194,7 @@ class Cycle:
             examined = plan.examine(info)
             reasons = examined[0]
             if reasons is None:
-                placed = self._place(state, info)
+                placed = self._place(state, info, plan)
                 if isinstance(placed, Placement):
                     found.append(((info, examined, plan.judged(info)), placed))
                     if len(found) >= wanted or info.name == state.pod.status.nominated_node_name:
@@ -210,13 +213,14 @@ class Cycle:
     def _ranked(self, state: CycleState, ranking: View, candidates: Candidates) -> Placement | None:
         """The best node as the pods of the same workload rank the best few of each zone: what this costs does not grow
         with the number of nodes."""
-        plan = self.plan(state)
         lanes = [candidates]
         if candidates.plan.names is None and not state.demand.volumes:
             lanes.extend(self._in_zone(state, candidates.plan, zone) for zone in ranking.emptiest(ZONE, _ZONES))
         names = {name: lane.judged(name) for lane in lanes for name in lane.top(_OF_EACH)}
         infos = [info for name in names if (info := self._nodes.get(name)) is not None]
-        totals = plan.totals([(info, candidates.plan.examine(info), names[info.name]) for info in infos])
+        comparing = [("PodTopologySpread", state.profile.weight_of("PodTopologySpread"), ranking.spread_scores)]
+        plan = candidates.plan
+        totals = plan.totals([(info, plan.examine(info), names[info.name]) for info in infos], comparing)
         for index in sorted(range(len(infos)), key=lambda index: (-totals[index], turn(infos[index]))):
             placement = self._on(state, candidates, infos[index].name)
             if placement is not None:

@@ -27,6 +27,7 @@ from dray.scheduling.plugins.base import (
 )
 
 UNJUDGED: Judged = (None, 0, 0)
+Comparing = tuple[str, int, Compare]
 Examined = tuple[Reasons | None, int, tuple[int, ...]]
 """Why not; else the final part of the score and the parts that are still to be normalized."""
 # States whose answers are kept.
@@ -92,7 +93,7 @@ class Plan:
             for name, found in made
             if found.measure is not None and name in weights
         )
-        self.comparing: list[tuple[str, int, Compare]] = [
+        self.comparing: list[Comparing] = [
             (name, weights[name], found.compare) for name, found in made if found.compare is not None and name in weights
         ]
         self.fixed_scores = tuple((score.measure, score.weight) for score in self.scores if score.normalize == "none")
@@ -107,6 +108,16 @@ class Plan:
         """Changes when something that was read beyond the nodes changed."""
         return tuple(stamp() for stamp in self._stamps) if self._stamps else ()
 
+    def refresh(self) -> bool:
+        """Whether what was read beyond the nodes is not what it was: then what was found out before does not hold."""
+        stamp = self.stamp()
+        if stamp == self._stamp:
+            return False
+        self._stamp = stamp
+        if self._seen is not None:
+            self._seen.clear()
+        return True
+
     def left_out(self, known: Callable[[str], bool], total: int) -> list[tuple[Reasons, int]]:
         """Why nodes are not looked at at all, and how many: the pod names others, or its claims are allocated elsewhere."""
         if self.names is None:
@@ -119,9 +130,6 @@ class Plan:
         """Why the node will not do; else its scores."""
         if self._seen is None:
             return self._examine(info)
-        if self._stamps and (stamp := self.stamp()) != self._stamp:
-            self._stamp = stamp
-            self._seen.clear()
         state = info.state or self._state_of(info)
         found = self._seen.get(state)
         if found is None:
@@ -162,18 +170,22 @@ class Plan:
             total += score.weight * normalized(value, most, score.normalize)
         return 100 * total + points
 
-    def totals(self, found: Sequence[Found]) -> list[int]:
-        """One total per node, in hundredths: what the nodes are worth by themselves, and compared with each other."""
+    def totals(self, found: Sequence[Found], comparing: Sequence[Comparing] | None = None) -> list[int]:
+        """One total per node, in hundredths: what the nodes are worth by themselves, and compared with each other (as
+        ``comparing`` does, for another pod with the same plan)."""
         raw = [_raw_of(each) for each in found]
         highest = [max(column) for column in zip(*raw)]
         totals = [self.total(each[1][1], values, each[2][2], highest) for each, values in zip(found, raw)]
-        for _, weight, values in self.compared(found):
+        for _, weight, values in self.compared(found, comparing):
             totals = [total + 100 * weight * value for total, value in zip(totals, values)]
         return totals
 
-    def compared(self, found: Sequence[Found]) -> Iterator[tuple[str, int, list[int]]]:
+    def compared(
+        self, found: Sequence[Found], comparing: Sequence[Comparing] | None = None
+    ) -> Iterator[tuple[str, int, list[int]]]:
         infos = [info for info, _, _ in found]
-        return ((name, weight, compare(infos)) for name, weight, compare in self.comparing) if infos else iter(())
+        for name, weight, compare in (self.comparing if comparing is None else comparing) if infos else ():
+            yield name, weight, compare(infos)
 
     def parts(self, found: Sequence[Found]) -> list[dict[str, int]]:
         """By node: points by plugin, which add up to the total; but for the devices' own points."""
