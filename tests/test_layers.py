@@ -1,0 +1,67 @@
+"""A module imports only from its own layer and from those above it."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "dray"
+# As in docs/architecture.md.
+LAYERS = (
+    "api",
+    "cel",
+    "validation",
+    "books",
+    "devices",
+    "numa",
+    "queues",
+    "cluster",
+    "scheduling",
+    "controllers",
+    "nodes",
+    "apiserver",
+    "runtime",
+    "explain",
+    "simulate",
+    "testing",
+    "examples",
+    "web",
+    "cli",
+)
+
+
+def layer(module: str) -> str:
+    parts = module.split(".")
+    if parts[:3] == ["dray", "api", "validation"]:
+        return "validation"  # judges expressions, so it stands below cel
+    return parts[1] if len(parts) > 1 else ""
+
+
+def imports(path: Path) -> list[str]:
+    found: list[str] = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found.append(node.module)
+        elif isinstance(node, ast.Import):
+            found.extend(alias.name for alias in node.names)
+    return [module for module in found if module.startswith("dray.")]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_imports_from_those_above_it(name: str) -> None:
+    wrong: list[str] = []
+    for path in SOURCE.rglob("*.py"):
+        module = ".".join(("dray", *path.relative_to(SOURCE).with_suffix("").parts))
+        if layer(module) != name:
+            continue
+        for used in imports(path):
+            if layer(used) and LAYERS.index(layer(used)) > LAYERS.index(name):
+                wrong.append(f"{module} imports {used}")
+    assert not wrong
+
+
+def test_every_package_stands_in_a_layer() -> None:
+    packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    assert packages <= set(LAYERS)
