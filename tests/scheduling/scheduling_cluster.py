@@ -6,7 +6,6 @@ Faults are asked for by a function: it sees each write and may answer with an er
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
@@ -15,7 +14,6 @@ import msgspec
 from dray.api import kinds
 from dray.api.gates import Gates
 from dray.api.kinds import Kind
-from dray.apiserver.catalog import CATALOG
 from dray.cluster.metrics import Recorder
 from dray.cluster.port import NotFound, WatchEvent, Write
 from dray.cluster.world import World
@@ -77,11 +75,10 @@ class Objects(MutableMapping[str, Plain]):
         self._server, self._kind = server, kind
 
     def __getitem__(self, key: str) -> Plain:
-        found = self._server.get(self._kind, key)
+        found = self._server.read(self._kind, key)
         if found is None:
             raise KeyError(key)
-        served = CATALOG.of(self._kind).from_stored
-        return served(copy.deepcopy(found)) if served is not None else copy.deepcopy(found)
+        return found
 
     def __setitem__(self, key: str, obj: Plain) -> None:
         self._server.plant(obj, self._kind)
@@ -90,10 +87,10 @@ class Objects(MutableMapping[str, Plain]):
         self._server.uproot(self._kind, key)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(list(self._server.all(self._kind)))
+        return iter(self._server.keys(self._kind))
 
     def __len__(self) -> int:
-        return len(self._server.all(self._kind))
+        return len(self._server.keys(self._kind))
 
 
 class Sim(Lockstep):

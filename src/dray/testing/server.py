@@ -65,6 +65,18 @@ class Server(InProcess):
         self._tell()
         return stored.copy()
 
+    def read(self, kind: Kind, key: str) -> Plain | None:
+        """The object as it is served, to be changed by the caller; None where there is none."""
+        resource = CATALOG.of(kind)
+        entry = self.core.store.table(resource.storage).entries.get(key)
+        if entry is None:
+            return None
+        return resource.from_stored(entry.copy()) if resource.from_stored is not None else entry.copy()
+
+    def keys(self, kind: Kind) -> list[str]:
+        """Of all objects of a kind: ``namespace/name``, or the name alone."""
+        return sorted(self.core.store.table(CATALOG.of(kind).storage).entries)
+
     def uproot(self, kind: Kind, key: str) -> None:
         """The object is gone from now on, whatever its finalizers say."""
         self.core.store.delete(self.core.store.table(CATALOG.of(kind).storage), key)
