@@ -119,7 +119,7 @@ class Sim(Lockstep):
         return writes
 
     def _watch(self, kind: Kind, obj: Plain, gone: bool) -> None:
-        self._observe(self.world.remove(kind, obj) if gone else self.world.put(kind, obj))
+        self.observe(self.world.remove(kind, obj) if gone else self.world.put(kind, obj))
 
     # ---------------------------------------------------------------------------------------------------------- reading
 

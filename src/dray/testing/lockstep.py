@@ -66,13 +66,14 @@ class Lockstep:
         """The watches of these kinds, or all, are lost and begin anew with a list."""
         for kind in kinds or self.kinds:
             raws, version = self.server.list(kind)
-            self._observe(self.world.replace(kind, raws, version))
+            self.observe(self.world.replace(kind, raws, version))
 
     def see(self, kind: Kind, event: WatchEvent) -> None:
         """A change reaches the decider. Take it out of ``server.watchers`` to hold changes back."""
-        self._observe(self.world.remove(kind, event.raw) if event.type == "DELETED" else self.world.put(kind, event.raw))
+        self.observe(self.world.remove(kind, event.raw) if event.type == "DELETED" else self.world.put(kind, event.raw))
 
-    def _observe(self, changes: Sequence[Change]) -> None:
+    def observe(self, changes: Sequence[Change]) -> None:
+        """Changes of the World that the decider is told of, if it asked for their kinds."""
         for change in changes:
             if change.kind in self.decider.kinds:
                 self.decider.observe(change, self.now)
