@@ -1,131 +1,111 @@
-"""The claims controller between an API of a few lines and a world that lags behind it."""
+"""The claims controller on the embedded API server, with a World that lags behind it for as long as a test wants."""
 
 from __future__ import annotations
 
-import copy
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 from dray.api.gates import Gates
-from dray.api.kinds import EVENTS, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Kind
-from dray.api.resource import FINALIZER, POD_CLAIM_NAME
-from dray.cluster.port import ClusterError, Conflict, NotFound, Outcome, Refused, Write
-from dray.cluster.world import World
+from dray.api.kinds import EVENTS, NAMESPACES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Kind
+from dray.api.resource import ADMIN_ACCESS_LABEL, FINALIZER, POD_CLAIM_NAME
+from dray.cluster.port import ClusterError, Write
 from dray.controllers.claims import ClaimsController
+from dray.runtime.picture import apply_answer
+from dray.testing import Lockstep, Server
 
 Plain = dict[str, Any]
-MERGE_KEYS = {"reservedFor": "uid", "resourceClaimStatuses": "name"}
 
 
 class Api:
-    """An API server of a few lines: preconditions, patches, finalizers, generated names. ``World`` lags until ``deliver``."""
+    """What there is, by kind and key. What tests put is there as they give it; the uid of ``name`` is ``uid-name``."""
 
-    def __init__(self) -> None:
-        self.objects: dict[tuple[Kind, str], Plain] = {}
-        self.version = 0
-        self.names = 0
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.objects = Objects(server)
 
     def put(self, kind: Kind, body: Plain) -> Plain:
-        metadata = body.setdefault("metadata", {})
-        metadata.setdefault("namespace", "ns")
-        metadata.setdefault("uid", f"uid-{metadata['name']}")
-        self.version += 1
-        metadata["resourceVersion"] = str(self.version)
-        self.objects[kind, f"{metadata['namespace']}/{metadata['name']}"] = body
-        return body
-
-    def write(self, write: Write) -> Plain:
-        if write.verb == "create":
-            body = copy.deepcopy(write.body)
-            if "name" not in body["metadata"]:
-                self.names += 1
-                body["metadata"]["name"] = f"{body['metadata']['generateName']}{self.names:05d}"
-            return self.put(write.kind, body)
-        found = self.objects.get((write.kind, write.key))
-        if found is None:
-            raise NotFound(404, "NotFound", f"{write.key} not found")
-        metadata = found["metadata"]
-        if write.uid and write.uid != metadata["uid"]:
-            raise Conflict(409, "Conflict", "uid")
-        if write.resource_version and write.resource_version != metadata["resourceVersion"]:
-            raise Conflict(409, "Conflict", "resourceVersion")
-        if write.verb == "delete":
-            metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-        elif write.body == {}:
-            return found
-        else:
-            merged(found, write.body, strategic=write.patch == "strategic")
-        if metadata.get("deletionTimestamp") and not metadata.get("finalizers"):
-            del self.objects[write.kind, write.key]
-            return found
-        return self.put(write.kind, found)
+        metadata = {"namespace": "ns", "uid": f"uid-{body['metadata']['name']}", **body["metadata"]}
+        return self._server.plant({**body, "metadata": metadata}, kind)
 
     def all(self, kind: Kind) -> list[Plain]:
-        return [body for (found, _), body in sorted(self.objects.items(), key=lambda item: item[0][1]) if found == kind]
+        return [self.objects[kind, key] for key in self._server.keys(kind)]
 
 
-def merged(into: Plain, patch: Plain, *, strategic: bool) -> None:
-    for key, value in patch.items():
-        if value is None:
-            into.pop(key, None)
-        elif isinstance(value, dict):
-            merged(into.setdefault(key, {}), value, strategic=strategic)
-        elif strategic and key in MERGE_KEYS:
-            by = {item[MERGE_KEYS[key]]: item for item in into.get(key, [])}
-            for item in value:
-                if item.get("$patch") == "delete":
-                    by.pop(item[MERGE_KEYS[key]], None)
-                else:
-                    by[item[MERGE_KEYS[key]]] = item
-            into[key] = list(by.values())
-        else:
-            into[key] = value
+class Objects(MutableMapping[tuple[Kind, str], Plain]):
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def __getitem__(self, key: tuple[Kind, str]) -> Plain:
+        found = self._server.read(*key)
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __setitem__(self, key: tuple[Kind, str], body: Plain) -> None:
+        self._server.plant(body, key[0])
+
+    def __delitem__(self, key: tuple[Kind, str]) -> None:
+        self._server.uproot(*key)
+
+    def __iter__(self) -> Iterator[tuple[Kind, str]]:
+        return ((kind, key) for kind in ClaimsController.kinds for key in self._server.keys(kind))
+
+    def __len__(self) -> int:
+        return sum(len(self._server.keys(kind)) for kind in ClaimsController.kinds)
 
 
-class Cluster:
-    """The controller on the API, with the World as far behind as a test wants it."""
+class Cluster(Lockstep):
+    """Nothing reaches the controller but the answers to its own writes, until ``deliver``."""
 
     def __init__(self, gates: Gates | None = None) -> None:
-        self.api, self.gates = Api(), gates
-        self.now = 1_000_000.0
-        self.written: list[Write] = []
+        super().__init__(ClaimsController.kinds, lambda world: ClaimsController(world, gates), gates=gates)
+        self.server.watchers.clear()
+        self.server.plant({"metadata": {"name": "ns", "labels": {ADMIN_ACCESS_LABEL: "true"}}}, NAMESPACES)
+        self.api = Api(self.server)
         self.refuse: dict[str, ClusterError] = {}  # verb or subresource -> what the next such write ends in
-        self.restart()
+        self.fault = self._refusal
 
-    def restart(self) -> None:
-        self.world = World(ClaimsController.kinds)
-        self.controller = ClaimsController(self.world, self.gates)
-        self.delivered: set[tuple[Kind, str]] = set()
+    @property
+    def controller(self) -> ClaimsController:
+        assert isinstance(self.decider, ClaimsController)
+        return self.decider
+
+    @controller.setter
+    def controller(self, controller: ClaimsController) -> None:
+        self.decider = controller
+
+    @property
+    def written(self) -> list[Write]:
+        return self.log
+
+    def relist(self, *kinds: Kind) -> None:
+        """A restart lists nothing by itself: tests say when."""
+        if kinds:
+            super().relist(*kinds)
 
     def deliver(self) -> None:
         """The watch catches up."""
-        for kind in ClaimsController.kinds:
-            listed = [copy.deepcopy(body) for body in self.api.all(kind)]
-            for change in self.world.replace(kind, listed):
-                self.controller.observe(change, self.now)
+        self.relist(*self.kinds)
 
     def step(self, *, seen: bool = True) -> list[Write]:
-        """One round: act, write, outcomes. ``seen``: answers and watch events reach the World."""
+        """One round: act, write, outcomes. ``seen``: answers reach the World."""
         writes = self.controller.act(self.now)
         for write in writes:
-            self.written.append(write)
-            outcome = self._attempt(write)
-            if seen and outcome.object is not None and write.kind in self.world.kinds and write.verb != "delete":
-                for change in self.world.put(write.kind, copy.deepcopy(outcome.object)):
-                    self.controller.observe(change, self.now)
+            self.log.append(write)
+            outcome = self.attempt(write)
+            if seen and outcome.object is not None and write.verb != "delete":
+                self.observe(apply_answer(self.world, write, outcome.object))
             self.controller.observe(outcome, self.now)
         return writes
 
-    def _attempt(self, write: Write) -> Outcome:
+    def _refusal(self, write: Write) -> ClusterError | None:
         for key in (write.verb, write.subresource):
             if key in self.refuse:
-                return Outcome(write, error=self.refuse.pop(key))
-        try:
-            return Outcome(write, object=self.api.write(write))
-        except Refused as error:
-            return Outcome(write, error=error)
+                return self.refuse.pop(key)
+        return None
 
-    def settle(self, limit: int = 50) -> None:
-        for _ in range(limit):
+    def settle(self, seconds: float = 0.0, most: int = 50) -> None:
+        for _ in range(most):
             self.deliver()
             if not self.step():
                 wake = self.controller.wake()
@@ -140,7 +120,7 @@ class Cluster:
         return self.api.all(RESOURCE_CLAIMS)
 
     def claim(self, name: str) -> Plain | None:
-        return self.api.objects.get((RESOURCE_CLAIMS, f"ns/{name}"))
+        return self.server.read(RESOURCE_CLAIMS, f"ns/{name}")
 
     def statuses(self, pod: str = "train") -> list[Plain]:
         return self.api.objects[PODS, f"ns/{pod}"].get("status", {}).get("resourceClaimStatuses", [])
@@ -153,8 +133,8 @@ class Cluster:
         spec = {"resourceClaims": list(entries), **fields.pop("spec", {})}
         return self.api.put(PODS, {"metadata": {"name": name, **fields.pop("metadata", {})}, "spec": spec, **fields})
 
-    def template(self, name: str = "one-gpu", **metadata: Any) -> Plain:
-        request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "somethingNew": {"a": 1}}}
+    def template(self, name: str = "one-gpu", request: Plain | None = None, **metadata: Any) -> Plain:
+        request = request or {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
         spec = {"metadata": metadata, "spec": {"devices": {"requests": [request]}}}
         return self.api.put(RESOURCE_CLAIM_TEMPLATES, {"metadata": {"name": name}, "spec": spec})
 

@@ -35,11 +35,14 @@ class TestAClaimIsMadeFromItsTemplate:
         assert cluster.statuses() == [{"name": "gpu", "resourceClaimName": claim["metadata"]["name"]}]
 
     def test_and_fields_that_dray_does_not_know_are_kept(self, cluster: Cluster) -> None:
-        template = cluster.template()
+        newer = cluster.template()
         cluster.pod()
-        cluster.settle()
-        assert cluster.claims()[0]["spec"] == template["spec"]["spec"]
-        assert cluster.claims()[0]["spec"]["devices"]["requests"][0]["exactly"]["somethingNew"] == {"a": 1}
+        cluster.deliver()
+        newer["spec"]["spec"]["devices"]["requests"][0]["exactly"]["somethingNew"] = {"a": 1}
+        newer["metadata"]["resourceVersion"] = "1000000"
+        cluster.observe(cluster.world.put(RESOURCE_CLAIM_TEMPLATES, newer))
+        (create,) = (write for write in cluster.step() if write.verb == "create")
+        assert create.body["spec"] == newer["spec"]["spec"]
 
     def test_and_the_template_is_not_changed(self, cluster: Cluster) -> None:
         template = cluster.template(annotations={"note": "b"})
@@ -200,7 +203,7 @@ class TestAClaimThatCannotBeMade:
     )
     def test_because_a_feature_is_off(self, gate: str, request_: Plain) -> None:
         cluster = Cluster(Gates.dray().updated({gate: False}))
-        cluster.template()["spec"]["spec"] = {"devices": {"requests": [request_]}}
+        cluster.template(request=request_)
         cluster.pod()
         cluster.settle()
         assert cluster.claims() == []

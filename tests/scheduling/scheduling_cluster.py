@@ -1,212 +1,127 @@
-"""A cluster in memory for tests: an API that keeps plain objects, a World that sees every change, and one scheduler.
+"""The scheduler in lockstep with the embedded API server, and words for what its tests do.
 
+What tests set up is planted as it is given; what the scheduler writes is judged by the server. Nodes stop deleted pods at once.
 Faults are asked for by a function: it sees each write and may answer with an error instead of the API.
 """
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
+
+import msgspec
 
 from dray.api import kinds
 from dray.api.gates import Gates
 from dray.api.kinds import Kind
 from dray.cluster.metrics import Recorder
-from dray.cluster.port import ClusterError, Conflict, Invalid, NotFound, Outcome, Write
+from dray.cluster.port import NotFound, WatchEvent, Write
 from dray.cluster.world import World
+from dray.runtime.virtual import START as EPOCH
 from dray.scheduling.config import Config
 from dray.scheduling.plugins.owners import OWNER_KINDS
 from dray.scheduling.scheduler import KINDS, Scheduler
+from dray.simulate.run import VALIDATED_MAX
+from dray.testing import Lockstep, Server
+from dray.testing.cluster import scheduler
 
-Fault = Callable[[Write], ClusterError | None]
-EPOCH = 1_800_000_000.0
+__all__ = ["EPOCH", "Api", "Sim"]
+Plain = dict[str, Any]
+Watcher = Callable[[Kind, Plain, bool], None]
 
 
 class Api:
-    def __init__(self) -> None:
-        self.objects: dict[Kind, dict[str, dict[str, Any]]] = {kind: {} for kind in (*KINDS, *OWNER_KINDS, kinds.EVENTS)}
-        self.version = 0
-        self.serial = 0
-        self.watchers: list[Callable[[Kind, dict[str, Any], bool], None]] = []
+    """The server as tests see it: what there is by kind and key, who watches, and writes."""
 
-    def put(self, kind: Kind, obj: dict[str, Any]) -> dict[str, Any]:
-        obj = copy.deepcopy(obj)
-        meta = obj["metadata"]
-        if not meta.get("name"):
-            self.serial += 1
-            meta["name"] = f"{meta['generateName']}{self.serial:05d}"
-        if "uid" not in meta:
-            self.serial += 1
-            meta["uid"] = f"uid-{self.serial}"
-        self.version += 1
-        meta["resourceVersion"] = str(self.version)
-        if kind in (kinds.PODS, kinds.RESOURCE_CLAIMS):
-            obj.setdefault("status", {})
-        self.objects[kind][key_of(obj)] = obj
-        self._tell(kind, obj, False)
-        return obj
+    def __init__(self, sim: Sim) -> None:
+        self._server = sim.server
+        self.objects: dict[Kind, MutableMapping[str, Plain]] = {kind: Objects(self._server, kind) for kind in sim.kinds}
+        self.watchers: list[Watcher] = [sim._watch]
+        self._server.watchers[:] = [self._tell]
+
+    def _tell(self, kind: Kind, event: WatchEvent) -> None:
+        obj = msgspec.json.decode(event.raw)
+        for watcher in list(self.watchers):
+            watcher(kind, obj, event.type == "DELETED")
+
+    @property
+    def version(self) -> int:
+        return self._server.core.store.revision
+
+    def put(self, kind: Kind, obj: Plain) -> Plain:
+        return self._server.plant(obj, kind)
 
     def delete(self, kind: Kind, key: str) -> None:
-        obj = self.objects[kind].get(key)
-        if obj is None:
-            raise NotFound(404, "NotFound", key)
-        if obj["metadata"].get("finalizers"):
-            if not obj["metadata"].get("deletionTimestamp"):
-                obj["metadata"]["deletionTimestamp"] = "2027-01-01T00:00:00Z"
-                self.put(kind, obj)
+        namespace, _, name = key.rpartition("/")
+        self.write(Write("delete", kind, namespace, name))
+
+    def write(self, write: Write) -> Plain:
+        answer = self._server.write(write)
+        if write.verb == "delete" and write.kind == kinds.PODS:
+            self._stop(write)
+        return answer
+
+    def _stop(self, write: Write) -> None:
+        """What the kubelet does when the containers have stopped, which they do at once."""
+        try:
+            self._server.write(Write("delete", kinds.PODS, write.namespace, write.name, {"gracePeriodSeconds": 0}))
+        except NotFound:
             return
-        del self.objects[kind][key]
-        self._tell(kind, obj, True)
 
-    def _tell(self, kind: Kind, obj: dict[str, Any], gone: bool) -> None:
-        for watcher in self.watchers:
-            watcher(kind, copy.deepcopy(obj), gone)
 
-    # ---------------------------------------------------------------------------------------------------------- writes
+class Objects(MutableMapping[str, Plain]):
+    """The objects of one kind by their keys."""
 
-    def write(self, write: Write) -> dict[str, Any]:
-        kind, key = write.kind, write.key
-        if write.verb == "create" and write.subresource == "binding":
-            return self._bind(write)
-        if write.verb == "create":
-            if key in self.objects[kind]:
-                raise Conflict(409, "AlreadyExists", key)
-            body = copy.deepcopy(write.body)
-            body["metadata"].setdefault("namespace", write.namespace)
-            return self.put(kind, body)
-        found = self._found(write)
-        if write.verb == "delete":
-            self.delete(kind, key)
-            return found
-        body = copy.deepcopy(write.body)
-        if write.subresource == "status":
-            assert set(body) == {"status"}, "a status patch changes the status only"
-        merged = merge(copy.deepcopy(found), body, write.patch == "strategic")
-        if kind is kinds.RESOURCE_CLAIMS:
-            self._check_claim(found, merged)
-        if kind is kinds.PODS and (named := found["status"].get("extendedResourceClaimStatus")):
-            # Kubernetes' server lets nobody take it away.
-            merged["status"].setdefault("extendedResourceClaimStatus", named)
-        meta = merged["metadata"]
-        if meta.get("deletionTimestamp") and not meta.get("finalizers"):
-            del self.objects[kind][key]
-            self._tell(kind, merged, True)
-            return merged
-        return self.put(kind, merged)
+    def __init__(self, server: Server, kind: Kind) -> None:
+        self._server, self._kind = server, kind
 
-    def _found(self, write: Write) -> dict[str, Any]:
-        found = self.objects[write.kind].get(write.key)
+    def __getitem__(self, key: str) -> Plain:
+        found = self._server.read(self._kind, key)
         if found is None:
-            raise NotFound(404, "NotFound", write.key)
-        if write.uid and write.uid != found["metadata"]["uid"]:
-            raise Conflict(409, "Conflict", "uid")
-        if write.resource_version and write.resource_version != found["metadata"]["resourceVersion"]:
-            raise Conflict(409, "Conflict", "resourceVersion")
+            raise KeyError(key)
         return found
 
-    def _bind(self, write: Write) -> dict[str, Any]:
-        pod = self._found(write)
-        if pod["spec"].get("nodeName"):
-            raise Conflict(409, "Conflict", "pod is already assigned")
-        pod = copy.deepcopy(pod)
-        pod["spec"]["nodeName"] = write.body["target"]["name"]
-        pod.setdefault("status", {})["conditions"] = [{"type": "PodScheduled", "status": "True"}]
-        pod["status"].pop("nominatedNodeName", None)
-        self.put(kinds.PODS, pod)
-        return {"kind": "Status", "status": "Success"}
+    def __setitem__(self, key: str, obj: Plain) -> None:
+        self._server.plant(obj, self._kind)
 
-    def _check_claim(self, old: dict[str, Any], new: dict[str, Any]) -> None:
-        before, after = (claim.get("status", {}).get("allocation") for claim in (old, new))
-        if before is not None and after is not None and before != after:
-            raise Invalid(422, "Invalid", "status.allocation: field is immutable")
-        reserved = new.get("status", {}).get("reservedFor") or []
-        if reserved and after is None:
-            raise Invalid(422, "Invalid", "status.reservedFor: may not be specified without an allocation")
-        if len(reserved) > 256:
-            raise Invalid(422, "Invalid", "status.reservedFor: too many")
+    def __delitem__(self, key: str) -> None:
+        self._server.uproot(self._kind, key)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._server.keys(self._kind))
+
+    def __len__(self) -> int:
+        return len(self._server.keys(self._kind))
 
 
-def merge(target: Any, patch: Any, strategic: bool, path: str = "") -> Any:
-    if not isinstance(patch, dict):
-        return patch
-    if not isinstance(target, dict):
-        target = {}
-    for key, value in patch.items():
-        if value is None:
-            target.pop(key, None)
-        elif strategic and key == "conditions":
-            kept = {condition["type"]: condition for condition in target.get(key, [])}
-            kept.update({condition["type"]: condition for condition in value})
-            target[key] = list(kept.values())
-        else:
-            target[key] = merge(target.get(key), value, strategic)
-    return target
-
-
-def key_of(obj: dict[str, Any]) -> str:
-    meta = obj["metadata"]
-    return f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"]
-
-
-class Sim:
+class Sim(Lockstep):
     """An API, a scheduler that watches it, and a clock."""
 
     def __init__(self, config: Config | None = None, gates: Gates | None = None) -> None:
-        self.api = Api()
         self.config, self.gates = config, gates
-        self.now = EPOCH
-        self.log: list[Write] = []
-        self.fault: Fault | None = None
-        self.api.watchers.append(self._watch)
-        self.start()
+        super().__init__((*KINDS, *OWNER_KINDS, kinds.EVENTS), self._made, gates=gates)
+        self.api = Api(self)
+        self.send = self.api.write  # type: ignore[method-assign]
+
+    def _made(self, world: World) -> Scheduler:
+        """The one place in which these tests make a scheduler."""
+        self.meter = Recorder()
+        self.scheduler = scheduler(world, self.config, self.gates, meter=self.meter)
+        return self.scheduler
 
     def start(self) -> None:
-        """A scheduler that knows nothing yet lists everything: also what a restart is."""
-        self.meter = Recorder()
-        self.world = World((*KINDS, *OWNER_KINDS, kinds.EVENTS))
-        self.scheduler = Scheduler(self.world, self.config, self.gates, meter=self.meter)
-        for kind, objects in self.api.objects.items():
-            for obj in objects.values():
-                self._watch(kind, copy.deepcopy(obj), False)
-
-    def _watch(self, kind: Kind, obj: dict[str, Any], gone: bool) -> None:
-        changes = self.world.remove(kind, obj) if gone else self.world.put(kind, obj)
-        for change in changes:
-            self.scheduler.observe(change, self.now)
-
-    # -------------------------------------------------------------------------------------------------------- running
+        self.restart()
 
     def step(self) -> list[Write]:
         writes = self.scheduler.act(self.now)
-        wrong = self.scheduler.validate() if len(self.scheduler.queue) <= 200 else []
-        assert wrong == [], wrong
-        for write in writes:
-            self.log.append(write)
-            error = self.fault(write) if self.fault is not None else None
-            answer: dict[str, Any] | None = None
-            if error is None:
-                try:
-                    answer = self.api.write(write)
-                except ClusterError as refused:
-                    error = refused
-            self.scheduler.observe(Outcome(write, answer, error), self.now)
+        if len(self.scheduler.queue) <= VALIDATED_MAX:
+            wrong = self.scheduler.validate()
+            assert wrong == [], wrong
+        self.carry_out(writes)
         return writes
 
-    def settle(self, seconds: float = 0.0, most: int = 2000) -> None:
-        """Run until nothing is left to do, then until the time given has passed."""
-        until = self.now + seconds
-        for _ in range(most):
-            if self.step():
-                continue
-            wake = self.scheduler.wake()
-            if wake is not None and wake <= self.now:
-                continue
-            if wake is None or wake > until:
-                self.now = until
-                return
-            self.now = wake
-        raise AssertionError("the scheduler does not come to rest")
+    def _watch(self, kind: Kind, obj: Plain, gone: bool) -> None:
+        self.observe(self.world.remove(kind, obj) if gone else self.world.put(kind, obj))
 
     # ---------------------------------------------------------------------------------------------------------- reading
 

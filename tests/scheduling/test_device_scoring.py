@@ -180,7 +180,7 @@ def test_the_better_alternative_outweighs_waste() -> None:
     plain(sim, "b-large", gpu("large", "80Gi"))
     wanted = [
         {
-            "name": f"at-least-{size}",
+            "name": f"at-least-{size.lower()}",
             "deviceClassName": "gpu",
             "allocationMode": "ExactCount",
             "count": 1,

@@ -41,7 +41,6 @@ def test_the_node_is_nominated_while_victims_leave_and_no_more_are_evicted(sim: 
     assert leaving["metadata"]["deletionTimestamp"]
     leaving["metadata"]["finalizers"] = []
     del sim.api.objects[kinds.PODS]["default/a"]
-    sim.api._tell(kinds.PODS, leaving, True)
     sim.settle(10)
     assert sim.node_of("high") != ""
     assert sim.node_of("middle") == ""

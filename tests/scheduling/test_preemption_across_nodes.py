@@ -139,7 +139,9 @@ def test_a_victim_on_the_node_itself_comes_before_one_elsewhere(fabric: Sim) -> 
 
 def test_a_nomination_elsewhere_gives_way_to_a_higher_pod(fabric: Sim) -> None:
     hold(fabric, "a", 1, count=2)
-    fabric.pod("a")["metadata"]["finalizers"] = ["graceful"]
+    lingering = fabric.pod("a")
+    lingering["metadata"]["finalizers"] = ["graceful"]
+    fabric.api.put(kinds.PODS, lingering)
     want(fabric, count=2)
     assert preempted(fabric) == ["a"]
     fabric.add_claim("top", count=2)
@@ -183,8 +185,7 @@ def test_a_restart_still_waits_for_the_holder_elsewhere(fabric: Sim, gone: bool)
     want(fabric)
     (victim,) = preempted(fabric)
     if gone:
-        fabric.pod(victim)["metadata"]["finalizers"] = []
-        fabric.remove(kinds.PODS, f"default/{victim}")
+        del fabric.api.objects[kinds.PODS][f"default/{victim}"]
     fabric.start()
     fabric.settle(20)
     assert fabric.pod("high")["status"]["nominatedNodeName"] == "here"

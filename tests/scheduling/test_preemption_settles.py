@@ -63,8 +63,7 @@ def end_leaving(sim: Sim) -> None:
     """Kubelets: pods that were deleted end at last."""
     for key, pod in list(sim.api.objects[kinds.PODS].items()):
         if pod["metadata"].get("deletionTimestamp"):
-            pod["metadata"]["finalizers"] = []
-            sim.remove(kinds.PODS, key)
+            del sim.api.objects[kinds.PODS][key]
 
 
 def collect(sim: Sim) -> None:
@@ -110,7 +109,7 @@ def nobody_starves(sim: Sim) -> None:
     for pod in pods:
         wanted = [entry["resourceClaimName"] for entry in pod["spec"].get("resourceClaims", [])]
         simple = wanted and len(users[wanted[0]]) == 1 and not pod["spec"].get("nodeSelector")
-        if pod["spec"].get("nodeName") or not simple or pod["spec"]["containers"][0]["resources"]["requests"]:
+        if pod["spec"].get("nodeName") or not simple or pod["spec"]["containers"][0]["resources"].get("requests"):
             continue
         asked = sim.claim(wanted[0])["spec"]["devices"]["requests"][0]["exactly"]
         if asked["count"] != 1:
@@ -132,8 +131,7 @@ def nobody_is_overlooked(sim: Sim) -> None:
 def drain(sim: Sim) -> None:
     """Everything goes: then nothing is held, by a claim or by a promise, and nobody is thought to be leaving."""
     for key in list(sim.api.objects[kinds.PODS]):
-        sim.api.objects[kinds.PODS][key]["metadata"]["finalizers"] = []
-        sim.remove(kinds.PODS, key)
+        del sim.api.objects[kinds.PODS][key]
     settle(sim)
     scheduler = sim.scheduler
     assert scheduler.engine.ledger.snapshot() == {}

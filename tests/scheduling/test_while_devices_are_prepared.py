@@ -358,14 +358,12 @@ def test_a_restart_keeps_the_room_of_a_pod_that_waits(sim: Sim) -> None:
     sim.add_node("n1", cpu="2")
     sim.add_slice("n1", 2, **FABRIC)
     wait(sim, requests={"cpu": "2"})
-    sim.add_pod("thief", requests={"cpu": "2"})
-    thief = sim.api.objects[kinds.PODS].pop("default/thief")
-    sim.api.objects[kinds.PODS] = {"default/thief": thief, **sim.api.objects[kinds.PODS]}
+    sim.add_pod("a-thief", requests={"cpu": "2"})  # which is listed first
     sim.start()
     sim.settle()
     say(sim, "p", READY)
     sim.settle(5)
-    assert (sim.node_of("p"), sim.node_of("thief")) == ("n1", "")
+    assert (sim.node_of("p"), sim.node_of("a-thief")) == ("n1", "")
 
 
 def test_a_device_that_failed_while_no_scheduler_ran_is_not_picked_again_at_once(fabric: Sim) -> None:

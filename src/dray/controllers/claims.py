@@ -204,9 +204,11 @@ class ClaimsController:
         while keys := self._work.take(now):
             for key in keys:
                 made = self._look_at(key, now)
-                for write in made:
-                    if write.kind != EVENTS:
-                        self._work.started(_work_key(write))
+                decided = [write for write in made if write.kind != EVENTS]
+                for write in decided:
+                    self._work.started(_work_key(write))
+                if not decided:
+                    self._work.started(key, 0)
                 writes += made
         return writes
 

@@ -38,8 +38,11 @@ class Work:
         return key in self._writing
 
     def started(self, key: str, writes: int = 1) -> None:
+        """``writes`` are on their way; with none, nothing of the key can fail any more."""
         if writes:
             self._writing[key] = self._writing.get(key, 0) + writes
+        else:
+            self._failures.pop(key, None)
 
     def succeeded(self, key: str) -> None:
         self._failures.pop(key, None)

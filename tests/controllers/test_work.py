@@ -1,0 +1,25 @@
+"""What controllers still have to look at."""
+
+from __future__ import annotations
+
+from dray.controllers.work import FIRST_REST, Work
+
+
+def test_a_key_rests_longer_after_each_failure_in_a_row() -> None:
+    work = Work()
+    for failures in range(3):
+        work.started("key")
+        work.failed("key", 0.0)
+        assert work.wake() == FIRST_REST * 2**failures
+        assert work.take(10.0) == ["key"]
+
+
+def test_a_key_with_nothing_left_to_write_starts_afresh() -> None:
+    work = Work()
+    work.started("key")
+    work.failed("key", 0.0)
+    work.take(10.0)
+    work.started("key", 0)
+    work.started("key")
+    work.failed("key", 0.0)
+    assert work.wake() == FIRST_REST
