@@ -56,9 +56,8 @@ def test_a_layer_imports_from_those_above_it(name: str) -> None:
         module = ".".join(("dray", *path.relative_to(SOURCE).with_suffix("").parts))
         if layer(module) != name:
             continue
-        for used in imports(path):
-            if layer(used) and LAYERS.index(layer(used)) > LAYERS.index(name):
-                wrong.append(f"{module} imports {used}")
+        below = (used for used in imports(path) if layer(used) and LAYERS.index(layer(used)) > LAYERS.index(name))
+        wrong.extend(f"{module} imports {used}" for used in below)
     assert not wrong
 
 

@@ -175,3 +175,26 @@ def test_a_node_that_may_attach_more_wakes_the_pod_that_waits_for_that(sim: Sim)
     limit(2)
     sim.settle(20)
     assert sim.node_of("b") == "n1"
+
+
+def test_two_pods_decided_at_once_do_not_get_the_same_volume(zones: Sim) -> None:
+    storage_class(zones, "local", provisioner="kubernetes.io/no-provisioner", volumeBindingMode="WaitForFirstConsumer")
+    for number in range(2):
+        volume(zones, f"pv-{number}", zone="a", cls="local")
+        claim(zones, f"c{number}", cls="local")
+        zones.add_pod(f"p{number}", volumes=using(f"c{number}"))
+    zones.step()
+    owners = [pv["spec"].get("claimRef", {}).get("name") for pv in zones.api.objects[kinds.PERSISTENT_VOLUMES].values()]
+    assert sorted(owners) == ["c0", "c1"]
+
+
+def test_two_claims_of_one_pod_get_two_volumes(zones: Sim) -> None:
+    storage_class(zones, "local", provisioner="kubernetes.io/no-provisioner", volumeBindingMode="WaitForFirstConsumer")
+    for number in range(2):
+        volume(zones, f"pv-{number}", zone="a", cls="local")
+        claim(zones, f"c{number}", cls="local")
+    zones.add_pod("p", volumes=using("c0", "c1"))
+    zones.add_pod("late", volumes=using("c0"))
+    zones.step()
+    owners = [pv["spec"].get("claimRef", {}).get("name") for pv in zones.api.objects[kinds.PERSISTENT_VOLUMES].values()]
+    assert sorted(owners) == ["c0", "c1"]

@@ -22,7 +22,7 @@ from dray.scheduling.placing.needs import Needs
 from dray.scheduling.placing.plan import Found, Plan
 from dray.scheduling.placing.refusal import Refusal, Tally
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
-from dray.scheduling.plugins.base import Plugin, Reasons, because
+from dray.scheduling.plugins.base import Plugin, Reasons, Signs, because
 from dray.scheduling.plugins.devices import LACKING, DynamicResources, claim_topics
 from dray.scheduling.plugins.neighbours import View
 from dray.scheduling.plugins.volumes import Volumes
@@ -42,7 +42,8 @@ class Cycle:
         self, parts: Parts, needs: Needs, plugins: Sequence[Plugin], volumes: Volumes, devices: DynamicResources
     ) -> None:
         self._nodes, self._queue, self._engine, self._wakeups = parts.nodes, parts.queue, parts.engine, parts.wakeups
-        self.needs, self._plugins, self._volumes, self.devices = needs, plugins, volumes, devices
+        self.needs, self.plugins, self._volumes, self.devices = needs, plugins, volumes, devices
+        needs.signs.extend(plugin.sign for plugin in plugins if isinstance(plugin, Signs))
         self._kept: OrderedDict[Hashable, Candidates] = OrderedDict()
         self._start = self._scale = 0
 
@@ -119,7 +120,7 @@ class Cycle:
         if state.plan is not None:
             state.plan.refresh()
         else:
-            state.plan = Plan(state, self._plugins, self._nodes.state_of, self.devices.of_claims(state))
+            state.plan = Plan(state, self.plugins, self._nodes.state_of, self.devices.of_claims(state))
         return state.plan
 
     # ------------------------------------------------------------------------------------------------------ on one node

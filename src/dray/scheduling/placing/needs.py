@@ -5,10 +5,11 @@ Always true: pods with equal keys get equal answers.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
 import msgspec
 
+from dray.api.core import Pod
 from dray.api.kinds import DEVICE_CLASSES
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim
@@ -33,6 +34,8 @@ class Needs:
         self._neighbours, self._volumes, self._devices = neighbours, volumes, devices
         self._conditions_on = parts.gates("DRADeviceBindingConditions")
         self._taints_on = parts.gates("DRADeviceTaints")
+        # Of plugins that read more of a pod than its demand.
+        self.signs: list[Callable[[Pod], Hashable]] = []
         self._specs: dict[bytes, int] = {}
         self._last_spec = 0
         self._spec_of: dict[str, int] = {}
@@ -80,6 +83,8 @@ class Needs:
             (state.leftover.uid, state.leftover.metadata.resource_version) if state.leftover is not None else (),
             state.named,
         )
+        if self.signs:
+            key = (*key, tuple(sign(state.pod) for sign in self.signs))
         if state.view is not None:
             pod = state.pod
             key = (*key, pod.metadata.namespace, tuple(sorted(pod.metadata.labels.items())))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, runtime_checkable
 
 from dray.api.codes import CODES, Code
 from dray.api.core import Pod
@@ -89,6 +89,13 @@ class Plugin(Protocol):
     def codes(self) -> Mapping[str, Code]: ...
 
     def compile(self, shape: PodShape) -> Compiled | None: ...
+
+
+@runtime_checkable
+class Signs(Protocol):
+    """A plugin that reads more of a pod than its ``demand``: pods share answers only where it says the same of them."""
+
+    def sign(self, pod: Pod) -> Hashable: ...
 
 
 def codes_of(plugin: str) -> dict[str, Code]:
