@@ -19,6 +19,7 @@ from dray.api.gates import Gates
 from dray.scheduling.arguments import FitArgs, ResourceWeight, Shape
 from dray.scheduling.config import DEFAULT_PLUGINS, FILTERS, SCORES, Config, LeaderElection, Profile
 from dray.scheduling.plugins.device_scoring import STRATEGIES
+from dray.scheduling.plugins.installed import installed
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KIND: Final = "KubeSchedulerConfiguration"
@@ -200,8 +201,11 @@ def _profile(name: str, raw: Mapping[str, Any], where: str, percentage: int, gat
     for needed in _NEEDED:
         if needed not in merged:
             raise ConfigError(f"{where}.plugins: {needed} cannot be disabled, there is no other plugin for its part")
-    filters = _merge({each: 0 for each in merged if each in FILTERS}, *settings["filter"], first=True)
-    scores = _merge({each: weight for each, weight in merged.items() if each in SCORES}, *settings["score"], first=True)
+    others = installed()
+    filtering = {each: 0 for each in merged if each in FILTERS or each in others}
+    scoring = {each: weight for each, weight in merged.items() if each in SCORES or each in others}
+    filters = _merge(filtering, *settings["filter"], first=True)
+    scores = _merge(scoring, *settings["score"], first=True)
     post = _merge({each: 0 for each in merged if each == "DefaultPreemption"}, *settings["postFilter"])
     own = _percentage(raw, f"{where}.")
     base = Profile(
@@ -235,9 +239,9 @@ def _point(raw: Any, where: str, point: str) -> tuple[Enabled, set[str]]:
     if point not in _OWN_POINTS and disabled - {"*"} - {name for name, _ in enabled}:
         raise ConfigError(f"{where}.disabled: a plugin is switched off as a whole; list it under multiPoint.disabled instead")
     if point == "filter":
-        _only(enabled, FILTERS, where)
+        _only(enabled, (*FILTERS, *installed()), where)
     if point == "score":
-        _only(enabled, SCORES, where)
+        _only(enabled, (*SCORES, *installed()), where)
     return enabled, disabled
 
 
@@ -255,8 +259,8 @@ def _only(enabled: Enabled, possible: tuple[str, ...], where: str) -> None:
 
 
 def _known(name: Any, where: str) -> str:
-    if name not in _KNOWN:
-        raise ConfigError(f"{where}: unknown plugin {name!r}; known: {', '.join(sorted(_KNOWN))}")
+    if name not in _KNOWN and name not in installed():
+        raise ConfigError(f"{where}: unknown plugin {name!r}; known: {', '.join(sorted((*_KNOWN, *installed())))}")
     return str(name)
 
 
@@ -268,7 +272,7 @@ def _merge(defaults: dict[str, int], enabled: Enabled, disabled: set[str], *, fi
         if name in kept:
             kept[name] = weight or kept[name]
         else:
-            added[name] = weight or dict(DEFAULT_PLUGINS)[name]
+            added[name] = weight or dict(DEFAULT_PLUGINS).get(name, 1)
     return {**added, **kept} if first else {**kept, **added}
 
 
