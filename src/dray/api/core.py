@@ -100,11 +100,22 @@ class ContainerPort(Struct):
     name: str = ""
 
 
+class ContainerRestartRule(Struct):
+    action: str = ""
+
+
+class VolumeMount(Struct):
+    name: str = ""
+    bind_mount_options: tuple[str, ...] = ()
+
+
 class Container(Struct):
     name: str = ""
     image: str = ""
     resources: ResourceRequirements = field(default_factory=ResourceRequirements)
     ports: tuple[ContainerPort, ...] = ()
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
     restart_policy: str = ""
 
 
@@ -211,6 +222,7 @@ class PodSpec(Struct):
     restart_policy: str = "Always"
     termination_grace_period_seconds: int | None = None
     host_network: bool = False
+    host_users: bool | None = None
     service_account_name: str = ""
 
 

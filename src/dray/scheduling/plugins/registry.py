@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dray.api.codes import register
 from dray.scheduling.parts import Parts
 from dray.scheduling.plugins.base import Plugin
+from dray.scheduling.plugins.declared import NodeDeclaredFeatures
 from dray.scheduling.plugins.devices import DynamicResources
 from dray.scheduling.plugins.images import ImageLocality, ImageNodes
 from dray.scheduling.plugins.installed import installed
@@ -27,6 +28,7 @@ def plugins(parts: Parts, volumes: Volumes, images: ImageNodes, devices: Dynamic
     backed = DeviceBacked(parts.gates("DRAExtendedResource"), parts.classes, parts.engine)
     made: list[Plugin] = [
         NodeUnschedulable(),
+        NodeDeclaredFeatures(),
         TaintToleration(),
         NodeAffinity(),
         NodePorts(),
