@@ -153,5 +153,5 @@ def _phrases(message: str) -> set[str]:
         return {before}
     whole = re.sub(r" \([^()]*\)", "", listed).removesuffix(".").split(", ")
     kept = whole[:-1] if message.endswith("…") else whole
-    singular = (re.sub(r"^\d+ nodes? (have|are|do|has|is|does)\b", lambda m: _SINGULAR.get(m[1], m[1]), each) for each in kept)
+    singular = (re.sub(r"^\d+ nodes? (\w+)", lambda m: _SINGULAR.get(m[1], m[1]), each) for each in kept)
     return {each for each in singular if each}
