@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dray.api.gates import GateError, Gates
+from dray.api.gates import WITHOUT_EFFECT, GateError, Gates
 from dray.cli.trouble import PATIENCE_SECONDS, told
 from dray.cluster.kubeconfig import KubeconfigError, load
 from dray.cluster.port import ClusterError
@@ -135,9 +135,12 @@ def served_address(text: str) -> str:
 
 def gates(text: str) -> Gates:
     try:
-        return Gates.parse(text, Gates.dray())
+        found = Gates.parse(text, Gates.dray())
     except GateError as error:
         raise click.BadParameter(str(error), param_hint="--feature-gates") from error
+    for gate in sorted(found.on & WITHOUT_EFFECT):
+        click.echo(f"warning: feature gate {gate} has no effect: Dray does nothing for it yet", err=True)
+    return found
 
 
 def run_on_cluster(connection: Connection, part: Part) -> None:

@@ -44,6 +44,8 @@ _TOP: Final = frozenset(
     }
 )
 _PROFILE: Final = frozenset({"schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig"})
+# Where plugins of upstream decide on groups of pods; there are none here, and none is known.
+_OF_GROUPS: Final = ("placementGenerate", "placementScore", "podGroupPostFilter")
 _POINTS: Final = (
     "multiPoint",
     "preEnqueue",
@@ -58,6 +60,7 @@ _POINTS: Final = (
     "preBind",
     "bind",
     "postBind",
+    *_OF_GROUPS,
 )
 # Points at which a plugin can be switched on its own; at the others it goes with what it does here.
 _OWN_POINTS: Final = ("multiPoint", "filter", "score", "postFilter")
@@ -162,11 +165,17 @@ _WITHOUT_EFFECT: Final = {
 }
 
 
+# What kube-scheduler writes where nobody set anything: nothing to tell about.
+_UPSTREAM: Final = {"parallelism": 16, "enableProfiling": True, "enableContentionProfiling": True}
+_DEFAULT_SHAPE: Final = [(0, 10), (100, 0)]
+
+
 def _without_effect(top: Mapping[str, Any], connection: _ClientConnection) -> list[str]:
-    notices = [f"{name} has no effect: {why}" for name, why in _WITHOUT_EFFECT.items() if top.get(name)]
-    if connection.qps or connection.burst:
+    told = (name for name in _WITHOUT_EFFECT if top.get(name) and top[name] != _UPSTREAM.get(name))
+    notices = [f"{name} has no effect: {_WITHOUT_EFFECT[name]}" for name in told]
+    if (connection.qps, connection.burst) not in ((0, 0), (50, 100)):
         notices.append("clientConnection.qps and burst have no effect: the API server's own limits are respected")
-    if connection.content_type or connection.accept_content_types:
+    if connection.content_type not in ("", "application/vnd.kubernetes.protobuf") or connection.accept_content_types:
         notices.append("clientConnection.contentType has no effect: JSON is spoken")
     return notices
 
@@ -238,6 +247,8 @@ def _point(raw: Any, where: str, point: str) -> tuple[Enabled, set[str]]:
         disabled.add("*" if name == "*" else _known(name, f"{where}.disabled[{index}].name"))
     if point not in _OWN_POINTS and disabled - {"*"} - {name for name, _ in enabled}:
         raise ConfigError(f"{where}.disabled: a plugin is switched off as a whole; list it under multiPoint.disabled instead")
+    if point in _OF_GROUPS and enabled:
+        raise ConfigError(f"{where}.enabled: there are no plugins for groups of pods here")
     if point == "filter":
         _only(enabled, (*FILTERS, *installed()), where)
     if point == "score":
@@ -403,8 +414,9 @@ def _values(args: _Args, at: str, gates: Gates) -> dict[str, Any]:
         case _Spread():
             return {"default_spread": _default_spread(args, at)}
         case _VolumeBinding():
-            if args.shape or args.bind_timeout_seconds < 0:
-                raise ConfigError(f"{at}: only bindTimeoutSeconds, 0 or more, is supported")
+            shape = [(point.utilization, point.score) for point in args.shape]
+            if (shape and shape != _DEFAULT_SHAPE) or args.bind_timeout_seconds < 0:
+                raise ConfigError(f"{at}: only bindTimeoutSeconds, 0 or more, and the default shape are supported")
             return {"volume_timeout": float(args.bind_timeout_seconds)}
         case _DeviceScoring():
             if args.strategy not in STRATEGIES:
