@@ -15,10 +15,10 @@ import msgspec
 
 from dray.api.core import Pod
 from dray.api.times import parse_time
-from dray.numa.demand import Demand, is_memory
+from dray.numa.demand import Demand, is_device, is_memory
 from dray.numa.evaluate import plan
 from dray.numa.layout import Layout, State
-from dray.numa.placement import Groups, Placement, Record, known_groups, record
+from dray.numa.placement import Groups, Placement, Record, known_groups, predicted_placement, record
 
 # The exporter reports within seconds; a pod that runs this long without a report says that it does not work there.
 LATE_SECONDS: Final = 60.0
@@ -47,11 +47,29 @@ class Occupant(msgspec.Struct, frozen=True):
 
 def occupant(pod: Pod, demand: Demand, layout: Layout) -> Occupant:
     """What a pod on a node with this layout takes from its zones, as far as records say."""
-    found = record(pod, layout)
+    found = _with_stranded(record(pod, layout), pod, demand, layout)
     aligned = bool(plan(layout, demand).needs)
     units = sum(1 for unit in demand.units if any(is_memory(name) for name, _ in unit.needs))
     groups = known_groups(found, units, layout.scope == "pod")
     return Occupant(pod.key, found, Usage(found.placement, groups), aligned)
+
+
+def _with_stranded(found: Record, pod: Pod, demand: Demand, layout: Layout) -> Record:
+    """Devices of init containers stay with the pod, and no kubelet reports them once these are done. What the pod must have
+    more than was observed is where it was predicted."""
+    if found.source != "observed" or not any(unit.role == "init" for unit in demand.units):
+        return found
+    expected = predicted_placement(pod, layout)
+    merged = {place: dict(amounts) for place, amounts in found.placement}
+    for name, total in demand.pod:
+        missing = total - sum(amounts.get(name, 0) for amounts in merged.values())
+        for place, amounts in expected if is_device(name) else ():
+            more = min(missing, dict(amounts).get(name, 0) - merged.get(place, {}).get(name, 0))
+            if more > 0:
+                merged.setdefault(place, {})[name] = merged.get(place, {}).get(name, 0) + more
+                missing -= more
+    placed = tuple((place, tuple(sorted(merged[place].items()))) for place in sorted(merged))
+    return msgspec.structs.replace(found, placement=placed)
 
 
 def reconstructed(layout: Layout, usages: Iterable[Usage]) -> State:

@@ -43,12 +43,10 @@ class Unit(msgspec.Struct, frozen=True):
 
 
 class Demand(msgspec.Struct, frozen=True, cache_hash=True):
-    """``units`` in the order in which a kubelet admits them; ``pod`` is what it asks hints for where the whole pod is aligned,
-    ``lasting`` the part of it that stays when the init containers are done."""
+    """``units`` in the order in which a kubelet admits them; ``pod`` is what it asks hints for where the whole pod is aligned."""
 
     units: tuple[Unit, ...] = ()
     pod: Amounts = ()
-    lasting: Amounts = ()
 
     @property
     def resources(self) -> frozenset[str]:
@@ -62,7 +60,7 @@ def demand(pod: Pod) -> Demand:
     units = [Unit("sidecar" if c.restart_policy == "Always" else "init", _needs(c, guaranteed)) for c in inits]
     units += [Unit("app", _needs(container, guaranteed)) for container in pod.spec.containers]
     kept = tuple(unit for unit in units if unit.needs)
-    return Demand(kept, *_of_pod(kept))
+    return Demand(kept, _of_pod(kept))
 
 
 def is_guaranteed(pod: Pod) -> bool:
@@ -117,8 +115,8 @@ def _exclusive(name: str, value: str | int | float) -> int:
     return quantity.value if is_memory(name) else 0
 
 
-def _of_pod(units: Iterable[Unit]) -> tuple[Amounts, Amounts]:
-    """The most that is needed at one time, and what stays: init containers run one by one beside the sidecars before them."""
+def _of_pod(units: Iterable[Unit]) -> Amounts:
+    """The most that is needed at one time: init containers run one by one beside the sidecars before them."""
     apps: dict[str, int] = {}
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
@@ -135,4 +133,4 @@ def _of_pod(units: Iterable[Unit]) -> tuple[Amounts, Amounts]:
     total = {
         name: max(lasting.get(name, 0), peak.get(name, 0)) for name in {*lasting, *peak} if name in apps or not is_memory(name)
     }
-    return tuple(sorted(total.items())), tuple(sorted(lasting.items()))
+    return tuple(sorted(total.items()))

@@ -17,7 +17,7 @@ from dray.api.reason import Reason
 from dray.api.topology import Policy
 from dray.numa.demand import Amounts, Demand, Role, is_memory
 from dray.numa.layout import Interned, Layout, Row, State, spelt
-from dray.numa.masks import BudgetSpent, bits, joint_width, lowest, width
+from dray.numa.masks import BudgetSpent, joint_width, lowest, width
 from dray.numa.placement import Placement, placement
 from dray.numa.providers import merged_mask
 from dray.numa.room import Needs, Room, RowNeeds
@@ -100,13 +100,13 @@ EVALUATORS: Final[dict[Policy, Evaluator]] = {"single-numa-node": SingleNumaNode
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A demand on a layout: the needs to find zones for, one after another. With pod scope there is one; ``lasting`` and
-    ``parts`` then say what stays of it and how the pod's containers share it."""
+    """A demand on a layout: the needs to find zones for, one after another. With pod scope there is one, and ``parts`` are the
+    containers that share it; ``plain`` when they all run beside each other and ask for the same types of memory."""
 
     handled: bool
     needs: tuple[Needs, ...] = ()
-    lasting: Needs | None = None
     parts: tuple[Needs, ...] = ()
+    plain: bool = True
     unknown: tuple[str, ...] = ()
 
 
@@ -158,16 +158,14 @@ class Evaluators:
 def plan(layout: Layout, demand: Demand) -> Plan:
     """What of a demand this layout's kubelet aligns, with the fewest zones that each resource needs."""
     unknown = tuple(sorted(name for name in demand.resources if name not in layout.resources))
-    if layout.scope == "pod":
-        whole = _needs(layout, "app", demand.pod)
-        if whole is None:
-            return Plan(False, unknown=unknown)
-        parts = tuple(filter(None, (_needs(layout, unit.role, unit.needs) for unit in demand.units)))
-        passing = any(part.role == "init" for part in parts)
-        lasting = _needs(layout, "app", demand.lasting) or Needs("app", (), (), ())
-        return Plan(layout.policy in EVALUATORS, (whole,), lasting if passing else None, parts if passing else (), unknown)
-    found = tuple(filter(None, (_needs(layout, unit.role, unit.needs) for unit in demand.units)))
-    return Plan(bool(found) and layout.policy in EVALUATORS, found, unknown=unknown)
+    units = tuple(filter(None, (_needs(layout, unit.role, unit.needs) for unit in demand.units)))
+    handled = layout.policy in EVALUATORS
+    if layout.scope == "container":
+        return Plan(handled and bool(units), units, unknown=unknown)
+    whole = _needs(layout, "app", demand.pod)
+    if whole is None:
+        return Plan(False, unknown=unknown)
+    return Plan(handled, (whole,), units, all(unit.role == "app" for unit in units), unknown)
 
 
 def _needs(layout: Layout, role: Role, amounts: Amounts) -> Needs | None:
@@ -209,14 +207,58 @@ def evaluate(state: State, plan: Plan) -> Verdict:
     masks: list[int] = []
     for needs in plan.needs:
         chosen = evaluator.choose(room, needs)
+        if isinstance(chosen, str) and plan.parts and needs.memory:
+            return _without_opinion(state, plan, evaluator, chosen)
         if isinstance(chosen, str):
-            return Verdict(True, False, unknown=plan.unknown, refusal=Refusal(_blame(room, needs, chosen), needs))
+            return _refused(plan, _blame(room, needs, chosen), needs)
+        if not plan.plain:
+            return _served(state, plan, chosen)
         room.take(chosen, needs)
         masks.append(chosen)
-    if plan.parts and (broken := _part_without_memory(state, plan.parts, masks[0])) is not None:
-        return Verdict(True, False, unknown=plan.unknown, refusal=Refusal("ZoneMemoryOfPod", broken))
+    return _admitted(state, plan, room, masks)
+
+
+def _admitted(state: State, plan: Plan, room: Room, masks: Sequence[int]) -> Verdict:
     peak = placement(_taken(state, room), state.layout)
-    return Verdict(True, True, _lasting(state, plan, room, masks, peak), peak, tuple(masks), plan.unknown)
+    return Verdict(True, True, _lasting(state, room, peak), peak, tuple(masks), plan.unknown)
+
+
+def _refused(plan: Plan, code: str, needs: Needs) -> Verdict:
+    return Verdict(True, False, unknown=plan.unknown, refusal=Refusal(code, needs))
+
+
+def _served(state: State, plan: Plan, mask: int | None) -> Verdict:
+    """A pod's containers served one after another from the pod's zones. The Memory Manager may have to look further for one of
+    them, and may then refuse, although the pod as a whole fits."""
+    room = Room(state)
+    masks = 0
+    for part in plan.parts:
+        if part.rows and mask is not None:
+            room.take(mask, msgspec.structs.replace(part, memory=()))
+        if part.memory:
+            settled = room.settle(mask, part)
+            if settled is None:
+                return _refused(plan, "ZoneMemoryOfPod", part)
+            room.take(settled, msgspec.structs.replace(part, rows=()))
+            masks |= settled
+    return _admitted(state, plan, room, (masks if mask is None else mask,))
+
+
+def _without_opinion(state: State, plan: Plan, evaluator: Evaluator, code: str) -> Verdict:
+    """A pod that no zones were found for. If the Memory Manager had nothing to offer for the pod as a whole, the kubelet takes
+    that for no opinion, aligns the rest, and then serves memory container by container."""
+    (needs,) = plan.needs
+    room = Room(state)
+    if room.offers(needs):
+        return _refused(plan, _blame(room, needs, code), needs)
+    rest = msgspec.structs.replace(needs, memory=(), widths=needs.widths[:-1])
+    if not rest.rows:
+        # With nothing left to align, one policy stores no zones and the other all of them.
+        return _served(state, plan, None if state.layout.policy == "single-numa-node" else state.layout.all_zones)
+    chosen = evaluator.choose(room, rest)
+    if isinstance(chosen, str):
+        return _refused(plan, _blame(room, rest, chosen), rest)
+    return _served(state, plan, chosen)
 
 
 def predict(state: State, plan: Plan) -> Verdict:
@@ -232,7 +274,7 @@ def predict(state: State, plan: Plan) -> Verdict:
         room.spill(chosen, needs)
         masks.append(chosen)
     peak = placement(_taken(state, room), state.layout)
-    return Verdict(False, aligned and bool(masks), _lasting(state, plan, room, masks, peak), peak, tuple(masks), plan.unknown)
+    return Verdict(False, aligned and bool(masks), _lasting(state, room, peak), peak, tuple(masks), plan.unknown)
 
 
 def _taken(state: State, room: Room) -> dict[int, Row]:
@@ -240,23 +282,13 @@ def _taken(state: State, room: Room) -> dict[int, Row]:
     return {row: tuple(have - left for have, left in zip(before, after)) for row, (before, after) in pairs if before is not after}
 
 
-def _lasting(state: State, plan: Plan, room: Room, masks: Sequence[int], peak: Placement) -> Placement:
+def _lasting(state: State, room: Room, peak: Placement) -> Placement:
     """What the pod keeps when its init containers are done."""
-    if plan.lasting is not None:
-        again = Room(state)
-        stays = dict(plan.lasting.rows)
-        # Devices stay with the pod, whichever of its containers had them.
-        rows = tuple(
-            (row, stays.get(row, 0) if state.layout.resources[row] == "cpu" else value) for row, value in plan.needs[0].rows
-        )
-        again.take(masks[0], msgspec.structs.replace(plan.lasting, rows=rows))
-        return placement(_taken(state, again), state.layout)
     passing = room.passing()
     if not passing:
         return peak
     taken = _taken(state, room)
-    rows_left = {row: _less(values, passing.get(row, ())) for row, values in taken.items()}
-    return placement(rows_left, state.layout)
+    return placement({row: _less(values, passing.get(row, ())) for row, values in taken.items()}, state.layout)
 
 
 def _less(values: Sequence[int], back: Sequence[int]) -> list[int]:
@@ -272,26 +304,6 @@ def _less(values: Sequence[int], back: Sequence[int]) -> list[int]:
         left[place] -= given
         rest -= given
     return left
-
-
-def _part_without_memory(state: State, parts: Sequence[Needs], mask: int) -> Needs | None:
-    """A container that the Memory Manager could not serve from the pod's zones although the pod as a whole fits: it looks at
-    what is free without counting what init containers leave, and then allows the set only if it is the narrowest for that
-    container too."""
-    places = bits(mask)
-    free = [sum(row[place] for place in places) for row in state.free]
-    again: dict[int, int] = {}
-    for part in parts:
-        short = any(free[row] < value for row, value in part.memory)
-        if short and (
-            any(free[row] + again.get(row, 0) < value for row, value in part.memory) or part.widths[-1][1] != len(places)
-        ):
-            return part
-        for row, value in part.memory:
-            reused = again.get(row, 0)
-            free[row] -= max(value - reused, 0)
-            again[row] = max(reused, value) if part.role == "init" else max(reused - value, 0)
-    return None
 
 
 # ---------------------------------------------------------------------------------------------------------------- reasons

@@ -123,11 +123,17 @@ def record(pod: Pod, layout: Layout) -> Record:
     return Record(warnings=tuple(warnings))
 
 
+def predicted_placement(pod: Pod, layout: Layout) -> Placement:
+    """What the scheduler expected when it bound the pod, whatever was observed since; nothing where that cannot be read."""
+    return _attempt(pod.metadata.annotations.get(PREDICTED), decode, PREDICTED, layout, []) or ()
+
+
 def known_groups(record: Record, memory_units: int, pod_scope: bool) -> Groups:
-    """Sets of zones that the pod's memory was drawn from together, as far as its record proves them. Where no annotation says
-    so: memory in several zones comes from one set if the pod was aligned as a whole or only one container has memory."""
-    if record.groups is not None:
-        return record.groups
+    """Sets of zones that the pod's memory was drawn from together, as far as its record proves them. What was observed in a
+    zone came from that zone alone. What was predicted in several zones comes from one set if the pod is aligned as a whole or
+    only one container has memory."""
+    if record.groups is not None or record.source == "observed":
+        return record.groups or ()
     parts = [(place, tuple(pair for pair in amounts if is_memory(pair[0]))) for place, amounts in record.placement]
     parts = [(place, amounts) for place, amounts in parts if amounts]
     if len(parts) < 2 or not (pod_scope or memory_units == 1):

@@ -7,15 +7,11 @@ kubelet allows by default; on larger ones the narrowest set for the resource tha
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from dray.numa.demand import is_device
 from dray.numa.hints import Hint, Provided, TooManyHints, merge
 from dray.numa.masks import BudgetSpent, lowest
-from dray.numa.room import Needs, Room
-
-# What a kubelet allows unless it is told otherwise.
-ZONES_WALKED: Final = 8
+from dray.numa.room import ZONES_WALKED, Needs, Room
 
 
 def merged_mask(room: Room, needs: Needs) -> int | str:

@@ -8,6 +8,7 @@ that contain the zones of all of them, memory only to the very same set.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -16,6 +17,8 @@ from dray.numa.layout import State
 from dray.numa.masks import Need, apart, bits, closest, holds, lowest
 
 RowNeeds = tuple[tuple[int, int], ...]
+# As many zones as a kubelet allows unless it is told otherwise: so many have their sets walked through where that is needed.
+ZONES_WALKED: Final = 8
 
 
 class Needs(msgspec.Struct, frozen=True):
@@ -155,6 +158,31 @@ class Room:
             return False
         again = self._memory_reuse.get(mask, {})
         return holds(bits(mask), [(self.free[row], amount - again.get(row, 0)) for row, amount in needs.memory])
+
+    def offers(self, needs: Needs) -> list[int]:
+        """Every set that the Memory Manager would offer. On a machine with more zones than can be walked through: the sets that
+        are in use together, and all zones."""
+        count = len(self.layout.zones)
+        sets = range(1, self.layout.all_zones + 1) if count <= ZONES_WALKED else (*self._groups, self.layout.all_zones)
+        return [mask for mask in sets if self.memory_usable(mask, needs)]
+
+    def settle(self, mask: int | None, needs: Needs) -> int | None:
+        """The set that the Memory Manager serves a container from when the pod's zones are these (None: any), or None when it
+        refuses. It looks at what is free without counting what init containers left, and goes on to wider sets only if those
+        are the narrowest for this container."""
+        least = needs.widths[-1][1]
+        if mask is None or not holds(bits(mask), [(self.free[row], amount) for row, amount in needs.memory]):
+            offers = self.offers(needs)
+            if mask is not None and mask not in offers and self.memory_usable(mask, needs):
+                offers.append(mask)
+            wider = [each for each in offers if each.bit_count() == least and (mask is None or each & mask == mask)]
+            return min(wider, default=None)
+        return None if self._violates(mask) else mask
+
+    def _violates(self, mask: int) -> bool:
+        if mask.bit_count() == 1:
+            return False
+        return bool(mask & self._singles) or any(mask & group and mask != group for group in self._groups)
 
     def _take_row(self, row: int, amount: int, places: Sequence[int], role: Role) -> None:
         free = list(self.free[row])
