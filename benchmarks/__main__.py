@@ -8,10 +8,10 @@ import time
 import click
 from rich.console import Console
 
-from benchmarks import allocator, apiserver, decisions, scheduler
+from benchmarks import allocator, apiserver, decisions, numa, scheduler
 from tests.real.upstream.binaries import Unavailable
 
-TABLES = {**allocator.TABLES, **apiserver.TABLES, **scheduler.TABLES, **decisions.TABLES}
+TABLES = {**allocator.TABLES, **apiserver.TABLES, **scheduler.TABLES, **decisions.TABLES, **numa.TABLES}
 
 
 @click.command(

@@ -17,7 +17,7 @@ from dray.api.reason import Reason
 from dray.api.topology import Policy
 from dray.numa.demand import Amounts, Demand, Role, is_memory
 from dray.numa.layout import Interned, Layout, Row, State, spelt
-from dray.numa.masks import BudgetSpent, joint_width, lowest, width
+from dray.numa.masks import BudgetSpent, bits, holds, joint_width, lowest, width
 from dray.numa.placement import Placement, placement
 from dray.numa.providers import merged_mask
 from dray.numa.room import Needs, Room, RowNeeds
@@ -54,7 +54,10 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 class Evaluator(Protocol):
-    """A policy: the zones for one container or pod in the room that is left, or a reason's code."""
+    """A policy. ``width``: how many zones one container or pod must get on this machine, or a reason's code when no state of
+    it would do. ``choose``: these zones in the room that is left, or a reason's code."""
+
+    def width(self, layout: Layout, needs: Needs) -> int | str: ...
 
     def choose(self, room: Room, needs: Needs) -> int | str: ...
 
@@ -62,32 +65,41 @@ class Evaluator(Protocol):
 class SingleNumaNode:
     """All in one zone."""
 
+    def width(self, layout: Layout, needs: Needs) -> int | str:
+        return 1 if all(least == 1 for _, least in needs.widths) else "ZoneTooSmall"
+
     def choose(self, room: Room, needs: Needs) -> int | str:
-        if any(least > 1 for _, least in needs.widths):
-            return "ZoneTooSmall"
-        found = room.find(1, needs)
-        return "ZonesFull" if found is None else found
+        return _chosen(room, needs, self.width(room.layout, needs))
 
 
 class Restricted:
     """One set of zones that is for every resource as narrow as it can be on this machine, and has room for all of them."""
 
-    def choose(self, room: Room, needs: Needs) -> int | str:
-        widths = {least for _, least in needs.widths}
-        if len(widths) > 1:
+    def width(self, layout: Layout, needs: Needs) -> int | str:
+        least = needs.widths[0][1]
+        if any(other != least for _, other in needs.widths):
             return "ZoneWidthsDiffer"
-        (least,) = widths
-        if least > len(room.layout.zones):
-            return "ZoneTooSmall"
-        try:
-            found = room.find(least, needs)
-        except BudgetSpent:
-            return "SearchBudget"
-        return "ZonesFull" if found is None else found
+        return least if least <= len(layout.zones) else "ZoneTooSmall"
+
+    def choose(self, room: Room, needs: Needs) -> int | str:
+        return _chosen(room, needs, self.width(room.layout, needs))
+
+
+def _chosen(room: Room, needs: Needs, number: int | str) -> int | str:
+    if isinstance(number, str):
+        return number
+    try:
+        found = room.find(number, needs)
+    except BudgetSpent:
+        return "SearchBudget"
+    return "ZonesFull" if found is None else found
 
 
 class BestEffort:
     """What a kubelet that never refuses settles on: as Restricted where that succeeds, else the best of all merged hints."""
+
+    def width(self, layout: Layout, needs: Needs) -> int | str:
+        return max(least for _, least in needs.widths)
 
     def choose(self, room: Room, needs: Needs) -> int | str:
         found = _RESTRICTED.choose(room, needs)
@@ -101,13 +113,19 @@ EVALUATORS: Final[dict[Policy, Evaluator]] = {"single-numa-node": SingleNumaNode
 
 class Plan(msgspec.Struct, frozen=True):
     """A demand on a layout: the needs to find zones for, one after another. With pod scope there is one, and ``parts`` are the
-    containers that share it; ``plain`` when they all run beside each other and ask for the same types of memory."""
+    containers that share it; ``plain`` when they all run beside each other and ask for the same types of memory.
+
+    ``number`` is set for the common cases, in which there is nothing to do but to find so many zones once, or one zone for
+    each container; ``never`` where the answer is the same in every state."""
 
     handled: bool
     needs: tuple[Needs, ...] = ()
     parts: tuple[Needs, ...] = ()
     plain: bool = True
     unknown: tuple[str, ...] = ()
+    number: int = 0
+    amounts: Amounts = ()
+    never: Verdict | None = None
 
 
 class Evaluators:
@@ -159,13 +177,31 @@ def plan(layout: Layout, demand: Demand) -> Plan:
     """What of a demand this layout's kubelet aligns, with the fewest zones that each resource needs."""
     unknown = tuple(sorted(name for name in demand.resources if name not in layout.resources))
     units = tuple(filter(None, (_needs(layout, unit.role, unit.needs) for unit in demand.units)))
-    handled = layout.policy in EVALUATORS
-    if layout.scope == "container":
-        return Plan(handled and bool(units), units, unknown=unknown)
-    whole = _needs(layout, "app", demand.pod)
-    if whole is None:
-        return Plan(False, unknown=unknown)
-    return Plan(handled, (whole,), units, all(unit.role == "app" for unit in units), unknown)
+    whole = _needs(layout, "app", demand.pod) if layout.scope == "pod" else None
+    needs = units if layout.scope == "container" else (whole,) if whole is not None else ()
+    handled = bool(needs) and layout.policy in EVALUATORS
+    if not handled:
+        return Plan(False, needs, unknown=unknown, never=Verdict(False, True, unknown=unknown))
+    parts = units if whole is not None else ()
+    plain = not parts or all(unit.role == "app" for unit in units)
+    return _settled(layout, Plan(True, needs, parts, plain, unknown))
+
+
+def _settled(layout: Layout, plan: Plan) -> Plan:
+    """The plan with what can be said about it before any state is known."""
+    evaluator = EVALUATORS[layout.policy]
+    numbers = [evaluator.width(layout, needs) for needs in plan.needs]
+    for needs, number in zip(plan.needs, numbers):
+        # Of a whole pod without memory to offer the kubelet goes on to look at the rest.
+        if isinstance(number, str) and not (plan.parts and needs.memory):
+            return msgspec.structs.replace(plan, never=_refused(plan, number, needs))
+    if not plan.plain or layout.prefer_closest or any(needs.role == "init" for needs in plan.needs):
+        return plan
+    (number, *rest) = numbers
+    if isinstance(number, str) or any(other != 1 for other in (number, *rest) if rest):
+        return plan
+    amounts = tuple((layout.resources[row], value) for row, value in sorted(plan.needs[0].every))
+    return msgspec.structs.replace(plan, number=number, amounts=amounts)
 
 
 def _needs(layout: Layout, role: Role, amounts: Amounts) -> Needs | None:
@@ -200,8 +236,10 @@ def _memory_width(layout: Layout, memory: RowNeeds) -> int:
 
 def evaluate(state: State, plan: Plan) -> Verdict:
     """Zones for all needs of a plan, or why not."""
-    if not plan.handled:
-        return Verdict(False, True, unknown=plan.unknown)
+    if plan.never is not None:
+        return plan.never
+    if plan.number and not state.groups and (plan.number == 1 or not state.singles):
+        return _once(state, plan) if len(plan.needs) == 1 else _one_by_one(state, plan)
     evaluator = EVALUATORS[state.layout.policy]
     room = Room(state)
     masks: list[int] = []
@@ -216,6 +254,61 @@ def evaluate(state: State, plan: Plan) -> Verdict:
         room.take(chosen, needs)
         masks.append(chosen)
     return _admitted(state, plan, room, masks)
+
+
+def _once(state: State, plan: Plan) -> Verdict:
+    """The common case: one set of zones, found once, with nothing that binds zones to each other."""
+    (needs,) = plan.needs
+    free = state.free
+    try:
+        mask = lowest(plan.number, state.layout.places, [(free[row], value) for row, value in needs.every])
+    except BudgetSpent:
+        return _refused(plan, "SearchBudget", needs)
+    if mask is None:
+        if plan.parts and needs.memory and not holds(state.layout.places, [(free[row], v) for row, v in needs.memory]):
+            return _without_opinion(state, plan, EVALUATORS[state.layout.policy], "ZonesFull")
+        return _refused(plan, "ZonesFull", needs)
+    if plan.number == 1:
+        placed: Placement = ((mask.bit_length() - 1, plan.amounts),)
+    else:
+        placed = _drawn(state, needs, mask)
+    return Verdict(True, True, placed, placed, (mask,), plan.unknown)
+
+
+def _drawn(state: State, needs: Needs, mask: int) -> Placement:
+    """What is given out of a set when nobody had anything of it before: from the lowest zones on."""
+    places = bits(mask)
+    found: list[list[tuple[str, int]]] = [[] for _ in places]
+    for row, value in sorted(needs.every):
+        free, name = state.free[row], state.layout.resources[row]
+        for index, place in enumerate(places):
+            given = min(free[place], value)
+            if given:
+                found[index].append((name, given))
+                value -= given
+    return tuple((place, tuple(amounts)) for place, amounts in zip(places, found) if amounts)
+
+
+def _one_by_one(state: State, plan: Plan) -> Verdict:
+    """Containers that need one zone each, one after another, with no init container that leaves anything."""
+    free = list(map(list, state.free))
+    placed: dict[int, dict[str, int]] = {}
+    masks = []
+    for needs in plan.needs:
+        wanted = needs.every
+        for place in state.layout.places:
+            if all(free[row][place] >= value for row, value in wanted):
+                break
+        else:
+            return _refused(plan, "ZonesFull", needs)
+        here = placed.setdefault(place, {})
+        for row, value in wanted:
+            free[row][place] -= value
+            name = state.layout.resources[row]
+            here[name] = here.get(name, 0) + value
+        masks.append(1 << place)
+    found = tuple((place, tuple(sorted(placed[place].items()))) for place in sorted(placed))
+    return Verdict(True, True, found, found, tuple(masks), plan.unknown)
 
 
 def _admitted(state: State, plan: Plan, room: Room, masks: Sequence[int]) -> Verdict:
@@ -249,7 +342,7 @@ def _without_opinion(state: State, plan: Plan, evaluator: Evaluator, code: str) 
     that for no opinion, aligns the rest, and then serves memory container by container."""
     (needs,) = plan.needs
     room = Room(state)
-    if room.offers(needs):
+    if room.offers_any(needs):
         return _refused(plan, _blame(room, needs, code), needs)
     rest = msgspec.structs.replace(needs, memory=(), widths=needs.widths[:-1])
     if not rest.rows:
@@ -311,10 +404,10 @@ def _less(values: Sequence[int], back: Sequence[int]) -> list[int]:
 
 def _blame(room: Room, needs: Needs, code: str) -> str:
     """Full zones by what fills them: the bonds of the Memory Manager or of the pod's own init containers, where those are it."""
-    if code != "ZonesFull":
+    if code != "ZonesFull" or room.unbound:
         return code
     least = max(number for _, number in needs.widths)
-    free = [(room.free[row], value) for row, value in (*needs.rows, *needs.memory)]
+    free = [(room.free[row], value) for row, value in needs.every]
     try:
         fits = lowest(least, room.layout.places, free) is not None
     except BudgetSpent:
@@ -332,7 +425,7 @@ def reason(verdict: Verdict, state: State, node: str = "") -> Reason | None:
     layout = state.layout
     data: dict[str, object] = {"policy": layout.policy, "zones": len(layout.zones)}
     data["widths"] = dict(needs.widths)
-    data["requests"] = {layout.resources[row]: spelt(layout.resources[row], value) for row, value in (*needs.rows, *needs.memory)}
+    data["requests"] = {layout.resources[row]: spelt(layout.resources[row], value) for row, value in needs.every}
     if code in ("ZonesFull", "ZoneTooSmall"):
         data |= _scarce(state, needs)
     subject = f"node/{node}" if node else ""
@@ -344,7 +437,7 @@ def _scarce(state: State, needs: Needs) -> dict[str, object]:
     do not fit."""
     number = 1 if state.layout.policy == "single-numa-node" else max(least for _, least in needs.widths)
     worst: tuple[float, dict[str, object]] = (1.0, {"width": number})
-    for row, value in (*needs.rows, *needs.memory):
+    for row, value in needs.every:
         best = sum(sorted(state.free[row], reverse=True)[:number])
         name = state.layout.resources[row]
         if best / value < worst[0]:

@@ -12,9 +12,14 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
 
-# How many branches a search may take; a search that ends early has not proved that there is nothing.
-STEPS: Final = 4_000
+# How many branches a search may take, up to so many zones and above. No kubelet can go through all sets of more.
+STEPS: Final = 2_000
+WIDE: Final = 16
+STEPS_WIDE: Final = 150
+ROUNDS: Final = 8
 UNKNOWN_DISTANCE: Final = 255
+# What a need is worth when needs of different resources are added up.
+SHARE: Final = 1 << 20
 
 # Amounts by position, and how much a set must hold of them together.
 Need = tuple[Sequence[int], int]
@@ -64,10 +69,11 @@ def joint_width(needs: Sequence[Need], places: Sequence[int]) -> int:
     return len(places) + 1
 
 
-def lowest(number: int, places: Sequence[int], needs: Sequence[Need], steps: int = STEPS) -> int | None:
+def lowest(number: int, places: Sequence[int], needs: Sequence[Need]) -> int | None:
     """The set of ``number`` of these places (ascending) with the lowest value that holds enough, or None.
 
-    Amounts must not be negative. Raises BudgetSpent.
+    Amounts must not be negative. When the steps are used up: a set that holds enough, perhaps not the lowest. Raises
+    BudgetSpent when none is found quickly either.
     """
     if number > len(places):
         return None
@@ -79,57 +85,116 @@ def lowest(number: int, places: Sequence[int], needs: Sequence[Need], steps: int
     first = places[:number]
     if holds(first, needs):
         return sum(1 << place for place in first)
-    return None if number == len(places) else _Lowest(places, needs, steps).find(number)
+    if number == len(places):
+        return None
+    scarce = _scarce(number, places, needs)
+    if scarce is None:
+        return None
+    try:
+        return _Lowest(number, places, scarce).find()
+    except BudgetSpent:
+        found = _some(number, places, scarce)
+        if found is None:
+            raise
+        return found
+
+
+def _some(number: int, places: Sequence[int], needs: Sequence[Need]) -> int | None:
+    """A set that holds enough, found by preferring places that have most of what was short before; amounts are by index."""
+    weights = [1.0] * len(needs)
+    for _ in range(ROUNDS):
+        worth = [0.0] * len(places)
+        for weight, (amounts, need) in zip(weights, needs):
+            share = weight / need
+            worth = [value + share * amount for value, amount in zip(worth, amounts)]
+        chosen = sorted(range(len(places)), key=worth.__getitem__, reverse=True)[:number]
+        missing = [need - sum(amounts[index] for index in chosen) for amounts, need in needs]
+        if max(missing) <= 0:
+            return sum(1 << places[index] for index in chosen)
+        weights = [weight * (2 if short > 0 else 1) for weight, short in zip(weights, missing)]
+    return None
+
+
+def _scarce(number: int, places: Sequence[int], needs: Sequence[Need]) -> list[Need] | None:
+    """The needs that not every set of so many places meets, as amounts by index of place; None when one of them is met by no
+    set. With several there is one more, that all together must meet: each counted by its share of what is needed."""
+    scarce: list[Need] = []
+    for amounts, need in needs:
+        here = [amounts[place] for place in places]
+        ordered = sorted(here)
+        if sum(ordered[-number:]) < need:
+            return None
+        if sum(ordered[:number]) < need:
+            scarce.append((here, need))
+    if len(scarce) > 1:
+        # Whole numbers, rounded in favour of a set, so that nothing is ruled out by rounding; more than needed counts as needed.
+        shares = [[-(-min(amount, need) * SHARE // need) for amount in here] for here, need in scarce]
+        together = list(map(sum, zip(*shares)))
+        if sum(sorted(together)[-number:]) < SHARE * len(scarce):
+            return None
+        scarce.append((together, SHARE * len(scarce)))
+    return scarce
 
 
 class _Lowest:
     """One search: from the highest place down, leaving a place out where that may still succeed."""
 
-    def __init__(self, places: Sequence[int], needs: Sequence[Need], steps: int) -> None:
-        self._places, self._steps = places, steps
+    def __init__(self, number: int, places: Sequence[int], needs: Sequence[Need]) -> None:
+        """Amounts of ``needs`` are by index of place."""
+        self._number, self._places = number, places
+        self._steps = STEPS if len(places) <= WIDE else STEPS_WIDE
         self._amounts = [amounts for amounts, _ in needs]
-        self._missing = tuple(need for _, need in needs)
-        self._best = [_prefixes([amounts[place] for place in places]) for amounts in self._amounts]
-        self._failed: set[tuple[int, int, tuple[int, ...]]] = set()
+        self._missing = [need for _, need in needs]
+        self._best = [_prefixes(amounts, number) for amounts in self._amounts]
+        self._failed: set[tuple[int, ...]] = set()
 
-    def find(self, number: int) -> int | None:
-        count = len(self._places)
-        return self._among(count, number, self._missing) if self._may(count, number, self._missing) else None
+    def find(self) -> int | None:
+        return self._among(len(self._places), self._number, self._missing)
 
-    def _may(self, count: int, number: int, missing: tuple[int, ...]) -> bool:
+    def _may(self, count: int, number: int, missing: list[int]) -> bool:
         """Whether the best ``number`` of the first ``count`` places make up for each amount on its own."""
         if number > count:
             return False
-        return all(best[count][number] >= need for best, need in zip(self._best, missing))
+        return not any(best[count][number] < need for best, need in zip(self._best, missing))
 
-    def _among(self, count: int, number: int, missing: tuple[int, ...]) -> int | None:
+    def _among(self, count: int, number: int, missing: list[int]) -> int | None:
+        """The lowest set among the first ``count`` places; that there may be one is known."""
+        while number and self._may(count - 1, number, missing):
+            key = (count, number, *missing)
+            # Leaving the last place out may succeed. With one amount it does.
+            if len(missing) == 1:
+                count -= 1
+                continue
+            if key not in self._failed:
+                found = self._among(count - 1, number, missing)
+                if found is not None:
+                    return found
+                self._failed.add(key)
+            break
         if number == 0:
             return 0
-        key = (count, number, missing)
-        if key in self._failed:
-            return None
         self._steps -= 1
         if self._steps < 0:
             raise BudgetSpent
-        found = self._among(count - 1, number, missing) if self._may(count - 1, number, missing) else None
-        if found is None:
-            place = self._places[count - 1]
-            left = tuple(max(need - amounts[place], 0) for amounts, need in zip(self._amounts, missing))
-            if self._may(count - 1, number - 1, left):
-                found = self._among(count - 1, number - 1, left)
-                found = None if found is None else found | 1 << place
-        if found is None:
-            self._failed.add(key)
-        return found
+        left = [need - amounts[count - 1] for amounts, need in zip(self._amounts, missing)]
+        left = [need if need > 0 else 0 for need in left]
+        if not self._may(count - 1, number - 1, left):
+            return None
+        found = self._among(count - 1, number - 1, left)
+        return None if found is None else found | 1 << self._places[count - 1]
 
 
-def _prefixes(amounts: Sequence[int]) -> list[list[int]]:
-    """``[k][j]``: the sum of the ``j`` largest of the first ``k``."""
-    ordered: list[int] = []
+def _prefixes(amounts: Sequence[int], most: int) -> list[list[int]]:
+    """``[k][j]``: the sum of the ``j`` largest of the first ``k``, up to ``most`` of them."""
+    largest: list[int] = []
     found = [[0]]
     for amount in amounts:
-        insort(ordered, amount)
-        found.append(list(accumulate(reversed(ordered), initial=0)))
+        if len(largest) == most and amount <= largest[0]:
+            found.append(found[-1])
+            continue
+        insort(largest, amount)
+        del largest[:-most]
+        found.append(list(accumulate(reversed(largest), initial=0)))
     return found
 
 
@@ -142,20 +207,18 @@ def apart(mask: int, distances: Distances) -> int:
     return sum(distances[one][other] for one in places for other in places)
 
 
-def closest(
-    number: int, places: Sequence[int], needs: Sequence[Need], distances: Distances, base: int = 0, steps: int = STEPS
-) -> int | None:
+def closest(number: int, places: Sequence[int], needs: Sequence[Need], distances: Distances, base: int = 0) -> int | None:
     """Of the sets that ``lowest`` looks at, the one whose zones are nearest to each other and to those of ``base``; of equals
     the lowest.
 
     When the steps are used up: the best set found so far. Raises BudgetSpent when there is none.
     """
-    found = lowest(number, places, needs, steps)
+    found = lowest(number, places, needs)
     if found is None or number == len(places):
         return found
     if number == 1 and not base:
         return _nearest_single(places, needs, distances)
-    search = _Closest(places, needs, distances, steps, found | base, base)
+    search = _Closest(places, needs, distances, found | base, base)
     search.extend(0, number, base, apart(base, distances))
     return search.best[1] & ~base
 
@@ -167,10 +230,9 @@ def _nearest_single(places: Sequence[int], needs: Sequence[Need], distances: Dis
 
 
 class _Closest:
-    def __init__(
-        self, places: Sequence[int], needs: Sequence[Need], distances: Distances, steps: int, first: int, base: int
-    ) -> None:
-        self._places, self._needs, self._distances, self._steps, self._base = places, needs, distances, steps, base
+    def __init__(self, places: Sequence[int], needs: Sequence[Need], distances: Distances, first: int, base: int) -> None:
+        self._places, self._needs, self._distances, self._base = places, needs, distances, base
+        self._steps = STEPS if len(places) <= WIDE else STEPS_WIDE
         self.best = (apart(first, distances), first)
 
     def extend(self, start: int, number: int, mask: int, so_far: int) -> None:

@@ -30,6 +30,10 @@ class Needs(msgspec.Struct, frozen=True):
     memory: RowNeeds
     widths: tuple[tuple[str, int], ...]
 
+    @property
+    def every(self) -> RowNeeds:
+        return self.rows + self.memory
+
 
 class Room:
     """A copy of a state that is used up."""
@@ -165,6 +169,16 @@ class Room:
         count = len(self.layout.zones)
         sets = range(1, self.layout.all_zones + 1) if count <= ZONES_WALKED else (*self._groups, self.layout.all_zones)
         return [mask for mask in sets if self.memory_usable(mask, needs)]
+
+    def offers_any(self, needs: Needs) -> bool:
+        if not self._groups and not self._singles:
+            return self.memory_usable(self.layout.all_zones, needs)  # wider sets have more, and nothing stands against them
+        return bool(self.offers(needs))
+
+    @property
+    def unbound(self) -> bool:
+        """Nothing given out before binds zones to each other, and no init container has left anything."""
+        return not (self._groups or self._singles or self._reuse)
 
     def settle(self, mask: int | None, needs: Needs) -> int | None:
         """The set that the Memory Manager serves a container from when the pod's zones are these (None: any), or None when it
