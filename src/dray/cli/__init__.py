@@ -23,6 +23,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "up": ("up", "Run a Kubernetes cluster in this process: API, scheduler, controllers, nodes."),
     "scheduler": ("scheduler", "Schedule pods on any Kubernetes cluster."),
     "controllers": ("controllers", "Run Dray's controllers on any Kubernetes cluster."),
+    "exporter": ("exporter", "Write which zones each pod of a node has into its annotations."),
     "why": ("why", "Say why a pod is where it is, or why it is nowhere."),
     "devices": ("devices", "Show every device: free, used, by whom, tainted."),
     "verify": ("verify", "Prove that nothing is allocated twice."),

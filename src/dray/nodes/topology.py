@@ -331,6 +331,13 @@ class Topology:
         """CPU -> zone: what an exporter reads from the machine."""
         return dict(self._cpus.zone_of)
 
+    def cpu_lists(self) -> dict[str, str]:
+        """The same as the files of a machine, by path: ``node0/cpulist``."""
+        by_zone: dict[int, list[int]] = {zone.number: [] for zone in self.zones}
+        for cpu, zone in self._cpus.zone_of.items():
+            by_zone[zone].append(cpu)
+        return {f"node{zone}/cpulist": ",".join(map(str, cpus)) + "\n" for zone, cpus in by_zone.items()}
+
     def topology(self, node: str) -> dict[str, Any]:
         """The NodeResourceTopology that describes this moment."""
         config = self.config
