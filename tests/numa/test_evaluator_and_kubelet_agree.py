@@ -11,7 +11,7 @@ import pytest
 from dray.api.core import Pod
 from dray.nodes.topology import Assignment
 from dray.numa.demand import demand
-from dray.numa.evaluate import evaluate, plan
+from dray.numa.evaluate import evaluate, plan, predict
 from dray.numa.layout import State
 from dray.numa.masks import bits
 from tests.numa.machines import PAGES, Watched, machine, pod
@@ -92,3 +92,28 @@ def test_they_agree_on_a_hundred_thousand_questions(split: str) -> None:
         counts += days(seed, 200, split=split)
         seed += 1
     assert counts["admitted"] > 10_000
+
+
+def test_where_a_kubelet_never_refuses_the_zones_are_foreseen_too() -> None:
+    """Policy best-effort: the zones that the first aligned container, or the whole pod, is aligned with."""
+    rng = random.Random(11)
+    counts: Counter[str] = Counter()
+    for _ in range(150):
+        watched = Watched(machine(rng, policies=("best-effort",), split="packed"))
+        for step in range(8):
+            given = pod(rng, f"pod-{step}")
+            state = watched.state()
+            asked = plan(state.layout, demand(given))
+            expected = predict(state, asked)
+            answer = watched.kubelet.admit(given)
+            if not isinstance(answer, Assignment) or not asked.needs:
+                counts["refused or nothing to align"] += 1
+                continue
+            everywhere = tuple(state.layout.places)
+            # Containers with nothing to align get all zones, and are not asked about.
+            first = next((zones for zones in answer.affinity.values() if zones != everywhere), everywhere)
+            if expected.masks and not watched.bonds_broken():
+                counts["foreseen" if bits(expected.masks[0]) in (first, everywhere) else "missed"] += 1
+                assert bits(expected.masks[0]) in (first, everywhere), told(expected, answer, state, given, watched)
+            watched.admitted(given, expected)
+    assert counts["foreseen"] > 200

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dray.numa.demand import is_device
 from dray.numa.hints import Hint, Provided, TooManyHints, merge
 from dray.numa.masks import BudgetSpent, lowest
 from dray.numa.room import ZONES_WALKED, Needs, Room
@@ -36,8 +35,8 @@ def _hints(room: Room, needs: Needs) -> Provided:
     found: dict[str, list[Hint] | None] = {}
     for row, amount in needs.rows:
         name = layout.resources[row]
-        # Device Manager and CPU Manager look at the zones that have such devices, or CPUs at all.
-        zones = sum(1 << place for place, total in enumerate(layout.capacity[row]) if total or not is_device(name))
+        # Device Manager and CPU Manager look at the zones that have such devices, or CPUs, at all.
+        zones = sum(1 << place for place, total in enumerate(layout.capacity[row]) if total)
         found[name] = [Hint(m, m.bit_count() == widths[name]) for m in _subsets(zones) if room.usable(m, row, amount)]
     if needs.memory:
         name, least = needs.widths[-1]
