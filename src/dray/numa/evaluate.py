@@ -175,7 +175,7 @@ class Evaluators:
 
 def plan(layout: Layout, demand: Demand) -> Plan:
     """What of a demand this layout's kubelet aligns, with the fewest zones that each resource needs."""
-    unknown = tuple(sorted(name for name in demand.resources if name not in layout.resources))
+    unknown = tuple(sorted(demand.resources.difference(layout.resources, layout.unaligned)))
     units = tuple(filter(None, (_needs(layout, unit.role, unit.needs) for unit in demand.units)))
     whole = _needs(layout, "app", demand.pod) if layout.scope == "pod" else None
     needs = units if layout.scope == "container" else (whole,) if whole is not None else ()

@@ -23,7 +23,7 @@ from dray.api.topology import (
     Scope,
     Zone,
 )
-from dray.numa.demand import CPU, is_memory
+from dray.numa.demand import CPU, MEMORY, is_memory
 from dray.numa.masks import UNKNOWN_DISTANCE
 
 ZONES_MAX: Final = 1024
@@ -54,7 +54,7 @@ class Layout(msgspec.Struct, frozen=True, cache_hash=True):
     allocatable: tuple[Row, ...]
     distances: tuple[Row, ...] | None = None
     prefer_closest: bool = False
-    # Reported by zone, and yet not aligned: by a manager that is off, or because an administrator says so.
+    # Not aligned, reported by zone or not: by a manager that is off, or because an administrator says so.
     unaligned: frozenset[str] = frozenset()
 
     @property
@@ -135,7 +135,7 @@ def layout_of(
         allocatable=tuple(_row(zones, name, ("allocatable", "capacity", "available")) for name in resources),
         distances=distances,
         prefer_closest=distances is not None and policy != "single-numa-node" and _prefers_closest(topology, settings),
-        unaligned=frozenset(ignored).intersection(resources) | _unmanaged(topology, settings, resources),
+        unaligned=frozenset(ignored) | _unmanaged(topology, settings, resources),
     )
 
 
@@ -193,5 +193,5 @@ def _prefers_closest(topology: NodeResourceTopology, settings: Settings) -> bool
 def _unmanaged(topology: NodeResourceTopology, settings: Settings, resources: Iterable[str]) -> frozenset[str]:
     cpu = settings.cpu_manager_policy or topology.attribute(CPU_MANAGER_ATTRIBUTE)
     memory = settings.memory_manager_policy or topology.attribute(MEMORY_MANAGER_ATTRIBUTE)
-    found = {name for name in resources if is_memory(name)} if memory.lower() == "none" else set()
-    return frozenset(found | {CPU} & set(resources) if cpu.lower() == "none" else found)
+    off = {MEMORY, *filter(is_memory, resources)} if memory.lower() == "none" else set()
+    return frozenset({*off, CPU} if cpu.lower() == "none" else off)
