@@ -10,12 +10,13 @@ from dray.api.meta import decode
 from dray.api.topology import NodeResourceTopology
 from dray.nodes.machine import MachineZone
 from dray.nodes.topology import Config, Topology
-from dray.numa.available import Usage, occupant, reconstructed
+from dray.numa.available import occupant, reconstructed
 from dray.numa.demand import Demand, demand
 from dray.numa.evaluate import Verdict
 from dray.numa.layout import Layout, State, layout_of
 from dray.numa.observe import as_annotations, observe
 from dray.numa.placement import PREDICTED, encode
+from dray.numa.tally import Usage
 
 GPU, NIC, PAGES = "nvidia.com/gpu", "example.com/nic", "hugepages-1Gi"
 Json = dict[str, Any]

@@ -68,7 +68,10 @@ class TestCheck:
         (free, used, full), _ = ask("check", line, {**line, "placed": placed}, {**line, "placed": [*placed, {"1": {"cpu": "1"}}]})
         assert list(free["placement"]) == ["0"]
         assert list(used["placement"]) == ["1"]
-        assert full["reason"]["message"] == "node n1 has not enough cpu free in the same zones (needs 14 within 1, 13500m free)"
+        assert full["reason"]["message"] == (
+            "node n1 has not enough cpu free in the same zones (needs 14 within 1, 13500m free); "
+            "zones 1 come nearest and lack cpu=500m"
+        )
 
     def test_what_is_not_aligned_is_admitted_and_not_handled(self) -> None:
         line = {"topology": node(*ZONES), "pod": guaranteed(cpu="500m")}

@@ -19,13 +19,14 @@ from dray.api.quantity import QuantityError
 from dray.api.topology import POLICIES, NodeResourceTopology
 from dray.cli.lines import LINE_MAX, answer_lines
 from dray.explain.words import as_json
-from dray.numa.available import Usage, reconstructed
+from dray.numa.available import reconstructed
 from dray.numa.demand import demand, is_memory
 from dray.numa.evaluate import Evaluators, Verdict, reason
 from dray.numa.hints import Hint, TooManyHints, merge
 from dray.numa.layout import Layout, Settings, State, amount, layout_of, published_state, spelt
 from dray.numa.masks import UNKNOWN_DISTANCE, bits
 from dray.numa.placement import Placement
+from dray.numa.tally import Usage
 
 ZONE_MAX: Final = 1024
 Json = dict[str, Any]

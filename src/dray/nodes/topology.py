@@ -26,6 +26,7 @@ from dray.api.topology import (
     Scope,
 )
 from dray.nodes.machine import MEMORY, AllocationFailed, Cpus, Devices, MachineZone, Memory, Offer, Offers
+from dray.numa.fingerprint import ATTRIBUTE, METHOD_ATTRIBUTE, fingerprint
 from dray.numa.podresources import (
     AllocatableResourcesResponse,
     ContainerDevices,
@@ -347,6 +348,8 @@ class Topology:
             CPU_MANAGER_ATTRIBUTE: config.cpu_manager,
             MEMORY_MANAGER_ATTRIBUTE: config.memory_manager,
             PREFER_CLOSEST_ATTRIBUTE: str(config.prefer_closest).lower(),
+            ATTRIBUTE: fingerprint((held.namespace, held.name) for held in self._held.values()),
+            METHOD_ATTRIBUTE: "all",
         }
         return {
             "apiVersion": f"{GROUP}/v1alpha2",

@@ -18,17 +18,11 @@ from dray.api.times import parse_time
 from dray.numa.demand import Demand, is_device, is_memory
 from dray.numa.evaluate import plan
 from dray.numa.layout import Layout, State
-from dray.numa.placement import Groups, Placement, Record, known_groups, predicted_placement, record
+from dray.numa.placement import Record, known_groups, predicted_placement, record
+from dray.numa.tally import Tally, Usage
 
 # The exporter reports within seconds; a pod that runs this long without a report says that it does not work there.
 LATE_SECONDS: Final = 60.0
-
-
-class Usage(msgspec.Struct, frozen=True):
-    """What one pod takes. ``groups`` are sets of zones that its memory came from together."""
-
-    placement: Placement = ()
-    groups: Groups = ()
 
 
 class Occupant(msgspec.Struct, frozen=True):
@@ -74,35 +68,10 @@ def _with_stranded(found: Record, pod: Pod, demand: Demand, layout: Layout) -> R
 
 def reconstructed(layout: Layout, usages: Iterable[Usage]) -> State:
     """What is left in the zones when these are taken. More taken than there is counts as nothing left."""
-    free = [list(row) for row in layout.allocatable]
-    index = {name: row for row, name in enumerate(layout.resources)}
-    singles, groups = 0, set[int]()
-    for usage in usages:
-        joined = 0
-        for mask, amounts in usage.groups:
-            groups.add(mask)
-            joined |= mask
-            for name, value in amounts:
-                if name in index:
-                    _draw(free[index[name]], mask, value)
-        for place, amounts in usage.placement:
-            for name, value in amounts:
-                if name not in index:
-                    continue
-                free[index[name]][place] -= value
-                if is_memory(name) and value and not joined >> place & 1:
-                    singles |= 1 << place
-    return State(layout, tuple(tuple(max(v, 0) for v in row) for row in free), singles, tuple(sorted(groups)))
-
-
-def _draw(row: list[int], mask: int, value: int) -> None:
-    """Memory of a group, from its lowest zones on. Which zone has how much of it does not matter: the group is used whole."""
-    places = [place for place in range(len(row)) if mask >> place & 1]
-    for place in places[:-1]:
-        given = min(max(row[place], 0), value)
-        row[place] -= given
-        value -= given
-    row[places[-1]] -= value
+    tally = Tally(layout)
+    for number, usage in enumerate(usages):
+        tally.put(number, usage)
+    return tally.state()
 
 
 def unreported(pods: Sequence[tuple[Pod, Occupant]], now: float, late: float = LATE_SECONDS) -> list[str]:

@@ -9,6 +9,7 @@ for all: the order of containers, what init containers leave, how amounts are sp
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations, islice
 from typing import Final, Protocol
 
 import msgspec
@@ -23,6 +24,8 @@ from dray.numa.providers import merged_mask
 from dray.numa.room import Needs, Room, RowNeeds
 
 REMEMBERED: Final = 200_000
+# Of the sets of zones that were too full so many are looked at to tell which came nearest.
+SETS_TOLD: Final = 256
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -428,8 +431,26 @@ def reason(verdict: Verdict, state: State, node: str = "") -> Reason | None:
     data["requests"] = {layout.resources[row]: spelt(layout.resources[row], value) for row, value in needs.every}
     if code in ("ZonesFull", "ZoneTooSmall"):
         data |= _scarce(state, needs)
+    if code == "ZonesFull" and (near := nearest_miss(state, needs)) is not None:
+        mask, lacks = near
+        data |= {"nearest": list(layout.named(mask)), "lacks": {name: spelt(name, value) for name, value in lacks}}
     subject = f"node/{node}" if node else ""
     return Reason(code, subject, data)
+
+
+def nearest_miss(state: State, needs: Needs) -> tuple[int, Amounts] | None:
+    """The zones that come nearest to having room, with what they lack; None when what is free does not show it, as for a
+    container that only those before it left no room for. A bounded number of sets is looked at."""
+    number = 1 if state.layout.policy == "single-numa-node" else max(least for _, least in needs.widths)
+    best: tuple[float, int, Amounts] | None = None
+    for places in islice(combinations(state.layout.places, number), SETS_TOLD):
+        short = [(row, value - sum(state.free[row][place] for place in places), value) for row, value in needs.every]
+        short = [(row, missing, value) for row, missing, value in short if missing > 0]
+        share = sum(missing / value for _, missing, value in short)
+        if short and (best is None or share < best[0]):
+            lacks = tuple((state.layout.resources[row], missing) for row, missing, _ in short)
+            best = (share, sum(1 << place for place in places), lacks)
+    return None if best is None else best[1:]
 
 
 def _scarce(state: State, needs: Needs) -> dict[str, object]:
