@@ -36,7 +36,43 @@ class Occupant(msgspec.Struct, frozen=True):
 
     @property
     def missing(self) -> bool:
+        """Nothing says where it is."""
         return self.aligned and self.record.source == "none"
+
+
+class Confidence:
+    """Which pods of one node may be elsewhere than their records say, so that whoever wants no refusals can wait for them.
+
+    What was observed is certain. A prediction is not when nothing was predicted, when it is spread over several zones (how a
+    kubelet splits it is its own affair), or when something on the node was given back since: a kubelet that admits the pod
+    after that may take the zones that became free.
+    """
+
+    def __init__(self) -> None:
+        self._predicted: set[str] = set()
+        self._doubtful: set[str] = set()
+
+    def put(self, occupant: Occupant) -> None:
+        """A pod is on the node, or its record changed."""
+        self._predicted.discard(occupant.key)
+        if not occupant.aligned or occupant.record.source == "observed":
+            self._doubtful.discard(occupant.key)
+        elif occupant.missing or len(occupant.record.placement) > 1:
+            self._doubtful.add(occupant.key)
+        elif occupant.key not in self._doubtful:
+            self._predicted.add(occupant.key)
+
+    def remove(self, key: str) -> None:
+        """A pod has left the node, and what it had is free."""
+        self._predicted.discard(key)
+        self._doubtful.discard(key)
+        self._doubtful |= self._predicted
+        self._predicted.clear()
+
+    @property
+    def doubtful(self) -> frozenset[str]:
+        """The pods to wait for, by key."""
+        return frozenset(self._doubtful)
 
 
 def occupant(pod: Pod, demand: Demand, layout: Layout) -> Occupant:
