@@ -91,7 +91,7 @@ def test_they_agree_on_a_hundred_thousand_questions(split: str) -> None:
     while counts["admitted"] + counts["refused"] < 50_000:
         counts += days(seed, 200, split=split)
         seed += 1
-    assert counts["admitted"] > 10_000
+    assert counts["admitted"] > 5_000
 
 
 def test_where_a_kubelet_never_refuses_the_zones_are_foreseen_too() -> None:

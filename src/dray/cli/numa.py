@@ -17,8 +17,8 @@ from dray.api.core import Pod, QuantityValue
 from dray.api.meta import DecodeError, decode
 from dray.api.quantity import QuantityError
 from dray.api.topology import POLICIES, NodeResourceTopology
+from dray.api.words import as_json
 from dray.cli.lines import LINE_MAX, answer_lines
-from dray.explain.words import as_json
 from dray.numa.available import reconstructed
 from dray.numa.demand import demand, is_memory
 from dray.numa.evaluate import Evaluators, Verdict, reason

@@ -268,7 +268,9 @@ def _once(state: State, plan: Plan) -> Verdict:
     except BudgetSpent:
         return _refused(plan, "SearchBudget", needs)
     if mask is None:
-        if plan.parts and needs.memory and not holds(state.layout.places, [(free[row], v) for row, v in needs.memory]):
+        # Without bonds, all zones together are offered as soon as they have enough.
+        bound = state.singles or not holds(state.layout.places, [(free[row], value) for row, value in needs.memory])
+        if plan.parts and needs.memory and bound:
             return _without_opinion(state, plan, EVALUATORS[state.layout.policy], "ZonesFull")
         return _refused(plan, "ZonesFull", needs)
     if plan.number == 1:
