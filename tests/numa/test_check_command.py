@@ -73,6 +73,22 @@ class TestCheck:
             "zones 1 come nearest and lack cpu=500m"
         )
 
+    def test_memory_in_two_zones_binds_them_where_it_must_have_come_from_both_together(self) -> None:
+        zones = ({"memory": "100"}, {"memory": "100"})
+        wide, narrow = guaranteed(memory="60"), guaranteed(memory="30")
+        together = [{"0": {"memory": "100"}, "1": {"memory": "20"}}]
+        apart = [{"0": {"memory": "50"}, "1": {"memory": "20"}}]
+
+        def admitted(pod: Json, placed: list[Json], scope: str) -> bool:
+            line = {"topology": node(*zones, scope=scope), "pod": pod, "placed": placed}
+            return bool(ask("check", line)[0][0]["admit"])
+
+        assert not admitted(narrow, together, "pod")
+        assert not admitted(narrow, together, "container")
+        assert admitted(narrow, apart, "container")
+        assert not admitted(narrow, apart, "pod")
+        assert admitted(wide, apart, "container")
+
     def test_what_is_not_aligned_is_admitted_and_not_handled(self) -> None:
         line = {"topology": node(*ZONES), "pod": guaranteed(cpu="500m")}
         permissive = {"topology": node(*ZONES, policy="none"), "pod": guaranteed(cpu="40")}

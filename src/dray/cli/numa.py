@@ -25,7 +25,7 @@ from dray.numa.evaluate import Evaluators, Verdict, reason
 from dray.numa.hints import Hint, TooManyHints, merge
 from dray.numa.layout import Layout, Settings, State, amount, layout_of, published_state, spelt
 from dray.numa.masks import UNKNOWN_DISTANCE, bits
-from dray.numa.placement import Placement
+from dray.numa.placement import Groups, Placement
 from dray.numa.tally import Usage
 
 ZONE_MAX: Final = 1024
@@ -171,21 +171,34 @@ def _warnings(verdict: Verdict, layout: Layout, kubelet: Settings) -> list[str]:
 
 
 def _usages(placed: list[dict[str, dict[str, QuantityValue]]], layout: Layout) -> list[Usage]:
-    return [_usage(f"placed[{number}]", of_pod, layout) for number, of_pod in enumerate(placed)]
+    found = [_placement(f"placed[{number}]", of_pod, layout) for number, of_pod in enumerate(placed)]
+    left = reconstructed(layout, [Usage(each) for each in found])
+    return [Usage(each, _groups(each, left)) for each in found]
 
 
-def _usage(path: str, of_pod: dict[str, dict[str, QuantityValue]], layout: Layout) -> Usage:
+def _placement(path: str, of_pod: dict[str, dict[str, QuantityValue]], layout: Layout) -> Placement:
     found: dict[int, dict[str, int]] = {}
     for zone, amounts in of_pod.items():
         names = layout.labels if zone in layout.labels else layout.zones
         if zone not in names:
             raise Invalid(f"{path}: zone {zone!r} is not one of the topology's ({', '.join(layout.labels[:16])})")
         found[names.index(zone)] = {name: amount(name, value) for name, value in amounts.items()}
-    together = [place for place, amounts in found.items() if any(is_memory(name) and value for name, value in amounts.items())]
-    # A pod that was aligned as a whole has its memory from one set of zones; other pods may have had it container by container.
-    grouped = len(together) > 1 and layout.scope == "pod"
-    groups = ((sum(1 << place for place in together), ()),) if grouped else ()
-    return Usage(tuple((place, tuple(sorted(found[place].items()))) for place in sorted(found)), groups)
+    return tuple((place, tuple(sorted(found[place].items()))) for place in sorted(found))
+
+
+def _groups(placed: Placement, left: State) -> Groups:
+    """The set of zones that a pod's memory came from together, where it must have. A pod that was aligned as a whole has all its
+    memory from one set. Of containers that were aligned one by one only this is known: memory of a set is drawn from its lowest
+    zones first, so where there is some left in one of these, each zone served a container of its own."""
+    index = {name: row for row, name in enumerate(left.layout.resources)}
+    parts = [(place, [index[n] for n, value in amounts if is_memory(n) and value and n in index]) for place, amounts in placed]
+    parts = [(place, rows) for place, rows in parts if rows]
+    if len(parts) < 2:
+        return ()
+    drained = all(left.free[row][place] == 0 for place, rows in parts[:-1] for row in rows)
+    if left.layout.scope == "pod" or (drained and left.layout.policy != "single-numa-node"):
+        return ((sum(1 << place for place, _ in parts), ()),)
+    return ()
 
 
 # ------------------------------------------------------------------------------------------------------------------ merge
