@@ -23,7 +23,7 @@ from dray.numa.placement import Placement, placement
 from dray.numa.providers import merged_mask
 from dray.numa.room import Needs, Room, RowNeeds
 
-REMEMBERED: Final = 200_000
+REMEMBERED: Final = 50_000
 # Of the sets of zones that were too full so many are looked at to tell which came nearest.
 SETS_TOLD: Final = 256
 
