@@ -12,7 +12,8 @@ TABLE: Final[dict[str, Code]] = {
         meaning="a resource needs more zones than the node's policy allows, however empty they are",
         wakes=(NODE,),
         subject="node",
-        says="<has> zones too small for[ {needed}|| so much][ {resource}][ (at most {total} in as many as policy {policy} allows)]",
+        says="<has> zones too small for[ {needed}|| so much][ {resource}]"
+        "[ (at most {total} in as many as policy {policy} allows)]",
         cure="request[ at most {total}|| less][ {resource}], or use a node with larger zones or another topology policy",
     ),
     "ZoneWidthsDiffer": Code(
