@@ -76,7 +76,7 @@ class Day:
             if verdict.admit:
                 given.metadata.annotations[PREDICTED] = encode(verdict.placement, self._layout)
                 found = occupant(given, asked, self._layout)
-                tally.put(given.uid, found.usage)
+                tally.post(given.uid, found.usage)
                 self._confidence[node].put(found)
                 self._due.append((now + ADMITTED_AFTER, "admitted", node, given))
                 self.bound += 1
@@ -94,9 +94,9 @@ class Day:
         listed = next(p for p in self._kubelets[node].podresources().pod_resources if p.name == given.metadata.name)
         texts = as_annotations(observe(listed, self._kubelets[node].zone_of_cpus()))
         given.metadata.annotations.update({name: text for name, text in texts.items() if text is not None})
-        if self._tallies[node].holding(given.uid) is not None:
+        if self._tallies[node].entry(given.uid) is not None:
             found = occupant(given, demand(given), self._layout)
-            self._tallies[node].put(given.uid, found.usage)
+            self._tallies[node].post(given.uid, found.usage)
             self._confidence[node].put(found)
 
     def ended(self, node: int, given: Pod, now: int) -> None:
@@ -104,7 +104,7 @@ class Day:
         self._gone(node, given)
 
     def _gone(self, node: int, given: Pod) -> None:
-        self._tallies[node].put(given.uid, None)
+        self._tallies[node].post(given.uid, None)
         self._confidence[node].remove(given.key)
 
 

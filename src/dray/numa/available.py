@@ -106,7 +106,7 @@ def reconstructed(layout: Layout, usages: Iterable[Usage]) -> State:
     """What is left in the zones when these are taken. More taken than there is counts as nothing left."""
     tally = Tally(layout)
     for number, usage in enumerate(usages):
-        tally.put(number, usage)
+        tally.post(str(number), usage)
     return tally.state()
 
 

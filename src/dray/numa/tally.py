@@ -1,6 +1,6 @@
-"""What is taken from the zones of one node, kept as pods come and go: the account that a scheduler's books can stand on.
+"""What is taken from the zones of one node, kept as pods come and go: an account for the scheduler's books.
 
-``put`` takes what a holder has and answers what it had before, which is the undo. Always true: amounts are added and subtracted
+``post`` says what a holder has and answers what it had before, which is the undo. Always true: amounts are added and subtracted
 exactly, never rounded off at nothing, so that taking back restores what was; ``state`` follows from the content alone, and equal
 content gives the same object.
 """
@@ -25,7 +25,7 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Tally:
-    """One node's account. ``holders`` are whatever the books use for them; more taken than there is counts as nothing free."""
+    """One node's account (``dray.books.Account``). More taken than there is counts as nothing free."""
 
     def __init__(self, layout: Layout, interned: Interned[State] | None = None) -> None:
         self.layout = layout
@@ -36,10 +36,10 @@ class Tally:
         self._groups: Counter[int] = Counter()
         # Memory of groups by (mask, row): drawn from the group when the state is asked for.
         self._joint: Counter[tuple[int, int]] = Counter()
-        self._held: dict[object, Usage] = {}
+        self._held: dict[str, Usage] = {}
         self._state: State | None = None
 
-    def put(self, holder: object, usage: Usage | None) -> Usage | None:
+    def post(self, holder: str, usage: Usage | None) -> Usage | None:
         """The holder has this from now on, None for nothing. Answers what it had."""
         before = self._held.pop(holder, None)
         if before is not None:
@@ -50,10 +50,10 @@ class Tally:
         self._state = None
         return before
 
-    def holding(self, holder: object) -> Usage | None:
+    def entry(self, holder: str) -> Usage | None:
         return self._held.get(holder)
 
-    def holders(self, mask: int) -> list[object]:
+    def holders(self, mask: int) -> list[str]:
         """Who has something in these zones, in the order in which they came."""
         return [holder for holder, usage in self._held.items() if _zones(usage) & mask]
 
