@@ -124,6 +124,7 @@ class TestCheck:
             '{"id": 7}',
             {**good, "id": "zone", "placed": [{"9": {"cpu": "1"}}]},
             {**good, "id": "amount", "placed": [{"0": {"cpu": "x"}}]},
+            {**good, "id": "negative", "placed": [{"0": {"cpu": "-1"}}]},
             {**good, "id": "shape", "topology": {"zones": 3}},
             {**good, "id": "quantity", "pod": guaranteed(cpu="many")},
             '{"topology": ' + "[" * 100_000,

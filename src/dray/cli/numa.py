@@ -182,7 +182,9 @@ def _placement(path: str, of_pod: dict[str, dict[str, QuantityValue]], layout: L
         names = layout.labels if zone in layout.labels else layout.zones
         if zone not in names:
             raise Invalid(f"{path}: zone {zone!r} is not one of the topology's ({', '.join(layout.labels[:16])})")
-        found[names.index(zone)] = {name: amount(name, value) for name, value in amounts.items()}
+        here = found[names.index(zone)] = {name: amount(name, value) for name, value in amounts.items()}
+        if negative := [name for name, value in here.items() if value < 0]:
+            raise Invalid(f"{path}: zone {zone!r}: {negative[0]} is negative")
     return tuple((place, tuple(sorted(found[place].items()))) for place in sorted(found))
 
 
