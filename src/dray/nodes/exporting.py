@@ -22,7 +22,6 @@ from dray.cluster.port import Cluster, WatchEvent, Write
 from dray.nodes.exporter import LOOK_SECONDS, Exporter
 from dray.numa.podresources import LIST, ListPodResourcesRequest, ListPodResourcesResponse, WireError, decode, encode
 
-SOCKET: Final = Path("/var/lib/kubelet/pod-resources/kubelet.sock")
 SYSFS: Final = Path("/sys/devices/system/node")
 # Written by a kubelet whenever it gives something out or takes it back.
 STATE_FILES: Final = ("cpu_manager_state", "memory_manager_state", "device-plugins/kubelet_internal_checkpoint")

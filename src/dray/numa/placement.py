@@ -64,10 +64,6 @@ def placement(rows: Mapping[int, Sequence[int]], layout: Layout) -> Placement:
     return tuple((place, tuple(by_place[place])) for place in sorted(by_place))
 
 
-def span(placed: Placement) -> int:
-    return len(placed)
-
-
 def encode(placed: Placement, layout: Layout) -> str:
     """The annotation for a placement: the same placement gives the same bytes."""
     shares = [

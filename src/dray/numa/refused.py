@@ -22,7 +22,10 @@ class Refusals:
         self._known: dict[tuple[str, Demand], tuple[State, str]] = {}
 
     def note(self, node: str, demand: Demand, state: State, reason: str) -> None:
-        """A kubelet refused such a pod, for this reason, when its zones were in this state (without the refused pod)."""
+        """A pod failed on the node with this reason when its zones were in this state (without the pod). What is no refusal of
+        a kubelet's managers is not remembered."""
+        if reason not in REASONS:
+            return
         self._known.pop((node, demand), None)
         while len(self._known) >= REMEMBERED:
             del self._known[next(iter(self._known))]

@@ -142,11 +142,6 @@ def _whole(layout: Layout, row: int, value: int) -> int:
     return -(-value // 1000) if layout.resources[row] == CPU else value
 
 
-def placed_mask(placement: Sequence[tuple[int, object]]) -> int:
-    """The zones of a placement as a mask."""
-    return sum(1 << place for place, _ in placement)
-
-
 def score_of(strategy: str, state: State, plan: Plan, weights: Weights | None = None, most: int = MAX_ZONES) -> int:
     """The score by a strategy's name. Raises KeyError for a name that is none."""
     if strategy == "LeastNUMANodes":
