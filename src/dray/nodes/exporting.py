@@ -22,7 +22,6 @@ from dray.cluster.port import Cluster, WatchEvent, Write
 from dray.nodes.exporter import LOOK_SECONDS, Exporter
 from dray.numa.podresources import LIST, ListPodResourcesRequest, ListPodResourcesResponse, WireError, decode, encode
 
-SYSFS: Final = Path("/sys/devices/system/node")
 # Written by a kubelet whenever it gives something out or takes it back.
 STATE_FILES: Final = ("cpu_manager_state", "memory_manager_state", "device-plugins/kubelet_internal_checkpoint")
 TIMEOUT_SECONDS: Final = 10.0
@@ -88,7 +87,7 @@ def _stamps(state: Path | None) -> tuple[int, ...]:
     return () if state is None else tuple(stamp(state / name) for name in STATE_FILES)
 
 
-def cpu_zones(sysfs: Path = SYSFS) -> dict[int, int]:
+def cpu_zones(sysfs: Path) -> dict[int, int]:
     """CPU -> zone number, as the machine says. Empty when it says nothing."""
     found: dict[int, int] = {}
     for path in sorted(sysfs.glob("node[0-9]*/cpulist")):
