@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from dray.api import core, resource, workloads
+from dray.api import core, resource, topology, workloads
 from dray.api.meta import Object
 
 
@@ -71,5 +71,5 @@ RESOURCE_CLAIM_TEMPLATES: Final = Kind(
 DEVICE_CLASSES: Final = Kind(resource.GROUP, "v1", "deviceclasses", "DeviceClass", False, resource.DeviceClass)
 DEVICE_TAINT_RULES: Final = Kind(resource.GROUP, "v1", "devicetaintrules", "DeviceTaintRule", False, resource.DeviceTaintRule)
 NODE_RESOURCE_TOPOLOGIES: Final = Kind(
-    "topology.node.k8s.io", "v1alpha2", "noderesourcetopologies", "NodeResourceTopology", False
+    topology.GROUP, "v1alpha2", "noderesourcetopologies", "NodeResourceTopology", False, topology.NodeResourceTopology
 )

@@ -23,12 +23,14 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "up": ("up", "Run a Kubernetes cluster in this process: API, scheduler, controllers, nodes."),
     "scheduler": ("scheduler", "Schedule pods on any Kubernetes cluster."),
     "controllers": ("controllers", "Run Dray's controllers on any Kubernetes cluster."),
+    "exporter": ("exporter", "Write which zones each pod of a node has into its annotations."),
     "why": ("why", "Say why a pod is where it is, or why it is nowhere."),
     "devices": ("devices", "Show every device: free, used, by whom, tainted."),
     "verify": ("verify", "Prove that nothing is allocated twice."),
     "story": ("story", "Tell what happened to a pod, step by step."),
     "simulate": ("simulate", "Run a scenario on virtual time."),
     "allocate": ("allocate", "Run the device allocator alone, on JSON lines."),
+    "numa": ("numa", "Ask what a kubelet's Topology Manager would say, on JSON lines."),
     "fabric": ("fabric", "Attach fabric devices for demonstration: sets binding conditions."),
 }
 

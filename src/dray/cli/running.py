@@ -14,7 +14,7 @@ import click
 from dray.api.gates import WITHOUT_EFFECT, GateError, Gates
 from dray.cli.trouble import PATIENCE_SECONDS, told
 from dray.cluster.kubeconfig import KubeconfigError, load
-from dray.cluster.port import ClusterError
+from dray.cluster.port import Cluster, ClusterError
 from dray.cluster.remote import Remote
 from dray.cluster.served import Served
 from dray.runtime import logs
@@ -143,8 +143,15 @@ def gates(text: str) -> Gates:
     return found
 
 
-def run_on_cluster(connection: Connection, part: Part) -> None:
-    """Run a part on a real cluster until a signal; exit 1 when it cannot go on."""
+def run_on_cluster(
+    connection: Connection,
+    part: Part,
+    *,
+    beside: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    through: Callable[[Cluster], Cluster] = lambda cluster: cluster,
+) -> None:
+    """Run a part on a real cluster until a signal; exit 1 when it cannot go on. ``beside``: what else runs for as long;
+    ``through``: how the part sees the cluster."""
 
     async def go() -> None:
         stop = stop_on_signals()
@@ -152,7 +159,11 @@ def run_on_cluster(connection: Connection, part: Part) -> None:
         try:
             cluster = await _connected(remote, part, stop)
             if cluster is not None:
-                await run(cluster, part, stop)
+                async with asyncio.TaskGroup() as group:
+                    side = group.create_task(beside(), name="beside") if beside is not None else None
+                    await run(through(cluster), part, stop)
+                    if side is not None:
+                        side.cancel()
         finally:
             await remote.close()
 

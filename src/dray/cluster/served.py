@@ -13,12 +13,15 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.api.kinds import DEVICE_TAINT_RULES, Kind
+from dray.api.kinds import DEVICE_TAINT_RULES, NODE_RESOURCE_TOPOLOGIES, Kind
 from dray.cluster.port import Cluster, NotFound, WatchEvent, Write
 from dray.cluster.remote import Remote
 
 # Older versions with the same fields, newest first.
-OLDER: Final[dict[Kind, tuple[str, ...]]] = {DEVICE_TAINT_RULES: ("v1beta2", "v1alpha3")}
+OLDER: Final[dict[Kind, tuple[str, ...]]] = {
+    DEVICE_TAINT_RULES: ("v1beta2", "v1alpha3"),
+    NODE_RESOURCE_TOPOLOGIES: ("v1alpha1",),
+}
 
 log = logging.getLogger(__name__)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import msgspec
+
 from dray.api.gates import Gates
 from dray.api.kinds import NAMESPACES, Kind
 from dray.cluster.metrics import Meter
@@ -14,6 +16,8 @@ from dray.controllers.budgets import Budgets
 from dray.controllers.claims import ClaimsController
 from dray.controllers.daemonsets import DaemonSets
 from dray.controllers.deployments import Deployments
+from dray.controllers.exporter import ExporterOperator
+from dray.controllers.exporter import Settings as ExporterSettings
 from dray.controllers.garbage import Garbage
 from dray.controllers.jobs import Jobs
 from dray.controllers.namespaces import Namespaces
@@ -22,13 +26,27 @@ from dray.controllers.replicasets import ReplicaSets
 from dray.controllers.statefulsets import StatefulSets
 
 
+class Exporting(msgspec.Struct, frozen=True):
+    """How the placement exporter is deployed, and whether NUMA scheduling is on."""
+
+    settings: ExporterSettings = ExporterSettings()
+    enabled: Callable[[], bool] = bool
+
+
 class Setting:
     """What controllers are made from. ``owned`` are the kinds that garbage and namespaces look after."""
 
     def __init__(
-        self, world: World, gates: Gates, owned: Sequence[Kind], certificate: str = "", meter: Meter | None = None
+        self,
+        world: World,
+        gates: Gates,
+        owned: Sequence[Kind],
+        certificate: str = "",
+        meter: Meter | None = None,
+        exporter: Exporting | None = None,
     ) -> None:
         self.world, self.gates, self.owned, self.certificate, self.meter = world, gates, owned, certificate, meter
+        self.exporter = exporter or Exporting()
 
 
 Make = Callable[[Setting], list[Decider]]
@@ -46,11 +64,16 @@ SETS: Final[dict[str, Make]] = {
     "namespaces": lambda s: [Namespaces(s.world, s.owned, s.certificate)],
     "garbage": lambda s: [Garbage(s.world, s.owned), PodGarbage(s.world)],
 }
+# Only for those who ask for it by name: a cluster in one process has no image to run.
+OPTIONAL: Final[dict[str, Make]] = {
+    "exporter": lambda s: [ExporterOperator(s.world, s.exporter.settings, s.exporter.enabled)],
+}
 _FIXED: Final[dict[str, tuple[Kind, ...]]] = {
     "claims": tuple(ClaimsController.kinds),
     "workloads": (*ReplicaSets.kinds, *Deployments.kinds, *StatefulSets.kinds, *DaemonSets.kinds, *Jobs.kinds, *Budgets.kinds),
     "namespaces": (NAMESPACES,),
     "garbage": tuple(PodGarbage.kinds),
+    "exporter": tuple(ExporterOperator.kinds),
 }
 
 
@@ -63,4 +86,4 @@ def kinds(chosen: Sequence[str], owned: Sequence[Kind]) -> tuple[Kind, ...]:
 
 
 def deciders(chosen: Sequence[str], setting: Setting) -> list[Decider]:
-    return [decider for name in chosen for decider in SETS[name](setting)]
+    return [decider for name in chosen for decider in (SETS | OPTIONAL)[name](setting)]
