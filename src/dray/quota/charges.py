@@ -13,9 +13,10 @@ import msgspec
 from dray.api.core import PersistentVolumeClaim, Pod, Service
 from dray.api.meta import Object
 from dray.api.quantity import Quantity
+from dray.api.quota_names import PLAIN_COUNTS, REQUESTS
 from dray.api.resource import ResourceClaim
 from dray.quota import devices, pods, scopes
-from dray.quota.names import COUNT, ONE, PLAIN_COUNTS, REQUESTS, ZERO, Amounts, add
+from dray.quota.names import COUNT, ONE, ZERO, Amounts, add
 from dray.quota.scopes import OTHER, Subject
 
 _STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"

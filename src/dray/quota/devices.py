@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from dray.api.quantity import Quantity
+from dray.api.quota_names import REQUESTS
 from dray.api.resource import (
     EXTENDED_RESOURCE_CLAIM,
     IMPLICIT_RESOURCE_PREFIX,
@@ -20,7 +21,7 @@ from dray.api.resource import (
     DeviceSubRequest,
     ResourceClaim,
 )
-from dray.quota.names import DEVICES, IMPLICIT, REQUESTS, Amounts, add
+from dray.quota.names import DEVICES, IMPLICIT, Amounts, add
 
 # All devices that match: as many as an allocation can have.
 ALL: Final = 32

@@ -12,29 +12,16 @@ from typing import Final
 
 from dray.api.names import is_native_resource
 from dray.api.quantity import Quantity
+from dray.api.quota_names import REQUESTS, VOLUME_NAMES, is_standard
 from dray.api.resource import IMPLICIT_RESOURCE_PREFIX
 
 Amounts = dict[str, Quantity]
 
-REQUESTS: Final = "requests."
-LIMITS: Final = "limits."
 COUNT: Final = "count/"
 ONE: Final = Quantity.of(1)
 ZERO: Final = Quantity.of(0)
 
-COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
-HUGE_PAGES: Final = "hugepages-"
-POD_COUNT: Final = "pods"
-# A quota on one of these makes every container say how much of it it wants. No other name does that.
-MUST_SPECIFY: Final = frozenset(prefix + name for prefix in ("", REQUESTS, LIMITS) for name in ("cpu", "memory"))
-POD_NAMES: Final = frozenset((POD_COUNT, *(prefix + name for prefix in ("", REQUESTS, LIMITS) for name in COMPUTE)))
-VOLUME_NAMES: Final = frozenset({"persistentvolumeclaims", "requests.storage"})
 CLASS_VOLUME_NAMES: Final = tuple(f".storageclass.storage.k8s.io/{name}" for name in sorted(VOLUME_NAMES))
-SERVICE_NAMES: Final = frozenset({"services", "services.nodeports", "services.loadbalancers"})
-# Kinds that can be counted by their bare name, from the time before ``count/``.
-PLAIN_COUNTS: Final = frozenset({"configmaps", "secrets", "replicationcontrollers", "resourcequotas"})
-STANDARD: Final = POD_NAMES | VOLUME_NAMES | SERVICE_NAMES | PLAIN_COUNTS
-
 DEVICES: Final = ".deviceclass.resource.k8s.io/devices"
 IMPLICIT: Final = REQUESTS + IMPLICIT_RESOURCE_PREFIX
 
@@ -50,9 +37,7 @@ def is_countable(name: str, kinds: Container[str]) -> bool:
     """Whether anything is charged to this name; ``kinds`` are the resources whose objects are counted."""
     if name.startswith(COUNT):
         return name[len(COUNT) :] in kinds
-    if name in STANDARD or name.endswith((DEVICES, *CLASS_VOLUME_NAMES)):
-        return True
-    if name.startswith((HUGE_PAGES, REQUESTS + HUGE_PAGES)):
+    if is_standard(name) or name.endswith((DEVICES, *CLASS_VOLUME_NAMES)):
         return True
     return name.startswith(REQUESTS) and is_extended(name[len(REQUESTS) :])
 

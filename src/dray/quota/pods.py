@@ -11,8 +11,9 @@ from typing import Final, Literal
 
 from dray.api.core import Container, Pod, PodSpec, ResourceList, ResourceRequirements
 from dray.api.quantity import Quantity
+from dray.api.quota_names import COMPUTE, HUGE_PAGES, LIMITS, MUST_SPECIFY, REQUESTS
 from dray.api.times import parse_time
-from dray.quota.names import COMPUTE, HUGE_PAGES, LIMITS, MUST_SPECIFY, ONE, POD_COUNT, REQUESTS, Amounts, add, is_extended
+from dray.quota.names import ONE, Amounts, add, is_extended
 
 Which = Literal["requests", "limits"]
 _OF_THE_POD: Final = ("cpu", "memory")
@@ -40,7 +41,7 @@ def charged_until(pod: Pod) -> float | None:
 
 def compute(requests: Mapping[str, Quantity], limits: Mapping[str, Quantity]) -> Amounts:
     """Requests and limits under the names that quotas have for them; extended resources are left to ``devices``."""
-    named: Amounts = {POD_COUNT: ONE}
+    named: Amounts = {"pods": ONE}
     for name, amount in requests.items():
         if name in COMPUTE or name.startswith(HUGE_PAGES):
             named[name] = named[REQUESTS + name] = amount

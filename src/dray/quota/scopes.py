@@ -9,12 +9,6 @@ import msgspec
 
 from dray.api.core import PersistentVolumeClaim, Pod, PodAffinityTerm, ResourceQuotaSpec, ScopedSelectorRequirement
 
-POD_SCOPES: Final = frozenset(
-    {"Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass", "CrossNamespacePodAffinity"}
-)
-VOLUME_SCOPES: Final = frozenset({"VolumeAttributesClass"})
-SCOPES: Final = POD_SCOPES | VOLUME_SCOPES
-
 
 class Subject(msgspec.Struct, frozen=True):
     """What scopes ask of an object: the scopes that it is in, and the names of classes that selectors look at."""
