@@ -18,6 +18,7 @@ from dray.controllers.garbage import Garbage
 from dray.controllers.jobs import Jobs
 from dray.controllers.namespaces import Namespaces
 from dray.controllers.podgarbage import PodGarbage
+from dray.controllers.quotas import Quotas
 from dray.controllers.replicasets import ReplicaSets
 from dray.controllers.statefulsets import StatefulSets
 
@@ -45,12 +46,15 @@ SETS: Final[dict[str, Make]] = {
     ],
     "namespaces": lambda s: [Namespaces(s.world, s.owned, s.certificate)],
     "garbage": lambda s: [Garbage(s.world, s.owned), PodGarbage(s.world)],
+    # Everything is counted where everything is mirrored anyway: by who stands in for kube-controller-manager.
+    "quota": lambda s: [Quotas(s.world, s.gates, s.owned if set(s.owned) <= set(s.world.kinds) else ())],
 }
 _FIXED: Final[dict[str, tuple[Kind, ...]]] = {
     "claims": tuple(ClaimsController.kinds),
     "workloads": (*ReplicaSets.kinds, *Deployments.kinds, *StatefulSets.kinds, *DaemonSets.kinds, *Jobs.kinds, *Budgets.kinds),
     "namespaces": (NAMESPACES,),
     "garbage": tuple(PodGarbage.kinds),
+    "quota": tuple(Quotas.kinds),
 }
 
 
