@@ -11,7 +11,10 @@ from dray.cli.running import Connection, cluster_options, run_on_cluster
 
 @click.command()
 @click.option(
-    "--only", default="", metavar="A,B", help="Run only these: claims, workloads, namespaces, garbage. Default: claims."
+    "--only",
+    default="",
+    metavar="A,B",
+    help="Run only these: claims, workloads, namespaces, garbage, quota, nodes. Default: claims.",
 )
 @cluster_options
 def controllers(only: str, **options: Any) -> None:
@@ -23,6 +26,7 @@ def controllers(only: str, **options: Any) -> None:
     \b
     Examples:
       dray controllers --kubeconfig ~/.kube/config --only claims
+      dray controllers --kubeconfig ~/.kube/config --only quota     device quotas: all names of a class kept equal
       dray controllers --kubeconfig admin.conf --only claims,workloads,garbage,namespaces --leader-elect
     """
     from dray.apiserver.catalog import CATALOG

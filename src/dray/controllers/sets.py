@@ -17,6 +17,8 @@ from dray.controllers.deployments import Deployments
 from dray.controllers.garbage import Garbage
 from dray.controllers.jobs import Jobs
 from dray.controllers.namespaces import Namespaces
+from dray.controllers.nodeeviction import NodeEviction
+from dray.controllers.nodelifecycle import NodeLifecycle
 from dray.controllers.podgarbage import PodGarbage
 from dray.controllers.quotas import Quotas
 from dray.controllers.replicasets import ReplicaSets
@@ -48,6 +50,7 @@ SETS: Final[dict[str, Make]] = {
     "garbage": lambda s: [Garbage(s.world, s.owned), PodGarbage(s.world)],
     # Everything is counted where everything is mirrored anyway: by who stands in for kube-controller-manager.
     "quota": lambda s: [Quotas(s.world, s.gates, s.owned if set(s.owned) <= set(s.world.kinds) else ())],
+    "nodes": lambda s: [NodeLifecycle(s.world), NodeEviction(s.world)],
 }
 _FIXED: Final[dict[str, tuple[Kind, ...]]] = {
     "claims": tuple(ClaimsController.kinds),
@@ -55,6 +58,7 @@ _FIXED: Final[dict[str, tuple[Kind, ...]]] = {
     "namespaces": (NAMESPACES,),
     "garbage": tuple(PodGarbage.kinds),
     "quota": tuple(Quotas.kinds),
+    "nodes": (*NodeLifecycle.kinds, *NodeEviction.kinds),
 }
 
 
