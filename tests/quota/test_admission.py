@@ -26,6 +26,7 @@ def test_a_pod_too_many_is_refused_with_the_numbers(room: Room) -> None:
         "used: pods=2,requests.cpu=1400m, limited: pods=2,requests.cpu=1500m"
     )
     room.delete(f"{PODS}/a", {"gracePeriodSeconds": 0})
+    assert room.used() == {"pods": "1", "requests.cpu": "700m"}
     room.post(PODS, pod("c", {"cpu": "100m"}))
     assert room.used() == {"pods": "2", "requests.cpu": "800m"}
 
@@ -129,6 +130,16 @@ def test_objects_are_counted_by_kind(room: Room) -> None:
     room.post(deployments, {"metadata": {"name": "a"}, **deployment})
     assert "count/deployments.apps=1" in room.refused(deployments, {"metadata": {"name": "b"}, **deployment})
     assert room.used() == {"configmaps": "1", "count/deployments.apps": "1", "count/resourceclaims.resource.k8s.io": "0"}
+
+
+def test_an_object_that_waits_for_a_finalizer_counts_until_it_is_gone(room: Room) -> None:
+    configs = f"{IN_DEFAULT}/configmaps"
+    room.quota(configmaps=1)
+    room.post(configs, {"metadata": {"name": "held", "finalizers": ["example.com/hold"]}})
+    room.delete(f"{configs}/held")
+    assert room.used() == {"configmaps": "1"}
+    room.patch(f"{configs}/held", {"metadata": {"finalizers": None}})
+    assert room.used() == {"configmaps": "0"}
 
 
 def test_a_quota_counts_itself(room: Room) -> None:
@@ -259,10 +270,12 @@ def test_a_quota_with_scopes_asks_only_its_own_pods_for_amounts(room: Room) -> N
 
 
 def test_volume_claims_are_counted_by_their_attributes_class(room: Room) -> None:
-    room.quota(selector=selected("VolumeAttributesClass", "In", "gold"), persistentvolumeclaims=1)
+    room.quota(
+        selector=selected("VolumeAttributesClass", "In", "gold"), **{"persistentvolumeclaims": 1, "requests.storage": "5Gi"}
+    )
     room.post(VOLUMES, volume("silver", "1Gi", volumeAttributesClassName="silver"))
     room.post(VOLUMES, volume("gold", "1Gi", volumeAttributesClassName="gold"))
-    assert room.used() == {"persistentvolumeclaims": "1"}
+    assert room.used() == {"persistentvolumeclaims": "1", "requests.storage": "1Gi"}
     assert "exceeded quota" in room.refused(VOLUMES, volume("more", "1Gi", volumeAttributesClassName="gold"))
 
 

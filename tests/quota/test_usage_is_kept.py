@@ -61,15 +61,24 @@ def test_a_new_quota_shows_its_usage_at_once() -> None:
     }
 
 
-def test_usage_goes_down_when_objects_go() -> None:
+def test_usage_goes_down_when_pods_finish() -> None:
     here = place()
     quota(here, pods=3)
     for name in "ab":
         here.create(PODS, pod(name))
     later(here, 5)
-    here.delete(PODS, "a", gracePeriodSeconds=0)
+    here.patch(PODS, "a", {"status": {"phase": "Succeeded"}}, subresource="status")
     later(here, 5)
     assert status(here)["used"] == {"pods": "1"}
+
+
+def test_what_only_the_server_can_count_is_left_as_it_is() -> None:
+    here = place()
+    quota(here, pods=3, **{"count/nets.example.com": 5})
+    later(here, 5)
+    here.patch(RESOURCE_QUOTAS, "q", {"status": {"used": {"count/nets.example.com": "2", "pods": "1"}}}, subresource="status")
+    later(here, 5)
+    assert status(here)["used"] == {"count/nets.example.com": "2", "pods": "0"}
 
 
 def test_a_changed_quota_shows_only_its_new_names() -> None:

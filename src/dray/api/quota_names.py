@@ -34,5 +34,5 @@ def is_standard(name: str) -> bool:
 def scope_fits(scope: str, name: str) -> bool:
     """Whether a quota with this scope can limit this name."""
     if scope == VOLUME_SCOPE:
-        return name == "persistentvolumeclaims"
+        return name in VOLUME_NAMES
     return name == "pods" or (scope != "BestEffort" and name in MUST_SPECIFY)

@@ -252,7 +252,9 @@ class Operations:
             return _not_stored(obj)
         table, key = self.table(resource), key_of(resource, namespace, obj["metadata"]["name"])
         if _is_finished(resource, obj):
-            return self.store.delete(table, key, obj)
+            gone = self.store.delete(table, key, obj)
+            self._quotas.settle(namespace, self.clock())
+            return gone
         return self.store.put(table, key, obj)
 
     def _check(self, resource: Resource, obj: dict[str, Any], old: dict[str, Any] | None, context: Context) -> None:
@@ -286,7 +288,9 @@ class Operations:
             return removal
         table, key = self.table(resource), key_of(resource, namespace, name)
         if removal.now:
-            return msgspec.structs.replace(removal, entry=self.store.delete(table, key, removal.entry.object))
+            gone = self.store.delete(table, key, removal.entry.object)
+            self._quotas.settle(namespace, self.clock())
+            return msgspec.structs.replace(removal, entry=gone)
         if removal.entry is not old:
             return msgspec.structs.replace(removal, entry=self.store.put(table, key, removal.entry.object))
         return removal

@@ -2,7 +2,8 @@
 
 Always true: what is in use is counted from the stored objects themselves, never believed from a quota's status, so a status that
 is late or was meddled with lets nobody in and keeps nobody out; a quota counts from the moment it is stored. The status of a
-quota tells the new usage in the same instant in which the object that is charged appears; a controller lowers it when objects go.
+quota tells the new usage in the same instant in which an object that is charged appears or goes; what changes otherwise (pods
+that finish, classes, quotas themselves) a controller tells.
 
 Accounts are kept for namespaces that have quotas, from the store's own history: other namespaces cost nothing.
 """
@@ -67,7 +68,9 @@ class Quotas:
 
     def settle(self, namespace: str, now: float) -> None:
         """Show in the status of the namespace's quotas what is in use now."""
-        quotas = self._quotas(namespace)
+        quotas = self._quotas(namespace) if namespace and self._table.keys else {}
+        if not quotas:
+            return
         account = self._account(namespace, quotas, now)
         for name, quota in quotas.items():
             used = account.used(name)

@@ -127,6 +127,8 @@ class Quotas(Keyed):
             wrong = {name: amount for name, amount in mine.items() if shown.get(name) != amount}
             return {"used": _texts(wrong)} if wrong else None
         hard = _parsed(quota.spec.hard)
+        # Kinds that are defined while the server runs are counted by its admission alone.
+        used |= {name: amount for name, amount in shown.items() if name in hard and name not in used}
         if used == shown and hard == _parsed(quota.status.hard):
             return None
         return {"hard": _replacing(quota.status.hard, _texts(hard)), "used": _replacing(quota.status.used, _texts(used))}
