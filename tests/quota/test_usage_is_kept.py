@@ -31,7 +31,8 @@ COUNTED = (PODS, CONFIG_MAPS, SERVICES, RESOURCE_CLAIMS, RESOURCE_QUOTAS)
 
 def place(seed: int = 0, faults: Faults = NONE, counted: tuple[Kind, ...] = COUNTED) -> Place:
     made = Place(seed, faults)
-    made.start("quotas", (*COUNTED, DEVICE_CLASSES), lambda world: [Quotas(world, Gates.dray(), counted)])
+    embedded = bool(counted)
+    made.start("quotas", (*COUNTED, DEVICE_CLASSES), lambda world: [Quotas(world, Gates.dray(), counted, embedded=embedded)])
     return made
 
 

@@ -43,7 +43,7 @@ def controllers(only: str, **options: Any) -> None:
     part = Part(
         kinds(chosen, CATALOG.owned),
         lambda world, metrics: deciders(
-            chosen, Setting(world, connection.gates, CATALOG.owned, meter=Meter(metrics.registry, METRICS))
+            chosen, Setting(world, connection.gates, CATALOG.owned, meter=Meter(metrics.registry, METRICS), embedded=False)
         ),
         connection.serve,
         connection.election,

@@ -33,17 +33,18 @@ LONGEST: Final = 10
 
 class Quotas(Keyed):
     """The decider. Keys are ``namespace/name`` of quotas. ``counted`` are the kinds whose objects quotas can count; without
-    any, only devices are looked after."""
+    any, only devices are looked after. ``embedded``: Dray's own API server admits, and charges devices when pods are made."""
 
     name = "quotas"
     kinds: Sequence[Kind] = (RESOURCE_QUOTAS, DEVICE_CLASSES, PODS, RESOURCE_CLAIMS)
 
-    def __init__(self, world: World, gates: Gates, counted: Sequence[Kind] = ()) -> None:
+    def __init__(self, world: World, gates: Gates, counted: Sequence[Kind] = (), *, embedded: bool = True) -> None:
         super().__init__(world)
         self._whole = bool(counted)
         self._counted = tuple(kind for kind in counted if kind.namespaced) if counted else (PODS, RESOURCE_CLAIMS)
         self.kinds = tuple(dict.fromkeys((*Quotas.kinds, *self._counted)))
-        self._patience = PATIENCE if self._whole else PATIENCE_BESIDE
+        self._embedded = embedded
+        self._patience = PATIENCE if embedded else PATIENCE_BESIDE
         self._extended = gates("DRAExtendedResource")
         self._served = self._serving()
         self._quotas = world.index(RESOURCE_QUOTAS, lambda found: (found.metadata.namespace,))
@@ -151,7 +152,7 @@ class Quotas(Keyed):
         """All that are missing, in one look at the objects."""
         countable = self._countable()
         missing = [namespace for namespace in self._quotas.values() if namespace not in self._accounts]
-        opened = {each: Account(self._served, countable, at_once=self._whole) for each in missing}
+        opened = {each: Account(self._served, countable, at_once=self._embedded) for each in missing}
         for kind in self._counted:
             for found in self.world.all(kind).values():
                 account = opened.get(found.metadata.namespace)

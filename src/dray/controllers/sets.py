@@ -26,12 +26,21 @@ from dray.controllers.statefulsets import StatefulSets
 
 
 class Setting:
-    """What controllers are made from. ``owned`` are the kinds that garbage and namespaces look after."""
+    """What controllers are made from. ``owned`` are the kinds that garbage and namespaces look after; ``embedded``: the API
+    server is Dray's own."""
 
     def __init__(
-        self, world: World, gates: Gates, owned: Sequence[Kind], certificate: str = "", meter: Meter | None = None
+        self,
+        world: World,
+        gates: Gates,
+        owned: Sequence[Kind],
+        certificate: str = "",
+        meter: Meter | None = None,
+        *,
+        embedded: bool = True,
     ) -> None:
         self.world, self.gates, self.owned, self.certificate, self.meter = world, gates, owned, certificate, meter
+        self.embedded = embedded
 
 
 Make = Callable[[Setting], list[Decider]]
@@ -49,7 +58,7 @@ SETS: Final[dict[str, Make]] = {
     "namespaces": lambda s: [Namespaces(s.world, s.owned, s.certificate)],
     "garbage": lambda s: [Garbage(s.world, s.owned), PodGarbage(s.world)],
     # Everything is counted where everything is mirrored anyway: by who stands in for kube-controller-manager.
-    "quota": lambda s: [Quotas(s.world, s.gates, s.owned if set(s.owned) <= set(s.world.kinds) else ())],
+    "quota": lambda s: [Quotas(s.world, s.gates, s.owned if set(s.owned) <= set(s.world.kinds) else (), embedded=s.embedded)],
     "nodes": lambda s: [NodeLifecycle(s.world), NodeEviction(s.world)],
 }
 _FIXED: Final[dict[str, tuple[Kind, ...]]] = {
