@@ -59,7 +59,12 @@ class Line(Named):
 
 @click.group()
 def queues() -> None:
-    """Queues: what each of them deserves of the cluster."""
+    """Queues: what each of them deserves of the cluster, by the rules of KAI-Scheduler.
+
+    \b
+    Examples:
+      dray queues shares questions.jsonl          fair shares, one JSON line for each
+    """
 
 
 @queues.command()
