@@ -6,6 +6,7 @@ which its administrator declared out of service.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -31,9 +32,11 @@ class PodGarbage(Keyed):
     def __init__(self, world: World, finished_max: int = FINISHED_MAX) -> None:
         super().__init__(world)
         self._pods = world.index(PODS, lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
-        self._finished = world.index(PODS, lambda pod: ("finished",) if pod.terminal else ())
-        self._finished_max = finished_max
         self._missing: dict[str, float] = {}
+        self._finished: dict[str, str] = {}  # pods that are kept although finished, by key, with their uid
+        self._oldest: list[tuple[str, str, str]] = []  # the same by age, and some that went
+        self._finished_max = finished_max
+        self._surplus: set[str] = set()
 
     def concerned(self, change: Change) -> Iterable[str]:
         if change.kind == NODES:
@@ -41,19 +44,28 @@ class PodGarbage(Keyed):
             if change.new is not None:
                 self._missing.pop(name, None)
             return tuple(self._pods[name]) if change.new is None or _out_of_service(change.new) else ()
-        pod = change.new
-        if not isinstance(pod, Pod):
+        pod = change.object
+        assert isinstance(pod, Pod)
+        if change.new is None:
+            self._finished.pop(pod.key, None)
+            self._surplus.discard(pod.key)
             return ()
         lonely = bool(pod.spec.node_name) or pod.metadata.deletion_timestamp is not None
-        return ([pod.key] if lonely else []) + (self._too_many() if pod.terminal else [])
+        return ([pod.key] if lonely else []) + (self._too_many(pod) if pod.terminal else [])
 
-    def _too_many(self) -> list[str]:
-        """The finished pods beyond those that are kept, oldest first."""
-        found = self._finished["finished"]
-        over = len(found) - self._finished_max
-        if over <= 0:
-            return []
-        return sorted(found, key=lambda key: (self.world.get(PODS, key).metadata.creation_timestamp or "", key))[:over]
+    def _too_many(self, pod: Pod) -> list[str]:
+        """The finished pods that must go because this one is finished: the oldest."""
+        if pod.key not in self._surplus and self._finished.get(pod.key) != pod.uid:
+            self._finished[pod.key] = pod.uid
+            heapq.heappush(self._oldest, (pod.metadata.creation_timestamp or "", pod.key, pod.uid))
+        found: list[str] = []
+        while len(self._finished) > self._finished_max:
+            _, key, uid = heapq.heappop(self._oldest)
+            if self._finished.get(key) == uid:
+                del self._finished[key]
+                self._surplus.add(key)
+                found.append(key)
+        return found
 
     def decide(self, key: str, now: float) -> list[Write]:
         pod: Pod | None = self.world.get(PODS, key)
@@ -61,11 +73,11 @@ class PodGarbage(Keyed):
             self.forget(key)
             return []
         why = self._abandoned(pod, now)
-        if why:
-            return [self._failed(pod, why, now)] if not pod.terminal else [_delete(pod)]
-        if pod.terminal and pod.metadata.deletion_timestamp is None and key in self._too_many():
-            return [_delete(pod)]
-        return []
+        if why and not pod.terminal:
+            return [self._failed(pod, why, now)]
+        # One that is deleted with no grace left only waits for who holds it.
+        leaving = pod.metadata.deletion_timestamp is not None and not pod.metadata.deletion_grace_period_seconds
+        return [_delete(pod)] if (why or key in self._surplus) and pod.terminal and not leaving else []
 
     def _abandoned(self, pod: Pod, now: float) -> str:
         """Why nobody will report on the pod; empty if somebody may."""

@@ -7,6 +7,7 @@ which the pod asked for and a claim provides counts once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -19,7 +20,7 @@ from dray.quota import devices, pods, scopes
 from dray.quota.names import COUNT, ONE, ZERO, Amounts, add
 from dray.quota.scopes import OTHER, Subject
 
-_STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
+_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 
 class Charge(msgspec.Struct, frozen=True):
