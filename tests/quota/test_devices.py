@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from dray.api.meta import decode
+from dray.api.resource import ResourceClaim
+from dray.quota.devices import of_claim
 from tests.quota.room import (
     CLAIMS,
     CLASSES,
@@ -65,6 +68,11 @@ def test_of_alternatives_the_largest_of_each_class_counts(room: Room) -> None:
     room.post(CLAIMS, claim("c", {"name": "r", "firstAvailable": alternatives}))
     assert gpus(room) == 2
     assert room.used("tpus") == {tpu: "32"}
+
+
+def test_a_mode_of_the_future_is_not_counted() -> None:
+    unknown = decode(ResourceClaim, claim("c", exactly(3, allocationMode="Sometimes"), {"name": "later", "someday": {}}))
+    assert of_claim(unknown) == {}
 
 
 def test_a_claim_beyond_the_quota_is_refused_by_each_name(room: Room) -> None:
