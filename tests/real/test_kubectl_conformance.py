@@ -22,7 +22,7 @@ from tests.real.upstream.embedded import dray_up
 
 CHECKS = Path(__file__).parents[3] / "shared/conformance/check_kubectl.py"
 LEFT_OUT = re.compile(r"^(crd|rbac|view)_|^ssa_.*conflict")
-WORKLOADS = "^controllers_(?!quota)"
+WORKLOADS = "^controllers_"
 
 pytestmark = [
     pytest.mark.slow,

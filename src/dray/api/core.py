@@ -224,6 +224,7 @@ class PodSpec(Struct):
     host_network: bool = False
     host_users: bool | None = None
     service_account_name: str = ""
+    active_deadline_seconds: int | None = None
 
 
 class PodResourceClaimStatus(Struct):
@@ -290,10 +291,18 @@ class PersistentVolumeClaimSpec(Struct):
     resources: ResourceRequirements = field(default_factory=ResourceRequirements)
     volume_mode: str | None = None
     selector: LabelSelector | None = None
+    volume_attributes_class_name: str | None = None
+
+
+class ModifyVolumeStatus(Struct):
+    target_volume_attributes_class_name: str = ""
 
 
 class PersistentVolumeClaimStatus(Struct):
     phase: str = ""
+    allocated_resources: ResourceList = {}
+    current_volume_attributes_class_name: str | None = None
+    modify_volume_status: ModifyVolumeStatus | None = None
 
 
 class PersistentVolumeClaim(Object):
@@ -386,6 +395,32 @@ class PodDisruptionBudgetStatus(Struct):
 class PodDisruptionBudget(Object):
     spec: PodDisruptionBudgetSpec = field(default_factory=PodDisruptionBudgetSpec)
     status: PodDisruptionBudgetStatus = field(default_factory=PodDisruptionBudgetStatus)
+
+
+class ScopedSelectorRequirement(Struct):
+    scope_name: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class ScopeSelector(Struct):
+    match_expressions: tuple[ScopedSelectorRequirement, ...] = ()
+
+
+class ResourceQuotaSpec(Struct):
+    hard: ResourceList = {}
+    scopes: tuple[str, ...] = ()
+    scope_selector: ScopeSelector | None = None
+
+
+class ResourceQuotaStatus(Struct):
+    hard: ResourceList = {}
+    used: ResourceList = {}
+
+
+class ResourceQuota(Object):
+    spec: ResourceQuotaSpec = field(default_factory=ResourceQuotaSpec)
+    status: ResourceQuotaStatus = field(default_factory=ResourceQuotaStatus)
 
 
 class LeaseSpec(Struct):

@@ -50,6 +50,7 @@ PERSISTENT_VOLUMES: Final = Kind("", "v1", "persistentvolumes", "PersistentVolum
 PERSISTENT_VOLUME_CLAIMS: Final = Kind(
     "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, core.PersistentVolumeClaim
 )
+RESOURCE_QUOTAS: Final = Kind("", "v1", "resourcequotas", "ResourceQuota", True, core.ResourceQuota)
 REPLICA_SETS: Final = Kind("apps", "v1", "replicasets", "ReplicaSet", True, core.ReplicaSet)
 STATEFUL_SETS: Final = Kind("apps", "v1", "statefulsets", "StatefulSet", True, core.StatefulSet)
 DAEMON_SETS: Final = Kind("apps", "v1", "daemonsets", "DaemonSet", True, workloads.DaemonSet)

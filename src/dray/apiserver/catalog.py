@@ -9,7 +9,7 @@ from typing import Final
 
 from dray.api import kinds as k
 from dray.api.kinds import Kind
-from dray.apiserver import columns, events, hooks
+from dray.apiserver import columns, events, hooks, limits
 from dray.apiserver.registry import BINDING, EVICTION, FINALIZE, SCALE, STATUS, Registry, Resource
 
 REVIEW: Final = ("create",)
@@ -52,7 +52,7 @@ CORE: Final = (
         columns=columns.PODS,
         generation=True,
         returns_deleted=True,
-        prepare=(hooks.new_pod,),
+        prepare=(limits.default_amounts, hooks.new_pod),
         prepare_status=(hooks.kept_pod_status,),
         admit=(hooks.pod_priority,),
     ),
@@ -118,7 +118,7 @@ CORE: Final = (
         returns_deleted=True,
     ),
     Resource(
-        kind=_core("resourcequotas", "ResourceQuota"),
+        kind=k.RESOURCE_QUOTAS,
         short=("quota",),
         subresources=(STATUS,),
         columns=columns.RESOURCE_QUOTAS,

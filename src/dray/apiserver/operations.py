@@ -19,10 +19,12 @@ from dray.api.kinds import Kind
 from dray.api.stripping import strip_disabled
 from dray.api.times import format_time
 from dray.api.validation import FieldError, validate_create, validate_update
+from dray.apiserver import limits
 from dray.apiserver import metadata as meta
 from dray.apiserver.deletion import DeleteOptions, Deletion, Removal
 from dray.apiserver.errors import already_exists, bad_request, conflict, forbidden, invalid, modified, not_found
 from dray.apiserver.ownership import Ownership
+from dray.apiserver.quotas import Quotas
 from dray.apiserver.registry import Context, Registry, Resource
 from dray.apiserver.schema import Schemas
 from dray.apiserver.selection import Selection
@@ -33,6 +35,8 @@ Change = Callable[[dict[str, Any]], dict[str, Any]]
 NAMES_TRIED: Final = 8
 # Upstream, the kubelet and the deployment controller write annotations together with the status.
 ANNOTATED_BY_STATUS: Final = frozenset({"deployments", "pods"})
+# The writes of an object by which it can come to ask for more.
+CHARGED: Final = ("", "resize")
 PROTECTED_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public"})
 
 
@@ -64,6 +68,7 @@ class Operations:
         self.ownership = Ownership(schemas)
         self._deletion = Deletion(clock)
         self._namespaces = store.table("namespaces")
+        self._quotas = Quotas(registry, store, gates)
 
     # ------------------------------------------------------------------------------------------------------------- reads
 
@@ -105,13 +110,18 @@ class Operations:
         self._check(resource, obj, None, context)
         for hook in resource.admit:
             hook(obj, None, context)
+        limits.check(resource, obj, None, context)
+        charged = self._quotas.admit(resource, namespace, obj, None, context.now)
         if options.applied:
             _keep_managed(obj, given)
         else:
             self.ownership.record(resource, obj, None, given.get("metadata"), manager=options.manager, now=context.now)
         if options.dry_run:
             return _not_stored(obj)
-        return self.store.put(table, key, obj)
+        stored = self.store.put(table, key, obj)
+        if charged:
+            self._quotas.settle(namespace, context.now)
+        return stored
 
     def _prepare_new(self, resource: Resource, obj: dict[str, Any], context: Context) -> None:
         metadata = obj["metadata"]
@@ -182,6 +192,7 @@ class Operations:
         self._keep(resource, obj, base, subresource)
         self._prepare_changed(resource, obj, old.object, context)
         self._check(resource, obj, old.object, context)
+        charged = subresource in CHARGED and self._admit_change(resource, namespace, obj, old.object, context)
         if options.applied:
             _keep_managed(obj, given)
         else:
@@ -194,7 +205,16 @@ class Operations:
                 now=context.now,
                 subresource=subresource,
             )
-        return self._replace(resource, namespace, obj, old, options)
+        stored = self._replace(resource, namespace, obj, old, options)
+        if charged and not options.dry_run:
+            self._quotas.settle(namespace, context.now)
+        return stored
+
+    def _admit_change(
+        self, resource: Resource, namespace: str, obj: dict[str, Any], old: dict[str, Any], context: Context
+    ) -> bool:
+        limits.check(resource, obj, old, context)
+        return self._quotas.admit(resource, namespace, obj, old, context.now)
 
     def _preconditions(self, resource: Resource, new: dict[str, Any], old: dict[str, Any], unconditional: bool) -> None:
         name = old["name"]
@@ -232,7 +252,9 @@ class Operations:
             return _not_stored(obj)
         table, key = self.table(resource), key_of(resource, namespace, obj["metadata"]["name"])
         if _is_finished(resource, obj):
-            return self.store.delete(table, key, obj)
+            gone = self.store.delete(table, key, obj)
+            self._quotas.settle(namespace, self.clock())
+            return gone
         return self.store.put(table, key, obj)
 
     def _check(self, resource: Resource, obj: dict[str, Any], old: dict[str, Any] | None, context: Context) -> None:
@@ -266,7 +288,9 @@ class Operations:
             return removal
         table, key = self.table(resource), key_of(resource, namespace, name)
         if removal.now:
-            return msgspec.structs.replace(removal, entry=self.store.delete(table, key, removal.entry.object))
+            gone = self.store.delete(table, key, removal.entry.object)
+            self._quotas.settle(namespace, self.clock())
+            return msgspec.structs.replace(removal, entry=gone)
         if removal.entry is not old:
             return msgspec.structs.replace(removal, entry=self.store.put(table, key, removal.entry.object))
         return removal

@@ -31,6 +31,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "simulate": ("simulate", "Run a scenario on virtual time."),
     "allocate": ("allocate", "Run the device allocator alone, on JSON lines."),
     "numa": ("numa", "Ask what a kubelet's Topology Manager would say, on JSON lines."),
+    "queues": ("queues", "Compute what queues deserve, on JSON lines."),
     "fabric": ("fabric", "Attach fabric devices for demonstration: sets binding conditions."),
 }
 

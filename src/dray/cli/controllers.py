@@ -19,7 +19,10 @@ log = logging.getLogger(__name__)
 
 @click.command()
 @click.option(
-    "--only", default="", metavar="A,B", help="Run only these: claims, workloads, namespaces, garbage, exporter. Default: claims."
+    "--only",
+    default="",
+    metavar="A,B",
+    help="Run only these: claims, workloads, namespaces, garbage, quota, nodes, exporter. Default: claims.",
 )
 @click.option(
     "--exporter",
@@ -42,6 +45,7 @@ def controllers(only: str, exporter: Mode, exporter_image: str, scheduler_config
     \b
     Examples:
       dray controllers --kubeconfig ~/.kube/config --only claims
+      dray controllers --kubeconfig ~/.kube/config --only quota     device quotas: all names of a class kept equal
       dray controllers --kubeconfig admin.conf --only claims,workloads,garbage,namespaces --leader-elect
       dray controllers --only exporter --scheduler-config /etc/dray/config.yaml --leader-elect
     """
@@ -62,7 +66,14 @@ def controllers(only: str, exporter: Mode, exporter_image: str, scheduler_config
         kinds(chosen, CATALOG.owned),
         lambda world, metrics: deciders(
             chosen,
-            Setting(world, connection.gates, CATALOG.owned, meter=Meter(metrics.registry, METRICS), exporter=exporting),
+            Setting(
+                world,
+                connection.gates,
+                CATALOG.owned,
+                meter=Meter(metrics.registry, METRICS),
+                exporter=exporting,
+                embedded=False,
+            ),
         ),
         connection.serve,
         connection.election,

@@ -80,6 +80,12 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 "--leader-elect-resource-namespace", default="kube-system", show_default=True, help="Where the Lease is."
             ),
             click.option(
+                "--leader-elect-resource-name",
+                default="",
+                metavar="NAME",
+                help="The name of the Lease, for parts that run apart.",
+            ),
+            click.option(
                 "--serve", default="", metavar="HOST:PORT", help="Serve /healthz, /readyz, /livez, /metrics and /story here."
             ),
             click.option("--feature-gates", default="", metavar="A=true,B=false", help="Switch features, by Kubernetes' names."),
@@ -101,7 +107,7 @@ class Connection:
         if options["leader_elect"]:
             try:
                 self.election = Settings(
-                    lease,
+                    options["leader_elect_resource_name"] or lease,
                     options["leader_elect_resource_namespace"],
                     options["leader_elect_lease_duration"],
                     options["leader_elect_renew_deadline"],

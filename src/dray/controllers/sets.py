@@ -21,7 +21,10 @@ from dray.controllers.exporter import Settings as ExporterSettings
 from dray.controllers.garbage import Garbage
 from dray.controllers.jobs import Jobs
 from dray.controllers.namespaces import Namespaces
+from dray.controllers.nodeeviction import NodeEviction
+from dray.controllers.nodelifecycle import NodeLifecycle
 from dray.controllers.podgarbage import PodGarbage
+from dray.controllers.quotas import Quotas
 from dray.controllers.replicasets import ReplicaSets
 from dray.controllers.statefulsets import StatefulSets
 
@@ -34,7 +37,8 @@ class Exporting(msgspec.Struct, frozen=True):
 
 
 class Setting:
-    """What controllers are made from. ``owned`` are the kinds that garbage and namespaces look after."""
+    """What controllers are made from. ``owned`` are the kinds that garbage and namespaces look after; ``embedded``: the API
+    server is Dray's own."""
 
     def __init__(
         self,
@@ -44,9 +48,11 @@ class Setting:
         certificate: str = "",
         meter: Meter | None = None,
         exporter: Exporting | None = None,
+        *,
+        embedded: bool = True,
     ) -> None:
         self.world, self.gates, self.owned, self.certificate, self.meter = world, gates, owned, certificate, meter
-        self.exporter = exporter or Exporting()
+        self.exporter, self.embedded = exporter or Exporting(), embedded
 
 
 Make = Callable[[Setting], list[Decider]]
@@ -63,6 +69,9 @@ SETS: Final[dict[str, Make]] = {
     ],
     "namespaces": lambda s: [Namespaces(s.world, s.owned, s.certificate)],
     "garbage": lambda s: [Garbage(s.world, s.owned), PodGarbage(s.world)],
+    # Everything is counted where everything is mirrored anyway: by who stands in for kube-controller-manager.
+    "quota": lambda s: [Quotas(s.world, s.gates, s.owned if set(s.owned) <= set(s.world.kinds) else (), embedded=s.embedded)],
+    "nodes": lambda s: [NodeLifecycle(s.world), NodeEviction(s.world)],
 }
 # Only for those who ask for it by name: a cluster in one process has no image to run.
 OPTIONAL: Final[dict[str, Make]] = {
@@ -74,6 +83,8 @@ _FIXED: Final[dict[str, tuple[Kind, ...]]] = {
     "namespaces": (NAMESPACES,),
     "garbage": tuple(PodGarbage.kinds),
     "exporter": tuple(ExporterOperator.kinds),
+    "quota": tuple(Quotas.kinds),
+    "nodes": (*NodeLifecycle.kinds, *NodeEviction.kinds),
 }
 
 

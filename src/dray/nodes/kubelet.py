@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
-from dray.api.core import Pod
+from dray.api.core import Node, Pod
 from dray.api.durations import seconds
 from dray.api.kinds import LEASES, NODES, PODS, RESOURCE_CLAIMS, Kind
 from dray.api.resource import ResourceClaim
@@ -111,7 +111,7 @@ class Kubelets(Keyed):
             return [] if name in self._registered or name not in self._manifests else [self._register(name, now)]
         self._registered.add(name)
         writes = self._lease(name, node.uid, now) if self._heartbeat else []
-        return writes + self._report(name, node.uid, now)
+        return writes + self._report(node, now)
 
     def _register(self, name: str, now: float) -> Write:
         manifest = self._manifests[name]
@@ -138,15 +138,17 @@ class Kubelets(Keyed):
         body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
         return [Write("create", LEASES, LEASE_NAMESPACE, name, body)]
 
-    def _report(self, name: str, uid: str, now: float) -> list[Write]:
-        """The node status is reported rarely; the lease says that the node lives."""
+    def _report(self, node: Node, now: float) -> list[Write]:
+        """The node status is reported rarely; the lease says that the node lives. A node that was given up says that it does."""
+        name = node.metadata.name
+        given_up = any(condition.status == "Unknown" for condition in node.status.conditions)
         due = self._reported.setdefault(name, now) + STATUS_SECONDS
-        if now < due or not self._heartbeat:
+        if (now < due and not given_up) or not self._heartbeat:
             return []
         self._reported[name] = now
         beats = [{"type": c["type"], "lastHeartbeatTime": format_time(now)} for c in _conditions(now)]
-        body = {"status": {"conditions": beats}}
-        return [Write("patch", NODES, name=name, body=body, subresource="status", patch="strategic", uid=uid)]
+        body = {"status": {"conditions": _conditions(now) if given_up else beats}}
+        return [Write("patch", NODES, name=name, body=body, subresource="status", patch="strategic", uid=node.uid)]
 
     # -------------------------------------------------------------------------------------------------------- pods
 
