@@ -16,6 +16,7 @@ from dray.controllers.budgets import Budgets
 from dray.controllers.claims import ClaimsController
 from dray.controllers.daemonsets import DaemonSets
 from dray.controllers.deployments import Deployments
+from dray.controllers.eviction import TaintEviction
 from dray.controllers.exporter import ExporterOperator
 from dray.controllers.exporter import Settings as ExporterSettings
 from dray.controllers.garbage import Garbage
@@ -53,6 +54,7 @@ Make = Callable[[Setting], list[Decider]]
 
 SETS: Final[dict[str, Make]] = {
     "claims": lambda s: [ClaimsController(s.world, s.gates, s.meter)],
+    "eviction": lambda s: [TaintEviction(s.world, s.gates, s.meter)],
     "workloads": lambda s: [
         ReplicaSets(s.world),
         Deployments(s.world),
@@ -70,6 +72,7 @@ OPTIONAL: Final[dict[str, Make]] = {
 }
 _FIXED: Final[dict[str, tuple[Kind, ...]]] = {
     "claims": tuple(ClaimsController.kinds),
+    "eviction": tuple(TaintEviction.kinds),
     "workloads": (*ReplicaSets.kinds, *Deployments.kinds, *StatefulSets.kinds, *DaemonSets.kinds, *Jobs.kinds, *Budgets.kinds),
     "namespaces": (NAMESPACES,),
     "garbage": tuple(PodGarbage.kinds),
