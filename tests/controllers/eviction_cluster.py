@@ -39,9 +39,13 @@ class Tainted(Place):
 
     # ------------------------------------------------------------------------------------------------------- objects
 
-    def slice(self, taints: dict[str, list[Plain]] | None = None, *, name: str = "n1", generation: int = 1, devices: int = 4) -> None:
+    def slice(
+        self, taints: dict[str, list[Plain]] | None = None, *, name: str = "n1", generation: int = 1, devices: int = 4
+    ) -> None:
         """Devices ``gpu-0`` and on, some with taints; the slice is replaced if it is there."""
-        listed = [{"name": f"gpu-{n}", **({"taints": t} if (t := (taints or {}).get(f"gpu-{n}")) else {})} for n in range(devices)]
+        listed = [
+            {"name": f"gpu-{n}", **({"taints": t} if (t := (taints or {}).get(f"gpu-{n}")) else {})} for n in range(devices)
+        ]
         pool = {"name": "n1", "generation": generation, "resourceSliceCount": 1}
         spec = {"driver": DRIVER, "nodeName": "n1", "pool": pool, "devices": listed}
         if self.get(RESOURCE_SLICES, name) is None:
@@ -91,7 +95,11 @@ class Tainted(Place):
 
     def extended(self, name: str, device: str) -> None:
         """A pod that asked for an extended resource, and the claim that a scheduler made for it."""
-        container = {"name": "c", "image": "i", "resources": {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}}
+        container = {
+            "name": "c",
+            "image": "i",
+            "resources": {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}},
+        }
         made = self.create(PODS, {"metadata": {"name": name}, "spec": {"containers": [container], "nodeName": "n1"}})
         self.claim(f"{name}-special", device, metadata=owned(made, EXTENDED_RESOURCE_CLAIM, "true"), users=(name,))
         mapping = {"containerName": "c", "resourceName": "example.com/gpu", "requestName": "gpu"}
@@ -147,9 +155,7 @@ class Tainted(Place):
 
     def writes(self, verb: str, kind: Any = PODS, subresource: str = "") -> list[Written]:
         return [
-            one
-            for one in self.written
-            if (one.write.verb, one.write.kind, one.write.subresource) == (verb, kind, subresource)
+            one for one in self.written if (one.write.verb, one.write.kind, one.write.subresource) == (verb, kind, subresource)
         ]
 
 
@@ -163,5 +169,11 @@ def tolerates(seconds: int | None = None, **more: Any) -> Plain:
 
 
 def owned(pod: Plain, annotation: str, value: str) -> Plain:
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"], "controller": True}
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": pod["metadata"]["name"],
+        "uid": pod["metadata"]["uid"],
+        "controller": True,
+    }
     return {"ownerReferences": [owner], "annotations": {annotation: value}}

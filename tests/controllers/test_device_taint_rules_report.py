@@ -33,8 +33,10 @@ class TestWithTheEffectNone:
         assert cluster.told() == (
             "False",
             "NoEffect",
-            "3 published devices selected. 1 allocated device selected. 1 pod would be evicted in 1 namespace "
-            f"if the effect was NoExecute. {NOT_AGAIN}",
+            (
+                "3 published devices selected. 1 allocated device selected. 1 pod would be evicted in 1 namespace "
+                f"if the effect was NoExecute. {NOT_AGAIN}"
+            ),
         )
         assert not cluster.evicted("train")
 
@@ -203,7 +205,9 @@ class TestWithAnotherEffect:
 class TestTheConditionsOfARule:
     def other(self, count: int) -> list[dict[str, str]]:
         time = "2026-01-01T00:00:00Z"
-        return [{"type": f"T{n}", "status": "True", "reason": "R", "message": "", "lastTransitionTime": time} for n in range(count)]
+        return [
+            {"type": f"T{n}", "status": "True", "reason": "R", "message": "", "lastTransitionTime": time} for n in range(count)
+        ]
 
     def test_those_of_others_are_kept(self, cluster: Tainted) -> None:
         cluster.rule(effect="NoSchedule")

@@ -1,12 +1,12 @@
-"""The controller of device taints (KEP-5055): evicts the pods that use tainted devices and do not tolerate it, and says how far it is.
+"""The controller of device taints (KEP-5055): evicts the pods that use tainted devices without a toleration, and says how far it is.
 
-What must leave is worked out for every pod that a change concerns before anything is written, so that the status of a rule always
-counts all of them; the evictions themselves follow at a limited rate. An eviction is two writes: the condition ``DisruptionTarget``,
-whose answer is also the live look at the pod, and then the delete of exactly that pod.
+What must leave is worked out for every pod that a change concerns before anything is written, so the status of a rule counts all of
+them; the evictions themselves follow at a limited rate. An eviction is two writes: the condition ``DisruptionTarget``, whose
+answer is also the live look at the pod, and then the delete of exactly that pod.
 
 Always true: nothing is deleted before every kind is listed; no pod is deleted that does not have to leave now, by what is known
-after the live look; a pod of the same name with another uid is never touched; deadlines come from the API, so a restart keeps them.
-A rule with the annotation ``dray.dev/expires-at`` is removed at that time.
+after the live look; a pod of the same name with another uid is never touched; deadlines come from the API, so a restart keeps
+them. A rule with the annotation ``dray.dev/expires-at`` is removed at that time.
 """
 
 from __future__ import annotations
@@ -53,7 +53,11 @@ METRICS: Final[dict[str, tuple[str, Labels, str]]] = {
     "workqueue_depth": ("gauge", ("name",), "What waits for its time or its turn"),
     "workqueue_adds_total": ("counter", ("name",), "What was put into the queue"),
     "workqueue_retries_total": ("counter", ("name",), "Writes that failed and are tried again"),
-    "workqueue_queue_duration_seconds": ("evictions", ("name",), "How long something waited for its turn after its time had come"),
+    "workqueue_queue_duration_seconds": (
+        "evictions",
+        ("name",),
+        "How long something waited for its turn after its time had come",
+    ),
 }
 
 
@@ -89,7 +93,7 @@ class TaintEviction(Keyed):
         self._marked: set[str] = set()  # uids of pods that were looked at live and carry the condition
         self._deleting: dict[str, tuple[str, Eviction]] = {}  # uid -> the delete that was sent and not answered
         self._evicted: dict[str, int] = {}  # uid of a rule -> pods evicted since this process started
-        self._seen: dict[str, tuple[int, float]] = {}  # uid of a rule -> generation, and when it was first seen here
+        self._seen: dict[str, float] = {}  # uid of a rule -> when its spec was first seen here
         self._told: dict[str, tuple[int, float]] = {}  # uid of a rule -> generation and time of the last status
         self._now = 0.0
 
@@ -134,12 +138,14 @@ class TaintEviction(Keyed):
 
     def _slice_changed(self, change: Change) -> None:
         old, new = change.old, change.new
-        assert (old is None or isinstance(old, ResourceSlice)) and (new is None or isinstance(new, ResourceSlice))
+        assert old is None or isinstance(old, ResourceSlice)
+        assert new is None or isinstance(new, ResourceSlice)
         self._dirty |= self._users.pods_on(self._taints.change_slice(old, new))
 
     def _rule_changed(self, change: Change) -> Iterable[str]:
         old, new = change.old, change.new
-        assert (old is None or isinstance(old, DeviceTaintRule)) and (new is None or isinstance(new, DeviceTaintRule))
+        assert old is None or isinstance(old, DeviceTaintRule)
+        assert new is None or isinstance(new, DeviceTaintRule)
         if old is not None and new is not None and old.spec == new.spec:
             return [new.metadata.name] if _expiry(old) != _expiry(new) else ()
         touched: dict[str, None] = {}
@@ -150,10 +156,11 @@ class TaintEviction(Keyed):
             self._taints.drop_rule(old)
         if new is not None:
             self._taints.put_rule(new)
-            self._seen[new.uid] = (new.metadata.generation, self._now)
+            self._seen[new.uid] = self._now
         elif old is not None:
-            for known in (self._seen, self._told, self._evicted):
-                known.pop(old.uid, None)
+            self._seen.pop(old.uid, None)
+            self._told.pop(old.uid, None)
+            self._evicted.pop(old.uid, None)
         self._dirty |= self._users.pods_on(touched)
         return [change.object.metadata.name]
 
@@ -326,7 +333,7 @@ class TaintEviction(Keyed):
         """What the status should say; None while it stays as it is."""
         known, evicted = status.shown(rule), self._evicted.get(rule.uid, 0)
         said = known is not None and known.observed_generation == rule.metadata.generation
-        seen = self._seen[rule.uid][1]
+        seen = self._seen[rule.uid]
         if rule.spec.taint.effect == "None":
             if said or self._too_early(rule, seen + PREVIEW_SECONDS, now):
                 return None

@@ -27,9 +27,14 @@ class Pace:
         if self._when.get(key) != when:
             self._when[key] = when
             heapq.heappush(self._heap, (when, key))
+            self._trim()
 
     def drop(self, key: str) -> None:
         self._when.pop(key, None)
+        self._trim()
+
+    def _trim(self) -> None:
+        """Entries that no longer count are dropped when they are the most."""
         if len(self._heap) > 2 * len(self._when) + 1000:
             self._heap = [(when, key) for key, when in self._when.items()]
             heapq.heapify(self._heap)

@@ -191,10 +191,13 @@ def _evicting(slice: ResourceSlice) -> Iterator[tuple[str, tuple[Active, ...]]]:
     for device in spec.devices:
         if any(evicts(taint) for taint in device.taints):
             name = device_name(spec.driver, spec.pool.name, device.name)
-            yield name, tuple(
-                Active(taint, _added(taint, slice), Cause(True, "", "", name, index, taint_text(taint)))
-                for index, taint in enumerate(device.taints)
-                if evicts(taint)
+            yield (
+                name,
+                tuple(
+                    Active(taint, _added(taint, slice), Cause(True, "", "", name, index, taint_text(taint)))
+                    for index, taint in enumerate(device.taints)
+                    if evicts(taint)
+                ),
             )
 
 
