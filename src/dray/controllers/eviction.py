@@ -1,8 +1,8 @@
-"""The controller of device taints (KEP-5055): evicts the pods that use tainted devices without a toleration, and says how far it is.
+"""The controller of device taints (KEP-5055): evicts pods that use tainted devices without a toleration, and says how far it is.
 
-What must leave is worked out for every pod that a change concerns before anything is written, so the status of a rule counts all of
-them; the evictions themselves follow at a limited rate. An eviction is two writes: the condition ``DisruptionTarget``, whose
-answer is also the live look at the pod, and then the delete of exactly that pod.
+What must leave is worked out for every pod that a change concerns before anything is written, so that the status of a rule counts
+all of them; the evictions themselves follow at a limited rate. An eviction is two writes: the condition ``DisruptionTarget``,
+whose answer is also the live look at the pod, and then the delete of exactly that pod.
 
 Always true: nothing is deleted before every kind is listed; no pod is deleted that does not have to leave now, by what is known
 after the live look; a pod of the same name with another uid is never touched; deadlines come from the API, so a restart keeps
@@ -34,7 +34,6 @@ CONTROLLER: Final = "device-taint-eviction-controller"
 FIELD_MANAGER: Final = "dray-eviction"
 EXPIRES_AT: Final = "dray.dev/expires-at"
 RATE: Final = 20.0
-BURST: Final = 20
 PARALLEL: Final = 8
 # Between two writes of one rule's status for one generation of it.
 STATUS_SECONDS: Final = 10.0
@@ -74,7 +73,7 @@ class TaintEviction(Keyed):
         meter: Meter | None = None,
         *,
         rate: float = RATE,
-        burst: int = BURST,
+        burst: int = 0,
         parallel: int = PARALLEL,
     ) -> None:
         super().__init__(world)
@@ -84,7 +83,7 @@ class TaintEviction(Keyed):
         self._meter = meter or Silent()
         self._recorder = Recorder(CONTROLLER)
         self._taints, self._users = Taints(), Users(world)
-        self._pace, self._parallel = Pace(rate, burst), parallel
+        self._pace, self._parallel = Pace(rate, burst or max(1, int(rate))), parallel
         self._dirty: dict[str, None] = {}  # pods to be judged again
         self._pending: dict[str, Eviction] = {}  # pods that must leave, now or later
         self._by_rule: dict[str, dict[str, None]] = {}  # uid of a rule -> the pods that must leave because of it

@@ -44,7 +44,8 @@ def preview(rule: DeviceTaintRule, published: int, affected: Affected, evicted: 
     text = (
         f"{_count(published, 'published device')} selected. {_count(affected.allocated, 'allocated device')} selected. "
         f"{_count(len(affected.pods), 'pod')} would be evicted in {_namespaces(affected.namespaces)} "
-        "if the effect was NoExecute. This information will not be updated again. Recreate the DeviceTaintRule to trigger an update."
+        "if the effect was NoExecute. This information will not be updated again. "
+        "Recreate the DeviceTaintRule to trigger an update."
     )
     return _condition(rule, False, "NoEffect", text, evicted)
 

@@ -16,7 +16,7 @@ from dray.controllers.budgets import Budgets
 from dray.controllers.claims import ClaimsController
 from dray.controllers.daemonsets import DaemonSets
 from dray.controllers.deployments import Deployments
-from dray.controllers.eviction import TaintEviction
+from dray.controllers.eviction import RATE, TaintEviction
 from dray.controllers.exporter import ExporterOperator
 from dray.controllers.exporter import Settings as ExporterSettings
 from dray.controllers.garbage import Garbage
@@ -45,16 +45,18 @@ class Setting:
         certificate: str = "",
         meter: Meter | None = None,
         exporter: Exporting | None = None,
+        evictions_per_second: float = RATE,
     ) -> None:
         self.world, self.gates, self.owned, self.certificate, self.meter = world, gates, owned, certificate, meter
         self.exporter = exporter or Exporting()
+        self.evictions_per_second = evictions_per_second
 
 
 Make = Callable[[Setting], list[Decider]]
 
 SETS: Final[dict[str, Make]] = {
     "claims": lambda s: [ClaimsController(s.world, s.gates, s.meter)],
-    "eviction": lambda s: [TaintEviction(s.world, s.gates, s.meter)],
+    "eviction": lambda s: [TaintEviction(s.world, s.gates, s.meter, rate=s.evictions_per_second)],
     "workloads": lambda s: [
         ReplicaSets(s.world),
         Deployments(s.world),
