@@ -1,4 +1,4 @@
-"""Device taints evict on a real kube-apiserver as on ours, by `dray controllers --only eviction` with just the rights in `deploy/`."""
+"""Device taints evict on a real kube-apiserver as on ours: `dray controllers --only eviction`, with the rights in `deploy/`."""
 
 from __future__ import annotations
 
