@@ -280,7 +280,7 @@ def eviction_of(world: World, taints: Taints, pod: Pod) -> Eviction | None:
     if not leavable(pod):
         return None
     when, causes = FOREVER, set[Cause]()
-    for claim in _claims_in_use(world, pod):
+    for claim in claims_in_use(world, pod):
         assert claim.status.allocation is not None
         for result in claim.status.allocation.devices.results:
             for at, cause in _untolerated(taints, result):
@@ -312,7 +312,7 @@ def _untolerated(taints: Taints, result: DeviceRequestAllocationResult) -> Itera
             yield active.added + seconds, active.cause
 
 
-def _claims_in_use(world: World, pod: Pod) -> Iterator[ResourceClaim]:
+def claims_in_use(world: World, pod: Pod) -> Iterator[ResourceClaim]:
     """The allocated claims that are reserved for the pod: named by it, made for it, or made for its extended resources."""
     recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     names = [(entry.resource_claim_name or recorded.get(entry.name), not entry.resource_claim_name) for entry in
