@@ -12,6 +12,8 @@ from dray.api.kinds import DEVICE_TAINT_RULES, PODS, RESOURCE_SLICES
 from dray.api.meta import ObjectMeta
 from dray.api.resource import Device, DeviceTaint, ResourcePool, ResourceSlice, ResourceSliceSpec
 from dray.cluster.port import NotFound, Refused, Unreachable, Write
+from dray.cluster.world import World
+from dray.controllers.eviction import TaintEviction
 from dray.controllers.pace import Pace
 from dray.controllers.taints import Taints
 from dray.runtime.faults import Faults
@@ -115,6 +117,17 @@ class TestThePace:
         cluster.run(3)
         assert cluster.evicted("broken")
         assert len(cluster.leaving()) <= 6
+
+    def test_a_rule_that_is_taken_back_does_not_flood_the_server_with_events(self) -> None:
+        cluster = Tainted()
+        cluster.start_eviction()
+        for number in range(300):
+            cluster.using(f"p{number}", "gpu-0", tolerations=[tolerates(600)])
+        cluster.rule()
+        cluster.run(5)
+        cluster.delete(DEVICE_TAINT_RULES, "rule")
+        cluster.run(5)
+        assert len(cluster.events()) == 200
 
     def test_those_that_are_due_longest_go_first(self) -> None:
         pace = Pace(1.0, 1)
@@ -229,6 +242,25 @@ class TestWhatCausesNothing:
         cluster.slice({"gpu-1": [taint(timeAdded=time)], "gpu-2": [taint("NoSchedule")]})
         cluster.run(60)
         assert dict(cluster.meter.counters) == adds
+
+    def test_a_slice_is_looked_at_with_its_own_devices_only(self) -> None:
+        cluster = Tainted()
+        for number in range(50):
+            cluster.using(f"p{number}", "gpu-1")
+        cluster.using("train", "gpu-0")
+        world = World(TaintEviction.kinds)
+        decider = TaintEviction(world)
+        for kind in TaintEviction.kinds:
+            for change in world.replace(kind, cluster.core.list(kind)[0]):
+                decider.observe(change, cluster.now)
+        decider.act(cluster.now)
+        judged: list[str] = []
+        decider._judge = lambda key, now: judged.append(key)  # type: ignore[method-assign]
+        cluster.slice({"gpu-0": [taint()]})
+        for change in world.replace(RESOURCE_SLICES, cluster.core.list(RESOURCE_SLICES)[0]):
+            decider.observe(change, cluster.now)
+        decider.act(cluster.now)
+        assert judged == ["default/train"]
 
 
 class TestARestart:

@@ -21,7 +21,7 @@ from dray.cli import evicting, targets
 from dray.cli.output import console as console_of
 from dray.cli.output import emit, output_option, table
 from dray.cli.source import Source, source_options
-from dray.cli.trouble import Trouble
+from dray.cli.trouble import Trouble, patience
 from dray.cluster.port import Conflict, NotFound, Write
 from dray.cluster.remote import Remote
 from dray.cluster.served import Served
@@ -87,11 +87,12 @@ def taint(target: str, what: str, name: str | None, source: Source, output: str,
     if known is not None and known.spec.device_selector != chosen:
         about = selector_text(known.spec.device_selector)
         raise Trouble(f"rule {rule.metadata.name} is about {about}; give the new one another name with --rule")
-    found = _previewed(world, rule)
+    found = _previewed(world, rule, ask=options["preview"] or wanted.effect == "None")
     if options["preview"]:
         emit(found, output, lambda console: show(found, wanted, console, wide=output == "wide"))
         return
-    _confirm(found, wanted, chosen, options["yes"], options["confirm_above"])
+    if not options["yes"] and _grave(found, wanted, chosen, options["confirm_above"]):
+        _confirm(_previewed(world, rule, ask=True), wanted)
     _carry_out(source, rule, found, waves, options, output)
 
 
@@ -100,21 +101,26 @@ def _rule(name: str, chosen: DeviceTaintSelector, wanted: DeviceTaint, expires: 
     return DeviceTaintRule(ObjectMeta(name=name, uid="new", annotations=annotations), DeviceTaintRuleSpec(chosen, wanted))
 
 
-def _previewed(world: World, rule: DeviceTaintRule) -> Blast:
-    """What the rule would do; where the pods would go is asked of a scheduler."""
+def _previewed(world: World, rule: DeviceTaintRule, *, ask: bool) -> Blast:
+    """What the rule would do; ``ask``: also where the pods would go, which takes longer."""
     now = time.time()
     taint_now = msgspec.structs.replace(rule.spec.taint, effect="NoExecute", time_added=format_time(now))
-    evicting_rule = msgspec.structs.replace(rule, spec=msgspec.structs.replace(rule.spec, taint=taint_now))
-    leaving = [leaves.pod for owner in blast(world, evicting_rule).owners for leaves in owner.pods]
-    found = blast(world, evicting_rule, Places(world, evicting_rule, leaving, now) if leaving else None)
+    executed = msgspec.structs.replace(rule, spec=msgspec.structs.replace(rule.spec, taint=taint_now))
+    found = blast(world, executed)
+    if ask and found.pods:
+        leaving = [leaves.pod for owner in found.owners for leaves in owner.pods]
+        with patience("asking the scheduler where the pods would go …"):
+            found = blast(world, executed, Places(world, executed, leaving, now))
     found.taint = taint_text(rule.spec.taint)
     return found
 
 
-def _confirm(found: Blast, wanted: DeviceTaint, chosen: DeviceTaintSelector, yes: bool, above: int) -> None:
-    everything = chosen == DeviceTaintSelector() and wanted.effect != "None"
-    if yes or not (everything or (evicts(wanted) and found.pods > above)):
-        return
+def _grave(found: Blast, wanted: DeviceTaint, chosen: DeviceTaintSelector, above: int) -> bool:
+    """Whether it must be meant: everything is tainted, or many are evicted."""
+    return (chosen == DeviceTaintSelector() and wanted.effect != "None") or (evicts(wanted) and found.pods > above)
+
+
+def _confirm(found: Blast, wanted: DeviceTaint) -> None:
     show(found, wanted, console_of(stderr=True), wide=False)
     if not sys.stdin.isatty():
         raise Trouble(f"this {_does(found, wanted)}; say --yes if that is meant")
@@ -196,7 +202,7 @@ def _told(left: evicting.Left, rule: DeviceTaintRule, found: Blast, console: Con
         console.print(f"Not all pods have left: {left.message}.", markup=False)
     elif left.message:
         console.print("No pod that does not tolerate the taint uses these devices any more.")
-    elif not evicts(rule.spec.taint):
+    elif rule.spec.taint.effect == "None":
         show(found, rule.spec.taint, console, wide=False)
 
 

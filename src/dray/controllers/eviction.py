@@ -39,6 +39,8 @@ PARALLEL: Final = 8
 STATUS_SECONDS: Final = 10.0
 # A scheduler may not know yet of a rule that is so young, and place another pod.
 GRACE_SECONDS: Final = 7.0
+# A rule for everything that is taken back at once must not keep evictions waiting behind as many events.
+CANCELS_TOLD: Final = 200
 # What happened just before a rule was made may be seen just after it: the watches of different kinds are not in step.
 PREVIEW_SECONDS: Final = 1.0
 
@@ -94,6 +96,7 @@ class TaintEviction(Keyed):
         self._evicted: dict[str, int] = {}  # uid of a rule -> pods evicted since this process started
         self._seen: dict[str, float] = {}  # uid of a rule -> when its spec was first seen here
         self._told: dict[str, tuple[int, float]] = {}  # uid of a rule -> generation and time of the last status
+        self._cancels = 0  # told in this act
         self._now = 0.0
 
     # ------------------------------------------------------------------------------------------------------- observe
@@ -166,7 +169,7 @@ class TaintEviction(Keyed):
     # ----------------------------------------------------------------------------------------------------------- act
 
     def act(self, now: float) -> list[Write]:
-        dirty, self._dirty = self._dirty, {}
+        dirty, self._dirty, self._cancels = self._dirty, {}, 0
         for key in dirty:
             self._judge(key, now)
         for key, since in self._pace.due(now, self._places):
@@ -208,7 +211,9 @@ class TaintEviction(Keyed):
         elif pod is not None and leavable(pod):
             self._marked.discard(pod.uid)
             self._deleting.pop(pod.uid, None)
-            self.say(self._event(pod, "Cancelling deletion", now))
+            self._cancels += 1
+            if self._cancels <= CANCELS_TOLD:
+                self.say(self._event(pod, "Cancelling deletion", now))
 
     def _stays(self, key: str) -> None:
         """The pod need not leave any more, or need not be told to."""

@@ -14,6 +14,7 @@ import msgspec
 from dray.api.core import Pod, PodDisruptionBudget
 from dray.api.kinds import (
     DEVICE_TAINT_RULES,
+    NODES,
     POD_DISRUPTION_BUDGETS,
     PODS,
     REPLICA_SETS,
@@ -37,8 +38,9 @@ from dray.cluster.world import World
 from dray.controllers.taints import Affected, Taints, Users, claims_in_use, split_name, taint_text
 from dray.explain.why import why
 
-# Asking a scheduler about a pod takes a look at the whole cluster.
 ASKED_MAX: Final = 20
+# Asking a scheduler about a pod takes a look at the whole cluster: so many objects are looked at in all.
+LOOKED_AT_MAX: Final = 150_000
 
 FindsPlace = Callable[[Pod], str | None]
 
@@ -138,7 +140,9 @@ def owner_of(world: World, pod: Pod) -> str:
 
 
 def _ask(world: World, owners: Iterable[Owner], finds_place: FindsPlace) -> int:
-    wanted = [leaves for owner in owners if owner.owner for leaves in owner.pods][:ASKED_MAX]
+    size = sum(len(world.all(kind)) for kind in (PODS, NODES, RESOURCE_CLAIMS))
+    most = min(ASKED_MAX, max(1, LOOKED_AT_MAX // size))
+    wanted = [leaves for owner in owners if owner.owner for leaves in owner.pods][:most]
     for leaves in wanted:
         leaves.place_then = finds_place(world.get(PODS, leaves.pod)) or ""
         leaves.finds_place = bool(leaves.place_then)
