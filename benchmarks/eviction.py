@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.table import Table, mebibytes, micros, ratio
 from dray.api.kinds import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
+from dray.cluster.port import Outcome
 from dray.cluster.world import World
 from dray.controllers.eviction import TaintEviction
 
@@ -44,6 +45,25 @@ class Tracked:
             self.controller.observe(change, NOW)
         self.writes = self.controller.act(NOW)
         return time.process_time() - began
+
+    def evict_all(self) -> float:
+        """Seconds of the controller until all who must leave were told to, at the pace; answers come at once."""
+        now, spent, left = NOW, 0.0, self.pending
+        while left:
+            outcomes = [Outcome(write, object={}) for write in self.writes]
+            deleted = [write for write in self.writes if write.verb == "delete"]
+            left -= len(deleted)
+            changes = [
+                change for write in deleted for change in self.world.put(PODS, self._versioned(_leaving(write.key, write.uid)))
+            ]
+            began = time.process_time()
+            for event in (*changes, *outcomes):
+                self.controller.observe(event, now)
+            self.writes = self.controller.act(now)
+            if not self.writes:
+                now = max(now, self.controller.wake() or now)
+            spent += time.process_time() - began
+        return spent
 
     def _versioned(self, body: Plain) -> Plain:
         self.version += 1
@@ -81,6 +101,13 @@ def _pod(number: int) -> Plain:
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}
 
 
+def _leaving(key: str, uid: str) -> Plain:
+    found = _pod(int(uid[1:]))
+    assert key == f"{found['metadata']['namespace']}/{found['metadata']['name']}"
+    found["metadata"]["deletionTimestamp"] = OLD
+    return found
+
+
 def _rule(effect: str) -> Plain:
     spec = {"deviceSelector": {"driver": DRIVER}, "taint": {"key": "a", "effect": effect, "timeAdded": OLD}}
     return {"metadata": {"name": "rule", "uid": "rule", "generation": 1}, "spec": spec}
@@ -96,7 +123,11 @@ def rows(pods: int) -> Iterator[tuple[str, int, float]]:
     yield "the slice takes it back", 0, tracked.measure([(RESOURCE_SLICES, _slice(0, pods))])
     seconds = tracked.measure([(DEVICE_TAINT_RULES, _rule("NoExecute"))])
     yield "a rule for a fifth of the devices", tracked.pending, seconds
-    yield "the rule gets the effect None", tracked.pending, tracked.measure([(DEVICE_TAINT_RULES, _rule("None"))])
+    leaving = tracked.pending
+    yield "the rule gets the effect None", leaving, tracked.measure([(DEVICE_TAINT_RULES, _rule("None"))])
+    tracked = Tracked(pods)
+    tracked.measure([(DEVICE_TAINT_RULES, _rule("NoExecute"))])
+    yield "they leave, at the pace", leaving, tracked.evict_all()
 
 
 def evaluation(quick: bool) -> Table:

@@ -37,7 +37,7 @@ class TestAClaim:
     def test_people_see_a_table(self, dray: Run) -> None:
         told = dray("claims", healthy()).stdout
         assert "gpu.example.com/n1/g0" in told
-        assert "1 claims: 1 in use." in told
+        assert "1 claim: 1 in use." in told
 
     def test_of_another_namespace_can_be_left_out(self, dray: Run) -> None:
         assert rows(dray, healthy(), "-n", "other") == {}

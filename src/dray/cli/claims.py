@@ -49,7 +49,11 @@ def _show(rows: list[ClaimRow], orphans: bool, console: Console, *, wide: bool) 
     console.print(table(columns, [_cells(row, orphans or wide, wide) for row in rows]))
     states = Counter(row.state for row in rows)
     console.print()
-    console.print(f"{len(rows)} claims: " + ", ".join(f"{count} {state}" for state, count in states.most_common()) + ".")
+    console.print(
+        ("1 claim: " if len(rows) == 1 else f"{len(rows)} claims: ")
+        + ", ".join(f"{count} {state}" for state, count in states.most_common())
+        + "."
+    )
     if orphans:
         console.print("`dray release CLAIM -n NAMESPACE` lets go of one, with proof that no pod uses it.")
 
