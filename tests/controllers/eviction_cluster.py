@@ -8,12 +8,12 @@ from dray.api.gates import Gates
 from dray.api.kinds import DEVICE_TAINT_RULES, EVENTS, NAMESPACES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.resource import EXTENDED_RESOURCE_CLAIM, FINALIZER
 from dray.api.times import format_time
+from dray.cluster.metrics import Recorder
 from dray.cluster.port import Decider, Write
 from dray.cluster.world import World
 from dray.controllers.eviction import TaintEviction
 from dray.runtime.faults import NONE, Faults
 from dray.runtime.virtual import Written
-from dray.scheduling.metrics import Recorder
 from tests.simulated import Place
 
 Plain = dict[str, Any]

@@ -21,6 +21,7 @@ from dray.api.meta import Condition
 from dray.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.api.times import format_time, parse_time
 from dray.api.tolerations import evicts
+from dray.cluster.metrics import Labels, Meter, Silent
 from dray.cluster.port import Change, Conflict, Event, NotFound, Outcome, Unreachable, Write
 from dray.cluster.recorder import Recorder
 from dray.cluster.world import World
@@ -28,7 +29,6 @@ from dray.controllers import eviction_status as status
 from dray.controllers.keyed import Keyed
 from dray.controllers.pace import Pace
 from dray.controllers.taints import Eviction, Taints, Users, eviction_of, leavable, reserved_pods, tainted
-from dray.scheduling.metrics import Labels, Meter, Silent
 
 CONTROLLER: Final = "device-taint-eviction-controller"
 FIELD_MANAGER: Final = "dray-eviction"
