@@ -76,7 +76,7 @@ def release(
 
 def _key(name: str, source: Source, namespace: str | None) -> str:
     prefix, slash, short = name.rpartition("/")
-    if slash and prefix not in ("resourceclaim", "resourceclaims"):
+    if slash and prefix not in ("resourceclaim", "resourceclaims", "resourceclaim.resource.k8s.io"):
         return name
     return f"{source.namespace(namespace)}/{short}"
 

@@ -139,14 +139,17 @@ def _does(found: Blast, wanted: DeviceTaint) -> str:
 def _carry_out(
     source: Source, rule: DeviceTaintRule, found: Blast, waves: evicting.Waves, options: dict[str, Any], output: str
 ) -> None:
+    effect = "NoSchedule" if waves.wanted else rule.spec.taint.effect
+
     def tell(text: str) -> None:
         click.echo(text, err=True)
 
     async def job(remote: Remote) -> evicting.Left:
+        nonlocal effect
         cluster, end = await Served.of(remote, (DEVICE_TAINT_RULES,)), time.time() + options["timeout"]
         first = rule
         if waves.wanted:
-            softer = msgspec.structs.replace(rule.spec.taint, effect="NoSchedule")
+            softer = msgspec.structs.replace(rule.spec.taint, effect=effect)
             first = msgspec.structs.replace(rule, spec=msgspec.structs.replace(rule.spec, taint=softer))
         verb = await _write(cluster, first)
         tell(f"devicetaintrule/{rule.metadata.name} {verb}: {taint_text(first.spec.taint)} on {found.selector}")
@@ -156,6 +159,7 @@ def _carry_out(
             if not left.done:
                 return left
             await _write(cluster, rule)
+            effect = rule.spec.taint.effect
         if evicts(rule.spec.taint) and options["wait"]:
             watched = await evicting.watched(cluster, rule.metadata.name, end, tell)
             return msgspec.structs.replace(watched, evicted=left.evicted)
@@ -164,7 +168,7 @@ def _carry_out(
     try:
         left = source.run(job)
     except KeyboardInterrupt:  # what it leaves behind is not what was asked for, and must be known
-        still = "it keeps new pods away, and nobody is evicted any more" if waves.wanted else "eviction goes on"
+        still = "eviction goes on" if effect == "NoExecute" else "it keeps new pods away, and nobody more is evicted"
         tell(f"stopped watching; rule {rule.metadata.name} stays: {still}")
         raise
     answer = {"rule": rule.metadata.name, "preview": found, **msgspec.to_builtins(left)}
