@@ -22,7 +22,14 @@ log = logging.getLogger(__name__)
     "--only",
     default="",
     metavar="A,B",
-    help="Run only these: claims, workloads, namespaces, garbage, quota, nodes, exporter. Default: claims.",
+    help="Run only these: claims, eviction, workloads, namespaces, garbage, quota, nodes, exporter. Default: claims.",
+)
+@click.option(
+    "--evictions-per-second",
+    type=click.FloatRange(min=0.001),
+    default=20.0,
+    show_default=True,
+    help="How fast pods leave tainted devices.",
 )
 @click.option(
     "--exporter",
@@ -36,21 +43,30 @@ log = logging.getLogger(__name__)
     "--scheduler-config", type=click.Path(path_type=Path), help="The scheduler's configuration, which --exporter auto follows."
 )
 @cluster_options
-def controllers(only: str, exporter: Mode, exporter_image: str, scheduler_config: Path | None, **options: Any) -> None:
+def controllers(
+    only: str,
+    evictions_per_second: float,
+    exporter: Mode,
+    exporter_image: str,
+    scheduler_config: Path | None,
+    **options: Any,
+) -> None:
     """Run Dray's controllers on any Kubernetes cluster.
 
-    A real cluster has kube-controller-manager for most of this; run what it lacks. Without --only, that is nothing but the
-    controller that makes claims from templates.
+    A real cluster has kube-controller-manager for most of this; run what it lacks, and switch off there what runs here. Without
+    --only, that is nothing but the controller that makes claims from templates.
 
     \b
     Examples:
       dray controllers --kubeconfig ~/.kube/config --only claims
       dray controllers --kubeconfig ~/.kube/config --only quota     device quotas: all names of a class kept equal
+      dray controllers --only eviction --evictions-per-second 2      device taints evict, two pods a second
       dray controllers --kubeconfig admin.conf --only claims,workloads,garbage,namespaces --leader-elect
       dray controllers --only exporter --scheduler-config /etc/dray/config.yaml --leader-elect
     """
     from dray.apiserver.catalog import CATALOG
     from dray.controllers.claims import METRICS
+    from dray.controllers.eviction import METRICS as EVICTION_METRICS
     from dray.controllers.exporter import Settings
     from dray.controllers.sets import OPTIONAL, SETS, Exporting, Setting, deciders, kinds
     from dray.runtime.meter import Meter
@@ -70,8 +86,9 @@ def controllers(only: str, exporter: Mode, exporter_image: str, scheduler_config
                 world,
                 connection.gates,
                 CATALOG.owned,
-                meter=Meter(metrics.registry, METRICS),
+                meter=Meter(metrics.registry, {**METRICS, **EVICTION_METRICS}),
                 exporter=exporting,
+                evictions_per_second=evictions_per_second,
                 embedded=False,
             ),
         ),

@@ -61,6 +61,10 @@ class Served:
         async for event in self._cluster.watch(served, resource_version, namespace=namespace, field_selector=field_selector):
             yield event
 
+    def version_of(self, kind: Kind) -> str:
+        """The apiVersion that a body of this kind must have here."""
+        return self._served(kind).api_version
+
     async def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
         return await self._cluster.get(self._served(kind), namespace, name)
 

@@ -429,10 +429,12 @@ class ClaimsController:
 
 
 def generated_claim(pod: Pod, entry: PodResourceClaim, template: ResourceClaimTemplate) -> dict[str, Any]:
-    """The claim that a template says for an entry of a pod. The template is not changed."""
+    """The claim that a template says for an entry of a pod. It has its finalizer from birth, which saves the scheduler a write.
+    The template is not changed."""
     metadata: dict[str, Any] = {
         "generateName": claim_name_base(pod.metadata.name, entry.name),
         "namespace": pod.metadata.namespace,
+        "finalizers": [FINALIZER],
         "annotations": {**template.spec.metadata.annotations, POD_CLAIM_NAME: entry.name},
         "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.uid, "controller": True}],
     }

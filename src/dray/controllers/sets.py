@@ -16,6 +16,7 @@ from dray.controllers.budgets import Budgets
 from dray.controllers.claims import ClaimsController
 from dray.controllers.daemonsets import DaemonSets
 from dray.controllers.deployments import Deployments
+from dray.controllers.eviction import RATE, TaintEviction
 from dray.controllers.exporter import ExporterOperator
 from dray.controllers.exporter import Settings as ExporterSettings
 from dray.controllers.garbage import Garbage
@@ -49,16 +50,19 @@ class Setting:
         meter: Meter | None = None,
         exporter: Exporting | None = None,
         *,
+        evictions_per_second: float = RATE,
         embedded: bool = True,
     ) -> None:
         self.world, self.gates, self.owned, self.certificate, self.meter = world, gates, owned, certificate, meter
         self.exporter, self.embedded = exporter or Exporting(), embedded
+        self.evictions_per_second = evictions_per_second
 
 
 Make = Callable[[Setting], list[Decider]]
 
 SETS: Final[dict[str, Make]] = {
     "claims": lambda s: [ClaimsController(s.world, s.gates, s.meter)],
+    "eviction": lambda s: [TaintEviction(s.world, s.gates, s.meter, rate=s.evictions_per_second)],
     "workloads": lambda s: [
         ReplicaSets(s.world),
         Deployments(s.world),
@@ -79,6 +83,7 @@ OPTIONAL: Final[dict[str, Make]] = {
 }
 _FIXED: Final[dict[str, tuple[Kind, ...]]] = {
     "claims": tuple(ClaimsController.kinds),
+    "eviction": tuple(TaintEviction.kinds),
     "workloads": (*ReplicaSets.kinds, *Deployments.kinds, *StatefulSets.kinds, *DaemonSets.kinds, *Jobs.kinds, *Budgets.kinds),
     "namespaces": (NAMESPACES,),
     "garbage": tuple(PodGarbage.kinds),

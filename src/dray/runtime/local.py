@@ -22,6 +22,7 @@ from dray.cluster.metrics import METRICS
 from dray.cluster.port import Conflict, Decider, Refused, Write
 from dray.cluster.world import World
 from dray.controllers.claims import METRICS as CLAIM_METRICS
+from dray.controllers.eviction import METRICS as EVICTION_METRICS
 from dray.controllers.sets import SETS, Setting, deciders, kinds
 from dray.nodes.fabric import Fabric
 from dray.nodes.kubelet import Kubelets
@@ -116,7 +117,7 @@ class Local:
 
     def _deciders(self, parts: Sequence[str], world: World, metrics: Metrics) -> list[Decider]:
         settings, made = self._settings, list[Decider]()
-        meter = Meter(metrics.registry, {**CLAIM_METRICS, **METRICS})
+        meter = Meter(metrics.registry, {**CLAIM_METRICS, **EVICTION_METRICS, **METRICS})
         if "scheduler" in parts:
             made.append(Scheduler(world, settings.config, settings.gates, meter=meter))
         if "controllers" in parts:
