@@ -24,6 +24,7 @@ from dray.cluster.world import World
 from dray.controllers.claims import METRICS as CLAIM_METRICS
 from dray.controllers.sets import SETS, Setting, deciders, kinds
 from dray.nodes.fabric import Fabric
+from dray.nodes.faults import DeviceFaults
 from dray.nodes.kubelet import Kubelets
 from dray.runtime.meter import Meter
 from dray.runtime.metrics import Metrics
@@ -111,7 +112,7 @@ class Local:
         if "controllers" in parts:
             needed.extend(kinds(tuple(SETS), CATALOG.owned))
         if "nodes" in parts:
-            needed.extend((*Kubelets.kinds, *Fabric.kinds))
+            needed.extend((*Kubelets.kinds, *Fabric.kinds, *DeviceFaults.kinds))
         return tuple(dict.fromkeys(needed))
 
     def _deciders(self, parts: Sequence[str], world: World, metrics: Metrics) -> list[Decider]:
@@ -122,7 +123,7 @@ class Local:
         if "controllers" in parts:
             made.extend(deciders(tuple(SETS), Setting(world, settings.gates, CATALOG.owned, self.server.identity.ca, meter)))
         if "nodes" in parts:
-            made.extend((Kubelets(world, settings.nodes), Fabric(world)))
+            made.extend((Kubelets(world, settings.nodes), Fabric(world), DeviceFaults(world)))
         if self._watching is not None:
             made.append(self._watching(world))
         return made
