@@ -29,6 +29,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "story": ("story", "Tell what happened to a pod, step by step."),
     "simulate": ("simulate", "Run a scenario on virtual time."),
     "allocate": ("allocate", "Run the device allocator alone, on JSON lines."),
+    "nodes": ("nodes", "Simulate nodes with devices on any Kubernetes cluster."),
     "fabric": ("fabric", "Attach fabric devices for demonstration: sets binding conditions."),
 }
 

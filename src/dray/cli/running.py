@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -140,8 +140,8 @@ def gates(text: str) -> Gates:
         raise click.BadParameter(str(error), param_hint="--feature-gates") from error
 
 
-def run_on_cluster(connection: Connection, part: Part) -> None:
-    """Run a part on a real cluster until a signal; exit 1 when it cannot go on."""
+def run_on_cluster(connection: Connection, part: Part, first: Callable[[Remote], Awaitable[None]] | None = None) -> None:
+    """Run a part on a real cluster until a signal; exit 1 when it cannot go on. ``first`` is done before it starts."""
 
     async def go() -> None:
         stop = stop_on_signals()
@@ -149,6 +149,8 @@ def run_on_cluster(connection: Connection, part: Part) -> None:
         try:
             cluster = await _connected(remote, part, stop)
             if cluster is not None:
+                if first is not None:
+                    await first(remote)
                 await run(cluster, part, stop)
         finally:
             await remote.close()

@@ -17,7 +17,7 @@ from dray.api.durations import seconds
 from dray.api.kinds import RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.resource import ResourceClaim, ResourceSlice
 from dray.cluster.world import World
-from dray.nodes.faults import fault_of
+from dray.nodes.faults import SIMULATED, fault_of
 
 PREPARE: Final = "dray.dev/prepare"
 UNPREPARE: Final = "dray.dev/unprepare"
@@ -105,6 +105,11 @@ class Simulated:
         self._world = world
         self._began: dict[tuple[Operation, str, str, tuple[ClaimName, ...]], float] = {}
         self._slices = world.index(RESOURCE_SLICES, _pool_key)
+        self._published = world.index(RESOURCE_SLICES, _published_by)
+
+    def publishes(self, driver: str) -> bool:
+        """Whether simulated hardware has devices of the driver."""
+        return bool(self._published[driver])
 
     def serves(self, node: str, driver: str) -> bool:
         return True
@@ -138,6 +143,10 @@ class Simulated:
 
 def _pool_key(slice_: ResourceSlice) -> tuple[str, ...]:
     return (f"{slice_.spec.driver} {slice_.spec.pool.name}",)
+
+
+def _published_by(slice_: ResourceSlice) -> tuple[str, ...]:
+    return (slice_.spec.driver,) if slice_.metadata.labels.get(SIMULATED) == "true" else ()
 
 
 def _annotation(claim: ResourceClaim | None, name: str) -> str:

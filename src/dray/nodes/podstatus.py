@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from ipaddress import IPv4Address
 from typing import Any, Final
@@ -35,7 +35,7 @@ def running(pod: Pod, resources: Resources, now: float) -> dict[str, Any]:
     """Started: addresses, containers and readiness. ``resources`` are what each container has and how that is."""
     stamp = format_time(now)
     ip, host = pod_ip(pod), host_ip(pod.spec.node_name)
-    ready = [_condition(type, "True", stamp) for type in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")]
+    ready = _conditions(pod, ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"), "True", stamp)
     status: dict[str, Any] = {
         "phase": "Running",
         "startTime": pod.status.start_time or stamp,
@@ -85,7 +85,7 @@ def progress(pod: Pod, state: Restarts, resources: Resources, now: float) -> dic
             last = {"exitCode": state.exit_code, "reason": "Error", "startedAt": format_time(state.last_start)}
             container["lastState"] = {"terminated": {**last, "finishedAt": format_time(state.last_end)}}
     reason = "" if runs else "ContainersNotReady"
-    ready = [_condition(type, "True" if runs else "False", stamp, reason) for type in ("Ready", "ContainersReady")]
+    ready = _conditions(pod, ("Ready", "ContainersReady"), "True" if runs else "False", stamp, reason)
     return {"status": {"conditions": ready, "containerStatuses": containers}}
 
 
@@ -118,6 +118,13 @@ def _container(container: Container, state: dict[str, Any], ready: bool, resourc
     if given := resources.get(container.name):
         status["allocatedResourcesStatus"] = given
     return status
+
+
+def _conditions(pod: Pod, types: Sequence[str], status: str, stamp: str, reason: str = "") -> list[dict[str, Any]]:
+    """Conditions, without the reasons that they had before: a patch keeps what it does not name."""
+    reasons = {condition.type for condition in pod.status.conditions if condition.reason}
+    made = [_condition(type, status, stamp, reason) for type in types]
+    return [{"reason": None, **condition} if condition["type"] in reasons else condition for condition in made]
 
 
 def _condition(type: str, status: str, stamp: str, reason: str = "") -> dict[str, Any]:
