@@ -149,6 +149,15 @@ async def test_during_a_rolling_update_the_newest_endpoint_that_is_connected_is_
         assert sockets.serves("n", NAME)
 
 
+async def test_a_driver_that_starts_again_at_once_registers_again(sockets: Sockets, root: Path) -> None:
+    async with Plugin(root):
+        await until(lambda: sockets.connected("n", NAME))
+    async with Plugin(root) as again:
+        await until(lambda: again.status is not None)
+        assert again.status == m.RegistrationStatus(True)
+        assert isinstance(await answer(sockets), dict)
+
+
 async def test_only_simulated_drivers_are_stood_in_for_on_a_node_with_sockets(sockets: Sockets) -> None:
     assert sockets.serves("n", "simulated.example.com")
     assert not sockets.serves("n", NAME)

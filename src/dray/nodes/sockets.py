@@ -42,6 +42,8 @@ _METHODS: Final[dict[Operation, tuple[str, type[Any]]]] = {
 }
 
 T = TypeVar("T")
+# A path and what is there: a driver that starts again makes a new socket under the old name.
+Socket = tuple[Path, int, int]
 Mark = tuple[Operation, str, str, tuple[ClaimName, ...]]
 
 log = logging.getLogger(__name__)
@@ -89,8 +91,8 @@ class Sockets:
         self.roots = roots
         self.changed: Callable[[str], None] = lambda node: None
         self._others, self._simulated = others, simulated
-        self._plugins: dict[Path, Plugin] = {}  # by registration socket, in the order of registration
-        self._attempts: dict[Path, float] = {}  # registration socket -> when it is tried again
+        self._plugins: dict[Socket, Plugin] = {}  # by registration socket, in the order of registration
+        self._attempts: dict[Socket, float] = {}  # registration socket -> when it is tried again
         self._calls: dict[Mark, asyncio.Task[Answer]] = {}
         self._reports: dict[tuple[str, str], Reports] = {}
         self._clock = clock
@@ -156,19 +158,20 @@ class Sockets:
         return self._group.create_task(work)  # type: ignore[arg-type]
 
     async def _scan(self) -> None:
-        found = {path: node for node, root in self.roots.items() for path in _sockets(root / "plugins_registry")}
-        for path in [path for path in (*self._plugins, *self._attempts) if path not in found]:
-            self._attempts.pop(path, None)
-            if (plugin := self._plugins.pop(path, None)) is not None:
+        found = {known: node for node, root in self.roots.items() for known in _sockets(root / "plugins_registry")}
+        for known in [known for known in (*self._plugins, *self._attempts) if known not in found]:
+            self._attempts.pop(known, None)
+            if (plugin := self._plugins.pop(known, None)) is not None:
                 await self._deregister(plugin)
         now = time.monotonic()
-        due = [path for path in found if path not in self._plugins and self._attempts.get(path, 0.0) <= now]
-        for path in due:
-            self._attempts[path] = now + RETRY_SECONDS
-        await asyncio.gather(*(self._register(found[path], path) for path in due))
+        due = [known for known in found if known not in self._plugins and self._attempts.get(known, 0.0) <= now]
+        for known in due:
+            self._attempts[known] = now + RETRY_SECONDS
+        await asyncio.gather(*(self._register(found[known], known) for known in due))
 
-    async def _register(self, node: str, path: Path) -> None:
+    async def _register(self, node: str, known: Socket) -> None:
         """As a kubelet: ask who it is, decide, and tell it."""
+        path = known[0]
         try:
             async with grpc.aio.insecure_channel(f"unix:{path}", options=_OPTIONS) as channel:
                 info = await ask(channel, m.REGISTRATION + "GetInfo", m.InfoRequest(), m.PluginInfo, REGISTRATION_SECONDS)
@@ -184,11 +187,11 @@ class Sockets:
             log.info("a registration socket does not answer", extra={"node": node, "socket": str(path), "error": str(error)})
             return
         if plugin is not None:
-            self._plugins[path] = plugin
-            self._attempts.pop(path, None)
-            self._spawn(self._monitor(path, plugin))
+            self._plugins[known] = plugin
+            self._attempts.pop(known, None)
+            self._spawn(self._monitor(known, plugin))
             if plugin.health_service:
-                self._spawn(self._listen(path, plugin))
+                self._spawn(self._listen(known, plugin))
             log.info("a driver is registered", extra={"node": node, "driver": plugin.driver, "endpoint": plugin.endpoint})
 
     def _accepted(self, node: str, info: m.PluginInfo) -> Plugin:
@@ -207,10 +210,10 @@ class Sockets:
         self.changed(plugin.node)
         await plugin.channel.close()
 
-    async def _monitor(self, path: Path, plugin: Plugin) -> None:
+    async def _monitor(self, known: Socket, plugin: Plugin) -> None:
         """Whether somebody is at the endpoint; a connection that is lost is made again."""
         with suppress(grpc.aio.UsageError):  # the channel was closed: the plugin went
-            while self._plugins.get(path) is plugin:
+            while self._plugins.get(known) is plugin:
                 state = plugin.channel.get_state(try_to_connect=True)
                 if plugin.connected != (state == grpc.ChannelConnectivity.READY):
                     plugin.connected = not plugin.connected
@@ -219,14 +222,14 @@ class Sockets:
 
     # ------------------------------------------------------------------------------------------------------- health
 
-    async def _listen(self, path: Path, plugin: Plugin) -> None:
+    async def _listen(self, known: Socket, plugin: Plugin) -> None:
         """The stream of complete health reports; begun again when it ends, unless the driver has none."""
         watch = plugin.channel.unary_stream(
             plugin.health_service + "NodeWatchResources",
             request_serializer=encode,
             response_deserializer=lambda raw: decode(m.NodeWatchResourcesResponse, raw),
         )
-        while self._plugins.get(path) is plugin:
+        while self._plugins.get(known) is plugin:
             try:
                 async for report in watch(m.NodeWatchResourcesRequest()):
                     self._heard(plugin, report)
@@ -279,9 +282,9 @@ def _code(error: grpc.aio.AioRpcError) -> str:
     return "".join(part.capitalize() for part in error.code().name.split("_"))
 
 
-def _sockets(directory: Path) -> list[Path]:
+def _sockets(directory: Path) -> list[Socket]:
     """Sockets in the directory and below, oldest first; hidden ones are being made."""
-    found: list[tuple[float, Path]] = []
+    found: list[Socket] = []
     for place, directories, names in os.walk(directory):
         directories[:] = [name for name in directories if not name.startswith(".")]
         for name in names:
@@ -289,5 +292,5 @@ def _sockets(directory: Path) -> list[Path]:
             with suppress(FileNotFoundError):
                 about = path.stat()
                 if stat.S_ISSOCK(about.st_mode) and not name.startswith("."):
-                    found.append((about.st_mtime, path))
-    return [path for _, path in sorted(found)]
+                    found.append((path, about.st_mtime_ns, about.st_ino))
+    return sorted(found, key=lambda known: known[1])
