@@ -30,6 +30,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "simulate": ("simulate", "Run a scenario on virtual time."),
     "allocate": ("allocate", "Run the device allocator alone, on JSON lines."),
     "nodes": ("nodes", "Simulate nodes with devices on any Kubernetes cluster."),
+    "capture": ("capture", "Describe a cluster's devices in a file, to simulate them."),
     "fabric": ("fabric", "Attach fabric devices for demonstration: sets binding conditions."),
 }
 
