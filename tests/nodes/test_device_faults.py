@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dray.api.kinds import RESOURCE_SLICES
+from dray.api.kinds import EVENTS, RESOURCE_SLICES
 from dray.nodes.faults import DeviceFaults
 from dray.runtime.faults import NONE, Crash, Faults
 from tests.simulated import Place
@@ -72,6 +72,17 @@ def test_a_fault_may_be_said_on_any_slice_of_the_pool() -> None:
     annotate(place, "hot", device="gpu-3", slice_="slice-0")
     place.shell.run(10)
     assert [taint["value"] for taint in devices(place, "slice-1")["gpu-3"]["taints"]] == ["hot"]
+
+
+def test_a_fault_of_a_device_that_is_not_there_is_told() -> None:
+    place = begin(2)
+    annotate(place, "hot", device="gpu-9")
+    place.shell.run(10)
+    (event,) = place.all(EVENTS)
+    assert (event["reason"], event["message"]) == (
+        "UnknownDevice",
+        "annotation fault.dray.dev/gpu-9: the pool has no device gpu-9",
+    )
 
 
 def test_an_unplugged_device_leaves_the_pool_and_comes_back_as_it_was() -> None:

@@ -43,7 +43,10 @@ def _data_default() -> Path:
 )
 @click.option("--nodes", type=click.IntRange(0, 10_000), help="Plain simulated nodes.")
 @click.option(
-    "--hardware", multiple=True, metavar="NAME:COUNT", help="Simulated nodes with devices; see --list-hardware. Repeatable."
+    "--hardware",
+    multiple=True,
+    metavar="NAME:COUNT",
+    help="Simulated nodes with devices: of the catalogue (--list-hardware), or FILE.yaml:COUNT. Repeatable.",
 )
 @kubelet_root_option
 @click.option("--list-hardware", is_flag=True, help="Print the catalogue of simulated hardware and end.")
@@ -77,7 +80,8 @@ def up(
       dray up --hardware gpu8:4 --kubeconfig kc        then: kubectl --kubeconfig kc get resourceslices
       dray up --ephemeral --nodes 3 -f app.yaml        three plain nodes, your manifests
       dray up --without scheduler                      for another scheduler
-      dray up --nodes 1 --kubelet-root plain-0=/tmp/k  for driver programs: they register in /tmp/k/plugins_registry
+      dray up --hardware site.yaml                     hardware of your own, or from `dray capture`
+      dray up --nodes 1 --kubelet-root plain-0=/tmp/k     a driver program registers in /tmp/k/plugins_registry
     """
     if list_hardware:
         print_catalogue()

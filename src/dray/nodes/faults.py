@@ -23,6 +23,7 @@ from dray.api.meta import decode
 from dray.api.resource import Device, DeviceTaint, ResourceSlice
 from dray.api.times import format_time
 from dray.cluster.port import Change, Write
+from dray.cluster.recorder import Recorder
 from dray.cluster.world import World
 from dray.controllers.keyed import Keyed
 
@@ -64,6 +65,7 @@ class DeviceFaults(Keyed):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
+        self._recorder = Recorder("device-faults")
         self._pools = world.index(RESOURCE_SLICES, lambda slice_: (_pool(slice_),))
 
     def concerned(self, change: Change) -> Iterable[str]:
@@ -78,11 +80,23 @@ class DeviceFaults(Keyed):
             for name, text in each.metadata.annotations.items()
             if name.startswith(FAULT)
         }
+        self._doubt(slices, faults, now)
         changes = [_plugged(each, faults) for each in slices]
         if any(changes):
             return [_write(each, [*steps, _generation(newest + 1)]) for each, steps in zip(slices, changes)]
         behind = [_write(each, [_generation(newest)]) for each in slices if each.spec.pool.generation < newest]
         return behind or [_write(each, steps) for each in slices if (steps := _tainted(each, faults, now))]
+
+    def _doubt(self, slices: Sequence[ResourceSlice], faults: Iterable[str], now: float) -> None:
+        """A fault of a device that the pool does not have would otherwise be waited for in vain."""
+        there = {device.name for each in slices for device in each.spec.devices}
+        there |= {name[len(UNPLUGGED) :] for each in slices for name in each.metadata.annotations if name.startswith(UNPLUGGED)}
+        for name in faults:
+            if name in there:
+                continue
+            said = next(each for each in slices if FAULT + name in each.metadata.annotations)
+            why = f"annotation {FAULT}{name}: the pool has no device {name}"
+            self.say(self._recorder.warning(RESOURCE_SLICES, said, "UnknownDevice", why, action="Publish", now=now))
 
 
 def _pool(slice_: ResourceSlice) -> str:
