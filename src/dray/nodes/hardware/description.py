@@ -123,13 +123,13 @@ class Description:
             "kubernetes.io/arch": "amd64",
             SIMULATED: "true",
             HARDWARE: self.name,
-            **(metadata.get("labels") or {}),
         }
+        metadata = _metadata(metadata, name, labels)
         amounts = {"ephemeral-storage": "500Gi", "pods": "110", **(status.get("capacity") or {})}
         amounts = {key: str(value) for key, value in amounts.items()}
         usable = {**amounts, **({"cpu": self._usable(amounts["cpu"])} if "cpu" in amounts else {})}
         status = {**status, "capacity": amounts, "allocatable": {**usable, **(status.get("allocatable") or {})}}
-        body = {"apiVersion": "v1", **manifest, "metadata": {**metadata, "name": name, "labels": labels}, "status": status}
+        body = {"apiVersion": "v1", **manifest, "metadata": metadata, "status": status}
         return {key: value for key, value in body.items() if value != {}}
 
     def _usable(self, cpu: str) -> str:
@@ -146,6 +146,12 @@ class Description:
         return _slice(manifest, node, self._where) if kind == "ResourceSlice" else manifest
 
 
+def _metadata(given: Manifest, name: str, labels: dict[str, str]) -> Manifest:
+    """Metadata with a name and labels; a label that is a number is written as text, because it can be nothing else."""
+    texts = {key: {k: str(v) for k, v in given[key].items()} for key in ("labels", "annotations") if given.get(key)}
+    return {"name": name, **given, **texts, "labels": {**labels, **texts.get("labels", {})}}
+
+
 def _slice(manifest: Manifest, node: str, where: str) -> Manifest:
     spec, metadata = dict(manifest.get("spec") or {}), dict(manifest.get("metadata") or {})
     if not spec.get("driver"):
@@ -154,8 +160,7 @@ def _slice(manifest: Manifest, node: str, where: str) -> Manifest:
     pool.setdefault("name", node or str(spec["driver"]))
     if not any(key in spec for key in _PLACES):
         spec |= {"nodeName": node} if node else {"allNodes": True}
-    labels = {SIMULATED: "true", **(metadata.get("labels") or {})}
-    metadata = {"name": f"{pool['name']}-{spec['driver']}", **metadata, "labels": labels}
+    metadata = _metadata(metadata, f"{pool['name']}-{spec['driver']}", {SIMULATED: "true"})
     return {**manifest, "metadata": metadata, "spec": {**spec, "pool": {"generation": 1, **pool}}}
 
 
