@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
-import msgspec
 import pytest
 
 from dray.api.kinds import PODS, RESOURCE_CLAIMS
+from dray.nodes.checkpoint import Files
 from dray.nodes.drivers import Answer, ClaimName, Done, Failed, NotYet, Operation, PreparedDevice
-from dray.nodes.preparing import Entry
 from dray.runtime.faults import Crash, Faults
 from tests.nodes.laboratory import DRIVER, NODE, Driver, Laboratory, prepared
 
@@ -58,6 +58,23 @@ def test_two_pods_that_share_a_claim_have_it_prepared_once_and_unprepared_after_
     lab.place.delete(PODS, "b")
     lab.run(15)
     assert [call[0] for call in driver(lab).calls] == ["prepare", "unprepare"]
+
+
+def test_a_claim_that_is_left_to_a_pod_while_that_pod_ends_is_unprepared_too(lab: Laboratory) -> None:
+    lab.claim("ours")
+    lab.claim("own", "gpu-1")
+    lab.pod("a", "ours", "own")
+    lab.pod("b", "ours")
+    lab.run(5)
+    driver(lab).answer = lambda *_: NotYet(lab.now + 1)
+    lab.place.delete(PODS, "a")
+    lab.run(8)
+    lab.place.delete(PODS, "b")
+    lab.run(12)
+    driver(lab).answer = prepared
+    lab.run(20)
+    assert (lab.phase("a"), lab.phase("b")) == ("gone", "gone")
+    assert sorted(name for _, names in driver(lab).asked("unprepare") for name in names) == ["ours", "own"]
 
 
 def test_a_claim_that_is_being_unprepared_is_refused_to_a_new_pod_until_that_is_done(lab: Laboratory) -> None:
@@ -210,19 +227,6 @@ def test_operations_that_results_allow_to_skip_are_skipped(lab: Laboratory) -> N
 # ----------------------------------------------------------------------------------------------------- restarts
 
 
-class Disk:
-    """A checkpoint that outlives the process."""
-
-    def __init__(self) -> None:
-        self.kept: dict[str, bytes] = {}
-
-    def load(self, node: str) -> list[Entry]:
-        return msgspec.json.decode(self.kept[node], type=list[Entry]) if node in self.kept else []
-
-    def save(self, node: str, entries: Iterable[Entry]) -> None:
-        self.kept[node] = msgspec.json.encode(list(entries))
-
-
 def test_a_kubelet_that_restarts_asks_drivers_again_and_unprepares_once() -> None:
     lab = Laboratory(Driver(), faults=Faults(crashes=(Crash(8.0, "nodes"),)))
     lab.claim("mine")
@@ -234,8 +238,8 @@ def test_a_kubelet_that_restarts_asks_drivers_again_and_unprepares_once() -> Non
     assert (lab.phase("p"), [call[0] for call in driver(lab).calls]) == ("gone", ["prepare", "prepare", "unprepare"])
 
 
-def test_what_went_while_no_kubelet_ran_is_unprepared_from_the_checkpoint() -> None:
-    lab = Laboratory(Driver(), faults=Faults(crashes=(Crash(8.0, "nodes", 20.0),)), checkpoint=Disk())
+def test_what_went_while_no_kubelet_ran_is_unprepared_from_the_checkpoint(tmp_path: Path) -> None:
+    lab = Laboratory(Driver(), faults=Faults(crashes=(Crash(8.0, "nodes", 20.0),)), checkpoint=Files({NODE: tmp_path}))
     lab.claim("mine")
     lab.pod("p", "mine")
     lab.run(10)

@@ -22,7 +22,6 @@ RETRY_SECONDS: Final = 10.0
 SHARED_SECONDS: Final = 0.2
 _CALLS: Final[dict[Operation, str]] = {"prepare": "NodePrepareResources", "unprepare": "NodeUnprepareResources"}
 
-Wanted = Mapping[str, Sequence[ClaimName]]  # by driver
 Answers = dict[str, Mapping[str, Done]]  # by driver
 
 
@@ -78,9 +77,15 @@ class Nowhere:
 class _Round:
     """One call to each driver that is concerned; who answered is not asked again before the round is over."""
 
-    def __init__(self, operation: Operation, wanted: Wanted) -> None:
-        self.operation, self.wanted = operation, wanted
+    def __init__(self, operation: Operation, entries: Sequence[Entry]) -> None:
+        self.operation = operation
+        self.claims = {entry.claim for entry in entries}
+        self.wanted: dict[str, list[ClaimName]] = {}  # by driver
         self.answers: dict[str, Mapping[str, Done] | Failed] = {}
+        for entry in entries:
+            for driver, state in entry.drivers.items():
+                if state.called_to(operation):
+                    self.wanted.setdefault(driver, []).append(entry.claim)
 
 
 class Preparing:
@@ -126,7 +131,7 @@ class Preparing:
             return None
         for entry in fresh:
             entry.by = pod.uid
-        answers = self._carry_on("prepare", node, pod.uid, fresh, now)
+        answers = self._call(self._round("prepare", node, pod.uid, fresh), node, pod.uid, now)
         if isinstance(answers, NotYet):
             return answers
         for entry in fresh:
@@ -172,15 +177,18 @@ class Preparing:
         last = [entry for entry in held if entry.pods == {uid}]
         for entry in last:
             entry.leaving = True
-        answers = self._carry_on("unprepare", node, uid, last, now)
+        round_ = self._round("unprepare", node, uid, last)
+        answers = self._call(round_, node, uid, now)
         if not isinstance(answers, dict):
             return answers
         for entry in held:
-            entry.pods.discard(uid)
-        for entry in last:
-            self.on(node).pop(entry.claim.key, None)
+            if entry not in last or entry.claim in round_.claims:
+                entry.pods.discard(uid)
+            if not entry.pods:
+                self.on(node).pop(entry.claim.key, None)
         self._save(node)
-        return None
+        # Whoever shared a claim may have left it to this pod while drivers answered.
+        return self.unprepare(node, uid, (), now) if self.of(node, uid) else None
 
     def _interrupted(self, node: str, uid: str, now: float) -> NotYet | None:
         """A pod that ends while it is prepared: drivers finish what they began before they are asked to undo it."""
@@ -204,19 +212,12 @@ class Preparing:
 
     # -------------------------------------------------------------------------------------------------------- calls
 
-    def _carry_on(
-        self, operation: Operation, node: str, uid: str, entries: Sequence[Entry], now: float
-    ) -> Answers | NotYet | Refused:
+    def _round(self, operation: Operation, node: str, uid: str, entries: Sequence[Entry]) -> _Round:
         """The round of calls for these claims: a new one, or the one that is under way."""
         under_way = self._rounds.get((node, uid))
         if under_way is None or under_way.operation != operation:
-            wanted: dict[str, list[ClaimName]] = {}
-            for entry in entries:
-                for driver, state in entry.drivers.items():
-                    if state.called_to(operation):
-                        wanted.setdefault(driver, []).append(entry.claim)
-            under_way = self._rounds[(node, uid)] = _Round(operation, wanted)
-        return self._call(under_way, node, uid, now)
+            under_way = self._rounds[(node, uid)] = _Round(operation, entries)
+        return under_way
 
     def _call(self, round_: _Round, node: str, uid: str, now: float) -> Answers | NotYet | Refused:
         waits: list[float | None] = []

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 from dray.api.kinds import Kind
 from dray.cluster.port import Decider
 from dray.cluster.world import World
+from dray.nodes.admission import Admission
 from dray.nodes.drivers import Simulated
 from dray.nodes.fabric import Fabric
 from dray.nodes.faults import DeviceFaults
+from dray.nodes.heartbeats import SECONDS as HEARTBEAT_SECONDS
 from dray.nodes.kubelet import Kubelets
 
 if TYPE_CHECKING:
@@ -48,21 +50,30 @@ class Machines:
 
     kinds: tuple[Kind, ...] = tuple(dict.fromkeys((*Kubelets.kinds, *Fabric.kinds, *DeviceFaults.kinds)))
 
-    def __init__(self, manifests: Sequence[dict[str, Any]], roots: Mapping[str, Path] | None = None) -> None:
+    def __init__(
+        self,
+        manifests: Sequence[dict[str, Any]],
+        roots: Mapping[str, Path] | None = None,
+        *,
+        heartbeat: float = HEARTBEAT_SECONDS,
+        admission: Callable[[World], Admission] | None = None,
+    ) -> None:
+        """``admission`` makes one more check of bound pods; ``heartbeat`` 0 leaves leases alone."""
         self._manifests, self._roots = manifests, dict(roots or {})
+        self._heartbeat, self._admission = heartbeat, admission
         self._sockets: Sockets | None = None
         self._kubelets: Kubelets | None = None
 
     def deciders(self, world: World) -> list[Decider]:
         if not self._roots:
-            return [Kubelets(world, self._manifests), Fabric(world), DeviceFaults(world)]
+            return [self._kubelets_of(world), Fabric(world), DeviceFaults(world)]
         from dray.nodes.checkpoint import Files
         from dray.nodes.sockets import Sockets
         from dray.nodes.wiping import SliceWiping
 
         simulated = Simulated(world)
         sockets = self._sockets = Sockets(self._roots, simulated, simulated.publishes)
-        kubelets = self._kubelets = Kubelets(world, self._manifests, drivers=sockets, checkpoint=Files(self._roots))
+        kubelets = self._kubelets = self._kubelets_of(world, drivers=sockets, checkpoint=Files(self._roots))
         wiping = SliceWiping(world, self._roots, sockets.connected)
 
         def changed(node: str) -> None:
@@ -71,6 +82,10 @@ class Machines:
 
         sockets.changed = changed
         return [kubelets, Fabric(world), DeviceFaults(world), wiping]
+
+    def _kubelets_of(self, world: World, **seams: Any) -> Kubelets:
+        admission = self._admission(world) if self._admission is not None else None
+        return Kubelets(world, self._manifests, heartbeat=self._heartbeat, admission=admission, **seams)
 
     async def beside(self, stir: Callable[[], None]) -> None:
         """Serve pod resources and look for drivers until cancelled."""
