@@ -14,10 +14,10 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from dray.api.core import Container, Node, Pod
+from dray.api.requests import Amounts, amount, pod_requests
 from dray.api.resource import ResourceClaim
 from dray.api.selectors import SelectorError, node_selector_matches
-from dray.scheduling.plugins.placement import untolerated
-from dray.scheduling.requests import Amounts, amount, pod_requests
+from dray.scheduling.plugins.node import untolerated
 
 _FIRST: Final = ("cpu", "memory", "ephemeral-storage")
 Port = tuple[str, str, int]  # address, protocol, number
