@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,11 +153,12 @@ def run_on_cluster(
     connection: Connection,
     part: Part,
     *,
+    first: Callable[[Remote], Awaitable[None]] | None = None,
     beside: Callable[[], Coroutine[Any, Any, None]] | None = None,
     through: Callable[[Cluster], Cluster] = lambda cluster: cluster,
 ) -> None:
-    """Run a part on a real cluster until a signal; exit 1 when it cannot go on. ``beside``: what else runs for as long;
-    ``through``: how the part sees the cluster."""
+    """Run a part on a real cluster until a signal; exit 1 when it cannot go on. ``first`` is done before it starts; ``beside``:
+    what else runs for as long; ``through``: how the part sees the cluster."""
 
     async def go() -> None:
         stop = stop_on_signals()
@@ -165,6 +166,8 @@ def run_on_cluster(
         try:
             cluster = await _connected(remote, part, stop)
             if cluster is not None:
+                if first is not None:
+                    await first(remote)
                 async with asyncio.TaskGroup() as group:
                     side = group.create_task(beside(), name="beside") if beside is not None else None
                     await run(through(cluster), part, stop)

@@ -19,13 +19,12 @@ from dray.apiserver.catalog import CATALOG
 from dray.apiserver.embedded import Embedded
 from dray.apiserver.server import ApiServer
 from dray.cluster.metrics import METRICS
-from dray.cluster.port import Conflict, Decider, Refused, Write
+from dray.cluster.port import Cluster, Conflict, Decider, Refused, Write
 from dray.cluster.world import World
 from dray.controllers.claims import METRICS as CLAIM_METRICS
 from dray.controllers.eviction import METRICS as EVICTION_METRICS
 from dray.controllers.sets import SETS, Setting, deciders, kinds
-from dray.nodes.fabric import Fabric
-from dray.nodes.kubelet import Kubelets
+from dray.runtime.machines import Machines
 from dray.runtime.meter import Meter
 from dray.runtime.metrics import Metrics
 from dray.runtime.process import Part, run
@@ -51,6 +50,8 @@ class Settings(msgspec.Struct, frozen=True):
     without: tuple[str, ...] = ()
     serve: str = ""
     nodes: tuple[dict[str, Any], ...] = ()
+    # Where nodes look for driver programs and serve pod resources; most have no such place.
+    kubelet_roots: dict[str, Path] = {}
 
 
 class Local:
@@ -61,6 +62,7 @@ class Local:
         self._settings, self._watching = settings, watching
         self.server = ApiServer(settings.data, gates=settings.gates)
         self.port = Embedded(self.server)
+        self._machines = Machines(settings.nodes, settings.kubelet_roots)
 
     async def start(self) -> None:
         await self.server.start(port=self._settings.port)
@@ -76,6 +78,7 @@ class Local:
                     self._settings.serve,
                     None,
                     IN_FLIGHT,
+                    self._machines.beside if "nodes" in parts and self._settings.kubelet_roots else None,
                 )
                 await run(self.port, part, stop, ready)
             else:
@@ -88,21 +91,7 @@ class Local:
 
     async def apply(self, objects: Sequence[dict[str, Any]]) -> None:
         """Create the objects, or change them to these if they exist."""
-        for found in objects:
-            await self._apply(found)
-
-    async def _apply(self, found: dict[str, Any]) -> None:
-        kind = served_kind(found)
-        metadata = found.get("metadata") or {}
-        namespace = str(metadata.get("namespace") or "default") if kind.namespaced else ""
-        name = str(metadata.get("name") or "")
-        try:
-            try:
-                await self.port.write(Write("create", kind, namespace, name, found))
-            except Conflict:
-                await self.port.write(Write("patch", kind, namespace, name, found))
-        except Refused as error:
-            raise Unappliable(f"{kind.kind} {name}: {error.message}") from error
+        await bring_in(self.port, objects)
 
     @staticmethod
     def _kinds(parts: Sequence[str]) -> tuple[Kind, ...]:
@@ -112,7 +101,7 @@ class Local:
         if "controllers" in parts:
             needed.extend(kinds(tuple(SETS), CATALOG.owned))
         if "nodes" in parts:
-            needed.extend((*Kubelets.kinds, *Fabric.kinds))
+            needed.extend(Machines.kinds)
         return tuple(dict.fromkeys(needed))
 
     def _deciders(self, parts: Sequence[str], world: World, metrics: Metrics) -> list[Decider]:
@@ -123,10 +112,26 @@ class Local:
         if "controllers" in parts:
             made.extend(deciders(tuple(SETS), Setting(world, settings.gates, CATALOG.owned, self.server.identity.ca, meter)))
         if "nodes" in parts:
-            made.extend((Kubelets(world, settings.nodes), Fabric(world)))
+            made.extend(self._machines.deciders(world))
         if self._watching is not None:
             made.append(self._watching(world))
         return made
+
+
+async def bring_in(cluster: Cluster, objects: Sequence[dict[str, Any]]) -> None:
+    """Create the objects in a cluster, or change them to these if they exist. Raises Unappliable."""
+    for found in objects:
+        kind = served_kind(found)
+        metadata = found.get("metadata") or {}
+        namespace = str(metadata.get("namespace") or "default") if kind.namespaced else ""
+        name = str(metadata.get("name") or "")
+        try:
+            try:
+                await cluster.write(Write("create", kind, namespace, name, found))
+            except Conflict:
+                await cluster.write(Write("patch", kind, namespace, name, found))
+        except Refused as error:
+            raise Unappliable(f"{kind.kind} {name}: {error.message}") from error
 
 
 def served_kind(found: dict[str, Any]) -> Kind:

@@ -7,6 +7,7 @@ for one build; a program appears under its name only when it is complete.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -41,6 +42,12 @@ def cache() -> Path:
 def binary(name: str) -> Path:
     """The path of an upstream program, built now if this machine has not built it before (minutes, once)."""
     return built(cache() / name, PACKAGES[name], MODULE)
+
+
+def driver() -> Path:
+    """A DRA driver of our own on the upstream library, built again when its source changes."""
+    source = hashlib.sha256((MODULE / "driver" / "main.go").read_bytes()).hexdigest()[:12]
+    return built(cache() / f"driver-{source}", "./driver", MODULE)
 
 
 def built(path: Path, package: str, module: Path) -> Path:
