@@ -268,6 +268,20 @@ EVENTS: Final = (
 
 NETWORK: Final = (Resource(kind=Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True), generation=True),)
 
+EXTENSIONS: Final = (
+    Resource(
+        kind=k.CUSTOM_RESOURCE_DEFINITIONS,
+        short=("crd", "crds"),
+        categories=("api-extensions",),
+        subresources=(STATUS,),
+        columns=columns.CUSTOM_RESOURCE_DEFINITIONS,
+        generation=True,
+        any_finalizer=True,
+        unconditional_update=False,
+        returns_deleted=True,
+    ),
+)
+
 # Answered, never stored.
 REVIEWS: Final = (
     Resource(kind=Kind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False), verbs=REVIEW),
@@ -280,4 +294,4 @@ REVIEWS: Final = (
     ),
 )
 
-CATALOG: Final = Registry((*CORE, *WORKLOADS, *EVENTS, *NETWORK, *SCHEDULING, *STORAGE, *DEVICES, *REVIEWS))
+CATALOG: Final = Registry((*CORE, *WORKLOADS, *EVENTS, *NETWORK, *SCHEDULING, *STORAGE, *DEVICES, *EXTENSIONS, *REVIEWS))

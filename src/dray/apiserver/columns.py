@@ -23,6 +23,7 @@ class Column(msgspec.Struct, frozen=True):
     type: str = "string"
     wide: bool = False
     format: str = ""
+    description: str = ""
 
 
 def at(obj: Any, path: str, absent: Any = None) -> Any:
@@ -102,6 +103,8 @@ def _expression(expression: dict[str, Any]) -> str:
         case operator:
             return f"{key} {str(operator).lower()} ({values})"
 
+
+CUSTOM_RESOURCE_DEFINITIONS: Final = (NAME, plain("Created At", "metadata.creationTimestamp", type="date"))
 
 # ------------------------------------------------------------------------------------------------------------------ pods
 

@@ -1,4 +1,4 @@
-"""What is served, as clients ask for it: aggregated and legacy discovery. Made once; the answer never changes while we run."""
+"""What is served, as clients ask for it: aggregated and legacy discovery. Made once, and again when a kind comes or goes."""
 
 from __future__ import annotations
 

@@ -91,6 +91,8 @@ class ResourceOf(Protocol):
     def verbs(self) -> Sequence[str]: ...
     @property
     def subresources(self) -> Sequence[SubresourceOf]: ...
+    @property
+    def list_name(self) -> str: ...
 
 
 class Declarations(Protocol):
@@ -98,6 +100,7 @@ class Declarations(Protocol):
 
     def struct(self, name: str) -> Struct: ...
     def kind(self, kind: Any) -> Struct | None: ...
+    def custom(self, kind: Any) -> Any: ...
 
 
 def document(
@@ -107,6 +110,10 @@ def document(
     components = _Components(declarations)
     paths: Document = {}
     for resource in resources:
+        custom = declarations.custom(resource.kind)
+        if custom is not None:
+            paths |= _Paths(resource, components.custom(custom.published, resource), components).all()
+            continue
         struct = declarations.kind(resource.kind)
         if struct is not None:
             paths |= _Paths(resource, components.kind(struct, resource.kind), components).all()
@@ -129,7 +136,16 @@ class _Components:
         """The schema of a kind and of its list."""
         name = self.struct(struct)
         self.schemas[name]["x-kubernetes-group-version-kind"] = [_gvk(kind.group, kind.version, kind.kind)]
-        self.schemas[f"{name}List"] = self._list(name, struct, kind)
+        self.schemas[f"{name}List"] = self._list(name, kind, f"{kind.kind}List")
+        return name
+
+    def custom(self, schema: Document, resource: ResourceOf) -> str:
+        """The schema of a kind that is defined, named as Go's packages would be, and of its list."""
+        kind = resource.kind
+        name = ".".join([*reversed(kind.group.split(".")), kind.version, kind.kind])
+        self.named("meta.ObjectMeta")
+        self.schemas[name] = schema | {"x-kubernetes-group-version-kind": [_gvk(kind.group, kind.version, kind.kind)]}
+        self.schemas[f"{name}List"] = self._list(name, kind, resource.list_name)
         return name
 
     def other_kind(self, api_version: str, kind: str) -> str:
@@ -152,9 +168,9 @@ class _Components:
     def named(self, name: str) -> Document:
         return _reference(self.struct(self._declarations.struct(name)))
 
-    def _list(self, name: str, struct: Struct, kind: KindOf) -> Document:
+    def _list(self, name: str, kind: KindOf, list_name: str) -> Document:
         return {
-            "description": f"A list of {struct.name} objects.",
+            "description": f"A list of {kind.kind} objects.",
             "type": "object",
             "required": ["items"],
             "properties": {
@@ -163,7 +179,7 @@ class _Components:
                 "metadata": self.named("meta.ListMeta"),
                 "items": {"type": "array", "items": _reference(name)},
             },
-            "x-kubernetes-group-version-kind": [_gvk(kind.group, kind.version, f"{kind.kind}List")],
+            "x-kubernetes-group-version-kind": [_gvk(kind.group, kind.version, list_name)],
         }
 
     def _field(self, field: Field) -> Document:
