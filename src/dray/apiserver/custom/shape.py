@@ -90,7 +90,7 @@ class Shape:
         if self.rules is None:
             return
         if any(problem.type in _BLOCKING for problem in found):
-            yield FieldError("", "Invalid", None, _UNCHECKED)
+            yield FieldError("<nil>", "Invalid", None, _UNCHECKED)
         else:
             yield from self.rules.problems(obj, old)
 

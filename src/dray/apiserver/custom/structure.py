@@ -19,6 +19,7 @@ class Node:
 
     extra: members that ``properties`` does not name are allowed; ``additional`` is what they look like (None: nothing is said).
     open: what is not specified is kept.
+    has_rules: there is a rule here or somewhere below.
     defaults: the members that are put in where they are absent.
     """
 
@@ -30,6 +31,7 @@ class Node:
         "defaults",
         "embedded",
         "extra",
+        "has_rules",
         "int_or_string",
         "items",
         "keywords",
@@ -72,17 +74,14 @@ class Node:
         self.any_of = tuple(map(Node, schema.get("anyOf") or ()))
         self.one_of = tuple(map(Node, schema.get("oneOf") or ()))
         self.none_of = Node(schema["not"]) if isinstance(schema.get("not"), dict) else None
+        below = (*self.properties.values(), self.additional, self.items)
+        self.has_rules = bool(self.rules) or any(node is not None and node.has_rules for node in below)
 
     def member(self, name: str) -> Node | None:
         """What a member looks like; None where nothing is said about it."""
         found = self.properties.get(name)
         return found if found is not None else self.additional
 
-    @property
-    def has_rules(self) -> bool:
-        """Whether there is a rule here or anywhere below."""
-        below = [*self.properties.values(), *filter(None, (self.additional, self.items))]
-        return bool(self.rules) or any(node.has_rules for node in below)
 
 
 def same(one: Any, other: Any) -> bool:
