@@ -18,7 +18,7 @@ Object = dict[str, Any]
 
 
 def storage_version(definition: Object) -> str:
-    return next((version["name"] for version in definition["spec"]["versions"] if version.get("storage")), "")
+    return next((version["name"] for version in definition["spec"].get("versions") or () if version.get("storage")), "")
 
 
 def shapes(definition: Object, schemas: Schemas) -> list[tuple[Object, Shape]]:
