@@ -151,7 +151,7 @@ class Api:
             case ["version"]:
                 return Document(VERSION)
             case ["openapi", "v2"]:
-                return self._openapi.v2 if "proto" in request.accept else self._openapi.v2_json
+                return self._openapi.v2(protobuf="proto" in request.accept)
             case ["openapi", "v3"]:
                 return self._openapi.index
             case ["openapi", "v3", *path]:

@@ -104,6 +104,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     structure: Structure | None = None
     scale: ScalePaths | None = None
     list_kind: str = ""
+    stored_version: str = ""
     leaving: Callable[[Entry], Entry] | None = None
     after: tuple[After, ...] = ()
     warning: str = ""
@@ -169,7 +170,7 @@ class Registry:
         return tuple({r.storage: r.kind for r in reversed(tuple(found))}.values())
 
     def group_versions(self) -> dict[str, dict[str, list[Resource]]]:
-        """group -> version -> resources, in the order of declaration (the first version is preferred), defined ones after that."""
+        """group -> version -> resources, in the order of declaration (the first version is preferred), then defined ones."""
         groups: dict[str, dict[str, list[Resource]]] = {}
         for resource in self.resources:
             groups.setdefault(resource.kind.group, {}).setdefault(resource.kind.version, []).append(resource)

@@ -77,15 +77,16 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
 
 
 class Watcher:
-    """A bounded queue of changes of one table. ``overflowed`` means that changes were lost: the watch must end."""
+    """A bounded queue of changes of one table. ``overflowed`` means that changes were lost: the watch must end. ``closed``: it
+    ends when the buffer is taken."""
 
-    __slots__ = ("_notify", "_size", "after", "buffer", "limit", "matches", "overflowed", "prefix", "table")
+    __slots__ = ("_notify", "_size", "after", "buffer", "closed", "limit", "matches", "overflowed", "prefix", "table")
 
     def __init__(self, table: Table, prefix: str, matches: Matcher | None, after: int, limit: int) -> None:
         self.table, self.prefix, self.matches, self.after, self.limit = table, prefix, matches, after, limit
         self.buffer: deque[Delivered] = deque()
         self._size = 0
-        self.overflowed = False
+        self.overflowed = self.closed = False
         self._notify: Callable[[], None] | None = None
 
     def on_change(self, notify: Callable[[], None]) -> None:
@@ -93,6 +94,11 @@ class Watcher:
         self._notify = notify
         if self.buffer:
             notify()
+
+    def close(self) -> None:
+        self.closed = True
+        if self._notify is not None:
+            self._notify()
 
     def take(self) -> list[Delivered]:
         taken = list(self.buffer)

@@ -1,7 +1,7 @@
 """Expressions about objects: variables with types that a schema gives, such as ``self`` and ``oldSelf`` of validation rules.
 
-The language, the library and the costs are those of device selectors. A ``Shape`` says what a value looks like, how large it can be
-and how it is read from JSON; an ``Expression`` is checked against the shapes of its variables once and then evaluated on values.
+The language, the library and the costs are those of device selectors. A ``Shape`` says what a value looks like, how large it can
+be and how it is read from JSON; an ``Expression`` is checked against the shapes of its variables once, then evaluated.
 """
 
 from __future__ import annotations
@@ -24,8 +24,29 @@ from dray.cel.tree import Comprehension, Ident, Node
 from dray.cel.types import Type, list_of, map_of, optional_of
 
 _KEYWORDS: Final = frozenset(
-    "true false null in as break const continue else for function if import let loop package namespace return var void "
-    "while".split()  # noqa: SIM905
+    [
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
 )
 _ESCAPES: Final = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
 _NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/")

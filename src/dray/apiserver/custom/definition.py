@@ -17,6 +17,12 @@ Errors = Iterator[FieldError]
 APPROVED: Final = "api-approved.kubernetes.io"
 MAX_SELECTABLE: Final = 8
 _PROTECTED: Final = re.compile(r"(?:.*\.)?(?:k8s\.io|kubernetes\.io)", re.ASCII)
+_SEE: Final = "see https://github.com/kubernetes/enhancements/pull/1111"
+_SCALE_PATHS: Final = {
+    "specReplicasPath": (".spec.",),
+    "statusReplicasPath": (".status.",),
+    "labelSelectorPath": (".spec.", ".status."),
+}
 _COLUMN_TYPES: Final = ("integer", "number", "string", "boolean", "date")
 _COLUMN_FORMATS: Final = ("int32", "int64", "float", "double", "byte", "date", "date-time", "password")
 
@@ -31,7 +37,7 @@ def problems(definition: Object, old: Object | None) -> Errors:
     yield from _group(spec.get("group") or "")
     yield from _approval(definition, spec.get("group") or "")
     if spec.get("scope") not in ("Cluster", "Namespaced"):
-        yield not_supported("spec.scope", spec["scope"], ("Cluster", "Namespaced")) if spec.get("scope") else required("spec.scope")
+        yield _one_of("spec.scope", spec.get("scope") or "", ("Cluster", "Namespaced"))
     yield from _names(names)
     if spec.get("preserveUnknownFields"):
         message = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
@@ -55,12 +61,15 @@ def _approval(definition: Object, group: str) -> Errors:
     if not _PROTECTED.fullmatch(group):
         return
     given = (definition["metadata"].get("annotations") or {}).get(APPROVED) or ""
+    path, words = f"metadata.annotations[{APPROVED}]", f'protected groups must have approval annotation "{APPROVED}"'
     if not given:
-        message = "protected groups must have approval annotation \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111"
-        yield required(f"metadata.annotations[{APPROVED}]", message)
+        yield required(path, f"{words}, {_SEE}")
     elif not given.startswith(("http://", "https://", "unapproved")):
-        message = 'protected groups must have approval annotation "api-approved.kubernetes.io" with either a URL or a reason starting with "unapproved", see https://github.com/kubernetes/enhancements/pull/1111'
-        yield FieldError(f"metadata.annotations[{APPROVED}]", "Invalid", given, message)
+        yield FieldError(path, "Invalid", given, f'{words} with either a URL or a reason starting with "unapproved", {_SEE}')
+
+
+def _one_of(path: str, given: str, known: tuple[str, ...]) -> FieldError:
+    return not_supported(path, given, known) if given else required(path)
 
 
 def _names(names: Object) -> Errors:
@@ -68,8 +77,11 @@ def _names(names: Object) -> Errors:
         given, path = names.get(field) or "", f"spec.names.{field}"
         if not given:
             yield required(path)
-        elif wrong := name_problem(given.lower() if field in ("kind", "listKind") else given, "label1035"):
-            yield FieldError(path, "Invalid", given, f'may have mixed case, but should otherwise match: {wrong}' if "ind" in field else wrong)
+        elif field in ("kind", "listKind"):
+            if wrong := name_problem(given.lower(), "label1035"):
+                yield FieldError(path, "Invalid", given, f"may have mixed case, but should otherwise match: {wrong}")
+        elif wrong := name_problem(given, "label1035"):
+            yield FieldError(path, "Invalid", given, wrong)
     for field in ("shortNames", "categories"):
         for index, given in enumerate(names.get(field) or ()):
             if wrong := name_problem(given, "label1035"):
@@ -81,7 +93,7 @@ def _names(names: Object) -> Errors:
 def _conversion(conversion: Object) -> Errors:
     strategy = conversion.get("strategy") or ""
     if strategy not in ("None", "Webhook"):
-        yield not_supported("spec.conversion.strategy", strategy, ("None", "Webhook")) if strategy else required("spec.conversion.strategy")
+        yield _one_of("spec.conversion.strategy", strategy, ("None", "Webhook"))
     webhook = conversion.get("webhook")
     if strategy == "None" and webhook is not None:
         yield forbidden("spec.conversion.webhook", "should not be set when strategy is not set to Webhook")
@@ -113,11 +125,11 @@ def _versions(spec: Object, before: Any) -> Errors:
 def _version(version: Object, before: Object | None, path: str) -> Errors:
     if wrong := name_problem(version.get("name") or "", "label1035"):
         yield FieldError(f"{path}.name", "Invalid", version.get("name") or "", wrong)
-    if version.get("deprecationWarning") is not None:
-        if not version.get("deprecated"):
-            yield FieldError(f"{path}.deprecationWarning", "Invalid", version["deprecationWarning"], "can only be set for deprecated versions")
-        elif len(version["deprecationWarning"]) > 256:
-            yield FieldError(f"{path}.deprecationWarning", "TooLong", "", "may not be more than 256 bytes")
+    warning, place = version.get("deprecationWarning"), f"{path}.deprecationWarning"
+    if warning is not None and not version.get("deprecated"):
+        yield FieldError(place, "Invalid", warning, "can only be set for deprecated versions")
+    elif warning is not None and len(warning) > 256:
+        yield FieldError(place, "TooLong", "", "may not be more than 256 bytes")
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     place = f"{path}.schema.openAPIV3Schema"
     if schema is None:
@@ -155,15 +167,14 @@ def _subresources(given: Object, path: str) -> Errors:
     scale = given.get("scale")
     if scale is None:
         return
-    for field, root, needed in (("specReplicasPath", ".spec.", True), ("statusReplicasPath", ".status.", True), ("labelSelectorPath", "", False)):
+    for field, roots in _SCALE_PATHS.items():
         value = scale.get(field) or ""
-        if not value and not needed:
+        if not value and field == "labelSelectorPath":
             continue
         yield from _path(value, f"{path}.scale.{field}", paths.fields)
-        if value and root and not value.startswith(root):
-            yield FieldError(f"{path}.scale.{field}", "Invalid", value, f"should be a json path under {root[:-1]}")
-        if value and not root and not value.startswith((".spec.", ".status.")):
-            yield FieldError(f"{path}.scale.{field}", "Invalid", value, "should be a json path under either .spec or .status")
+        if value and not value.startswith(roots):
+            where = " or ".join(root.removesuffix(".") for root in roots)
+            yield FieldError(f"{path}.scale.{field}", "Invalid", value, f"should be a json path under {where}")
 
 
 def _selectable(given: Any, schema: Object, path: str) -> Errors:
@@ -189,8 +200,8 @@ def _selected(names: tuple[str, ...], schema: Object, value: str, path: str) -> 
     for name in names:
         schema = (schema.get("properties") or {}).get(name) or {}
     if schema.get("type") not in ("boolean", "integer", "string"):
-        message = "must point to a field of type string, boolean or integer in the schema; it does not exist there" if not schema else "must point to a field of type string, boolean or integer"
-        yield FieldError(path, "Invalid", value, message)
+        message = "must point to a field of type string, boolean or integer"
+        yield FieldError(path, "Invalid", value, message if schema else f"{message} in the schema; it does not exist there")
 
 
 def _kept(spec: Object, old: Object) -> Errors:

@@ -73,8 +73,10 @@ class Definitions:
         named = _condition("NamesAccepted", free, reason or "NoConflicts", message or "no conflicts found", now)
         was = conditions.get("Established", {}).get("status") == "True"
         ready = ("InitialNamesAccepted", "the initial names have been accepted")
-        established = _condition("Established", True, *ready, now) if free or was else _condition(
-            "Established", False, "NotAccepted", "not all names are accepted", now
+        established = (
+            _condition("Established", True, *ready, now)
+            if free or was
+            else _condition("Established", False, "NotAccepted", "not all names are accepted", now)
         )
         for condition in (named, established):
             before = conditions.get(condition["type"])
@@ -135,6 +137,11 @@ class Definitions:
         else:
             self._put(obj)
         self._publish()
+        if removed or obj["metadata"].get("generation", 1) > 1:
+            # Who watches sees what was served before: let them begin again.
+            names = obj["spec"]["names"]
+            for watcher in tuple(self._operations.store.table(f"{names['plural']}.{obj['spec']['group']}").watchers):
+                watcher.close()
         if removed:
             self._freed(obj["spec"].get("group") or "")
         elif obj["metadata"].get("deletionTimestamp"):
@@ -148,9 +155,7 @@ class Definitions:
             return
         versions = shapes(obj, self._schemas)
         self._shapes[name] = [shape for _, shape in versions]
-        self._served[name] = [
-            msgspec.structs.replace(resource, after=(self._instance,)) for resource in resources(obj, versions)
-        ]
+        self._served[name] = [msgspec.structs.replace(resource, after=(self._instance,)) for resource in resources(obj, versions)]
 
     def _forget(self, name: str) -> None:
         self._served.pop(name, None)
@@ -177,7 +182,9 @@ class Definitions:
         metadata = entry.object["metadata"]
         if CLEANUP in (metadata.get("finalizers") or ()):
             return entry
-        return self._touch(metadata["name"], {"metadata": metadata | {"finalizers": [*(metadata.get("finalizers") or ()), CLEANUP]}})
+        return self._touch(
+            metadata["name"], {"metadata": metadata | {"finalizers": [*(metadata.get("finalizers") or ()), CLEANUP]}}
+        )
 
     def _empty(self, obj: Object) -> None:
         """Delete the objects; those that have finalizers keep the definition until they are gone."""
@@ -217,7 +224,13 @@ class Definitions:
 
 
 def _condition(type_: str, holds: bool, reason: str, message: str, now: str) -> Object:
-    return {"type": type_, "status": "True" if holds else "False", "lastTransitionTime": now, "reason": reason, "message": message}
+    return {
+        "type": type_,
+        "status": "True" if holds else "False",
+        "lastTransitionTime": now,
+        "reason": reason,
+        "message": message,
+    }
 
 
 def _check(obj: Object, old: Object | None, context: Context) -> Iterator[FieldError]:

@@ -19,9 +19,7 @@ from dray.api.names import label, subdomain
 _LONGEST: Final = 64 * 1024
 _UUID: Final = r"[0-9a-f]{8}-?[0-9a-f]{4}-?%s[0-9a-f]{3}-?%s[0-9a-f]{3}-?[0-9a-f]{12}"
 _HOST_LABEL: Final = re.compile(r"[a-zA-Z0-9\u00a1-\uffff]([a-zA-Z0-9\u00a1-\uffff-]*[a-zA-Z0-9\u00a1-\uffff])?")
-_DATE_TIME: Final = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(\.\d+)?([Zz]|[+-]\d\d:?\d\d)", re.ASCII
-)
+_DATE_TIME: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(\.\d+)?([Zz]|[+-]\d\d:?\d\d)", re.ASCII)
 _GO_DURATION: Final = re.compile(r"[+-]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)", re.ASCII)
 _WORDY_DURATION: Final = re.compile(
     r"\d+\s*(ns|nano|nanosecond|nanoseconds|nanos|us|µs|micro|micros|microsecond|microseconds|ms|milli|millis|millisecond"
@@ -48,7 +46,7 @@ def _uri(text: str) -> bool:
 
 def _email(text: str) -> bool:
     local, at, domain = text.rpartition("@")
-    return bool(at and local and domain) and not any(c in " \t\r\n<>(),;:\\\"[]" for c in local) and _hostname(domain)
+    return bool(at and local and domain) and not any(c in ' \t\r\n<>(),;:\\"[]' for c in local) and _hostname(domain)
 
 
 def _hostname(text: str) -> bool:

@@ -87,9 +87,9 @@ def _max_length(limit: int) -> Keyword:
     return check
 
 
-def _at_most(kind: type, limit: int, what: str) -> Keyword:
+def _at_most(kind: type[list[Any]] | type[dict[str, Any]], limit: int, what: str) -> Keyword:
     def check(value: Any, path: str) -> Iterator[FieldError]:
-        if type(value) is kind and len(value) > limit:
+        if isinstance(value, kind) and len(value) > limit:
             yield FieldError(path, "TooMany", len(value), f"{len(value)}: must have at most {limit} {what}")
 
     return check

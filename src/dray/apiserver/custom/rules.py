@@ -1,7 +1,7 @@
 """Validation rules in CEL (``x-kubernetes-validations``): judged when a definition is written, evaluated when an object is.
 
-Both are bounded: a rule whose estimated cost is too high is refused with the definition, and all rules together may spend so much on
-one object. A rule about a value that has not changed is not asked again, unless it compares with what was there before.
+Both are bounded: a rule whose estimated cost is too high is refused with the definition, and all rules together may spend so
+much on one object. A rule about a value that has not changed is not asked again, unless it compares with what was there before.
 """
 
 from __future__ import annotations
@@ -183,7 +183,14 @@ class Rules:
             before = ABSENT if old is None else shape.read(old)
             asking.place(self._root, _Seen(obj, shape.read(obj)), _Seen(ABSENT if old is None else old, before), "")
         except CostLimitExceeded:
-            asking.found.append(FieldError("", "Invalid", "", "validation failed due to running out of cost budget, no further validation rules will be run"))
+            asking.found.append(
+                FieldError(
+                    "",
+                    "Invalid",
+                    "",
+                    "validation failed due to running out of cost budget, no further validation rules will be run",
+                )
+            )
         except (CelError, Failure) as error:
             asking.found.append(FieldError("", "Invalid", "", f"rules cannot be evaluated: {error.message}"))
         yield from asking.found
@@ -232,7 +239,9 @@ class _Asking:
         for name, below in place.fields.items():
             if isinstance(now.plain, dict) and name in now.plain:
                 known = place.shape.names[name]
-                self.place(below, _Seen(now.plain[name], now.read[known]), _member(old, name, known), f"{path}.{name}" if path else name)
+                self.place(
+                    below, _Seen(now.plain[name], now.read[known]), _member(old, name, known), f"{path}.{name}" if path else name
+                )
         if place.additional is not None and isinstance(now.plain, dict):
             for key, value in now.plain.items():
                 self.place(place.additional, _Seen(value, now.read[key]), _member(old, key, key), f"{path}[{key}]")
@@ -295,8 +304,8 @@ class Compiled:
         yield from self._at(self._root, shape, self._path, 1, correlated=True)
         if self._total > SCHEMA_ESTIMATE:
             factor = self._total / SCHEMA_ESTIMATE
-            words = f"x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema exceeds budget by factor of {_times(factor)}"
-            yield forbidden(self._path, f"{words} ({_ADVICE})")
+            words = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema exceeds budget by factor of"
+            yield forbidden(self._path, f"{words} {_times(factor)} ({_ADVICE})")
 
     def _at(self, node: Node, shape: Shape | None, path: str, count: int, *, correlated: bool) -> Errors:
         for index, given in enumerate(node.rules):
@@ -346,7 +355,10 @@ class Compiled:
             cost = min(expression.estimated_cost * count, _UNLIMITED)
             self._total = min(self._total + cost, _UNLIMITED)
             if cost > RULE_ESTIMATE:
-                yield forbidden(f"{path}.{place}", f"estimated rule cost exceeds budget by factor of {_times(cost / RULE_ESTIMATE)} ({_ADVICE})")
+                yield forbidden(
+                    f"{path}.{place}",
+                    f"estimated rule cost exceeds budget by factor of {_times(cost / RULE_ESTIMATE)} ({_ADVICE})",
+                )
 
 
 _ADVICE: Final = (
@@ -371,7 +383,9 @@ def _said(given: Object, path: str) -> Errors:
     if "\n" in given["rule"].strip() and not message:
         yield FieldError(f"{path}.message", "Required", "", "message must be specified if rule contains line breaks")
     if len(message) > 2048:
-        yield FieldError(f"{path}.message", "Invalid", f"{message[:10]}...", "message must have a maximum length of 2048 characters")
+        yield FieldError(
+            f"{path}.message", "Invalid", f"{message[:10]}...", "message must have a maximum length of 2048 characters"
+        )
     reason = given.get("reason")
     if reason and reason not in _REASONS:
         listed = ", ".join(f'"{known}"' for known in sorted(_REASONS))

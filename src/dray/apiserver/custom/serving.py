@@ -64,6 +64,7 @@ def _resource(definition: Object, version: Object, shape: Shape, stored: str, *,
         to_stored=None if version["name"] == stored else _stored_as(f"{kind.group}/{stored}"),
         from_stored=None if plain else shape.viewed,
         structure=shape,
+        stored_version=stored,
         scale=scale,
         warning=_deprecation(kind, version),
     )

@@ -72,7 +72,9 @@ def _metadata(schema: Schema, path: str) -> Errors:
     """Only the name of an object may be restricted."""
     for name in schema.get("properties") or {}:
         if name not in ("name", "generateName"):
-            yield forbidden(f"{path}.properties[{name}]", 'must not specify anything other than name and generateName, but metadata')
+            yield forbidden(
+                f"{path}.properties[{name}]", "must not specify anything other than name and generateName, but metadata"
+            )
     for name in ("allOf", "anyOf", "oneOf", "not", "enum", "required", "default", "additionalProperties"):
         if schema.get(name):
             yield forbidden(f"{path}.{name}", "must not be used for metadata")
@@ -137,7 +139,11 @@ class _Walk:
             if known is None and isinstance(whole.get("additionalProperties"), dict):
                 known = whole["additionalProperties"]
             place = f"{path}.properties[{name}]"
-            if known is None and not whole.get("x-kubernetes-preserve-unknown-fields") and not (at.count(".") < 4 and name in OWN):
+            if (
+                known is None
+                and not whole.get("x-kubernetes-preserve-unknown-fields")
+                and not (at.count(".") < 4 and name in OWN)
+            ):
                 yield required(f"{at}.properties[{name}]", f"because it is defined in {place}")
             yield from self.alternative(each, place, known or {}, f"{at}.properties[{name}]")
         if isinstance(schema.get("items"), dict):
@@ -203,7 +209,9 @@ def _lists(schema: Schema, path: str) -> Errors:
         if mapped not in ("atomic", "granular"):
             yield not_supported(f"{path}.x-kubernetes-map-type", mapped, ("atomic", "granular"))
         if schema.get("type") != "object":
-            yield FieldError(f"{path}.type", "Invalid", schema.get("type") or "", "must be object if x-kubernetes-map-type is specified")
+            yield FieldError(
+                f"{path}.type", "Invalid", schema.get("type") or "", "must be object if x-kubernetes-map-type is specified"
+            )
     if listed is None:
         if keys:
             yield required(f"{path}.x-kubernetes-list-type", "must be map if x-kubernetes-list-map-keys is non-empty")
@@ -211,13 +219,17 @@ def _lists(schema: Schema, path: str) -> Errors:
     if listed not in ("atomic", "map", "set"):
         yield not_supported(f"{path}.x-kubernetes-list-type", listed, ("atomic", "map", "set"))
     if schema.get("type") != "array":
-        yield FieldError(f"{path}.type", "Invalid", schema.get("type") or "", "must be array if x-kubernetes-list-type is specified")
+        yield FieldError(
+            f"{path}.type", "Invalid", schema.get("type") or "", "must be array if x-kubernetes-list-type is specified"
+        )
         return
     items = schema.get("items")
     if listed == "map" and isinstance(items, dict):
         yield from _keyed(schema, items, keys, path)
     elif keys:
-        yield FieldError(f"{path}.x-kubernetes-list-map-keys", "Invalid", keys, "must be empty if x-kubernetes-list-type is not map")
+        yield FieldError(
+            f"{path}.x-kubernetes-list-map-keys", "Invalid", keys, "must be empty if x-kubernetes-list-type is not map"
+        )
     if listed == "set" and isinstance(items, dict):
         yield from _set(items, path)
 
@@ -238,7 +250,12 @@ def _keyed(schema: Schema, items: Schema, keys: list[str], path: str) -> Errors:
     if not keys:
         yield required(place, "must not be empty if x-kubernetes-list-type is map")
     if items.get("type") != "object":
-        yield FieldError(f"{path}.items.type", "Invalid", items.get("type") or "", "must be object if parent array's x-kubernetes-list-type is map")
+        yield FieldError(
+            f"{path}.items.type",
+            "Invalid",
+            items.get("type") or "",
+            "must be object if parent array's x-kubernetes-list-type is map",
+        )
     if items.get("nullable"):
         yield forbidden(f"{path}.items.nullable", "cannot be nullable when x-kubernetes-list-type is map")
     for index, key in enumerate(keys):
@@ -248,7 +265,12 @@ def _keyed(schema: Schema, items: Schema, keys: list[str], path: str) -> Errors:
         if known is None:
             yield FieldError(f"{place}[{index}]", "Invalid", key, "must be one of the keys of items.properties")
         elif known.get("type") not in ("boolean", "integer", "number", "string") and not known.get("x-kubernetes-int-or-string"):
-            yield FieldError(f"{path}.items.properties[{key}].type", "Invalid", known.get("type") or "", "must be a scalar type if parent array's x-kubernetes-list-type is map")
+            yield FieldError(
+                f"{path}.items.properties[{key}].type",
+                "Invalid",
+                known.get("type") or "",
+                "must be a scalar type if parent array's x-kubernetes-list-type is map",
+            )
         elif key not in (items.get("required") or ()) and "default" not in known:
             words = "this property is in x-kubernetes-list-map-keys, so it must have a default or be a required property"
             yield required(f"{path}.items.properties[{key}].default", words)
@@ -270,9 +292,9 @@ class _Judged:
             if any(name == known for known, _ in node.defaults):
                 yield from _default(below, f"{place}.default")
             yield from self._defaults(below, place)
-        for below, place in ((node.additional, "additionalProperties"), (node.items, "items")):
-            if below is not None:
-                yield from self._defaults(below, f"{path}.{place}")
+        for inner, place in ((node.additional, "additionalProperties"), (node.items, "items")):
+            if inner is not None:
+                yield from self._defaults(inner, f"{path}.{place}")
 
 
 def _default(node: Node, path: str) -> Errors:

@@ -75,13 +75,12 @@ class Node:
         self.one_of = tuple(map(Node, schema.get("oneOf") or ()))
         self.none_of = Node(schema["not"]) if isinstance(schema.get("not"), dict) else None
         below = (*self.properties.values(), self.additional, self.items)
-        self.has_rules = bool(self.rules) or any(node is not None and node.has_rules for node in below)
+        self.has_rules: bool = bool(self.rules) or any(node is not None and node.has_rules for node in below)
 
     def member(self, name: str) -> Node | None:
         """What a member looks like; None where nothing is said about it."""
         found = self.properties.get(name)
         return found if found is not None else self.additional
-
 
 
 def same(one: Any, other: Any) -> bool:

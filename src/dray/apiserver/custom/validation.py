@@ -45,7 +45,9 @@ class _Checker:
     def value(self, node: Node, value: Any, path: str, old: Any) -> None:
         self.steps += 1
         if self.steps > MAX_STEPS:
-            raise TooMuch(f"checking this object takes more than {MAX_STEPS} steps; simplify anyOf, oneOf and allOf in its schema")
+            raise TooMuch(
+                f"checking this object takes more than {MAX_STEPS} steps; simplify anyOf, oneOf and allOf in its schema"
+            )
         if old is not ABSENT and same(value, old):
             return
         if value is None and node.nullable:
