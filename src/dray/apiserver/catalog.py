@@ -247,9 +247,6 @@ DEVICES: Final = (
         unconditional_update=False,
         prepare=(hooks.new_time_of_changed_taint,),
     ),
-    Resource(
-        kind=k.NODE_RESOURCE_TOPOLOGIES, short=("node-res-topo",), columns=columns.NODE_RESOURCE_TOPOLOGIES, generation=True
-    ),
 )
 
 EVENTS: Final = (

@@ -472,16 +472,6 @@ VOLUME_ATTACHMENTS: Final = (
     plain("Attached", "status.attached", False),
     AGE,
 )
-NODE_RESOURCE_TOPOLOGIES: Final = (
-    NAME,
-    Column("Policy", lambda obj, now: _attribute(obj, "topologyManagerPolicy") or ",".join(obj.get("topologyPolicies") or ())),
-    _count("Zones", "zones"),
-    AGE,
-)
-
-
-def _attribute(topology: dict[str, Any], name: str) -> str:
-    return next((str(a.get("value")) for a in topology.get("attributes") or () if a.get("name") == name), "")
 
 
 # ------------------------------------------------------------------------------------------------------ resource.k8s.io

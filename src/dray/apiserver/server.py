@@ -71,6 +71,7 @@ class Core:
     def furnish(self) -> None:
         """What every cluster has from the start."""
         self.definitions.load()
+        self.definitions.install()
         options = WriteOptions(manager="dray")
         namespaces, classes = CATALOG.of(NAMESPACES), CATALOG.of(PRIORITY_CLASSES)
         for name in NAMESPACES_AT_START:

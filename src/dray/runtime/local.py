@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from dray.api.gates import Gates
-from dray.api.kinds import Kind
+from dray.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, Kind
 from dray.apiserver.catalog import CATALOG
 from dray.apiserver.embedded import Embedded
-from dray.apiserver.server import ApiServer
+from dray.apiserver.registry import Registry
+from dray.apiserver.server import ApiServer, Core
 from dray.cluster.metrics import METRICS
 from dray.cluster.port import Conflict, Decider, Refused, Write
 from dray.cluster.world import World
@@ -36,6 +38,14 @@ PARTS: Final = ("scheduler", "controllers", "nodes")
 # The embedded cluster serves pods that name no scheduler, and pods that name Dray's.
 EMBEDDED: Final = Config((Profile("default-scheduler"), Profile("dray")))
 IN_FLIGHT: Final = 256
+
+
+@cache
+def _beginning() -> Registry:
+    """What a cluster serves that nobody has changed."""
+    core = Core()
+    core.furnish()
+    return core.operations.registry
 
 
 class Unappliable(Exception):
@@ -86,12 +96,13 @@ class Local:
             await self.server.stop()
 
     async def apply(self, objects: Sequence[dict[str, Any]]) -> None:
-        """Create the objects, or change them to these if they exist."""
-        for found in objects:
+        """Create the objects, or change them to these if they exist; definitions first, so that their kinds are served."""
+        defined = sorted(objects, key=lambda found: found.get("kind") != CUSTOM_RESOURCE_DEFINITIONS.kind)
+        for found in defined:
             await self._apply(found)
 
     async def _apply(self, found: dict[str, Any]) -> None:
-        kind = served_kind(found)
+        kind = served_kind(found, self.server.core.operations.registry)
         metadata = found.get("metadata") or {}
         namespace = str(metadata.get("namespace") or "default") if kind.namespaced else ""
         name = str(metadata.get("name") or "")
@@ -128,9 +139,9 @@ class Local:
         return made
 
 
-def served_kind(found: dict[str, Any]) -> Kind:
-    """The kind of an object, if it is served."""
-    for resource in CATALOG.resources:
+def served_kind(found: dict[str, Any], registry: Registry | None = None) -> Kind:
+    """The kind of an object, if it is served: in a running cluster, or in one that has just begun."""
+    for resource in (registry or _beginning()).resources:
         if (resource.kind.api_version, resource.kind.kind) == (found.get("apiVersion"), found.get("kind")):
             return resource.kind
     raise Unappliable(f"no kind {found.get('kind')!r} in {found.get('apiVersion')!r} is served; see `kubectl api-resources`")

@@ -15,6 +15,7 @@ from dray.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from dray.api.times import format_time
 from dray.api.validation.errors import FieldError
 from dray.apiserver.custom import definition as checks
+from dray.apiserver.custom import shipped
 from dray.apiserver.custom.serving import resources, shapes, storage_version
 from dray.apiserver.custom.shape import Shape
 from dray.apiserver.deletion import DeleteOptions
@@ -59,6 +60,18 @@ class Definitions:
         for _, entry in self._table.scan():
             self._put(entry.object)
         self._publish()
+
+    def install(self) -> None:
+        """What every cluster has from the start, unless it is there already."""
+        options = WriteOptions(manager="dray", validation="Ignore")
+        for name in shipped.NAMES:
+            raw, tag = shipped.source(name)
+            entry = self._table.entries.get(name)
+            if entry is None:
+                self._operations.create(self.declared, "", shipped.definition(raw, tag), options)
+            elif (before := _source(entry.object)) and before != tag:
+                newer = shipped.definition(raw, tag)
+                self._operations.update(self.declared, "", name, lambda old, newer=newer: _renewed(old, newer), options)  # type: ignore[misc]
 
     # -------------------------------------------------------------------------------------------------- before it is stored
 
@@ -221,6 +234,15 @@ class Definitions:
 
     def _touch(self, name: str, change: Object) -> Entry:
         return self._operations.update(self.declared, "", name, lambda old: old | change, WriteOptions(manager="dray"))
+
+
+def _source(definition: Object) -> str:
+    return str((definition["metadata"].get("annotations") or {}).get(shipped.SOURCE) or "")
+
+
+def _renewed(old: Object, newer: Object) -> Object:
+    annotations = (old["metadata"].get("annotations") or {}) | newer["metadata"]["annotations"]
+    return old | {"metadata": old["metadata"] | {"annotations": annotations}, "spec": newer["spec"]}
 
 
 def _condition(type_: str, holds: bool, reason: str, message: str, now: str) -> Object:

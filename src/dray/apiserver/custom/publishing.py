@@ -9,8 +9,8 @@ Schema = dict[str, Any]
 # What is an extension of Kubernetes and no client reads.
 _LEFT_OUT: Final = ("x-kubernetes-validations", "example", "$schema", "id", "definitions", "dependencies")
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
-_API_VERSION: Final = "The version of the API that this object is written in."
-_KIND: Final = "What this object is."
+_API_VERSION: Final = "APIVersion defines the version of the API that this object is written in."
+_KIND: Final = "Kind says what this object is."
 
 
 def published(schema: Schema) -> Schema:
@@ -20,7 +20,7 @@ def published(schema: Schema) -> Schema:
         "apiVersion": {"description": _API_VERSION, "type": "string"},
         "kind": {"description": _KIND, "type": "string"},
         "metadata": {
-            "description": "The object's name, labels and life.",
+            "description": "Standard object's metadata: its name, labels and life.",
             "allOf": [{"$ref": f"#/components/schemas/{_META}.ObjectMeta"}],
         },
     }

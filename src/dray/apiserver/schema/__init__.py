@@ -211,7 +211,6 @@ _FILES: Final = {
     "scheduling.k8s.io/v1alpha3": "scheduling.v1alpha3",
     "scheduling.k8s.io/v1beta1": "scheduling.v1beta1",
     "storage.k8s.io/v1": "storage",
-    "topology.node.k8s.io/v1alpha2": "topology",
 }
 
 
