@@ -14,7 +14,6 @@ import msgspec
 from dray.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from dray.api.times import format_time
 from dray.api.validation.errors import FieldError
-from dray.apiserver.custom import definition as checks
 from dray.apiserver.custom import shipped
 from dray.apiserver.custom.serving import resources, shapes, storage_version
 from dray.apiserver.custom.shape import Shape
@@ -45,7 +44,7 @@ class Definitions:
         declared = msgspec.structs.replace(
             self._registry.of(CUSTOM_RESOURCE_DEFINITIONS),
             prepare=(_complete(self._schemas), self._judge),
-            check=(_check,),
+            check=(self._check,),
             leaving=self._leave,
             after=(self._stored,),
         )
@@ -54,6 +53,7 @@ class Definitions:
         self._served: dict[str, list[Resource]] = {}
         self._shapes: dict[str, list[Shape]] = {}
         self._table = operations.table(declared)
+        self._trusted = False
 
     def load(self) -> None:
         """Serve what an earlier run left."""
@@ -62,7 +62,9 @@ class Definitions:
         self._publish()
 
     def install(self) -> None:
-        """What every cluster has from the start, unless it is there already."""
+        """What every cluster has from the start, unless it is there already. It is known to be right, so nothing is loaded to
+        check it."""
+        self._trusted = True
         options = WriteOptions(manager="dray", validation="Ignore")
         for name in shipped.NAMES:
             raw, tag = shipped.source(name)
@@ -73,7 +75,15 @@ class Definitions:
                 newer = shipped.definition(raw, tag)
                 self._operations.update(self.declared, "", name, lambda old, newer=newer: _renewed(old, newer), options)  # type: ignore[misc]
 
+        self._trusted = False
+
     # -------------------------------------------------------------------------------------------------- before it is stored
+
+    def _check(self, obj: Object, old: Object | None, context: Context) -> Iterator[FieldError]:
+        if context.subresource == "" and not self._trusted:
+            from dray.apiserver.custom import definition
+
+            yield from definition.problems(obj, old)
 
     def _judge(self, obj: Object, old: Object | None, context: Context) -> None:
         """Whether its names are free; a kind that is established stays so."""
@@ -253,11 +263,6 @@ def _condition(type_: str, holds: bool, reason: str, message: str, now: str) -> 
         "reason": reason,
         "message": message,
     }
-
-
-def _check(obj: Object, old: Object | None, context: Context) -> Iterator[FieldError]:
-    if context.subresource == "":
-        yield from checks.problems(obj, old)
 
 
 def _complete(schemas: Schemas) -> Any:

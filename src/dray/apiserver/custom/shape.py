@@ -1,24 +1,24 @@
 """One version of a defined kind: everything that follows from its schema, each part made when it is first needed.
 
-Starting with many definitions must cost little, so nothing is compiled before an object of the kind is written or asked about.
+Starting with many definitions must cost little, so nothing is compiled, and what compiles is not even loaded, before an object of
+the kind is written or asked about.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dray.api.kinds import Kind
 from dray.api.validation.errors import FieldError
-from dray.apiserver.custom import validation
-from dray.apiserver.custom.fields import Declared
-from dray.apiserver.custom.publishing import published
-from dray.apiserver.custom.rules import Rules
-from dray.apiserver.custom.shaping import OWN, shaped
-from dray.apiserver.custom.structure import Node
 from dray.apiserver.registry import Context
 from dray.apiserver.schema import UNKNOWN_FIELD, Problem, Schemas, Struct
+
+if TYPE_CHECKING:
+    from dray.apiserver.custom.fields import Declared
+    from dray.apiserver.custom.rules import Rules
+    from dray.apiserver.custom.structure import Node
 
 Object = dict[str, Any]
 
@@ -37,10 +37,14 @@ class Shape:
 
     @cached_property
     def root(self) -> Node:
+        from dray.apiserver.custom.structure import Node
+
         return Node(self._schema)
 
     @cached_property
     def _declared(self) -> Declared:
+        from dray.apiserver.custom.fields import Declared
+
         return Declared(self.kind.api_version, self.kind.kind, self.root)
 
     @property
@@ -53,14 +57,20 @@ class Shape:
 
     @cached_property
     def published(self) -> Object:
+        from dray.apiserver.custom.publishing import published
+
         return published(self._schema)
 
     @cached_property
     def rules(self) -> Rules | None:
+        from dray.apiserver.custom.rules import Rules
+
         return Rules(self.root) if self.root.has_rules else None
 
     def normalise(self, obj: Object, *, fill: bool) -> tuple[Object, list[Problem]]:
         """The object as it is stored. Of nothing, nothing is made."""
+        from dray.apiserver.custom.shaping import OWN, shaped
+
         if not obj:
             return {}, []
         metadata, problems = self._metadata(obj)
@@ -85,6 +95,8 @@ class Shape:
 
     def check(self, obj: Object, old: Object | None, context: Context) -> Iterator[FieldError]:
         """For the registry: what the schema has against the object."""
+        from dray.apiserver.custom import validation
+
         found = validation.problems(self.root, obj, old)
         yield from found
         if self.rules is None:
