@@ -96,7 +96,7 @@ class Shape:
 
     @staticmethod
     def of_object(name: str, fields: Mapping[str, Shape], least: int = 2) -> Shape:
-        return Shape(Type("struct", name), 2**63 - 1, least, fields=fields)
+        return Shape(Type("struct", name), 0, least, fields=fields)
 
     def structs(self, found: dict[str, Mapping[str, Type]]) -> None:
         """Puts the fields of this type, if it has any, and of all types in it into ``found``."""
@@ -207,7 +207,8 @@ def _names(variables: Mapping[str, Shape], optional: frozenset[str]) -> Names:
 
 
 def _limit(variables: Mapping[str, Shape], path: Path) -> Range | None:
-    root = variables.get(path[0].lstrip(".")) if path else None
+    """As upstream does it, where a name that is no variable, such as that of a type, is as large as the first of them."""
+    root = variables.get(path[0].lstrip("."), next(iter(variables.values()))) if path else None
     found = root.at(path[1:]) if root is not None else None
     return None if found is None else Range(0, found.most)
 

@@ -118,7 +118,7 @@ WRONG: list[tuple[Json, Any, str]] = [
     (text(pattern="^[a-z]+$"), "A1", "spec.v in body should match '^[a-z]+$'"),
     (text(enum=["red", "blue"]), "green", 'spec.v: Unsupported value: "green": supported values: "red", "blue"'),
     (listed(text(), minItems=1), [], "should have at least 1 items"),
-    (listed(text(), maxItems=1), ["a", "b"], "spec.v: Too many: 2: must have at most 1 items"),
+    (listed(text(), maxItems=1), ["a", "b"], "spec.v: Too many: 2: must have at most 1 item"),
     ({"type": "object", "additionalProperties": text(), "minProperties": 1}, {}, "should have at least 1 properties"),
     ({"type": "object", "additionalProperties": text(), "maxProperties": 1}, {"a": "1", "b": "2"}, "must have at most 1"),
     (fields(a=text()) | {"required": ["a"]}, {}, "spec.v.a: Required value"),

@@ -118,6 +118,8 @@ def _versions(spec: Object, before: Any) -> Errors:
         yield FieldError("spec.versions", "Invalid", names, "must contain unique version names")
     if sum(bool(version.get("storage")) for version in versions) != 1:
         yield FieldError("spec.versions", "Invalid", names, "must have exactly one version marked as storage version")
+    if not any(version.get("storage") for version in versions):
+        yield FieldError("status.storedVersions", "Invalid", [], "must have at least one stored version")
     for index, version in enumerate(versions):
         yield from _version(version, known.get(version.get("name")), f"spec.versions[{index}]")
 
@@ -150,7 +152,8 @@ def _column(column: Object, path: str) -> Errors:
         yield FieldError(f"{path}.type", "Invalid", column.get("type") or "", f"must be one of {','.join(sorted(_COLUMN_TYPES))}")
     if column.get("format") and column["format"] not in _COLUMN_FORMATS:
         yield FieldError(f"{path}.format", "Invalid", column["format"], f"must be one of {','.join(sorted(_COLUMN_FORMATS))}")
-    yield from _path(column.get("jsonPath") or "", f"{path}.jsonPath", paths.parse)
+    if not column.get("jsonPath"):
+        yield required(f"{path}.jsonPath")
 
 
 def _path(given: str, path: str, read: Any) -> Errors:

@@ -15,7 +15,7 @@ from dray.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from dray.api.times import format_time
 from dray.api.validation.errors import FieldError
 from dray.apiserver.custom import shipped
-from dray.apiserver.custom.serving import resources, shapes, storage_version
+from dray.apiserver.custom.serving import resources, shapes, storage_version, unreadable
 from dray.apiserver.custom.shape import Shape
 from dray.apiserver.deletion import DeleteOptions
 from dray.apiserver.errors import bad_request
@@ -115,6 +115,7 @@ class Definitions:
         obj["status"] = status
         if (spec.get("conversion") or {}).get("strategy") == "Webhook":
             context.warnings.append("spec.conversion.strategy: webhooks are not called; objects are converted as with None")
+        context.warnings.extend(unreadable(obj))
 
     def _conflict(self, name: str, spec: Object, accepted: Object) -> tuple[str, str]:
         """Takes over the names that are free into ``accepted``, and says what is not."""

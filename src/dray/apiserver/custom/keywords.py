@@ -37,11 +37,11 @@ def keywords(schema: Schema) -> tuple[Keyword, ...]:
     if "maxLength" in schema:
         made.append(_max_length(schema["maxLength"]))
     if "maxItems" in schema:
-        made.append(_at_most(list, schema["maxItems"], "items"))
+        made.append(_at_most(list, schema["maxItems"]))
     if "maxProperties" in schema:
-        made.append(_at_most(dict, schema["maxProperties"], "properties"))
-    wrong = [*_numbers(schema), *_sizes(schema), *_texts(schema)]
-    made.extend(map(_plain, wrong))
+        made.append(_at_most(dict, schema["maxProperties"]))
+    made.extend(map(_plain, (*_numbers(schema), *_sizes(schema), *_texts(schema))))
+    made.extend(_format(schema))
     return tuple(made)
 
 
@@ -49,7 +49,10 @@ def _plain(wrong: _Wrong) -> Keyword:
     def check(value: Any, path: str) -> Iterator[FieldError]:
         message = wrong(value)
         if message is not None:
-            yield FieldError(path, "Invalid", value, f"{path} in body {message}")
+            shown = int(value) if isinstance(value, float) and value.is_integer() else value
+            # Of what has too little in it, only the number is shown.
+            shown = len(shown) if isinstance(shown, list | dict) else shown
+            yield FieldError(path, "Invalid", shown, f"{path} in body {message}")
 
     return check
 
@@ -87,10 +90,11 @@ def _max_length(limit: int) -> Keyword:
     return check
 
 
-def _at_most(kind: type[list[Any]] | type[dict[str, Any]], limit: int, what: str) -> Keyword:
+def _at_most(kind: type[list[Any]] | type[dict[str, Any]], limit: int) -> Keyword:
     def check(value: Any, path: str) -> Iterator[FieldError]:
         if isinstance(value, kind) and len(value) > limit:
-            yield FieldError(path, "TooMany", len(value), f"{len(value)}: must have at most {limit} {what}")
+            noun = "item" if limit == 1 else "items"
+            yield FieldError(path, "TooMany", len(value), f"{len(value)}: must have at most {limit} {noun}")
 
     return check
 
@@ -159,7 +163,17 @@ def _texts(schema: Schema) -> Iterator[_Wrong]:
         except Failure as failure:
             raise BadKeyword("pattern", expression, f"must be a valid regular expression, but isn't: {failure.message}") from None
         yield lambda value: f"should match '{expression}'" if type(value) is str and search(value) is None else None
+
+
+def _format(schema: Schema) -> Iterator[Keyword]:
+    """A text of the wrong format counts as a value of the wrong type."""
     format = schema.get("format") or ""
     accepts = CHECKED.get(format.replace("-", "")) if schema.get("type") == "string" else None
-    if accepts is not None:
-        yield lambda value: f'must be of type {format}: "{value}"' if type(value) is str and not accepts(value) else None
+    if accepts is None:
+        return
+
+    def check(value: Any, path: str) -> Iterator[FieldError]:
+        if type(value) is str and not accepts(value):
+            yield FieldError(path, "TypeInvalid", value, f'{path} in body must be of type {format}: "{value}"')
+
+    yield check

@@ -28,6 +28,8 @@ RULE_ESTIMATE: Final = 10_000_000
 SCHEMA_ESTIMATE: Final = 100_000_000
 RULE_COST: Final = 1_000_000
 OBJECT_COST: Final = 10_000_000
+# How many rules are named when all together cost too much.
+_TOLD: Final = 4
 _MAX_MESSAGE: Final = 5 * 1024
 _UNLIMITED: Final = 2**64 - 1
 _REASONS: Final = {
@@ -52,7 +54,7 @@ _SCALARS: Final = {"boolean": (types.BOOL, 4), "integer": (types.INT, 1), "numbe
 def shape_of(node: Node, name: str, *, root: bool = False) -> Shape | None:
     """What expressions see of a value; None for what they cannot look into."""
     if node.int_or_string:
-        return Shape(types.DYN, MAX_REQUEST - 2)
+        return Shape(types.DYN, _longest(node.schema, MAX_REQUEST - 2))
     if node.type == "array":
         item = shape_of(node.items, f"{name}.@idx") if node.items is not None else None
         return None if item is None else Shape.of_list(item, _most(node, "maxItems", item.least + 1))
@@ -61,7 +63,7 @@ def shape_of(node: Node, name: str, *, root: bool = False) -> Shape | None:
     if node.type == "string":
         return _string_shape(node)
     known = _SCALARS.get(node.type)
-    return None if known is None else Shape(known[0], 1, known[1])
+    return None if known is None else Shape(known[0], 0, known[1])
 
 
 def _object_shape(node: Node, name: str, root: bool) -> Shape | None:
@@ -82,9 +84,13 @@ def _string_shape(node: Node) -> Shape:
     if format in _FORMATS:
         kind, most = _FORMATS[format]
         return Shape(kind, most or node.schema.get("maxLength", MAX_REQUEST - 2), 2)
-    values = [value for value in node.schema.get("enum") or () if isinstance(value, str)]
-    longest = max(map(len, values)) if values else MAX_REQUEST - 2
-    return Shape(types.STRING, max(node.schema.get("maxLength", longest), 0), 2)
+    values = [len(value.encode()) for value in node.schema.get("enum") or () if isinstance(value, str)]
+    return Shape(types.STRING, _longest(node.schema, max(values) if values else MAX_REQUEST - 2), 2)
+
+
+def _longest(schema: Object, otherwise: int) -> int:
+    """In bytes, of which a character may take four."""
+    return max(schema["maxLength"], 0) * 4 if "maxLength" in schema else otherwise
 
 
 def _most(node: Node, keyword: str, least: int) -> int:
@@ -296,6 +302,7 @@ class Compiled:
     def __init__(self, root: Node, path: str) -> None:
         self._root, self._path = root, path
         self._total = 0
+        self._dearest: list[tuple[int, str]] = []
 
     def problems(self) -> Errors:
         if not self._root.has_rules:
@@ -305,6 +312,9 @@ class Compiled:
         if self._total > SCHEMA_ESTIMATE:
             factor = self._total / SCHEMA_ESTIMATE
             words = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema exceeds budget by factor of"
+            dear = sorted((each for each in self._dearest if each[0] > RULE_COST), reverse=True)
+            for _, place in dear[:_TOLD]:
+                yield forbidden(place, _CONTRIBUTED)
             yield forbidden(self._path, f"{words} {_times(factor)} ({_ADVICE})")
 
     def _at(self, node: Node, shape: Shape | None, path: str, count: int, *, correlated: bool) -> Errors:
@@ -354,6 +364,7 @@ class Compiled:
                 continue
             cost = min(expression.estimated_cost * count, _UNLIMITED)
             self._total = min(self._total + cost, _UNLIMITED)
+            self._dearest.append((cost, f"{path}.{place}"))
             if cost > RULE_ESTIMATE:
                 yield forbidden(
                     f"{path}.{place}",
@@ -361,6 +372,7 @@ class Compiled:
                 )
 
 
+_CONTRIBUTED: Final = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
 _ADVICE: Final = (
     "try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared"
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final
 
@@ -97,6 +97,16 @@ def _subresources(given: Object) -> tuple[tuple[Any, ...], ScalePaths | None]:
 # ---------------------------------------------------------------------------------------------------------------- columns
 
 
+def unreadable(definition: Object) -> Iterator[str]:
+    """The paths of columns that will stay empty, with the reason."""
+    for index, version in enumerate(definition["spec"].get("versions") or ()):
+        for number, column in enumerate(version.get("additionalPrinterColumns") or ()):
+            try:
+                paths.parse(column.get("jsonPath") or ".a")
+            except paths.PathError as error:
+                yield f"spec.versions[{index}].additionalPrinterColumns[{number}].jsonPath: {error}; the column will be empty"
+
+
 def columns(given: Any) -> tuple[Column, ...]:
     if not given:
         return NAME, AGE
@@ -119,7 +129,11 @@ def _column(given: Object) -> Column:
 
 @lru_cache(maxsize=4096)
 def _path(text: str) -> paths.Find:
-    return paths.parse(text)
+    """A path that cannot be read finds nothing; whoever wrote the definition was told."""
+    try:
+        return paths.parse(text)
+    except paths.PathError:
+        return lambda value: iter(())
 
 
 def _text(value: Any, now: float) -> Any:

@@ -12,7 +12,7 @@ from dray.api.validation.errors import FieldError, forbidden, not_supported, req
 from dray.apiserver.custom import validation
 from dray.apiserver.custom.keywords import BadKeyword, keywords
 from dray.apiserver.custom.rules import Compiled
-from dray.apiserver.custom.shaping import OWN, shaped
+from dray.apiserver.custom.shaping import shaped
 from dray.apiserver.custom.structure import Node
 
 Schema = dict[str, Any]
@@ -53,7 +53,7 @@ def problems(schema: Schema, path: str) -> Errors:
     """Everything that keeps the schema of a kind from being used."""
     if schema.get("type") != "object":
         if schema.get("type"):
-            yield not_supported(f"{path}.type", schema["type"], ("object",))
+            yield _wrong_type(schema, path, "must be object at the root")
         else:
             yield required(f"{path}.type", "must not be empty at the root")
     if schema.get("nullable"):
@@ -70,11 +70,8 @@ def problems(schema: Schema, path: str) -> Errors:
 
 def _metadata(schema: Schema, path: str) -> Errors:
     """Only the name of an object may be restricted."""
-    for name in schema.get("properties") or {}:
-        if name not in ("name", "generateName"):
-            yield forbidden(
-                f"{path}.properties[{name}]", "must not specify anything other than name and generateName, but metadata"
-            )
+    if set(schema.get("properties") or {}) - {"name", "generateName"}:
+        yield forbidden(path, "must not specify anything other than name and generateName, but metadata is implicitly specified")
     for name in ("allOf", "anyOf", "oneOf", "not", "enum", "required", "default", "additionalProperties"):
         if schema.get(name):
             yield forbidden(f"{path}.{name}", "must not be used for metadata")
@@ -103,9 +100,9 @@ class _Walk:
             for index, each in enumerate(schema.get(name) or ()):
                 if schema.get("x-kubernetes-int-or-string") and _says_int_or_string(schema, name, index):
                     continue
-                yield from self.alternative(each, f"{path}.{name}[{index}]", schema, path)
+                yield from self.alternative(each, f"{path}.{name}[{index}]")
         if isinstance(schema.get("not"), dict):
-            yield from self.alternative(schema["not"], f"{path}.not", schema, path)
+            yield from self.alternative(schema["not"], f"{path}.not")
 
     def children(self, schema: Schema, path: str) -> Errors:
         additional, items = schema.get("additionalProperties"), schema.get("items")
@@ -124,8 +121,8 @@ class _Walk:
         elif schema.get("type") == "array":
             yield required(f"{path}.items", "must be specified")
 
-    def alternative(self, schema: Schema, path: str, whole: Schema, at: str) -> Errors:
-        """A part that only restricts values: whatever it names must be in the structure."""
+    def alternative(self, schema: Schema, path: str) -> Errors:
+        """A part that only restricts values."""
         self.places += 1
         if self.places > _MAX_PLACES:
             return
@@ -135,27 +132,14 @@ class _Walk:
                 yield forbidden(f"{path}.{name}", "must be empty to be structural")
         yield from _keywords(schema, path)
         for name, each in (schema.get("properties") or {}).items():
-            known = (whole.get("properties") or {}).get(name)
-            if known is None and isinstance(whole.get("additionalProperties"), dict):
-                known = whole["additionalProperties"]
-            place = f"{path}.properties[{name}]"
-            if (
-                known is None
-                and not whole.get("x-kubernetes-preserve-unknown-fields")
-                and not (at.count(".") < 4 and name in OWN)
-            ):
-                yield required(f"{at}.properties[{name}]", f"because it is defined in {place}")
-            yield from self.alternative(each, place, known or {}, f"{at}.properties[{name}]")
+            yield from self.alternative(each, f"{path}.properties[{name}]")
         if isinstance(schema.get("items"), dict):
-            inner = whole.get("items")
-            if not isinstance(inner, dict):
-                yield required(f"{at}.items", f"because it is defined in {path}.items")
-            yield from self.alternative(schema["items"], f"{path}.items", inner if isinstance(inner, dict) else {}, f"{at}.items")
+            yield from self.alternative(schema["items"], f"{path}.items")
         for name in _JUNCTIONS:
             for index, each in enumerate(schema.get(name) or ()):
-                yield from self.alternative(each, f"{path}.{name}[{index}]", whole, at)
+                yield from self.alternative(each, f"{path}.{name}[{index}]")
         if isinstance(schema.get("not"), dict):
-            yield from self.alternative(schema["not"], f"{path}.not", whole, at)
+            yield from self.alternative(schema["not"], f"{path}.not")
 
 
 def _unsupported(schema: Schema, path: str) -> Errors:
@@ -209,9 +193,7 @@ def _lists(schema: Schema, path: str) -> Errors:
         if mapped not in ("atomic", "granular"):
             yield not_supported(f"{path}.x-kubernetes-map-type", mapped, ("atomic", "granular"))
         if schema.get("type") != "object":
-            yield FieldError(
-                f"{path}.type", "Invalid", schema.get("type") or "", "must be object if x-kubernetes-map-type is specified"
-            )
+            yield _wrong_type(schema, path, "must be object if x-kubernetes-map-type is specified")
     if listed is None:
         if keys:
             yield required(f"{path}.x-kubernetes-list-type", "must be map if x-kubernetes-list-map-keys is non-empty")
@@ -219,9 +201,7 @@ def _lists(schema: Schema, path: str) -> Errors:
     if listed not in ("atomic", "map", "set"):
         yield not_supported(f"{path}.x-kubernetes-list-type", listed, ("atomic", "map", "set"))
     if schema.get("type") != "array":
-        yield FieldError(
-            f"{path}.type", "Invalid", schema.get("type") or "", "must be array if x-kubernetes-list-type is specified"
-        )
+        yield _wrong_type(schema, path, "must be array if x-kubernetes-list-type is specified")
         return
     items = schema.get("items")
     if listed == "map" and isinstance(items, dict):
@@ -232,6 +212,10 @@ def _lists(schema: Schema, path: str) -> Errors:
         )
     if listed == "set" and isinstance(items, dict):
         yield from _set(items, path)
+
+
+def _wrong_type(schema: Schema, path: str, words: str) -> FieldError:
+    return FieldError(f"{path}.type", "Invalid", schema.get("type") or "", words)
 
 
 def _set(items: Schema, path: str) -> Errors:
@@ -250,12 +234,7 @@ def _keyed(schema: Schema, items: Schema, keys: list[str], path: str) -> Errors:
     if not keys:
         yield required(place, "must not be empty if x-kubernetes-list-type is map")
     if items.get("type") != "object":
-        yield FieldError(
-            f"{path}.items.type",
-            "Invalid",
-            items.get("type") or "",
-            "must be object if parent array's x-kubernetes-list-type is map",
-        )
+        yield _wrong_type(items, f"{path}.items", "must be object if parent array's x-kubernetes-list-type is map")
     if items.get("nullable"):
         yield forbidden(f"{path}.items.nullable", "cannot be nullable when x-kubernetes-list-type is map")
     for index, key in enumerate(keys):
@@ -263,7 +242,7 @@ def _keyed(schema: Schema, items: Schema, keys: list[str], path: str) -> Errors:
         if key in keys[:index]:
             yield FieldError(f"{place}[{index}]", "Duplicate", key)
         if known is None:
-            yield FieldError(f"{place}[{index}]", "Invalid", key, "must be one of the keys of items.properties")
+            yield FieldError(place, "Invalid", key, "entries must all be names of item properties")
         elif known.get("type") not in ("boolean", "integer", "number", "string") and not known.get("x-kubernetes-int-or-string"):
             yield FieldError(
                 f"{path}.items.properties[{key}].type",
