@@ -14,6 +14,7 @@ from dray.apiserver.store import encode
 Document = dict[str, Any]
 
 PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"  # Go does not read a type with an @
+_PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _COMPONENTS: Final = "#/components/schemas/"
 # What version 2 has no words for.
 _ONLY_V3: Final = ("oneOf", "anyOf", "not", "nullable")
@@ -68,13 +69,13 @@ def _converted(value: Any) -> Any:
         return value
     if len(value.get("allOf") or ()) == 1 and "$ref" in value["allOf"][0]:
         value = {key: each for key, each in value.items() if key != "allOf"} | value["allOf"][0]
-    if value.get("x-kubernetes-preserve-unknown-fields") and value.get("type") == "object" and "$ref" not in value:
+    if value.get(_PRESERVE) and value.get("type") == "object" and "$ref" not in value:
         # In version 2 a type forbids what is not specified.
         value = {key: each for key, each in value.items() if key not in ("type", "properties", "items")} | _own(value)
     return {
         key: each.replace(_COMPONENTS, "#/definitions/") if key == "$ref" and isinstance(each, str) else _converted(each)
         for key, each in value.items()
-        if key not in _ONLY_V3 or not isinstance(each, list | bool)
+        if (key not in _ONLY_V3 or not isinstance(each, list | bool)) and (key != _PRESERVE or each is not False)
     }
 
 
@@ -82,7 +83,10 @@ def _own(schema: Document) -> Document:
     """Of an object that may have anything, only a kind keeps what every kind has."""
     if "x-kubernetes-group-version-kind" not in schema:
         return {}
-    return {"type": "object", "properties": schema.get("properties") or {}}
+    properties = schema.get("properties") or {}
+    made: Document = {"type": "object", "properties": properties}
+    # A kind of which nothing is said is just an object.
+    return made | {_PRESERVE: False} if set(properties) <= {"apiVersion", "kind", "metadata"} else made
 
 
 # --------------------------------------------------------------------------------------------------------------- protobuf

@@ -15,7 +15,7 @@ from dray.api.validation.errors import FieldError
 from dray.apiserver.custom.structure import ABSENT, Node, same
 
 MAX_ERRORS: Final = 100
-MAX_STEPS: Final = 2_000_000
+MAX_STEPS: Final = 500_000
 
 
 class TooMuch(Exception):
