@@ -80,7 +80,8 @@ async def written(cluster: Cluster, write: Write) -> None:
 
 
 def widget(kind: Kind, name: str) -> Write:
-    return Write("create", kind, "default", name, {"metadata": {"name": name}, "spec": {"size": 1}})
+    body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "spec": {"size": 1}}
+    return Write("create", kind, "default", name, body)
 
 
 async def test_a_kind_is_empty_until_it_is_defined_and_again_when_it_is_gone(port: Cluster) -> None:
