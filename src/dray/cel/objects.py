@@ -85,6 +85,9 @@ class Shape:
             known = escaped(name)
             if known is not None:
                 self.fields[known], self.names[name] = shape, known
+            if name in _KEYWORDS:
+                # What the grammar lets be written as it is may be, besides.
+                self.fields[name] = shape
 
     @staticmethod
     def of_list(item: Shape, most: int) -> Shape:
@@ -137,7 +140,8 @@ class Shape:
             return {key: item.read(each) for key, each in value.items()}
         if self.type.kind != "struct":
             return _plain(value)
-        return {known: self.fields[known].read(value[name]) for name, known in self.names.items() if name in value}
+        made = {known: self.fields[known].read(value[name]) for name, known in self.names.items() if name in value}
+        return made | {name: made[f"__{name}__"] for name in _KEYWORDS & value.keys() if name in self.fields}
 
     def _read_scalar(self, value: Any) -> Any:
         kind = self.type

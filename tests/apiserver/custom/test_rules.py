@@ -115,6 +115,7 @@ SEEN: list[tuple[Json, Any, str]] = [
     (number(nullable=True), None, "true"),
     (fields(**{"my-field": number(), "namespace": number(), "a__b": number()}), {"my-field": 1, "namespace": 2, "a__b": 3},
      "self.my__dash__field + self.__namespace__ + self.a__underscores__b == 6"),
+    (fields(namespace=number()), {"namespace": 2}, "self.namespace == self.__namespace__"),
     (fields(a=text()), {}, "!has(self.a) && self.?a.orValue('none') == 'none'"),
     (listed(text(), maxItems=9), ["a", "b"], "self.exists(x, x == 'b') && size(self) == 2 && self[0] == 'a'"),
     ({"type": "object", "maxProperties": 9, "additionalProperties": number()}, {"k": 1}, "'k' in self && self['k'] == 1"),
