@@ -426,3 +426,52 @@ def test_a_changed_schema_changes_how_objects_are_applied(cluster: Cluster) -> N
     made["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["b"] = text()
     cluster.patch(f"{DEFINITIONS}/widgets.example.com", {"spec": made["spec"]})
     assert widgets.apply(widgets.object(spec={"b": "y"}))["spec"] == {"b": "y"}
+
+
+def test_lists_in_maps_are_applied_as_a_whole(cluster: Cluster) -> None:
+    """Upstream merges them by their keys."""
+    inner = keyed(fields(k=text(), v=number()) | {"required": ["k"]}, "k")
+    widgets = define(cluster, definition(spec=fields(m={"type": "object", "additionalProperties": inner})))
+    widgets.apply(widgets.object(spec={"m": {"x": [{"k": "a", "v": 1}]}}), "one")
+    made = widgets.apply(widgets.object(spec={"m": {"x": [{"k": "b", "v": 2}]}}), "other")
+    assert made["spec"]["m"]["x"] == [{"k": "b", "v": 2}]
+
+
+def test_custom_objects_are_not_read_as_protobuf(cluster: Cluster) -> None:
+    widgets = define(cluster, definition())
+    told = cluster.call("POST", widgets.path, b"k8s\x00", code=415, content_type="application/vnd.kubernetes.protobuf")
+    assert told["reason"] == "UnsupportedMediaType"
+
+
+# ---------------------------------------------------------------------------------------------- shapes of real definitions
+
+
+def test_a_definition_of_the_shape_of_a_job_queue_works(cluster: Cluster) -> None:
+    """As JobSet and Kueue have it: templates in keyed lists, fields that cannot change, defaults inside of lists."""
+    fixed = {"x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "field is immutable"}]}
+    metadata = fields(name=text(), namespace=text(), labels={"type": "object", "additionalProperties": text()})
+    template = fields(metadata=metadata, spec=OPEN) | {
+        "x-kubernetes-validations": [{"rule": "!has(self.metadata.namespace) || size(self.metadata.namespace) == 0"}]
+    }
+    job = fields(name=text(), replicas=number(default=1, format="int32"), group=text(default="default"), template=template)
+    jobs = keyed(job | {"required": ["name", "template"]}, "name") | {"maxItems": 10}
+    condition = fields(type=text(), status=text(enum=["True", "False", "Unknown"])) | {"required": ["type", "status"]}
+    schema = fields(
+        spec=fields(jobs=jobs | fixed, suspend={"type": "boolean"}), status=fields(conditions=keyed(condition, "type"))
+    )
+    sets = define(cluster, definition("JobSet", schema=schema, subresources={"status": {}}))
+    work = {"name": "workers", "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"image": "i"}]}}}
+    made = sets.make("train", spec={"jobs": [work]})
+    assert made["spec"]["jobs"] == [work | {"replicas": 1, "group": "default"}]
+    sets.patch({"spec": {"suspend": True}}, "train")
+    changed = {"spec": {"jobs": [work | {"replicas": 2}]}}
+    assert 'spec.jobs: Invalid value: "array": field is immutable' in sets.patch(changed, "train", code=422)["message"]
+    wrong = {"name": "w", "template": {"metadata": {"namespace": "other"}}}
+    assert "spec.jobs[0].template" in sets.refusal("other", spec={"jobs": [wrong]})
+    sets.patch({"status": {"conditions": [{"type": "Done", "status": "True"}]}}, "train", sub="/status")
+    assert (
+        "status.conditions[0].status"
+        in sets.patch({"status": {"conditions": [{"type": "Done", "status": "Maybe"}]}}, "train", sub="/status", code=422)[
+            "message"
+        ]
+    )

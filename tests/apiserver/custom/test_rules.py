@@ -180,3 +180,11 @@ def test_rules_spend_at_most_so_much_on_one_object(cluster: Cluster) -> None:
     told = widgets.refusal(spec={"a": list(range(600)), "b": list(range(600, 1200))})
     assert "call cost exceeds limit" in told or "running out of cost budget" in told
     widgets.make(spec={"a": [1], "b": [2]})
+
+
+def test_lists_are_compared_in_order(cluster: Cluster) -> None:
+    """Upstream compares lists of type set without regard to order."""
+    values = listed(text(maxLength=5), maxItems=5, **{"x-kubernetes-list-type": "set"})
+    widgets = define(cluster, definition(spec=ruled(fields(a=values, b=values), "self.a == self.b")))
+    widgets.make(spec={"a": ["x", "y"], "b": ["x", "y"]})
+    assert "failed rule" in widgets.refusal(spec={"a": ["x", "y"], "b": ["y", "x"]})
