@@ -50,6 +50,8 @@ def test_openapi_v3_explains_every_field(cluster: Cluster) -> None:
     assert schema["properties"]["spec"]["properties"]["size"]["description"] == "How large it is."
     assert schema["properties"]["metadata"]["allOf"][0]["$ref"].endswith("ObjectMeta")
     assert "/apis/example.com/v1/namespaces/{namespace}/widgets/{name}/status" in document["paths"]
+    patch = document["paths"]["/apis/example.com/v1/namespaces/{namespace}/widgets/{name}"]["patch"]
+    assert "application/strategic-merge-patch+json" not in patch["requestBody"]["content"]
 
 
 def test_the_index_has_a_new_address_when_a_schema_changes(cluster: Cluster) -> None:

@@ -49,6 +49,8 @@ _PATCHES: Final = (
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
 )
+# kubectl apply sends the most elaborate one that is listed, and of kinds that are defined nobody knows how to merge.
+_PLAIN_PATCHES: Final = tuple(each for each in _PATCHES if "strategic" not in each)
 _JSON: Final = "application/json"
 
 
@@ -112,7 +114,7 @@ def document(
     for resource in resources:
         custom = declarations.custom(resource.kind)
         if custom is not None:
-            paths |= _Paths(resource, components.custom(custom.published, resource), components).all()
+            paths |= _Paths(resource, components.custom(custom.published, resource), components, _PLAIN_PATCHES).all()
             continue
         struct = declarations.kind(resource.kind)
         if struct is not None:
@@ -220,8 +222,9 @@ class _Components:
 class _Paths:
     """The paths of one resource and its subresources."""
 
-    def __init__(self, resource: ResourceOf, schema: str, components: _Components) -> None:
+    def __init__(self, resource: ResourceOf, schema: str, components: _Components, patches: tuple[str, ...] = _PATCHES) -> None:
         self.resource, self.kind, self.schema, self.components = resource, resource.kind, schema, components
+        self.patches = patches
         group = f"/apis/{self.kind.group}/{self.kind.version}" if self.kind.group else f"/api/{self.kind.version}"
         self.collection = (
             f"{group}/namespaces/{{namespace}}/{self.kind.plural}" if self.kind.namespaced else f"{group}/{self.kind.plural}"
@@ -282,7 +285,7 @@ class _Paths:
 
     def _writing(self, action: str, schema: str) -> Document:
         body = {"type": "object"} if action == "patch" else _reference(schema)
-        types = _PATCHES if action == "patch" else (_JSON,)
+        types = self.patches if action == "patch" else (_JSON,)
         content = {media: {"schema": body} for media in types}
         return self._operation(action, schema) | {"requestBody": {"content": content, "required": True}}
 
