@@ -220,6 +220,7 @@ class Store:
         self._log, self._history, self._buffer = log, history, buffer
         self._tables: dict[str, Table] = {}
         self._unpublished: deque[Event] = deque()
+        self._ending: list[tuple[int, Watcher]] = []
 
     def table(self, name: str) -> Table:
         found = self._tables.get(name)
@@ -272,6 +273,21 @@ class Store:
             if event.previous is not None:
                 event.previous.forget()
         self.published = max(self.published, revision)
+        if self._ending:
+            self._end()
+
+    def end_watches(self, table: Table) -> None:
+        """Everybody who watches the table sees what has been written so far, and then the end."""
+        self._ending += [(self.revision, watcher) for watcher in table.watchers]
+        self._end()
+
+    def _end(self) -> None:
+        waiting, self._ending = self._ending, []
+        for revision, watcher in waiting:
+            if revision <= self.published:
+                watcher.close()
+            else:
+                self._ending.append((revision, watcher))
 
     def watch(self, table: Table, prefix: str, matches: Matcher | None, after: int) -> Watcher:
         """Changes after ``after``, which is not compacted. Those that are published already are in the buffer at once."""

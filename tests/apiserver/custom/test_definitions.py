@@ -218,9 +218,12 @@ def test_a_definition_waits_for_finalizers_of_its_objects(cluster: Cluster) -> N
     cluster.call("GET", f"{DEFINITIONS}/widgets.example.com", code=404)
 
 
-def test_watches_end_when_the_definition_changes(cluster: Cluster) -> None:
+def test_watches_end_when_what_the_definition_says_changes(cluster: Cluster) -> None:
     widgets = define(cluster, definition())
     stream: Any = cluster.ask("GET", f"{widgets.path}?watch=1")
+    cluster.patch(f"{DEFINITIONS}/widgets.example.com", {"metadata": {"labels": {"a": "b"}}})
+    stream.pending()
+    assert not stream.ended
     cluster.patch(f"{DEFINITIONS}/widgets.example.com", {"spec": {"names": {"shortNames": ["wd"]}}})
     stream.pending()
     assert stream.ended

@@ -98,3 +98,22 @@ async def test_what_a_newer_dray_ships_replaces_what_an_older_one_shipped(tmp_pa
     assert "shortNames" not in found["spec"]["names"]
     assert found["metadata"]["annotations"]["dray.dev/definition"] != "older"
     await second.stop()
+
+
+async def test_who_watches_sees_the_last_object_go_and_then_the_end(tmp_path: Path) -> None:
+    server = ApiServer(tmp_path / "data")
+    await server.start()
+    cluster = Embedded(server)
+    await cluster.write(Write("create", CUSTOM_RESOURCE_DEFINITIONS, body=definition()))
+    await cluster.write(Write("create", WIDGETS, "default", body={"metadata": {"name": "w"}}))
+    _, version = await cluster.list(WIDGETS)
+
+    async def seen() -> list[str]:
+        return [event.type async for event in cluster.watch(WIDGETS, version)]
+
+    watching = asyncio.create_task(seen())
+    await asyncio.sleep(0)
+    await cluster.write(Write("delete", CUSTOM_RESOURCE_DEFINITIONS, name="widgets.example.com"))
+    async with asyncio.timeout(10):
+        assert await watching == ["DELETED"]
+    await server.stop()

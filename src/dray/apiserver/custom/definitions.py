@@ -22,7 +22,7 @@ from dray.apiserver.errors import bad_request
 from dray.apiserver.operations import Operations, WriteOptions
 from dray.apiserver.registry import Context, Resource
 from dray.apiserver.schema import UNKNOWN_FIELD, Schemas
-from dray.apiserver.store import Entry
+from dray.apiserver.store import Entry, Table
 
 Object = dict[str, Any]
 
@@ -52,13 +52,15 @@ class Definitions:
         self._registry.replace(declared)
         self._served: dict[str, list[Resource]] = {}
         self._shapes: dict[str, list[Shape]] = {}
+        self._generations: dict[str, int] = {}
         self._table = operations.table(declared)
         self._trusted = False
 
     def load(self) -> None:
         """Serve what an earlier run left."""
-        for _, entry in self._table.scan():
+        for name, entry in self._table.scan():
             self._put(entry.object)
+            self._generations[name] = entry.object["metadata"].get("generation", 1)
         self._publish()
 
     def install(self) -> None:
@@ -161,15 +163,27 @@ class Definitions:
         else:
             self._put(obj)
         self._publish()
-        if removed or obj["metadata"].get("generation", 1) > 1:
-            # Who watches sees what was served before: let them begin again.
-            names = obj["spec"]["names"]
-            for watcher in tuple(self._operations.store.table(f"{names['plural']}.{obj['spec']['group']}").watchers):
-                watcher.close()
         if removed:
             self._freed(obj["spec"].get("group") or "")
         elif obj["metadata"].get("deletionTimestamp"):
             self._empty(obj)
+        if self._changed(obj, removed):
+            # Who watches sees what was served before: let them begin again.
+            self._operations.store.end_watches(self._objects(obj))
+
+    def _changed(self, obj: Object, removed: bool) -> bool:
+        """Whether what is served is another than before. A definition that is being deleted serves until it is gone."""
+        name, metadata = obj["metadata"]["name"], obj["metadata"]
+        if removed:
+            return self._generations.pop(name, None) is not None
+        if metadata.get("deletionTimestamp"):
+            return False
+        before, generation = self._generations.get(name), metadata.get("generation", 1)
+        self._generations[name] = generation
+        return before not in (None, generation)
+
+    def _objects(self, obj: Object) -> Table:
+        return self._operations.store.table(f"{obj['spec']['names']['plural']}.{obj['spec']['group']}")
 
     def _put(self, obj: Object) -> None:
         name = obj["metadata"]["name"]
@@ -237,9 +251,7 @@ class Definitions:
         if entry is None or not entry.object["metadata"].get("deletionTimestamp"):
             return
         metadata = entry.object["metadata"]
-        names = entry.object["spec"]["names"]
-        left = self._operations.store.table(f"{names['plural']}.{entry.object['spec']['group']}")
-        if not left.entries and CLEANUP in (metadata.get("finalizers") or ()):
+        if not self._objects(entry.object).entries and CLEANUP in (metadata.get("finalizers") or ()):
             kept = [each for each in metadata["finalizers"] if each != CLEANUP]
             self._touch(name, {"metadata": metadata | {"finalizers": kept}})
 
