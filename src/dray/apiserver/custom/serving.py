@@ -24,10 +24,12 @@ def storage_version(definition: Object) -> str:
 def shapes(definition: Object, schemas: Schemas) -> list[tuple[Object, Shape]]:
     """Every version with what its objects look like, the preferred one first."""
     spec, names = definition["spec"], definition["status"]["acceptedNames"]
+    # What was written in another version may lack what this one adds.
+    since = int(definition["metadata"].get("resourceVersion") or 0) if len(spec["versions"]) == 1 else None
     made = []
     for version in sorted(spec["versions"], key=lambda each: version_priority(each["name"])):
         kind = Kind(spec["group"], version["name"], names["plural"], names["kind"], spec["scope"] == "Namespaced")
-        made.append((version, Shape(kind, (version.get("schema") or {}).get("openAPIV3Schema") or {}, schemas)))
+        made.append((version, Shape(kind, (version.get("schema") or {}).get("openAPIV3Schema") or {}, schemas, since)))
     return made
 
 

@@ -32,8 +32,9 @@ _UNCHECKED = (
 class Shape:
     """A ``Structure``: the schema of one version."""
 
-    def __init__(self, kind: Kind, schema: Object, schemas: Schemas) -> None:
-        self.kind, self._schema, self._schemas = kind, schema, schemas
+    def __init__(self, kind: Kind, schema: Object, schemas: Schemas, since: int | None = None) -> None:
+        """``since`` is the revision after which every stored object has just this shape; None where that is not known."""
+        self.kind, self._schema, self._schemas, self._since = kind, schema, schemas, since
 
     @cached_property
     def root(self) -> Node:
@@ -90,6 +91,8 @@ class Shape:
 
     def viewed(self, obj: Object) -> Object:
         """A stored object as this version shows it."""
+        if self._since is not None and int(obj["metadata"].get("resourceVersion") or 0) > self._since:
+            return obj
         made, _ = self.normalise({**obj, "apiVersion": self.kind.api_version}, fill=True)
         return made
 
