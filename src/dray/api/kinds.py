@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from dray.api import core, resource, topology, workloads
+from dray.api import core, extensions, resource, topology, workloads
 from dray.api.meta import Object
 
 
@@ -71,6 +71,14 @@ RESOURCE_CLAIM_TEMPLATES: Final = Kind(
 )
 DEVICE_CLASSES: Final = Kind(resource.GROUP, "v1", "deviceclasses", "DeviceClass", False, resource.DeviceClass)
 DEVICE_TAINT_RULES: Final = Kind(resource.GROUP, "v1", "devicetaintrules", "DeviceTaintRule", False, resource.DeviceTaintRule)
+CUSTOM_RESOURCE_DEFINITIONS: Final = Kind(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    False,
+    extensions.CustomResourceDefinition,
+)
 NODE_RESOURCE_TOPOLOGIES: Final = Kind(
     topology.GROUP, "v1alpha2", "noderesourcetopologies", "NodeResourceTopology", False, topology.NodeResourceTopology
 )

@@ -247,9 +247,6 @@ DEVICES: Final = (
         unconditional_update=False,
         prepare=(hooks.new_time_of_changed_taint,),
     ),
-    Resource(
-        kind=k.NODE_RESOURCE_TOPOLOGIES, short=("node-res-topo",), columns=columns.NODE_RESOURCE_TOPOLOGIES, generation=True
-    ),
 )
 
 EVENTS: Final = (
@@ -268,6 +265,20 @@ EVENTS: Final = (
 
 NETWORK: Final = (Resource(kind=Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True), generation=True),)
 
+EXTENSIONS: Final = (
+    Resource(
+        kind=k.CUSTOM_RESOURCE_DEFINITIONS,
+        short=("crd", "crds"),
+        categories=("api-extensions",),
+        subresources=(STATUS,),
+        columns=columns.CUSTOM_RESOURCE_DEFINITIONS,
+        generation=True,
+        any_finalizer=True,
+        unconditional_update=False,
+        returns_deleted=True,
+    ),
+)
+
 # Answered, never stored.
 REVIEWS: Final = (
     Resource(kind=Kind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False), verbs=REVIEW),
@@ -280,4 +291,4 @@ REVIEWS: Final = (
     ),
 )
 
-CATALOG: Final = Registry((*CORE, *WORKLOADS, *EVENTS, *NETWORK, *SCHEDULING, *STORAGE, *DEVICES, *REVIEWS))
+CATALOG: Final = Registry((*CORE, *WORKLOADS, *EVENTS, *NETWORK, *SCHEDULING, *STORAGE, *DEVICES, *EXTENSIONS, *REVIEWS))

@@ -118,10 +118,15 @@ class Operations:
             self.ownership.record(resource, obj, None, given.get("metadata"), manager=options.manager, now=context.now)
         if options.dry_run:
             return _not_stored(obj)
-        stored = self.store.put(table, key, obj)
+        stored = self._stored(resource, self.store.put(table, key, obj))
         if charged:
             self._quotas.settle(namespace, context.now)
         return stored
+
+    def _stored(self, resource: Resource, entry: Entry, removed: bool = False) -> Entry:
+        for hook in resource.after:
+            hook(entry, removed)
+        return entry
 
     def _prepare_new(self, resource: Resource, obj: dict[str, Any], context: Context) -> None:
         metadata = obj["metadata"]
@@ -131,12 +136,16 @@ class Operations:
         metadata["creationTimestamp"] = format_time(context.now)
         if resource.generation:
             metadata["generation"] = 1
-        if resource.has_status and not resource.keeps_status:
+        if resource.has_status and resource.structure is not None:
+            obj.pop("status", None)
+        elif resource.has_status and not resource.keeps_status:
             obj["status"] = {}
-        apply_defaults(resource.kind.plural, obj, context.now, context.gates)
+        if resource.structure is None:
+            apply_defaults(resource.kind.plural, obj, context.now, context.gates)
         for hook in resource.prepare:
             hook(obj, None, context)
-        strip_disabled(resource.kind.plural, obj, None, context.gates)
+        if resource.structure is None:
+            strip_disabled(resource.kind.plural, obj, None, context.gates)
 
     def _free_key(self, resource: Resource, namespace: str, metadata: dict[str, Any], table: Table) -> str:
         base = metadata.get("generateName")
@@ -237,12 +246,15 @@ class Operations:
         meta.keep_server_fields(obj["metadata"], base["metadata"])
 
     def _prepare_changed(self, resource: Resource, obj: dict[str, Any], old: dict[str, Any], context: Context) -> None:
-        apply_defaults(resource.kind.plural, obj, context.now, context.gates)
+        if resource.structure is None:
+            apply_defaults(resource.kind.plural, obj, context.now, context.gates)
         for hook in resource.prepare_status if context.subresource == "status" else resource.prepare:
             hook(obj, old, context)
-        if resource.generation and context.subresource != "status" and _differ_in_spec(obj, old):
+        whole = resource.structure is not None and not resource.has_status
+        if resource.generation and context.subresource != "status" and _differ_in_spec(obj, old, whole):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        strip_disabled(resource.kind.plural, obj, old, context.gates)
+        if resource.structure is None:
+            strip_disabled(resource.kind.plural, obj, old, context.gates)
 
     def _replace(self, resource: Resource, namespace: str, obj: dict[str, Any], old: Entry, options: WriteOptions) -> Entry:
         obj["metadata"]["resourceVersion"] = old.object["metadata"]["resourceVersion"]
@@ -252,19 +264,20 @@ class Operations:
             return _not_stored(obj)
         table, key = self.table(resource), key_of(resource, namespace, obj["metadata"]["name"])
         if _is_finished(resource, obj):
-            gone = self.store.delete(table, key, obj)
+            gone = self._stored(resource, self.store.delete(table, key, obj), removed=True)
             self._quotas.settle(namespace, self.clock())
             return gone
-        return self.store.put(table, key, obj)
+        return self._stored(resource, self.store.put(table, key, obj))
 
     def _check(self, resource: Resource, obj: dict[str, Any], old: dict[str, Any] | None, context: Context) -> None:
         metadata = obj["metadata"]
         problems: list[Any] = []
         if old is None or metadata_differs(metadata, old["metadata"]):
-            problems += meta.problems(metadata, resource.names)
+            problems += meta.problems(metadata, resource.names, any_finalizer=resource.any_finalizer)
         if old is not None:
             problems += meta.update_problems(metadata, old["metadata"])
-        problems += self._kind_problems(resource.kind.plural, obj, old, context)
+        if resource.structure is None:
+            problems += self._kind_problems(resource.kind.plural, obj, old, context)
         for check in resource.check:
             problems += check(obj, old, context)
         if problems:
@@ -281,18 +294,22 @@ class Operations:
 
     def delete(self, resource: Resource, namespace: str, name: str, given: DeleteOptions, dry_run: bool) -> Removal:
         old = self.get(resource, namespace, name)
-        if resource.kind.plural == "namespaces" and name in PROTECTED_NAMESPACES:
+        if resource.kind.resource == "namespaces" and name in PROTECTED_NAMESPACES:
             raise forbidden(resource.kind, name, "this namespace may not be deleted")
         removal = self._deletion.decide(resource, old, given)
         if dry_run:
             return removal
+        if resource.leaving is not None:
+            old = resource.leaving(old)
+            removal = self._deletion.decide(resource, old, msgspec.structs.replace(given, preconditions=None))
         table, key = self.table(resource), key_of(resource, namespace, name)
         if removal.now:
-            gone = self.store.delete(table, key, removal.entry.object)
+            gone = self._stored(resource, self.store.delete(table, key, removal.entry.object), removed=True)
             self._quotas.settle(namespace, self.clock())
             return msgspec.structs.replace(removal, entry=gone)
         if removal.entry is not old:
-            return msgspec.structs.replace(removal, entry=self.store.put(table, key, removal.entry.object))
+            entry = self._stored(resource, self.store.put(table, key, removal.entry.object))
+            return msgspec.structs.replace(removal, entry=entry)
         return removal
 
     def delete_collection(
@@ -378,7 +395,7 @@ def _only_status(resource: Resource, obj: dict[str, Any], old: dict[str, Any]) -
     obj.update({field: value for field, value in old.items() if field not in ("status", "metadata")})
     sent = obj["metadata"]
     obj["metadata"] = dict(old["metadata"]) | {"managedFields": sent.get("managedFields", [])}
-    if resource.kind.plural in ANNOTATED_BY_STATUS and sent.get("annotations"):
+    if resource.structure is None and resource.kind.plural in ANNOTATED_BY_STATUS and sent.get("annotations"):
         obj["metadata"]["annotations"] = sent["annotations"]
     if status is not None:
         obj["status"] = status
@@ -391,8 +408,9 @@ def _keep_status(resource: Resource, obj: dict[str, Any], old: dict[str, Any]) -
             obj["status"] = old["status"]
 
 
-def _differ_in_spec(obj: dict[str, Any], old: dict[str, Any]) -> bool:
-    fields = (obj.keys() | old.keys()) - {"metadata", "status", "apiVersion", "kind"}
+def _differ_in_spec(obj: dict[str, Any], old: dict[str, Any], whole: bool = False) -> bool:
+    """Whether more than metadata changed; the status counts only where there is no other way to write it."""
+    fields = (obj.keys() | old.keys()) - {"metadata", "apiVersion", "kind"} - (set() if whole else {"status"})
     return any(obj.get(field) != old.get(field) for field in fields)
 
 
@@ -404,7 +422,7 @@ def _is_finished(resource: Resource, obj: dict[str, Any]) -> bool:
     metadata = obj["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
         return False
-    if resource.kind.plural == "namespaces" and obj.get("spec", {}).get("finalizers"):
+    if resource.kind.resource == "namespaces" and obj.get("spec", {}).get("finalizers"):
         return False
     return not metadata.get("deletionGracePeriodSeconds")
 

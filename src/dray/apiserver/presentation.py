@@ -72,7 +72,7 @@ class Presentation:
             partial = {"kind": "PartialObjectMetadataList", "apiVersion": f"meta.k8s.io/{self._form.version}"}
             return encode(partial | {"metadata": list_metadata(page), "items": [self._partial(e.object) for e in page.entries]})
         kind = self._resource.kind
-        head = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": list_metadata(page)}
+        head = {"kind": self._resource.list_name, "apiVersion": kind.api_version, "metadata": list_metadata(page)}
         return encode(head)[:-1] + b',"items":[' + b",".join([self._raw(entry) for entry in page.entries]) + b"]}\n"
 
     def event(self, delivered: Delivered) -> bytes:
@@ -112,7 +112,7 @@ class Presentation:
                 "name": column.name,
                 "type": column.type,
                 "format": column.format,
-                "description": "",
+                "description": column.description,
                 "priority": 1 if column.wide else 0,
             }
             for column in self._resource.columns

@@ -57,4 +57,4 @@ def nodes(hardware: tuple[str, ...], plain: int | None, taint: bool, kubelet_roo
         except Unappliable as error:
             raise click.ClickException(str(error)) from error
 
-    run_on_cluster(connection, part, publish)
+    run_on_cluster(connection, part, first=publish)

@@ -107,8 +107,8 @@ async def serve(root: Path, resources: PodResources, clock: Callable[[], float] 
     return server
 
 
-def _method(function: Callable[[Any], Any], kind: type[Any], limit: _Limit) -> grpc.RpcMethodHandler:
-    async def answer(raw: bytes, context: grpc.aio.ServicerContext) -> bytes:
+def _method(function: Callable[[Any], Any], kind: type[Any], limit: _Limit) -> grpc.RpcMethodHandler[Any, Any]:
+    async def answer(raw: bytes, context: grpc.aio.ServicerContext[Any, Any]) -> bytes:
         if not limit.allows():
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
         try:

@@ -256,7 +256,7 @@ class Sockets:
 async def ask(channel: grpc.aio.Channel, method: str, request: Any, kind: type[T], timeout: float) -> T:  # noqa: ASYNC109
     """One unary call."""
     # The bytes are read here and not by the library, so that an answer that is no message is an error of ours.
-    call = channel.unary_unary(method, request_serializer=encode, response_deserializer=None)
+    call: Any = channel.unary_unary(method, request_serializer=encode, response_deserializer=None)
     return decode(kind, await call(request, timeout=timeout))
 
 

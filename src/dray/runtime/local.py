@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from dray.api.gates import Gates
-from dray.api.kinds import Kind
+from dray.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, Kind
 from dray.apiserver.catalog import CATALOG
 from dray.apiserver.embedded import Embedded
-from dray.apiserver.server import ApiServer
+from dray.apiserver.registry import Registry
+from dray.apiserver.server import ApiServer, Core
 from dray.cluster.metrics import METRICS
 from dray.cluster.port import Cluster, Conflict, Decider, Refused, Write
 from dray.cluster.world import World
@@ -36,6 +38,14 @@ PARTS: Final = ("scheduler", "controllers", "nodes")
 # The embedded cluster serves pods that name no scheduler, and pods that name Dray's.
 EMBEDDED: Final = Config((Profile("default-scheduler"), Profile("dray")))
 IN_FLIGHT: Final = 256
+
+
+@cache
+def _beginning() -> Registry:
+    """What a cluster serves that nobody has changed."""
+    core = Core()
+    core.furnish()
+    return core.operations.registry
 
 
 class Unappliable(Exception):
@@ -91,7 +101,7 @@ class Local:
 
     async def apply(self, objects: Sequence[dict[str, Any]]) -> None:
         """Create the objects, or change them to these if they exist."""
-        await bring_in(self.port, objects)
+        await bring_in(self.port, objects, self.server.core.operations.registry)
 
     @staticmethod
     def _kinds(parts: Sequence[str]) -> tuple[Kind, ...]:
@@ -118,10 +128,11 @@ class Local:
         return made
 
 
-async def bring_in(cluster: Cluster, objects: Sequence[dict[str, Any]]) -> None:
-    """Create the objects in a cluster, or change them to these if they exist. Raises Unappliable."""
-    for found in objects:
-        kind = served_kind(found)
+async def bring_in(cluster: Cluster, objects: Sequence[dict[str, Any]], registry: Registry | None = None) -> None:
+    """Create the objects in a cluster, or change them to these if they exist; definitions first, so that their kinds are served.
+    Raises Unappliable."""
+    for found in sorted(objects, key=lambda found: found.get("kind") != CUSTOM_RESOURCE_DEFINITIONS.kind):
+        kind = served_kind(found, registry)
         metadata = found.get("metadata") or {}
         namespace = str(metadata.get("namespace") or "default") if kind.namespaced else ""
         name = str(metadata.get("name") or "")
@@ -134,9 +145,9 @@ async def bring_in(cluster: Cluster, objects: Sequence[dict[str, Any]]) -> None:
             raise Unappliable(f"{kind.kind} {name}: {error.message}") from error
 
 
-def served_kind(found: dict[str, Any]) -> Kind:
-    """The kind of an object, if it is served."""
-    for resource in CATALOG.resources:
+def served_kind(found: dict[str, Any], registry: Registry | None = None) -> Kind:
+    """The kind of an object, if it is served: in a running cluster, or in one that has just begun."""
+    for resource in (registry or _beginning()).resources:
         if (resource.kind.api_version, resource.kind.kind) == (found.get("apiVersion"), found.get("kind")):
             return resource.kind
     raise Unappliable(f"no kind {found.get('kind')!r} in {found.get('apiVersion')!r} is served; see `kubectl api-resources`")
