@@ -10,7 +10,9 @@ from typing import Final
 from dray.api import kinds as k
 from dray.api.kinds import Kind
 from dray.apiserver import columns, events, hooks, limits
-from dray.apiserver.registry import BINDING, EVICTION, FINALIZE, SCALE, STATUS, Registry, Resource
+from dray.apiserver.authorization import escalation
+from dray.apiserver.authorization.claims import parts_of_the_status
+from dray.apiserver.registry import BINDING, EVICTION, FINALIZE, Registry, Resource, SCALE, STATUS, TOKEN
 
 REVIEW: Final = ("create",)
 
@@ -86,7 +88,11 @@ CORE: Final = (
     Resource(kind=_core("configmaps", "ConfigMap"), short=("cm",), columns=columns.CONFIG_MAPS),
     Resource(kind=_core("secrets", "Secret"), fields={"type": ""}, columns=columns.SECRETS),
     Resource(
-        kind=_core("serviceaccounts", "ServiceAccount"), short=("sa",), columns=columns.SERVICE_ACCOUNTS, returns_deleted=True
+        kind=_core("serviceaccounts", "ServiceAccount"),
+        short=("sa",),
+        subresources=(TOKEN,),
+        columns=columns.SERVICE_ACCOUNTS,
+        returns_deleted=True,
     ),
     Resource(
         kind=k.SERVICES,
@@ -228,6 +234,7 @@ DEVICES: Final = (
         columns=columns.RESOURCE_CLAIMS,
         returns_deleted=True,
         prepare_status=(hooks.devices_of_allocation,),
+        check=(parts_of_the_status,),
     ),
     Resource(kind=k.RESOURCE_CLAIM_TEMPLATES, columns=columns.RESOURCE_CLAIM_TEMPLATES, returns_deleted=True),
     Resource(kind=k.DEVICE_CLASSES, columns=columns.DEVICE_CLASSES, generation=True, returns_deleted=True),
@@ -268,6 +275,15 @@ EVENTS: Final = (
 
 NETWORK: Final = (Resource(kind=Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True), generation=True),)
 
+ACCESS: Final = (
+    Resource(kind=k.CLUSTER_ROLES, names="segment", columns=columns.ROLES, prepare=(escalation.cluster_role,)),
+    Resource(
+        kind=k.CLUSTER_ROLE_BINDINGS, names="segment", columns=columns.ROLE_BINDINGS, prepare=(escalation.cluster_role_binding,)
+    ),
+    Resource(kind=k.ROLES, names="segment", columns=columns.ROLES, prepare=(escalation.role,)),
+    Resource(kind=k.ROLE_BINDINGS, names="segment", columns=columns.ROLE_BINDINGS, prepare=(escalation.role_binding,)),
+)
+
 # Answered, never stored.
 REVIEWS: Final = (
     Resource(kind=Kind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False), verbs=REVIEW),
@@ -280,4 +296,4 @@ REVIEWS: Final = (
     ),
 )
 
-CATALOG: Final = Registry((*CORE, *WORKLOADS, *EVENTS, *NETWORK, *SCHEDULING, *STORAGE, *DEVICES, *REVIEWS))
+CATALOG: Final = Registry((*CORE, *WORKLOADS, *EVENTS, *NETWORK, *SCHEDULING, *STORAGE, *DEVICES, *ACCESS, *REVIEWS))

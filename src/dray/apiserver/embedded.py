@@ -13,7 +13,7 @@ import msgspec
 
 from dray.api.kinds import Kind
 from dray.apiserver.api import Answer, Request
-from dray.apiserver.reviews import ADMIN
+from dray.apiserver.authentication.users import ADMIN
 from dray.apiserver.server import ApiServer
 from dray.cluster.port import Unreachable, WatchEvent, Write, refused
 from dray.cluster.requests import as_request, refusal, write_refusal

@@ -17,9 +17,10 @@ from urllib.parse import parse_qsl, unquote
 import httptools
 
 from dray.apiserver.api import Answer, Request, refusal
+from dray.apiserver.authentication.authenticator import certified
+from dray.apiserver.authentication.users import User
 from dray.apiserver.errors import ApiError
 from dray.apiserver.intake import MAX_BODY
-from dray.apiserver.reviews import User
 from dray.apiserver.watching import BOOKMARK_SECONDS, Stream
 
 MAX_HEAD: Final = 64 * 1024
@@ -39,7 +40,7 @@ class Service(Protocol):
 
     def handle(self, request: Request) -> Answer | Stream: ...
 
-    def user(self, authorization: str) -> User: ...
+    def user(self, authorization: str) -> User | None: ...
 
     def when_durable(self, revision: int, ready: Callable[[], None]) -> None: ...
 
@@ -59,11 +60,13 @@ class Connection(asyncio.Protocol):
         self._timers: list[asyncio.TimerHandle] = []
         self._deadline: asyncio.TimerHandle | None = None
         self._discarding = 0
+        self._certified: User | None = None
         self._reset()
 
     def _reset(self) -> None:
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
+        self._impersonate: list[tuple[str, str]] = []
         self._body: list[bytes] = []
         self._size = self._head = 0
         self._too_large = False
@@ -76,6 +79,9 @@ class Connection(asyncio.Protocol):
             self._closing = True
             transport.close()
         self._service.connections.add(self)
+        session = transport.get_extra_info("ssl_object")
+        if session is not None and (certificate := session.getpeercert(True)):
+            self._certified = certified(session.getpeercert()["subject"], certificate)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
@@ -113,7 +119,10 @@ class Connection(asyncio.Protocol):
         self._count(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.lower()] = value
+        name = name.lower()
+        self._headers[name] = value
+        if name.startswith(b"impersonate-"):
+            self._impersonate.append((name.decode("latin-1"), value.decode("utf-8", "replace")))
         self._count(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
@@ -167,9 +176,9 @@ class Connection(asyncio.Protocol):
             content_type=get(b"content-type", b"").decode("latin-1"),
             user_agent=get(b"user-agent", b"").decode("latin-1"),
             if_none_match=get(b"if-none-match", b"").decode("latin-1"),
-            impersonate=get(b"impersonate-user", b"").decode("latin-1"),
+            impersonate=tuple(self._impersonate),
             body=b"".join(self._body),
-            user=self._service.user(get(b"authorization", b"").decode("latin-1")),
+            user=self._certified or self._service.user(get(b"authorization", b"").decode("latin-1")),
         )
 
     # -------------------------------------------------------------------------------------------------------------- answers

@@ -14,6 +14,7 @@ import msgspec
 from dray.api.gates import Gates
 from dray.api.kinds import Kind
 from dray.api.validation.errors import FieldError
+from dray.apiserver.authorization.caller import Caller
 from dray.apiserver.columns import DEFAULT, Column
 
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -21,7 +22,7 @@ ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patc
 
 class Context(msgspec.Struct, frozen=True):
     """What hooks may know besides the objects. ``find(resource, namespace, name)`` reads another object;
-    ``warnings`` are told to the client."""
+    ``warnings`` are told to the client; ``caller`` is None when the cluster itself writes."""
 
     now: float
     gates: Gates
@@ -29,6 +30,7 @@ class Context(msgspec.Struct, frozen=True):
     every: Callable[[str, str], Iterable[dict[str, Any]]]
     subresource: str = ""
     warnings: list[str] = []
+    caller: Caller | None = None
 
 
 Hook = Callable[[dict[str, Any], dict[str, Any] | None, Context], None]
@@ -50,6 +52,7 @@ STATUS: Final = Subresource("status", ("get", "patch", "update"))
 SCALE: Final = Subresource("scale", ("get", "patch", "update"), "autoscaling", "v1", "Scale")
 BINDING: Final = Subresource("binding", ("create",), "", "v1", "Binding")
 EVICTION: Final = Subresource("eviction", ("create",), "policy", "v1", "Eviction")
+TOKEN: Final = Subresource("token", ("create",), "authentication.k8s.io", "v1", "TokenRequest")
 FINALIZE: Final = Subresource("finalize", ("update",))
 
 

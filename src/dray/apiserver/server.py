@@ -10,20 +10,25 @@ import gc
 import random
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from dray.api.gates import Gates
 from dray.api.kinds import NAMESPACES, PRIORITY_CLASSES
 from dray.apiserver.api import Answer, Api, Request, refusal
+from dray.apiserver.authentication.accounts import Accounts
+from dray.apiserver.authentication.authenticator import Authenticator
+from dray.apiserver.authentication.tokens import Signer
+from dray.apiserver.authentication.users import ADMIN, VIEWER, User
+from dray.apiserver.authorization import bootstrap
+from dray.apiserver.authorization.policy import Policy
 from dray.apiserver.catalog import CATALOG
 from dray.apiserver.errors import ApiError
 from dray.apiserver.http import Connection
 from dray.apiserver.identity import Identity, identity, write_private
 from dray.apiserver.journal import Journal
 from dray.apiserver.operations import Operations, WriteOptions
-from dray.apiserver.reviews import User
 from dray.apiserver.schema import load
 from dray.apiserver.store import Log, Store
 from dray.apiserver.watching import Stream
@@ -52,8 +57,10 @@ class Core:
         clock: Callable[[], float] = time.time,
         randomness: random.Random | None = None,
         log: Log | None = None,
-        who: Callable[[str], User | None] = lambda token: None,
+        tokens: Mapping[str, User] | None = None,
+        account_key: str = "",
     ) -> None:
+        """``tokens`` are those that are good for ever; ``account_key`` signs those of service accounts."""
         self.store = Store(log)
         self.operations = Operations(
             CATALOG,
@@ -63,10 +70,17 @@ class Core:
             clock=clock,
             randomness=randomness or random.Random(),
         )
-        self.api = Api(self.operations, who)
+        self.policy = Policy(self.store)
+        accounts = Accounts(self.operations, Signer(account_key))
+        self.authenticator = Authenticator(tokens or {}, accounts)
+        self.api = Api(self.operations, self.policy, self.authenticator, accounts)
+
+    def furnish_access(self) -> None:
+        """The roles and bindings that every cluster has from the start."""
+        bootstrap.furnish(self.operations)
 
     def furnish(self) -> None:
-        """What every cluster has from the start."""
+        """What every cluster has from the start, but for roles: who simulates one has no use for them."""
         options = WriteOptions(manager="dray")
         namespaces, classes = CATALOG.of(NAMESPACES), CATALOG.of(PRIORITY_CLASSES)
         for name in NAMESPACES_AT_START:
@@ -94,7 +108,9 @@ class ApiServer:
     ) -> None:
         self.identity: Identity = identity(_directory(data))
         self._journal = Journal(data, self._durable_in_thread, self._failed_in_thread) if data is not None else None
-        self.core = Core(gates=gates, clock=clock, randomness=randomness, log=self._journal, who=self.identity.by_token)
+        tokens = {self.identity.admin_token: ADMIN, self.identity.reader_token: VIEWER}
+        key = self.identity.account_key
+        self.core = Core(gates=gates, clock=clock, randomness=randomness, log=self._journal, tokens=tokens, account_key=key)
         self.core.api.healthy = lambda: self.failure
         self.connections: set[Any] = set()
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
@@ -113,6 +129,7 @@ class ApiServer:
             self.core.store.load(*self._journal.load())
             self._journal.start()
         self.core.furnish()
+        self.core.furnish_access()
         self._server = await loop.create_server(
             lambda: Connection(self, loop), host, port, ssl=self.identity.tls(), backlog=512, ssl_handshake_timeout=10
         )
@@ -140,8 +157,8 @@ class ApiServer:
             return refusal(ApiError(500, "InternalError", f"the journal failed, nothing can be written: {self.failure}"))
         return self.core.api.handle(request)
 
-    def user(self, authorization: str) -> User:
-        return self.identity.user(authorization)
+    def user(self, authorization: str) -> User | None:
+        return self.core.authenticator.user(authorization)
 
     def when_durable(self, revision: int, ready: Callable[[], None]) -> None:
         """Call ``ready`` when everything up to ``revision`` is durable; at once if it is."""

@@ -17,7 +17,7 @@ from dray.apiserver.schema.decode import DecodeError, decode_json
 from dray.apiserver.schema.openapi import ResourceOf, document
 from dray.apiserver.schema.text import Field, Struct, Type
 
-__all__ = ["DecodeError", "Field", "KindLike", "Problem", "Schemas", "Struct", "Type", "decode_json", "load"]
+__all__ = ["WRONG_TYPE", "DecodeError", "Field", "KindLike", "Problem", "Schemas", "Struct", "Type", "decode_json", "load"]
 
 UNKNOWN_FIELD: Final = "unknown field"
 WRONG_TYPE: Final = "wrong type"
@@ -154,6 +154,7 @@ _FILES: Final = {
     "discovery.k8s.io/v1": "discovery",
     "events.k8s.io/v1": "events",
     "policy/v1": "policy",
+    "rbac.authorization.k8s.io/v1": "rbac",
     "resource.k8s.io/v1": "resource",
     "scheduling.k8s.io/v1": "scheduling",
     "scheduling.k8s.io/v1alpha3": "scheduling.v1alpha3",
