@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dray.apiserver.api import Answer, Request
-from dray.apiserver.reviews import ADMIN
+from dray.apiserver.authentication.users import ADMIN
 from dray.apiserver.server import ApiServer
 from dray.apiserver.watching import Stream
 from tests.apiserver.conftest import CONFIG_MAPS, PODS, Cluster, config_map, pod
@@ -67,13 +67,14 @@ def bearer(token: str) -> str:
 
 
 class TestOverTheWire:
-    async def test_anonymous_gets_only_health(self, served: ApiServer) -> None:
+    async def test_anonymous_gets_only_health_and_version(self, served: ApiServer) -> None:
         client = await Client.connect(served)
         for path in ("/healthz", "/livez", "/readyz"):
             assert await client.request("GET", path) == (200, b"ok")
-        for path in ("/api", "/version", CONFIG_MAPS, "/nowhere"):
+        assert (await client.request("GET", "/version"))[0] == 200
+        for path in ("/api", CONFIG_MAPS, "/nowhere"):
             code, body = await client.request("GET", path)
-            assert (code, json.loads(body)["reason"]) == (401, "Unauthorized")
+            assert (code, json.loads(body)["reason"]) == (403, "Forbidden")
         code, _ = await client.request("GET", "/version", Authorization=bearer("wrong"))
         assert code == 401
         code, _ = await client.request("GET", "/version", Authorization=bearer(served.identity.reader_token))

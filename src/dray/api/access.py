@@ -1,6 +1,11 @@
-"""Roles and bindings, as far as they are looked into. Data only: what they mean is decided where requests are authorized."""
+"""Roles, bindings and requests for certificates, as far as they are looked into.
+
+Data only: what they mean is decided where requests are authorized.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 
@@ -47,3 +52,8 @@ class RoleBinding(Object):
 
     role_ref: RoleRef = msgspec.field(default_factory=RoleRef)
     subjects: tuple[Subject, ...] = ()
+
+
+class CertificateSigningRequest(Object):
+    spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}

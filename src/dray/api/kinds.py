@@ -80,3 +80,11 @@ CLUSTER_ROLES: Final = Kind(_RBAC, "v1", "clusterroles", "ClusterRole", False, a
 CLUSTER_ROLE_BINDINGS: Final = Kind(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", False, access.RoleBinding)
 ROLES: Final = Kind(_RBAC, "v1", "roles", "Role", True, access.Role)
 ROLE_BINDINGS: Final = Kind(_RBAC, "v1", "rolebindings", "RoleBinding", True, access.RoleBinding)
+CERTIFICATE_SIGNING_REQUESTS: Final = Kind(
+    "certificates.k8s.io",
+    "v1",
+    "certificatesigningrequests",
+    "CertificateSigningRequest",
+    False,
+    access.CertificateSigningRequest,
+)

@@ -9,10 +9,12 @@ from typing import Final
 
 from dray.api import kinds as k
 from dray.api.kinds import Kind
-from dray.apiserver import columns, events, hooks, limits
+from dray.apiserver import access_columns, columns, events, hooks, limits
+from dray.apiserver.authentication import certificates
+from dray.apiserver.authentication.pods import with_account
 from dray.apiserver.authorization import escalation
 from dray.apiserver.authorization.claims import parts_of_the_status
-from dray.apiserver.registry import BINDING, EVICTION, FINALIZE, Registry, Resource, SCALE, STATUS, TOKEN
+from dray.apiserver.registry import APPROVAL, BINDING, EVICTION, FINALIZE, Registry, Resource, SCALE, STATUS, TOKEN
 
 REVIEW: Final = ("create",)
 
@@ -54,7 +56,7 @@ CORE: Final = (
         columns=columns.PODS,
         generation=True,
         returns_deleted=True,
-        prepare=(limits.default_amounts, hooks.new_pod),
+        prepare=(limits.default_amounts, hooks.new_pod, with_account),
         prepare_status=(hooks.kept_pod_status,),
         admit=(hooks.pod_priority,),
     ),
@@ -276,12 +278,38 @@ EVENTS: Final = (
 NETWORK: Final = (Resource(kind=Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True), generation=True),)
 
 ACCESS: Final = (
-    Resource(kind=k.CLUSTER_ROLES, names="segment", columns=columns.ROLES, prepare=(escalation.cluster_role,)),
+    Resource(kind=k.CLUSTER_ROLES, names="segment", columns=access_columns.ROLES, prepare=(escalation.cluster_role,)),
     Resource(
-        kind=k.CLUSTER_ROLE_BINDINGS, names="segment", columns=columns.ROLE_BINDINGS, prepare=(escalation.cluster_role_binding,)
+        kind=k.CLUSTER_ROLE_BINDINGS,
+        names="segment",
+        columns=access_columns.ROLE_BINDINGS,
+        prepare=(escalation.cluster_role_binding,),
     ),
-    Resource(kind=k.ROLES, names="segment", columns=columns.ROLES, prepare=(escalation.role,)),
-    Resource(kind=k.ROLE_BINDINGS, names="segment", columns=columns.ROLE_BINDINGS, prepare=(escalation.role_binding,)),
+    Resource(kind=k.ROLES, names="segment", columns=access_columns.ROLES, prepare=(escalation.role,)),
+    Resource(kind=k.ROLE_BINDINGS, names="segment", columns=access_columns.ROLE_BINDINGS, prepare=(escalation.role_binding,)),
+    Resource(
+        kind=k.CERTIFICATE_SIGNING_REQUESTS,
+        short=("csr",),
+        subresources=(APPROVAL, STATUS),
+        fields={"spec.signerName": ""},
+        columns=access_columns.CERTIFICATE_SIGNING_REQUESTS,
+        names="any",
+        prepare=(certificates.prepare,),
+        prepare_status=(certificates.prepare_status,),
+        admit=(certificates.admit,),
+        check=(certificates.check,),
+    ),
+    Resource(
+        kind=Kind("certificates.k8s.io", "v1", "clustertrustbundles", "ClusterTrustBundle", False),
+        fields={"spec.signerName": ""},
+        columns=access_columns.CLUSTER_TRUST_BUNDLES,
+    ),
+    Resource(
+        kind=Kind("certificates.k8s.io", "v1", "podcertificaterequests", "PodCertificateRequest", True),
+        subresources=(STATUS,),
+        fields={"spec.signerName": "", "spec.podName": "", "spec.nodeName": ""},
+        columns=access_columns.POD_CERTIFICATE_REQUESTS,
+    ),
 )
 
 # Answered, never stored.

@@ -559,23 +559,3 @@ DEVICE_TAINT_RULES: Final = (
     Column("Eviction", _rule_progress),
     AGE,
 )
-
-
-def _subjects(kind: str) -> Cell:
-    def cell(obj: dict[str, Any], now: float) -> str:
-        found = [s for s in at(obj, "subjects", ()) if s.get("kind") == kind]
-        return ", ".join(f"{s['namespace']}/{s['name']}" if s.get("namespace") else s.get("name", "") for s in found)
-
-    return cell
-
-
-CREATED_AT: Final = Column("Created At", lambda obj, now: at(obj, "metadata.creationTimestamp", "<unknown>"), format="date")
-ROLES: Final = (NAME, CREATED_AT)
-ROLE_BINDINGS: Final = (
-    NAME,
-    Column("Role", lambda obj, now: f"{at(obj, 'roleRef.kind', '')}/{at(obj, 'roleRef.name', '')}"),
-    AGE,
-    Column("Users", _subjects("User"), wide=True),
-    Column("Groups", _subjects("Group"), wide=True),
-    Column("ServiceAccounts", _subjects("ServiceAccount"), wide=True),
-)

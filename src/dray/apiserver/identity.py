@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from dray.apiserver.authentication.certificates import ClientAuthority
 from dray.apiserver.authentication.tokens import new_key
 from dray.apiserver.journal import JournalError
 
@@ -39,6 +40,10 @@ class Identity(msgspec.Struct, frozen=True):
     client_ca: str = ""
     client_ca_key: str = ""
     account_key: str = ""
+
+    @property
+    def client_authority(self) -> ClientAuthority:
+        return ClientAuthority(self.client_ca, self.client_ca_key)
 
     def tls(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

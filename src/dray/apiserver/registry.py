@@ -53,6 +53,7 @@ SCALE: Final = Subresource("scale", ("get", "patch", "update"), "autoscaling", "
 BINDING: Final = Subresource("binding", ("create",), "", "v1", "Binding")
 EVICTION: Final = Subresource("eviction", ("create",), "policy", "v1", "Eviction")
 TOKEN: Final = Subresource("token", ("create",), "authentication.k8s.io", "v1", "TokenRequest")
+APPROVAL: Final = Subresource("approval", ("get", "patch", "update"))
 FINALIZE: Final = Subresource("finalize", ("update",))
 
 

@@ -83,11 +83,11 @@ def _by_device(status: Object) -> dict[tuple[str, ...], Object]:
 
 def _allocated_node(status: Object) -> str:
     """The one node that an allocation is for, if it is for one."""
-    terms: list[Object] = (status["allocation"].get("nodeSelector") or {}).get("nodeSelectorTerms") or []
+    terms: Any = (status["allocation"].get("nodeSelector") or {}).get("nodeSelectorTerms") or ()
     if len(terms) != 1 or terms[0].get("matchExpressions") or len(terms[0].get("matchFields") or ()) != 1:
         return ""
     field = terms[0]["matchFields"][0]
-    values = field.get("values") or ()
+    values: list[str] = field.get("values") or []
     named = field.get("key") == "metadata.name" and field.get("operator") == "In" and len(values) == 1
     return str(values[0]) if named else ""
 

@@ -150,6 +150,7 @@ _FILES: Final = {
     "authorization.k8s.io/v1": "authorization",
     "autoscaling/v1": "autoscaling",
     "batch/v1": "batch",
+    "certificates.k8s.io/v1": "certificates",
     "coordination.k8s.io/v1": "coordination",
     "discovery.k8s.io/v1": "discovery",
     "events.k8s.io/v1": "events",
