@@ -303,6 +303,8 @@ ACCESS: Final = (
         kind=Kind("certificates.k8s.io", "v1", "clustertrustbundles", "ClusterTrustBundle", False),
         fields={"spec.signerName": ""},
         columns=access_columns.CLUSTER_TRUST_BUNDLES,
+        names="segment",
+        check=(certificates.trust_bundle,),
     ),
     Resource(
         kind=Kind("certificates.k8s.io", "v1", "podcertificaterequests", "PodCertificateRequest", True),

@@ -80,7 +80,6 @@ def prepare(request: Object, old: Object | None, context: Context) -> None:
     if old is not None:
         request["spec"] = old["spec"]
         if context.subresource == "approval":
-            request["metadata"] = old["metadata"] | {"managedFields": request["metadata"].get("managedFields", [])}
             request["status"] = (old.get("status") or {}) | {"conditions": (request.get("status") or {}).get("conditions") or []}
             _stamp(request, old, context.now)
         return
@@ -218,6 +217,22 @@ def _changes(request: Object, old: Object, subresource: str) -> Iterator[FieldEr
             yield _may_not("modify existing certificate content", "status.certificate")
         elif problem := _certificate_problem(new.get("certificate") or ""):
             yield FieldError("status.certificate", "Invalid", "<certificate data>", problem)
+
+
+def trust_bundle(bundle: Object, old: Object | None, context: Context) -> Iterator[FieldError]:
+    """A check of ClusterTrustBundles: the name says whose they are, and they are certificates."""
+    spec, name = bundle["spec"], bundle["metadata"].get("name", "")
+    prefix = spec.get("signerName", "").replace("/", ":") + ":"
+    if spec.get("signerName") and not name.startswith(prefix):
+        message = f"ClusterTrustBundle for signerName {spec['signerName']} must be named with prefix {prefix}"
+        yield FieldError("metadata.name", "Invalid", name, message)
+    if not spec.get("signerName") and ":" in name:
+        message = "ClusterTrustBundle without signer name must not have \":\" in its name"
+        yield FieldError("metadata.name", "Invalid", name, message)
+    if old is not None and old["spec"].get("signerName") != spec.get("signerName"):
+        yield FieldError("spec.signerName", "Invalid", spec.get("signerName", ""), "field is immutable")
+    if problem := _certificate_problem(base64.b64encode(spec.get("trustBundle", "").encode()).decode()):
+        yield FieldError("spec.trustBundle", "Invalid", "<value omitted>", problem)
 
 
 def _may_not(what: str, path: str = "status.conditions") -> FieldError:
