@@ -36,8 +36,8 @@ class Client:
         self.reader, self.writer = reader, writer
 
     @classmethod
-    async def connect(cls, server: ApiServer) -> Client:
-        context = ssl.create_default_context(cadata=server.identity.ca)
+    async def connect(cls, server: ApiServer, context: ssl.SSLContext | None = None) -> Client:
+        context = context or ssl.create_default_context(cadata=server.identity.ca)
         port = int(server.url.rpartition(":")[2])
         return cls(*await asyncio.open_connection("127.0.0.1", port, ssl=context))
 

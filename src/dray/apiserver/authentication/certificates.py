@@ -227,7 +227,7 @@ def trust_bundle(bundle: Object, old: Object | None, context: Context) -> Iterat
         message = f"ClusterTrustBundle for signerName {spec['signerName']} must be named with prefix {prefix}"
         yield FieldError("metadata.name", "Invalid", name, message)
     if not spec.get("signerName") and ":" in name:
-        message = "ClusterTrustBundle without signer name must not have \":\" in its name"
+        message = 'ClusterTrustBundle without signer name must not have ":" in its name'
         yield FieldError("metadata.name", "Invalid", name, message)
     if old is not None and old["spec"].get("signerName") != spec.get("signerName"):
         yield FieldError("spec.signerName", "Invalid", spec.get("signerName", ""), "field is immutable")

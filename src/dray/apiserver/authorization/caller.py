@@ -34,5 +34,10 @@ class Caller:
         """What the caller may not do of these, where the request is made."""
         return missing(self._policy.rights(self.user, self.asked.namespace).rules, rules)
 
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why the rights of the caller may be incomplete: roles that are bound and do not exist."""
+        return self._policy.rights(self.user, self.asked.namespace).problems
+
     def rules_of(self, kind: str, namespace: str, name: str) -> list[PolicyRule] | None:
         return self._policy.rules_of(kind, namespace, name)

@@ -16,6 +16,7 @@ from dray.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, 
 from dray.apiserver.authorization.attributes import Attributes, quoted
 from dray.apiserver.authorization.caller import Caller
 from dray.apiserver.authorization.covering import TooManyRights, described, listed
+from dray.apiserver.authorization.policy import joined
 from dray.apiserver.errors import forbidden, not_found
 from dray.apiserver.registry import Context, Hook
 
@@ -67,6 +68,8 @@ def _must_have(caller: Caller, kind: Kind, obj: Object, rules: Iterable[PolicyRu
     if lacking:
         who = f"user {quoted(caller.user.name)} (groups={listed(caller.user.groups)})"
         why = f"{who} is attempting to grant RBAC permissions not currently held:\n{described(lacking)}"
+        if caller.problems:
+            why += f"; resolution errors: [{joined(caller.problems)}]"
         raise forbidden(kind, name, why)
 
 

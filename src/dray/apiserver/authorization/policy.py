@@ -75,7 +75,7 @@ class Policy:
         source = rights.source(wanted)
         if source is not None:
             return True, f"RBAC: allowed by {source}"
-        return False, f"RBAC: {_joined(rights.problems)}" if rights.problems else ""
+        return False, f"RBAC: {joined(rights.problems)}" if rights.problems else ""
 
     def require(self, user: User, wanted: Attributes) -> None:
         allowed, reason = self.allowed(user, wanted)
@@ -204,5 +204,6 @@ def _role_key(kind: str, namespace: str, name: str) -> str:
     return name if kind == "ClusterRole" else f"{namespace}/{name}"
 
 
-def _joined(problems: tuple[str, ...]) -> str:
+def joined(problems: tuple[str, ...]) -> str:
+    """One message of several, as Go joins errors."""
     return problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
