@@ -17,7 +17,7 @@ from dray.apiserver.authentication.accounts import Accounts
 from dray.apiserver.authentication.authenticator import Authenticator
 from dray.apiserver.authentication.impersonation import impersonated, wanted_user
 from dray.apiserver.authentication.users import ANONYMOUS, User
-from dray.apiserver.authorization.attributes import attributes_of
+from dray.apiserver.authorization.attributes import Attributes, attributes_of
 from dray.apiserver.authorization.caller import Caller
 from dray.apiserver.authorization.policy import Policy
 from dray.apiserver.deletion import DeleteOptions
@@ -139,8 +139,7 @@ class Api:
 
     def _caller(self, request: Request) -> Caller:
         assert request.user is not None, "whoever is not believed does not come so far"
-        parts = request.path.strip("/").split("/")
-        return Caller(self._policy, request.user, attributes_of(request.method, request.path, parts, request.query))
+        return Caller(self._policy, request.user, lambda: _attributes(request))
 
     def _health(self, path: str) -> Answer:
         problem = self.healthy()
@@ -361,6 +360,10 @@ class Api:
         if wrong := [problem.message for problem in problems if problem.category == WRONG_TYPE]:
             raise bad_request(f"TokenRequest cannot be handled: {wrong[0]}")
         return Answer(201, encode(self._accounts.request(target.namespace, target.name, given)))
+
+
+def _attributes(request: Request) -> Attributes:
+    return attributes_of(request.method, request.path, request.path.strip("/").split("/"), request.query)
 
 
 def _verb(request: Request, target: Target) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -14,17 +14,26 @@ from dray.apiserver.authorization.policy import Policy
 
 
 class Caller:
-    __slots__ = ("_policy", "asked", "user")
+    """``asking`` says what the request is about, if anybody wants to know: for most writes nobody does."""
 
-    def __init__(self, policy: Policy, user: User, asked: Attributes) -> None:
-        self._policy, self.user, self.asked = policy, user, asked
+    __slots__ = ("_asked", "_asking", "_policy", "user")
+
+    def __init__(self, policy: Policy, user: User, asking: Callable[[], Attributes]) -> None:
+        self._policy, self.user, self._asking = policy, user, asking
+        self._asked: Attributes | None = None
+
+    @property
+    def asked(self) -> Attributes:
+        if self._asked is None:
+            self._asked = self._asking()
+        return self._asked
 
     def may(self, wanted: Attributes) -> bool:
         return self._policy.allowed(self.user, wanted)[0]
 
     def require_create(self) -> None:
         """An update or a patch that makes an object needs the right to create it, too."""
-        if self.asked.verb != "create":
+        if not self.user.privileged and self.asked.verb != "create":
             self.require(msgspec.structs.replace(self.asked, verb="create"))
 
     def require(self, wanted: Attributes) -> None:

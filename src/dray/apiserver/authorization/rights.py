@@ -1,7 +1,7 @@
 """What somebody may do, made of the rules of the roles that are bound to them.
 
 Always true: a question costs a few set lookups for each rule that names its resource, and nothing for the others; making
-rights costs what the rules are long. Nothing is multiplied out.
+rights costs what the rules are long, times at most a constant.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dray.api.access import PolicyRule
 from dray.apiserver.authorization.attributes import Attributes
 
 ALL: Final = "*"
+MULTIPLIED: Final = 1000  # resources times names of a rule, above which its objects are not listed one by one
 
 
 class Grant:
@@ -26,6 +27,13 @@ class Grant:
         self.groups = _some(rule.api_groups)
         self.names = frozenset(rule.resource_names) or None
         self.urls = rule.non_resource_urls
+
+    def places(self) -> Iterable[str | tuple[str, str]]:
+        """Where it is looked for: at its resources or, where these are few, at its objects."""
+        resources, names = dict.fromkeys(self.rule.resources), self.names
+        if names is None or "" in names or len(resources) * len(names) > MULTIPLIED:
+            return resources
+        return [(resource, name) for resource in resources for name in names]
 
     def allows(self, wanted: Attributes) -> bool:
         """The resource has been found to match."""
@@ -59,11 +67,11 @@ class Rights:
     def __init__(self, granted: Iterable[Granted], problems: tuple[str, ...] = ()) -> None:
         self.granted = tuple(granted)
         self.problems = problems
-        self._resources: dict[str, list[Granted]] = {}
+        self._resources: dict[str | tuple[str, str], list[Granted]] = {}
         self._paths: list[Granted] = []
         for found in self.granted:
-            for resource in dict.fromkeys(found[0].rule.resources):
-                self._resources.setdefault(resource, []).append(found)
+            for place in found[0].places():
+                self._resources.setdefault(place, []).append(found)
             if found[0].urls:
                 self._paths.append(found)
 
@@ -71,11 +79,13 @@ class Rights:
         """Where the right to do this comes from; None when there is none."""
         if wanted.path is not None:
             return next((source for grant, source in self._paths if grant.allows_path(wanted.verb, wanted.path)), None)
-        resources = self._resources
-        for resource in (wanted.combined, ALL, f"*/{wanted.subresource}" if wanted.subresource else ""):
-            for grant, source in resources.get(resource, ()):
-                if grant.allows(wanted):
-                    return source
+        resources, name = self._resources, wanted.name
+        matching = (wanted.combined, ALL, f"*/{wanted.subresource}") if wanted.subresource else (wanted.resource, ALL)
+        for resource in matching:
+            for place in (resource, (resource, name)) if name else (resource,):
+                for grant, source in resources.get(place, ()):
+                    if grant.allows(wanted):
+                        return source
         return None
 
     @property
