@@ -42,7 +42,7 @@ class Service(Protocol):
 
     def user(self, authorization: str) -> User | None: ...
 
-    def when_durable(self, revision: int, ready: Callable[[], None]) -> None: ...
+    def when_durable(self, revision: int, ready: Callable[[], None], lost: Callable[[ApiError], None]) -> None: ...
 
     @property
     def connections(self) -> set[Any]: ...
@@ -186,10 +186,16 @@ class Connection(asyncio.Protocol):
     def _start(self, request: Request, keep: bool) -> None:
         self._busy = True
         answer = self._service.handle(request)
+
+        def lost(error: ApiError) -> None:
+            if isinstance(answer, Stream):
+                answer.close()
+            self._send(refusal(error), keep)
+
         if isinstance(answer, Stream):
-            self._service.when_durable(answer.revision, lambda: self._begin(answer))
+            self._service.when_durable(answer.revision, lambda: self._begin(answer), lost)
         else:
-            self._service.when_durable(answer.revision, lambda: self._send(answer, keep, request.method == "HEAD"))
+            self._service.when_durable(answer.revision, lambda: self._send(answer, keep, request.method == "HEAD"), lost)
 
     def _send(self, answer: Answer, keep: bool, head_only: bool = False) -> None:
         if self._closing:

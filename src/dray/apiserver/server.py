@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import random
 import time
 from collections import deque
@@ -16,7 +17,7 @@ from typing import Any, Final
 
 from dray.api.gates import Gates
 from dray.api.kinds import NAMESPACES, PRIORITY_CLASSES
-from dray.apiserver.api import Answer, Api, Request, refusal
+from dray.apiserver.api import Answer, Api, Request
 from dray.apiserver.authentication.accounts import Accounts
 from dray.apiserver.authentication.authenticator import Authenticator
 from dray.apiserver.authentication.tokens import Signer
@@ -32,6 +33,8 @@ from dray.apiserver.operations import Operations, WriteOptions
 from dray.apiserver.schema import load
 from dray.apiserver.store import Log, Store
 from dray.apiserver.watching import Stream
+
+log = logging.getLogger(__name__)
 
 NAMESPACES_AT_START: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
@@ -113,7 +116,7 @@ class ApiServer:
         self.core = Core(gates=gates, clock=clock, randomness=randomness, log=self._journal, tokens=tokens, account_key=key)
         self.core.api.healthy = lambda: self.failure
         self.connections: set[Any] = set()
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._waiting: deque[tuple[int, Callable[[], None], Callable[[ApiError], None]]] = deque()
         self.failure = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: asyncio.Server | None = None
@@ -130,11 +133,11 @@ class ApiServer:
             self._journal.start()
         self.core.furnish()
         self.core.furnish_access()
+        await self.durable(self.core.store.revision)
         self._server = await loop.create_server(
             lambda: Connection(self, loop), host, port, ssl=self.identity.tls(), backlog=512, ssl_handshake_timeout=10
         )
         self.url = f"https://{host}:{self._server.sockets[0].getsockname()[1]}"
-        await self.durable()
 
     async def stop(self) -> None:
         """End watches and connections, write what is pending, give everything free."""
@@ -153,27 +156,29 @@ class ApiServer:
     # ------------------------------------------------------------------------------------------------ for connections
 
     def handle(self, request: Request) -> Answer | Stream:
-        if self.failure and request.method != "GET":
-            return refusal(ApiError(500, "InternalError", f"the journal failed, nothing can be written: {self.failure}"))
         return self.core.api.handle(request)
 
     def user(self, authorization: str) -> User | None:
         return self.core.authenticator.user(authorization)
 
-    def when_durable(self, revision: int, ready: Callable[[], None]) -> None:
-        """Call ``ready`` when everything up to ``revision`` is durable; at once if it is."""
+    def when_durable(self, revision: int, ready: Callable[[], None], lost: Callable[[ApiError], None]) -> None:
+        """Call ``ready`` when everything up to ``revision`` is durable, at once if it is; ``lost`` when it never will be."""
         if revision <= self.core.store.published:
             ready()
         else:
-            self._waiting.append((revision, ready))
+            self._waiting.append((revision, ready, lost))
 
-    async def durable(self) -> None:
-        """Wait until everything written so far is durable."""
-        done = asyncio.Event()
-        self.when_durable(self.core.store.revision, done.set)
-        await done.wait()
-        if self.failure:
-            raise OSError(f"the journal failed: {self.failure}")
+    async def durable(self, revision: int) -> None:
+        """Wait until everything up to ``revision`` is durable. Raises OSError when it never will be."""
+        done: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def tell(failure: str) -> None:
+            if not done.done():  # who waited may have been cancelled meanwhile
+                done.set_result(failure)
+
+        self.when_durable(revision, lambda: tell(""), lambda error: tell(error.message))
+        if failure := await done:
+            raise OSError(failure)
 
     # ------------------------------------------------------------------------------------------------ from the journal
 
@@ -182,6 +187,7 @@ class ApiServer:
         self._loop.call_soon_threadsafe(self._durable, revision)
 
     def _durable(self, revision: int) -> None:
+        self.failure = ""
         self.core.store.publish(revision)
         waiting = self._waiting
         while waiting and waiting[0][0] <= revision:
@@ -189,15 +195,20 @@ class ApiServer:
 
     def _failed_in_thread(self, error: Exception) -> None:
         assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._fail, f"{type(error).__name__}: {error}")
+        self._loop.call_soon_threadsafe(self._fail, str(error) or type(error).__name__)
 
     def _fail(self, failure: str) -> None:
-        """Nothing more can be promised: unanswered requests end without an answer, which is the truth."""
+        """What the disk did not take never happened; whoever waits for it is told, and the next change is tried again."""
+        assert self._journal is not None
+        if not self.failure:
+            log.error("changes cannot be written to %s: %s", self._data, failure)
         self.failure = failure
-        for connection in tuple(self.connections):
-            connection.close()
-        while self._waiting:
-            self._waiting.popleft()[1]()
+        self.core.store.revert()
+        self._journal.resume()
+        waiting, self._waiting = self._waiting, deque()
+        message = f"the change could not be written to {self._data}: {failure}; nothing was changed, try again later"
+        for _, _, lost in waiting:
+            lost(ApiError(500, "InternalError", message))
 
 
 def _directory(data: Path | None) -> Path | None:

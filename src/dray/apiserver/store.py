@@ -194,6 +194,20 @@ class Table:
             self._size -= len(oldest.entry.raw)
             self.compacted = oldest.revision
 
+    def undo(self, event: Event) -> None:
+        """Take back the last change that was applied."""
+        key = event.key
+        if event.previous is None:
+            del self.entries[key]
+            del self.keys[bisect_left(self.keys, key)]
+        else:
+            if event.deleted:
+                insort(self.keys, key)
+            self.entries[key] = event.previous
+        if self.history and self.history[-1] is event:
+            self.history.pop()
+            self._size -= len(event.entry.raw)
+
 
 class Log(Protocol):
     """Where changes are made durable. ``append`` returns at once; ``Store.publish`` is called when they are."""
@@ -266,6 +280,13 @@ class Store:
             if event.previous is not None:
                 event.previous.forget()
         self.published = max(self.published, revision)
+
+    def revert(self) -> None:
+        """Changes that are not durable will not become so: they never happened. Nobody has seen them."""
+        while self._unpublished:
+            event = self._unpublished.pop()
+            event.table.undo(event)
+        self.revision = self.published
 
     def watch(self, table: Table, prefix: str, matches: Matcher | None, after: int) -> Watcher:
         """Changes after ``after``, which is not compacted. Those that are published already are in the buffer at once."""

@@ -106,9 +106,9 @@ async def _serve(settings: Any, objects: list[dict[str, Any]], kubeconfig: Path,
     stop, ready = stop_on_signals(), asyncio.Event()
     try:
         local = Local(settings)
+        await local.start()
     except JournalError as error:
         raise click.ClickException(str(error)) from error
-    await local.start()
     running = asyncio.create_task(local.run(stop, ready))
     with patience(f"bringing in {len(objects)} objects …"):
         try:
