@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import ssl
 import stat
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from dray.apiserver.api import Answer, Request
 from dray.apiserver.authentication.users import ADMIN
+from dray.apiserver.http import Connection
 from dray.apiserver.server import ApiServer
 from dray.apiserver.watching import Stream
 from tests.apiserver.conftest import CONFIG_MAPS, PODS, Cluster, config_map, pod
@@ -79,6 +81,32 @@ class TestOverTheWire:
         assert code == 401
         code, _ = await client.request("GET", "/version", Authorization=bearer(served.identity.reader_token))
         assert code == 200
+
+    @pytest.mark.parametrize("protocol", ["SPDY/3.1", "websocket"])
+    async def test_an_upgrade_gets_one_answer_and_the_end(self, served: ApiServer, protocol: str) -> None:
+        client = await Client.connect(served)
+        head = f"GET {PODS}/p/exec?command=sh HTTP/1.1\r\nHost: x\r\nAuthorization: {bearer(served.identity.admin_token)}\r\n"
+        await client.send(f"{head}Connection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n".encode())
+        await client.send(b"\x80\x03\x00\x01" * 8)
+        everything = await asyncio.wait_for(client.reader.read(), 20)
+        assert everything.count(b"HTTP/1.1 ") == 1
+        assert everything.startswith(b"HTTP/1.1 404 ")
+
+    async def test_a_connection_that_ends_leaves_nothing_behind(self, served: ApiServer) -> None:
+        """Not even until the next collection: each one holds buffers that the collector does not count."""
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(20):
+                client = await Client.connect(served)
+                assert (await client.request("GET", "/healthz"))[0] == 200
+                client.writer.close()
+            while served.connections:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
+            assert [found for found in gc.get_objects() if isinstance(found, Connection)] == []
+        finally:
+            gc.enable()
 
     async def test_a_kubeconfig_is_for_its_owner_only(self, served: ApiServer, tmp_path: Path) -> None:
         served.write_kubeconfig(tmp_path / "kubeconfig")

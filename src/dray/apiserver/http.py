@@ -89,6 +89,8 @@ class Connection(asyncio.Protocol):
         self._end_stream()
         if self._deadline is not None:
             self._deadline.cancel()
+        # The parser and this know each other, and so do the transport and this: together they would stay until a collection.
+        del self._parser, self._transport
 
     def data_received(self, data: bytes) -> None:
         if self._discarding:
@@ -101,7 +103,9 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._fail(400, "upgrades are not supported")
+            self._discarding = (
+                MAX_DISCARDED  # it gets the answer of any request; what follows is of a protocol that nobody agreed to
+            )
         except httptools.HttpParserError as error:
             self._fail(400, f"the request is not HTTP: {error}")
 
@@ -149,7 +153,7 @@ class Connection(asyncio.Protocol):
             self._deadline = None
         if self._discarding or self._closing:
             return
-        request, keep = self._request(), self._parser.should_keep_alive()
+        request, keep = self._request(), self._parser.should_keep_alive() and not self._parser.should_upgrade()
         self._reset()
         if self._busy:
             if len(self._queue) >= MAX_QUEUED:

@@ -1,8 +1,7 @@
-"""Certificates, tokens and the kubeconfig: made at the first start, kept in the data directory, readable by its owner only."""
+"""Certificates, keys and tokens: made at the first start, kept in the data directory, readable by its owner only."""
 
 from __future__ import annotations
 
-import base64
 import ipaddress
 import os
 import secrets
@@ -56,19 +55,6 @@ class Identity(msgspec.Struct, frozen=True):
             file.flush()
             context.load_cert_chain(file.name)
         return context
-
-    def kubeconfig(self, url: str, token: str) -> str:
-        """A kubeconfig in JSON, which is YAML."""
-        cluster = {"server": url, "certificate-authority-data": base64.b64encode(self.ca.encode()).decode()}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "dray", "cluster": cluster}],
-            "users": [{"name": "dray", "user": {"token": token}}],
-            "contexts": [{"name": "dray", "context": {"cluster": "dray", "user": "dray", "namespace": "default"}}],
-            "current-context": "dray",
-        }
-        return msgspec.json.format(msgspec.json.encode(config), indent=2).decode() + "\n"
 
 
 def identity(directory: Path | None) -> Identity:

@@ -29,6 +29,7 @@ from dray.apiserver.errors import ApiError
 from dray.apiserver.http import Connection
 from dray.apiserver.identity import Identity, identity, write_private
 from dray.apiserver.journal import Journal
+from dray.apiserver.kubeconfigs import kubeconfig, written
 from dray.apiserver.operations import Operations, WriteOptions
 from dray.apiserver.schema import load
 from dray.apiserver.store import Log, Store
@@ -37,6 +38,7 @@ from dray.apiserver.watching import Stream
 log = logging.getLogger(__name__)
 
 NAMESPACES_AT_START: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+_PORT: Final = "port"
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _SYSTEM_CLASSES: Final = {
     "system-cluster-critical": (2_000_000_000, "Used for system critical pods that must run in the cluster, but can be moved."),
@@ -134,10 +136,26 @@ class ApiServer:
         self.core.furnish()
         self.core.furnish_access()
         await self.durable(self.core.store.revision)
-        self._server = await loop.create_server(
-            lambda: Connection(self, loop), host, port, ssl=self.identity.tls(), backlog=512, ssl_handshake_timeout=10
-        )
-        self.url = f"https://{host}:{self._server.sockets[0].getsockname()[1]}"
+        self._server = await self._listen(loop, host, port)
+        taken = self._server.sockets[0].getsockname()[1]
+        self.url = f"https://{host}:{taken}"
+        if self._data is not None:
+            write_private(self._data / _PORT, f"{taken}\n".encode())
+
+    async def _listen(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> asyncio.Server:
+        """On the port given, or on the one that this data directory had, so that kubeconfigs stay good; or on a free one."""
+        kept = kept_port(self._data) if self._data is not None and not port else 0
+        tls = self.identity.tls()
+        for number in dict.fromkeys((kept, port)):
+            try:
+                return await loop.create_server(
+                    lambda: Connection(self, loop), host, number, ssl=tls, backlog=512, ssl_handshake_timeout=10
+                )
+            except OSError:
+                if number == port:
+                    raise
+                log.warning("port %d, which this cluster had, is taken: kubeconfigs from before do not reach it", number)
+        raise AssertionError("the last port was tried")
 
     async def stop(self) -> None:
         """End watches and connections, write what is pending, give everything free."""
@@ -149,9 +167,8 @@ class ApiServer:
             await asyncio.to_thread(self._journal.close)
         await asyncio.sleep(0)
 
-    def write_kubeconfig(self, path: Path, *, read_only: bool = False) -> None:
-        token = self.identity.reader_token if read_only else self.identity.admin_token
-        write_private(Path(path), self.identity.kubeconfig(self.url, token).encode())
+    def write_kubeconfig(self, path: Path, *, view: bool = False) -> None:
+        write_private(Path(path), written(kubeconfig(self.identity, self.url, view=view)))
 
     # ------------------------------------------------------------------------------------------------ for connections
 
@@ -209,6 +226,15 @@ class ApiServer:
         message = f"the change could not be written to {self._data}: {failure}; nothing was changed, try again later"
         for _, _, lost in waiting:
             lost(ApiError(500, "InternalError", message))
+
+
+def kept_port(data: Path) -> int:
+    """The port that the cluster in a data directory was last served on; 0 when there is none."""
+    try:
+        text = (data / _PORT).read_text().strip()
+    except (FileNotFoundError, UnicodeDecodeError):
+        return 0
+    return int(text) if text.isascii() and text.isdigit() and int(text) < 65536 else 0
 
 
 def _directory(data: Path | None) -> Path | None:
