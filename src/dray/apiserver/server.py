@@ -146,7 +146,7 @@ class ApiServer:
         """On the port given, or on the one that this data directory had, so that kubeconfigs stay good; or on a free one."""
         kept = kept_port(self._data) if self._data is not None and not port else 0
         tls = self.identity.tls()
-        for number in dict.fromkeys((kept, port)):
+        for number in (kept, port) if kept else (port,):
             try:
                 return await loop.create_server(
                     lambda: Connection(self, loop), host, number, ssl=tls, backlog=512, ssl_handshake_timeout=10

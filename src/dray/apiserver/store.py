@@ -79,10 +79,11 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
 class Watcher:
     """A bounded queue of changes of one table. ``overflowed`` means that changes were lost: the watch must end."""
 
-    __slots__ = ("_notify", "_size", "after", "buffer", "limit", "matches", "overflowed", "prefix", "table")
+    __slots__ = ("_notify", "_size", "after", "buffer", "key", "limit", "matches", "overflowed", "prefix", "table")
 
-    def __init__(self, table: Table, prefix: str, matches: Matcher | None, after: int, limit: int) -> None:
+    def __init__(self, table: Table, prefix: str, matches: Matcher | None, after: int, limit: int, key: str = "") -> None:
         self.table, self.prefix, self.matches, self.after, self.limit = table, prefix, matches, after, limit
+        self.key = key
         self.buffer: deque[Delivered] = deque()
         self._size = 0
         self.overflowed = False
@@ -141,7 +142,13 @@ class Table:
         self.history: deque[Event] = deque()
         self.compacted = 0
         self.watchers: dict[Watcher, None] = {}
+        self.watchers_of: dict[str, dict[Watcher, None]] = {}  # those that watch one object, by its key
         self._limit, self._size = history, 0
+
+    def one(self, key: str) -> list[tuple[str, Entry]]:
+        """As ``scan``, of the one object of this key, if there is one."""
+        found = self.entries.get(key)
+        return [(key, found)] if found is not None else []
 
     def scan(self, prefix: str = "") -> list[tuple[str, Entry]]:
         entries = self.entries
@@ -274,7 +281,7 @@ class Store:
         while waiting and waiting[0].revision <= revision:
             event = waiting.popleft()
             self.published = event.revision
-            for watcher in tuple(event.table.watchers):
+            for watcher in (*event.table.watchers, *event.table.watchers_of.get(event.key, ())):
                 watcher.offer(event)
             event.entry.forget()
             if event.previous is not None:
@@ -288,18 +295,24 @@ class Store:
             event.table.undo(event)
         self.revision = self.published
 
-    def watch(self, table: Table, prefix: str, matches: Matcher | None, after: int) -> Watcher:
-        """Changes after ``after``, which is not compacted. Those that are published already are in the buffer at once."""
-        watcher = Watcher(table, prefix, matches, after, self._buffer)
+    def watch(self, table: Table, prefix: str, matches: Matcher | None, after: int, key: str = "") -> Watcher:
+        """Changes after ``after``, which is not compacted. Those that are published already are in the buffer at once.
+        With ``key`` only those of one object, and the others cost nothing."""
+        watcher = Watcher(table, key or prefix, matches, after, self._buffer, key)
         for event in table.since(after):
             if event.revision <= self.published:
                 watcher.offer(event)
         watcher.after = max(after, 0)
-        table.watchers[watcher] = None
+        place = table.watchers_of.setdefault(key, {}) if key else table.watchers
+        place[watcher] = None
         return watcher
 
     def unwatch(self, watcher: Watcher) -> None:
-        watcher.table.watchers.pop(watcher, None)
+        table, key = watcher.table, watcher.key
+        place = table.watchers_of.get(key, {}) if key else table.watchers
+        place.pop(watcher, None)
+        if key and not place:
+            table.watchers_of.pop(key, None)
         watcher.buffer.clear()
 
 
