@@ -96,7 +96,7 @@ class Operations:
 
     def _every(self, resource: str, namespace: str) -> Iterable[dict[str, Any]]:
         prefix = f"{namespace}/" if namespace else ""
-        return (entry.object for _, entry in self.store.table(self.registry.named(resource).storage).scan(prefix))
+        return (entry.look() for _, entry in self.store.table(self.registry.named(resource).storage).scan(prefix))
 
     # ------------------------------------------------------------------------------------------------------------ create
 
@@ -305,7 +305,7 @@ class Operations:
     ) -> list[Entry]:
         selection = Selection(resource, namespace, labels, fields)
         matches = selection.matches
-        found = [e for _, e in self.table(resource).scan(selection.prefix) if matches is None or matches(e.object)]
+        found = [e for _, e in self.table(resource).scan(selection.prefix) if matches is None or matches(e.look())]
         removed = []
         for entry in found:
             metadata = entry.object["metadata"]

@@ -26,6 +26,7 @@ from dray.apiserver.authorization import bootstrap
 from dray.apiserver.authorization.policy import Policy
 from dray.apiserver.catalog import CATALOG
 from dray.apiserver.errors import ApiError
+from dray.apiserver.expiry import EVERY_SECONDS, Expiry
 from dray.apiserver.http import Connection
 from dray.apiserver.identity import Identity, identity, write_private
 from dray.apiserver.journal import Journal
@@ -122,6 +123,8 @@ class ApiServer:
         self.failure = ""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: asyncio.Server | None = None
+        self._expiry = Expiry(self.core.store)
+        self._tick: asyncio.TimerHandle | None = None
         self.url = ""
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -136,6 +139,7 @@ class ApiServer:
         self.core.furnish()
         self.core.furnish_access()
         await self.durable(self.core.store.revision)
+        self._expire()
         self._server = await self._listen(loop, host, port)
         taken = self._server.sockets[0].getsockname()[1]
         self.url = f"https://{host}:{taken}"
@@ -157,8 +161,15 @@ class ApiServer:
                 log.warning("port %d, which this cluster had, is taken: kubeconfigs from before do not reach it", number)
         raise AssertionError("the last port was tried")
 
+    def _expire(self) -> None:
+        assert self._loop is not None
+        self._expiry.expire(self.core.operations.clock())
+        self._tick = self._loop.call_later(EVERY_SECONDS, self._expire)
+
     async def stop(self) -> None:
         """End watches and connections, write what is pending, give everything free."""
+        if self._tick is not None:
+            self._tick.cancel()
         if self._server is not None:
             self._server.close()
             for connection in tuple(self.connections):

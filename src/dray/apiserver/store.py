@@ -31,7 +31,8 @@ encode: Final = msgspec.json.Encoder().encode
 class Entry:
     """One object as it was at one revision. ``object`` must not be changed.
 
-    Its bytes are what is kept. The decoded form is there until the change is published, and again for those that are read.
+    Its bytes are what is kept. The decoded form is there until the change is published, and again for those that are asked
+    for one by one (``object``).
     """
 
     __slots__ = ("_object", "raw", "revision")
@@ -45,6 +46,11 @@ class Entry:
         if found is None:
             found = self._object = msgspec.json.decode(self.raw)
         return found
+
+    def look(self) -> dict[str, Any]:
+        """As ``object``, for one look at many: what is decoded for it is not kept, because it takes several times the memory
+        of the bytes. Must not be changed."""
+        return self._object if self._object is not None else msgspec.json.decode(self.raw)
 
     def copy(self) -> dict[str, Any]:
         """The object, to be changed by the caller."""
