@@ -112,6 +112,7 @@ class ApiServer:
         clock: Callable[[], float] = time.time,
         randomness: random.Random | None = None,
     ) -> None:
+        self._data = data
         self.identity: Identity = identity(_directory(data))
         self._journal = Journal(data, self._durable_in_thread, self._failed_in_thread) if data is not None else None
         tokens = {self.identity.admin_token: ADMIN, self.identity.reader_token: VIEWER}
