@@ -172,6 +172,10 @@ class Api:
                 return discovery.group(group)
             case ["apis", group, version]:
                 return discovery.resources(group, version)
+            case [".well-known", "openid-configuration"]:
+                return Document(self._accounts.discovery)
+            case ["openid", "v1", "jwks"]:
+                return Document(self._accounts.key_set, "application/jwk-set+json")
             case ["version"]:
                 return Document(VERSION)
             case ["openapi", "v2"]:

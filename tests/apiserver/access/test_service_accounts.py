@@ -6,9 +6,11 @@ import base64
 import json
 
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, utils
 
 from dray.apiserver.authentication.accounts import ISSUER
-from dray.apiserver.authentication.users import AUTHENTICATED
+from dray.apiserver.authentication.users import AUTHENTICATED, User
 from tests.apiserver.access.conftest import Policed
 from tests.apiserver.conftest import PODS, Json, pod
 
@@ -113,6 +115,20 @@ class TestATokenReview:
         assert extra["authentication.kubernetes.io/pod-name"] == ["p"]
         cluster.delete(f"{PODS}/p?gracePeriodSeconds=0")
         assert "invalidated" in review(cluster, made)["error"]
+
+
+def test_others_can_verify_a_token_with_the_key_that_is_published(cluster: Policed) -> None:
+    made, robot = token(cluster), User("system:serviceaccount:default:robot", ("system:serviceaccounts",))
+    found = cluster.call("GET", "/.well-known/openid-configuration", user=robot)
+    assert claims(made)["iss"] == found["issuer"]
+    (key,) = cluster.call("GET", "/openid/v1/jwks", user=robot)["keys"]
+    x, y = (int.from_bytes(base64.urlsafe_b64decode(key[part] + "="), "big") for part in ("x", "y"))
+    head, body, signature = made.split(".")
+    raw = base64.urlsafe_b64decode(signature + "==")
+    numbers = utils.encode_dss_signature(int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big"))
+    public = ec.EllipticCurvePublicNumbers(x, y, ec.SECP256R1()).public_key()
+    public.verify(numbers, f"{head}.{body}".encode(), ec.ECDSA(hashes.SHA256()))
+    cluster.refused("GET", "/openid/v1/jwks", User("bob", (AUTHENTICATED,)))
 
 
 class TestAPodOfAnAccount:

@@ -123,6 +123,21 @@ class Accounts:
         node = self._found("nodes", "", name)
         return {"node": _ref(node) if node is not None else {"name": name}}
 
+    @property
+    def discovery(self) -> Object:
+        """Where verifiers of tokens find the key, in the words of OpenID."""
+        return {
+            "issuer": ISSUER,
+            "jwks_uri": f"{ISSUER}/openid/v1/jwks",
+            "response_types_supported": ["id_token"],
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": ["ES256"],
+        }
+
+    @property
+    def key_set(self) -> Object:
+        return self._signer.key_set
+
     # ------------------------------------------------------------------------------------------------------------- tokens
 
     def user(self, token: str, audiences: tuple[str, ...] = ()) -> tuple[User, tuple[str, ...]] | str:
