@@ -17,7 +17,7 @@ from dray.apiserver.authentication.accounts import Accounts
 from dray.apiserver.authentication.authenticator import Authenticator
 from dray.apiserver.authentication.impersonation import impersonated, wanted_user
 from dray.apiserver.authentication.users import ANONYMOUS, User
-from dray.apiserver.authorization.attributes import Attributes, attributes_of
+from dray.apiserver.authorization.attributes import Attributes, attributes_of, watches
 from dray.apiserver.authorization.caller import Caller
 from dray.apiserver.authorization.policy import Policy
 from dray.apiserver.deletion import DeleteOptions
@@ -375,7 +375,7 @@ def _verb(request: Request, target: Target) -> str:
     if verb is None:
         raise not_allowed(request.method)
     if verb == "get" and not target.subresource:
-        if request.query.get("watch", "") in ("true", "1"):
+        if watches(request.query):
             return "watch"
         return "get" if target.name else "list"
     if verb == "delete" and not target.name:

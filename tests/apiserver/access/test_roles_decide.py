@@ -7,9 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dray.api.access import PolicyRule
+from dray.apiserver.api import Api, Request, Target, _verb
 from dray.apiserver.authentication.users import AUTHENTICATED, VIEWER, User
-from dray.apiserver.authorization.attributes import Attributes
+from dray.apiserver.authorization.attributes import Attributes, attributes_of
 from dray.apiserver.authorization.rights import Grant, Rights
+from dray.apiserver.errors import ApiError
+from dray.apiserver.server import Core
 from tests.apiserver.access.conftest import BOB, RBAC, Policed, rule, user
 from tests.apiserver.conftest import CLAIMS, CONFIG_MAPS, PODS, config_map, pod
 
@@ -44,6 +47,8 @@ class TestARoleInANamespace:
         listed = cluster.call("GET", f"{CONFIG_MAPS}?fieldSelector=metadata.name=mine", user=BOB)
         assert listed["items"] == []
         cluster.refused("GET", CONFIG_MAPS, BOB)
+        cluster.refused("GET", f"{CONFIG_MAPS}?fieldSelector=metadata.name!=mine", BOB)
+        cluster.refused("GET", f"{CONFIG_MAPS}?fieldSelector=metadata.name=mine&watch=1", BOB)
 
     def test_of_a_subresource_is_not_one_of_the_object(self, cluster: Policed) -> None:
         cluster.role("status", rule("get patch", "pods/status"))
@@ -193,3 +198,49 @@ def test_what_is_remembered_of_users_is_bounded(cluster: Policed) -> None:
     for number in range(10_000):
         policy.allowed(User(f"user-{number}"), Attributes("get", "", "pods", namespace=f"n{number}"))
     assert len(policy._rights) <= 4096
+
+
+METHODS = ("DELETE", "GET", "PATCH", "POST", "PUT")
+segments = st.sampled_from(["namespaces", "default", "pods", "nodes", "deployments", "p", "status", "finalize", "", ".."])
+roots = st.sampled_from([["api", "v1"], ["apis", "apps", "v1"], ["api"], []])
+paths = st.tuples(roots, st.lists(segments, max_size=6)).map(lambda parts: [*parts[0], *parts[1]])
+
+
+@given(st.sampled_from(METHODS), paths, st.sampled_from(["", "true", "1", "yes"]))
+@settings(max_examples=400, deadline=None)
+def test_what_is_authorized_is_what_is_done(method: str, parts: list[str], watch: str) -> None:
+    """Whatever resource, name and verb the API finds in a path, authorization was asked about the same."""
+    api = CORE.api
+    request = Request(method, "/" + "/".join(parts), {"watch": watch} if watch else {}, user=User("x", ("system:masters",)))
+    split = request.path.strip("/").split("/")
+    asked = attributes_of(method, request.path, split, request.query)
+    routed = None
+    if split[0] == "api" and len(split) > 2:
+        routed = found(api, "", split[1], split[2:])
+    elif split[0] == "apis" and len(split) > 3:
+        routed = found(api, split[1], split[2], split[3:])
+    if routed is None:
+        return
+    kind = routed.resource.kind
+    assert (asked.group, asked.resource, asked.subresource, asked.name) == (
+        kind.group,
+        kind.plural,
+        routed.subresource,
+        routed.name,
+    )
+    assert asked.namespace == (routed.namespace or (routed.name if kind.plural == "namespaces" else ""))
+    try:
+        verb = _verb(request, routed)
+    except ApiError:
+        return
+    assert asked.verb == verb
+
+
+def found(api: Api, group: str, version: str, rest: list[str]) -> Target | None:
+    try:
+        return api._target(group, version, rest)
+    except ApiError:
+        return None
+
+
+CORE = Core()

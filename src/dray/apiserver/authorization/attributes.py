@@ -50,12 +50,17 @@ def _resource(method: str, group: str, rest: list[str], query: Mapping[str, str]
     subresource = rest[2] if len(rest) > 2 else ""
     verb = _VERBS.get(method, "")
     if verb == "get" and not subresource:
-        verb = "watch" if query.get("watch", "") in ("true", "1") else "get" if name else "list"
+        verb = "watch" if watches(query) else "get" if name else "list"
     elif verb == "delete" and not name:
         verb = "deletecollection"
-    if not name and verb in ("list", "watch", "deletecollection"):
+    if not name and verb in ("list", "watch"):
         name = _selected(query.get("fieldSelector", ""))
     return Attributes(verb, group, rest[0], subresource, namespace, name)
+
+
+def watches(query: Mapping[str, str]) -> bool:
+    """Whether a GET asks for a watch: what is authorized is what is then done."""
+    return query.get("watch", "") in ("true", "1")
 
 
 def _selected(selector: str) -> str:
