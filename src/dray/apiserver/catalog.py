@@ -14,7 +14,7 @@ from dray.apiserver.authentication import certificates
 from dray.apiserver.authentication.pods import with_account
 from dray.apiserver.authorization import escalation
 from dray.apiserver.authorization.claims import parts_of_the_status
-from dray.apiserver.registry import APPROVAL, BINDING, EVICTION, FINALIZE, Registry, Resource, SCALE, STATUS, TOKEN
+from dray.apiserver.registry import APPROVAL, BINDING, EVICTION, FINALIZE, SCALE, STATUS, TOKEN, Registry, Resource
 
 REVIEW: Final = ("create",)
 

@@ -35,7 +35,7 @@ Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 NAMES_TRIED: Final = 8
 # Upstream, the kubelet and the deployment controller write annotations together with the status.
-ANNOTATED_BY_STATUS: Final = frozenset({"deployments", "pods"})
+ANNOTATED_BY_STATUS: Final = frozenset({"certificatesigningrequests", "deployments", "pods"})
 # The writes of an object by which it can come to ask for more.
 CHARGED: Final = ("", "resize")
 PROTECTED_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public"})
