@@ -9,8 +9,12 @@ from typing import Final
 
 from dray.api import kinds as k
 from dray.api.kinds import Kind
-from dray.apiserver import columns, events, hooks, limits
-from dray.apiserver.registry import BINDING, EVICTION, FINALIZE, SCALE, STATUS, Registry, Resource
+from dray.apiserver import access_columns, columns, events, hooks, limits
+from dray.apiserver.authentication import certificates
+from dray.apiserver.authentication.pods import with_account
+from dray.apiserver.authorization import escalation
+from dray.apiserver.authorization.claims import parts_of_the_status
+from dray.apiserver.registry import APPROVAL, BINDING, EVICTION, FINALIZE, SCALE, STATUS, TOKEN, Registry, Resource
 
 REVIEW: Final = ("create",)
 
@@ -52,7 +56,7 @@ CORE: Final = (
         columns=columns.PODS,
         generation=True,
         returns_deleted=True,
-        prepare=(limits.default_amounts, hooks.new_pod),
+        prepare=(limits.default_amounts, hooks.new_pod, with_account),
         prepare_status=(hooks.kept_pod_status,),
         admit=(hooks.pod_priority,),
     ),
@@ -86,7 +90,11 @@ CORE: Final = (
     Resource(kind=_core("configmaps", "ConfigMap"), short=("cm",), columns=columns.CONFIG_MAPS),
     Resource(kind=_core("secrets", "Secret"), fields={"type": ""}, columns=columns.SECRETS),
     Resource(
-        kind=_core("serviceaccounts", "ServiceAccount"), short=("sa",), columns=columns.SERVICE_ACCOUNTS, returns_deleted=True
+        kind=_core("serviceaccounts", "ServiceAccount"),
+        short=("sa",),
+        subresources=(TOKEN,),
+        columns=columns.SERVICE_ACCOUNTS,
+        returns_deleted=True,
     ),
     Resource(
         kind=k.SERVICES,
@@ -228,6 +236,7 @@ DEVICES: Final = (
         columns=columns.RESOURCE_CLAIMS,
         returns_deleted=True,
         prepare_status=(hooks.devices_of_allocation,),
+        check=(parts_of_the_status,),
     ),
     Resource(kind=k.RESOURCE_CLAIM_TEMPLATES, columns=columns.RESOURCE_CLAIM_TEMPLATES, returns_deleted=True),
     Resource(kind=k.DEVICE_CLASSES, columns=columns.DEVICE_CLASSES, generation=True, returns_deleted=True),
@@ -279,6 +288,43 @@ EXTENSIONS: Final = (
     ),
 )
 
+ACCESS: Final = (
+    Resource(kind=k.CLUSTER_ROLES, names="segment", columns=access_columns.ROLES, prepare=(escalation.cluster_role,)),
+    Resource(
+        kind=k.CLUSTER_ROLE_BINDINGS,
+        names="segment",
+        columns=access_columns.ROLE_BINDINGS,
+        prepare=(escalation.cluster_role_binding,),
+    ),
+    Resource(kind=k.ROLES, names="segment", columns=access_columns.ROLES, prepare=(escalation.role,)),
+    Resource(kind=k.ROLE_BINDINGS, names="segment", columns=access_columns.ROLE_BINDINGS, prepare=(escalation.role_binding,)),
+    Resource(
+        kind=k.CERTIFICATE_SIGNING_REQUESTS,
+        short=("csr",),
+        subresources=(APPROVAL, STATUS),
+        fields={"spec.signerName": ""},
+        columns=access_columns.CERTIFICATE_SIGNING_REQUESTS,
+        names="any",
+        prepare=(certificates.prepare,),
+        prepare_status=(certificates.prepare_status,),
+        admit=(certificates.admit,),
+        check=(certificates.check,),
+    ),
+    Resource(
+        kind=Kind("certificates.k8s.io", "v1", "clustertrustbundles", "ClusterTrustBundle", False),
+        fields={"spec.signerName": ""},
+        columns=access_columns.CLUSTER_TRUST_BUNDLES,
+        names="segment",
+        check=(certificates.trust_bundle,),
+    ),
+    Resource(
+        kind=Kind("certificates.k8s.io", "v1", "podcertificaterequests", "PodCertificateRequest", True),
+        subresources=(STATUS,),
+        fields={"spec.signerName": "", "spec.podName": "", "spec.nodeName": ""},
+        columns=access_columns.POD_CERTIFICATE_REQUESTS,
+    ),
+)
+
 # Answered, never stored.
 REVIEWS: Final = (
     Resource(kind=Kind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False), verbs=REVIEW),
@@ -291,4 +337,4 @@ REVIEWS: Final = (
     ),
 )
 
-CATALOG: Final = Registry((*CORE, *WORKLOADS, *EVENTS, *NETWORK, *SCHEDULING, *STORAGE, *DEVICES, *EXTENSIONS, *REVIEWS))
+CATALOG: Final = Registry((*CORE, *WORKLOADS, *EVENTS, *NETWORK, *SCHEDULING, *STORAGE, *DEVICES, *EXTENSIONS, *ACCESS, *REVIEWS))

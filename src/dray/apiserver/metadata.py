@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from dray.api.names import label, label_value, qualified_name, subdomain
+from dray.api.validation.access import path_segment
 from dray.api.validation.errors import FieldError
 
 _SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -35,7 +36,9 @@ def generated_name(base: str, randomness: random.Random) -> str:
 
 
 def name_problem(name: str, rule: str) -> str:
-    """What is wrong with a name under the rule of its kind: subdomain, label or label1035."""
+    """What is wrong with a name under the rule of its kind: subdomain, label, label1035, segment or any."""
+    if rule in ("segment", "any"):
+        return path_segment(name) if rule == "segment" else ""
     if rule == "label1035":
         fine = len(name) <= 63 and _LABEL_1035.fullmatch(name)
         return "" if fine else _LABEL_1035_MESSAGE

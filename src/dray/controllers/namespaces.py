@@ -34,6 +34,7 @@ class Namespaces(Keyed):
         self._certificate = certificate
         self._inside = {kind: world.index(kind, lambda found: (found.metadata.namespace,)) for kind in self._contents}
         self._emptied: dict[str, float] = {}
+        self._rewritten: set[str] = set()
 
     def follow(self, kind: Kind, api_versions: Sequence[str]) -> None:
         """One more kind whose objects go with their namespace."""
@@ -52,6 +53,9 @@ class Namespaces(Keyed):
         namespace = self.world.get(NAMESPACES, name)
         quiet = namespace is not None and namespace.metadata.deletion_timestamp is None
         missed = change.new is None and change.kind in (SERVICE_ACCOUNTS, CONFIG_MAPS)
+        if change.kind == CONFIG_MAPS and change.object.metadata.name == ROOT_CA and change.old is not None:
+            self._rewritten.add(name)
+            return [name]
         return [] if quiet and not missed else [name]
 
     def ended(self, key: str, outcome: Outcome, now: float) -> None:
@@ -79,6 +83,9 @@ class Namespaces(Keyed):
             data = {"ca.crt": self._certificate}
             published = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": ROOT_CA, "namespace": name}, "data": data}
             writes.append(Write("create", CONFIG_MAPS, name, ROOT_CA, published))
+        elif name in self._rewritten:  # what it says now is not known here; writing what it says already changes nothing
+            writes.append(Write("patch", CONFIG_MAPS, name, ROOT_CA, {"data": {"ca.crt": self._certificate}}))
+        self._rewritten.discard(name)
         return writes
 
     def _finalize(self, namespace: Namespace, now: float) -> list[Write]:

@@ -120,7 +120,10 @@ class Local:
         if "scheduler" in parts:
             made.append(Scheduler(world, settings.config, settings.gates, meter=meter))
         if "controllers" in parts:
-            made.extend(deciders(tuple(SETS), Setting(world, settings.gates, CATALOG.owned, self.server.identity.ca, meter)))
+            identity = self.server.identity
+            sign = identity.client_authority.signed
+            setting = Setting(world, settings.gates, CATALOG.owned, identity.ca, meter, sign=sign)
+            made.extend(deciders(tuple(SETS), setting))
         if "nodes" in parts:
             made.extend(self._machines.deciders(world))
         if self._watching is not None:

@@ -17,7 +17,19 @@ from dray.apiserver.schema.decode import DecodeError, decode_json
 from dray.apiserver.schema.openapi import ResourceOf, document
 from dray.apiserver.schema.text import OPEN, OPEN_STRUCT, Field, Struct, Type
 
-__all__ = ["DecodeError", "Field", "KindLike", "Problem", "Schemas", "Struct", "Structure", "Type", "decode_json", "load"]
+__all__ = [
+    "WRONG_TYPE",
+    "DecodeError",
+    "Field",
+    "KindLike",
+    "Problem",
+    "Schemas",
+    "Struct",
+    "Structure",
+    "Type",
+    "decode_json",
+    "load",
+]
 
 # Structs of defined kinds are named ``custom group/version Kind/place``.
 CUSTOM: Final = "custom "
@@ -202,10 +214,12 @@ _FILES: Final = {
     "authorization.k8s.io/v1": "authorization",
     "autoscaling/v1": "autoscaling",
     "batch/v1": "batch",
+    "certificates.k8s.io/v1": "certificates",
     "coordination.k8s.io/v1": "coordination",
     "discovery.k8s.io/v1": "discovery",
     "events.k8s.io/v1": "events",
     "policy/v1": "policy",
+    "rbac.authorization.k8s.io/v1": "rbac",
     "resource.k8s.io/v1": "resource",
     "scheduling.k8s.io/v1": "scheduling",
     "scheduling.k8s.io/v1alpha3": "scheduling.v1alpha3",
