@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,18 +62,15 @@ def exporter(node: str, podresources: Path, sysfs: Path, kubelet_state: Path | N
     if not zones:
         raise click.ClickException(f"{sysfs} says nothing about zones: expected node0/cpulist there; give the place with --sysfs")
     made: list[Exporter] = []
-    built = asyncio.Event()
 
     def build(world: World, metrics: Metrics) -> list[Exporter]:
         made.append(Exporter(world, node, zones, period=period, meter=Meter(metrics.registry, METRICS)))
-        built.set()
         return made
 
-    async def ask() -> None:
+    async def ask(stir: Callable[[], None]) -> None:
         client = PodResourcesClient(podresources)
         try:
-            await built.wait()
-            await follow(made[0], client, kubelet_state)
+            await follow(made[0], client, kubelet_state, stir)
         finally:
             await client.close()
 
@@ -81,5 +78,5 @@ def exporter(node: str, podresources: Path, sysfs: Path, kubelet_state: Path | N
         return OnNode(cluster, node)
 
     connection = Connection("dray-exporter", options)
-    part = Part(tuple(Exporter.kinds), build, connection.serve, connection.election)
-    run_on_cluster(connection, part, beside=ask, through=narrowed)
+    part = Part(tuple(Exporter.kinds), build, connection.serve, connection.election, beside=ask)
+    run_on_cluster(connection, part, through=narrowed)

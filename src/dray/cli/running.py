@@ -165,11 +165,10 @@ def run_on_cluster(
     part: Part,
     *,
     first: Callable[[Remote], Awaitable[None]] | None = None,
-    beside: Callable[[], Coroutine[Any, Any, None]] | None = None,
     through: Callable[[Cluster], Cluster] = lambda cluster: cluster,
 ) -> None:
-    """Run a part on a real cluster until a signal; exit 1 when it cannot go on. ``first`` is done before it starts; ``beside``:
-    what else runs for as long; ``through``: how the part sees the cluster."""
+    """Run a part on a real cluster until a signal; exit 1 when it cannot go on. ``first`` is done before it starts; ``through``
+    is how the part sees the cluster."""
 
     async def go() -> None:
         stop = stop_on_signals()
@@ -179,11 +178,7 @@ def run_on_cluster(
             if cluster is not None:
                 if first is not None:
                     await first(remote)
-                async with asyncio.TaskGroup() as group:
-                    side = group.create_task(beside(), name="beside") if beside is not None else None
-                    await run(through(cluster), part, stop)
-                    if side is not None:
-                        side.cancel()
+                await run(through(cluster), part, stop)
         finally:
             await remote.close()
 

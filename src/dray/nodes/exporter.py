@@ -62,7 +62,7 @@ class Exporter(Keyed):
     # --------------------------------------------------------------------------------------------------- from the kubelet
 
     def see(self, said: ListPodResourcesResponse, at: float) -> None:
-        """What the kubelet said at this time; it is looked at within a second."""
+        """What the kubelet said at this time; it is looked at when the exporter acts next, within a second."""
         self._inbox.append((at, said))
         self.due = at + self._period
         if self._meter is not None:

@@ -52,9 +52,13 @@ class PodResourcesClient:
 
 
 async def follow(
-    exporter: Exporter, client: PodResourcesClient, state: Path | None, clock: Callable[[], float] = time.time
+    exporter: Exporter,
+    client: PodResourcesClient,
+    state: Path | None,
+    stir: Callable[[], None],
+    clock: Callable[[], float] = time.time,
 ) -> None:
-    """Ask the kubelet whenever the exporter wants to know, until cancelled."""
+    """Ask the kubelet whenever the exporter wants to know, until cancelled. ``stir`` has the exporter look at the answer."""
     stamps = _stamps(state)
     while True:
         now = clock()
@@ -64,6 +68,7 @@ async def follow(
         if exporter.due <= now:
             try:
                 exporter.see(await client.list(), now)
+                stir()
             except (grpc.RpcError, WireError) as error:
                 exporter.unseen(now)
                 log.warning("the kubelet does not answer", extra={"socket": str(client.socket), "error": _told(error)})
