@@ -9,7 +9,7 @@ and shares no code with ``dray.numa``, which predicts it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -70,16 +70,6 @@ class Rejection(msgspec.Struct, frozen=True):
     message: str
 
 
-class AdmitHandler(Protocol):
-    """What a simulated kubelet asks before it runs a pod, and tells when one is gone."""
-
-    def admit(self, pod: Pod) -> Assignment | Rejection: ...
-
-    def started(self, pod: Pod) -> None: ...
-
-    def remove(self, pod: Pod) -> None: ...
-
-
 class _Held(msgspec.Struct):
     """A pod that was admitted."""
 
@@ -91,7 +81,7 @@ class _Held(msgspec.Struct):
 
 
 class Topology:
-    """One node's managers behind the Topology Manager. Implements ``AdmitHandler``."""
+    """One node's managers behind the Topology Manager."""
 
     def __init__(
         self, zones: Sequence[MachineZone], config: Config | None = None, distances: Sequence[Sequence[int]] | None = None
@@ -284,13 +274,16 @@ class Topology:
 
     def remove(self, pod: Pod) -> None:
         """The pod is gone, with all that it had."""
-        held = self._held.pop(pod.uid, None)
+        self.release(pod.uid)
+
+    def release(self, uid: str) -> None:
+        held = self._held.pop(uid, None)
         if held is None:
             return
         everyone = [*held.inits, *held.sidecars, *held.apps]
-        self._cpus.release(pod.uid, everyone)
-        self._memory.release(pod.uid, everyone)
-        self._devices.release(pod.uid)
+        self._cpus.release(uid, everyone)
+        self._memory.release(uid, everyone)
+        self._devices.release(uid)
         self.version += 1
 
     # ------------------------------------------------------------------------------------------------------------- reports
@@ -298,11 +291,13 @@ class Topology:
     def podresources(self) -> ListPodResourcesResponse:
         """What the kubelet's socket lists: app containers and sidecars; of init containers nothing."""
         return ListPodResourcesResponse(
-            [
-                PodResources(held.name, held.namespace, [self._reported(uid, name) for name in (*held.sidecars, *held.apps)])
-                for uid, held in self._held.items()
-            ]
+            [PodResources(held.name, held.namespace, self.containers(uid)) for uid, held in self._held.items()]
         )
+
+    def containers(self, uid: str) -> list[ContainerResources]:
+        """What the containers of one pod have, as they are listed; nothing for a pod that is not here."""
+        held = self._held.get(uid)
+        return [] if held is None else [self._reported(uid, name) for name in (*held.sidecars, *held.apps)]
 
     def _reported(self, uid: str, container: str) -> ContainerResources:
         devices = []

@@ -1,0 +1,79 @@
+"""Simulated nodes with zones: a pod that a kubelet would refuse is Failed, and others have what they were given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dray.api.kinds import PODS
+from dray.nodes.admission import Admission, Exclusive
+from dray.nodes.kubelet import Kubelets
+from dray.nodes.machine import MachineZone
+from dray.nodes.topology import Config, Topology
+from dray.nodes.zones import ZoneAdmission
+from tests.numa.building import GPU
+from tests.simulated import Place
+
+NODE: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "n1"},
+    "status": {
+        "allocatable": {"cpu": "8", "memory": "100", "pods": "10", GPU: "4"},
+        "capacity": {"cpu": "8", "memory": "100", "pods": "10"},
+    },
+}
+
+
+class Cluster:
+    def __init__(self) -> None:
+        self.machine = Topology(
+            [MachineZone(n, 4, 0, {"memory": 50}, {}, {GPU: 2}) for n in (0, 1)], Config("single-numa-node", "pod")
+        )
+        self.admission: Admission = ZoneAdmission({"n1": self.machine})
+        self.place = Place()
+        self.place.start(
+            "nodes",
+            Kubelets.kinds,
+            lambda world: [Kubelets(world, [NODE], heartbeat=0, admission=self.admission)],
+        )
+        self.wait(3)
+
+    def wait(self, seconds: float) -> None:
+        self.place.shell.run(self.place.shell.elapsed + seconds)
+
+    def run(self, name: str, **amounts: str) -> Any:
+        limits = {GPU if key == "gpu" else key: value for key, value in amounts.items()} | {"memory": "10"}
+        containers = [{"name": "c", "image": "i", "resources": {"requests": limits, "limits": limits}}]
+        self.place.create(PODS, {"metadata": {"name": name}, "spec": {"nodeName": "n1", "containers": containers}})
+        self.wait(20)
+        return self.pod(name)
+
+    def pod(self, name: str) -> Any:
+        return self.place.get(PODS, name)
+
+
+def test_a_pod_that_cannot_be_aligned_is_failed_and_the_others_run() -> None:
+    cluster = Cluster()
+    assert cluster.run("a", cpu="3")["status"]["phase"] == "Running"
+    assert cluster.run("b", cpu="3")["status"]["phase"] == "Running"
+    refused = cluster.run("c", cpu="2")["status"]
+    assert (refused["phase"], refused["reason"]) == ("Failed", "TopologyAffinityError")
+
+
+def test_what_a_pod_has_is_told_and_given_back() -> None:
+    cluster = Cluster()
+    uid = cluster.run("a", cpu="3", gpu="1")["metadata"]["uid"]
+    held = cluster.admission.exclusive("n1", uid)
+    assert held == {"c": Exclusive((0, 1, 2), (("memory", 10, (0,)),), {GPU: ("0-000",)})}
+    assert cluster.admission.allocatable("n1").cpus == tuple(range(8))
+    cluster.place.delete(PODS, "a")
+    cluster.wait(60)
+    assert cluster.admission.exclusive("n1", uid) == {}
+    assert cluster.run("b", cpu="4")["status"]["phase"] == "Running"
+
+
+def test_nodes_without_zones_are_not_concerned() -> None:
+    admission: Admission = ZoneAdmission({})
+    assert admission.exclusive("n2", "u") == {}
+    assert admission.allocatable("n2") == Exclusive()
+    admission.release("n2", "u")
