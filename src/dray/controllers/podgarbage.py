@@ -20,7 +20,12 @@ from dray.controllers.keyed import Keyed
 # A node object that is deleted and made again at once keeps its pods.
 QUARANTINE_SECONDS: Final = 40.0
 FINISHED_MAX: Final = 12_500
+# So many that went may stand in the order of ages before it is made anew.
+FEW: Final = 16
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
+
+
+Aged = tuple[str, str, str]  # creation, key and uid of a pod
 
 
 class PodGarbage(Keyed):
@@ -33,8 +38,8 @@ class PodGarbage(Keyed):
         super().__init__(world)
         self._pods = world.index(PODS, lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
         self._missing: dict[str, float] = {}
-        self._finished: dict[str, str] = {}  # pods that are kept although finished, by key, with their uid
-        self._oldest: list[tuple[str, str, str]] = []  # the same by age, and some that went
+        self._finished: dict[str, Aged] = {}  # pods that are kept although finished, by key
+        self._oldest: list[Aged] = []  # the same by age, and some that went
         self._finished_max = finished_max
         self._surplus: set[str] = set()
 
@@ -47,21 +52,24 @@ class PodGarbage(Keyed):
         pod = change.object
         assert isinstance(pod, Pod)
         if change.new is None:
-            self._finished.pop(pod.key, None)
             self._surplus.discard(pod.key)
+            if self._finished.pop(pod.key, None) is not None and len(self._oldest) > 2 * len(self._finished) + FEW:
+                self._oldest = sorted(self._finished.values())
             return ()
         lonely = bool(pod.spec.node_name) or pod.metadata.deletion_timestamp is not None
         return ([pod.key] if lonely else []) + (self._too_many(pod) if pod.terminal else [])
 
     def _too_many(self, pod: Pod) -> list[str]:
         """The finished pods that must go because this one is finished: the oldest."""
-        if pod.key not in self._surplus and self._finished.get(pod.key) != pod.uid:
-            self._finished[pod.key] = pod.uid
-            heapq.heappush(self._oldest, (pod.metadata.creation_timestamp or "", pod.key, pod.uid))
+        aged = (pod.metadata.creation_timestamp or "", pod.key, pod.uid)
+        if pod.key not in self._surplus and self._finished.get(pod.key) != aged:
+            self._finished[pod.key] = aged
+            heapq.heappush(self._oldest, aged)
         found: list[str] = []
         while len(self._finished) > self._finished_max:
-            _, key, uid = heapq.heappop(self._oldest)
-            if self._finished.get(key) == uid:
+            oldest = heapq.heappop(self._oldest)
+            key = oldest[1]
+            if self._finished.get(key) == oldest:
                 del self._finished[key]
                 self._surplus.add(key)
                 found.append(key)
