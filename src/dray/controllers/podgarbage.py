@@ -20,8 +20,6 @@ from dray.controllers.keyed import Keyed
 # A node object that is deleted and made again at once keeps its pods.
 QUARANTINE_SECONDS: Final = 40.0
 FINISHED_MAX: Final = 12_500
-# So many that went may stand in the order of ages before it is made anew.
-FEW: Final = 16
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 
 
@@ -53,7 +51,7 @@ class PodGarbage(Keyed):
         assert isinstance(pod, Pod)
         if change.new is None:
             self._surplus.discard(pod.key)
-            if self._finished.pop(pod.key, None) is not None and len(self._oldest) > 2 * len(self._finished) + FEW:
+            if self._finished.pop(pod.key, None) is not None and len(self._oldest) > 2 * len(self._finished):
                 self._oldest = sorted(self._finished.values())
             return ()
         lonely = bool(pod.spec.node_name) or pod.metadata.deletion_timestamp is not None
