@@ -243,6 +243,7 @@ class Store:
     def __init__(self, log: Log | None = None, *, history: int = HISTORY, buffer: int = BUFFER) -> None:
         self.revision = 1
         self.published = 1
+        self.reverted = 0
         self._loaded = 0
         self._log, self._history, self._buffer = log, history, buffer
         self._tables: dict[str, Table] = {}
@@ -317,11 +318,13 @@ class Store:
                 self._ending.append((revision, watcher))
 
     def revert(self) -> None:
-        """Changes that are not durable will not become so: they never happened. Nobody has seen them."""
+        """Changes that are not durable will not become so: they never happened. Nobody has seen them but who keeps accounts of
+        the tables; ``reverted`` tells those to begin anew."""
         while self._unpublished:
             event = self._unpublished.pop()
             event.table.undo(event)
         self.revision = self.published
+        self.reverted += 1
 
     def watch(self, table: Table, prefix: str, matches: Matcher | None, after: int, key: str = "") -> Watcher:
         """Changes after ``after``, which is not compacted. Those that are published already are in the buffer at once.
