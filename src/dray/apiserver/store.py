@@ -317,14 +317,17 @@ class Store:
             else:
                 self._ending.append((revision, watcher))
 
-    def revert(self) -> None:
+    def revert(self) -> set[str]:
         """Changes that are not durable will not become so: they never happened. Nobody has seen them but who keeps accounts of
-        the tables; ``reverted`` tells those to begin anew."""
+        the tables; ``reverted`` tells those to begin anew. The names of the tables that lost something."""
+        lost = set()
         while self._unpublished:
             event = self._unpublished.pop()
             event.table.undo(event)
+            lost.add(event.table.name)
         self.revision = self.published
         self.reverted += 1
+        return lost
 
     def watch(self, table: Table, prefix: str, matches: Matcher | None, after: int, key: str = "") -> Watcher:
         """Changes after ``after``, which is not compacted. Those that are published already are in the buffer at once.
