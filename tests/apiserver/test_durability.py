@@ -21,14 +21,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.api.kinds import Kind
+from dray.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, RESOURCE_QUOTAS, Kind
 from dray.apiserver import journal
 from dray.apiserver.embedded import Embedded
 from dray.apiserver.identity import identity
 from dray.apiserver.journal import Journal, JournalError
 from dray.apiserver.server import ApiServer
 from dray.apiserver.store import Store
-from dray.cluster.port import Expired, Unreachable, Write
+from dray.cluster.port import Expired, Refused, Unreachable, Write
 from tests.apiserver.test_hostile_clients import Client, bearer
 
 WRITER = Path(__file__).with_name("writing_process.py")
@@ -205,6 +205,39 @@ class TestAFullDisk:
         assert all(isinstance(each, Unreachable) for each in ended)
         assert server.core.store.revision == before
         assert (await port.list(CONFIG_MAPS))[0] == []
+
+    async def test_a_kind_whose_definition_was_lost_is_not_served(self, full: tuple[ApiServer, list[int]]) -> None:
+        server, room = full
+        port = Embedded(server)
+        names = {"plural": "widgets", "kind": "Widget"}
+        schema = {"openAPIV3Schema": {"type": "object", "description": "x" * 100_000}}
+        version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+        spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+        definition = Write(
+            "create", CUSTOM_RESOURCE_DEFINITIONS, body={"metadata": {"name": "widgets.example.com"}, "spec": spec}
+        )
+        widgets = Kind("example.com", "v1", "widgets", "Widget", True)
+        room[0] = 1
+        with pytest.raises(Unreachable):
+            await port.write(definition)
+        with pytest.raises(Refused):
+            await port.list(widgets)
+        room[0] = 1_000_000
+        await port.write(definition)
+        assert (await port.list(widgets))[0] == []
+
+    async def test_what_was_lost_is_charged_to_no_quota(self, full: tuple[ApiServer, list[int]]) -> None:
+        server, room = full
+        port = Embedded(server)
+        quota = {"metadata": {"name": "q"}, "spec": {"hard": {"count/configmaps": "1"}}}
+        await port.write(Write("create", RESOURCE_QUOTAS, "default", body=quota))
+        room[0] = 1
+        with pytest.raises(Unreachable):
+            await port.write(config_map("a", "x" * 100_000))
+        room[0] = 1_000_000
+        await port.write(config_map("b"))
+        with pytest.raises(Refused, match="exceeded quota"):
+            await port.write(config_map("c"))
 
     def test_a_start_without_room_is_one_line_and_exit_1(self, tmp_path: Path) -> None:
         def little_room() -> None:

@@ -41,7 +41,7 @@ class Quotas:
         self._table = store.table(RESOURCE_QUOTAS.resource)
         self._accounts: dict[str, Account] = {}
         self._served = Served()
-        self._synced = 0
+        self._synced = self._reverted = 0
         self._known: tuple[Resource, ...] = ()
         self._tables: dict[Kind, Table] = {}
 
@@ -88,6 +88,9 @@ class Quotas:
         return {quota.metadata.name: quota for quota in found}
 
     def _account(self, namespace: str, quotas: Mapping[str, ResourceQuota], now: float) -> Account:
+        if self._store.reverted != self._reverted:
+            self._reverted, self._synced = self._store.reverted, 0
+            self._accounts.clear()
         self._follow_kinds()
         self._follow_classes()
         self._catch_up(now)

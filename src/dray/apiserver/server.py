@@ -84,6 +84,11 @@ class Core:
         self.authenticator = Authenticator(tokens or {}, accounts)
         self.api = Api(self.operations, self.policy, self.authenticator, accounts)
 
+    def revert(self) -> None:
+        """What is not durable never happened; kinds are served by the definitions that are left."""
+        if self.definitions.declared.storage in self.store.revert():
+            self.definitions.load()
+
     def furnish_access(self) -> None:
         """The roles and bindings that every cluster has from the start."""
         bootstrap.furnish(self.operations)
@@ -237,7 +242,7 @@ class ApiServer:
         if not self.failure:
             log.error("changes cannot be written to %s: %s", self._data, failure)
         self.failure = failure
-        self.core.store.revert()
+        self.core.revert()
         self._journal.resume()
         waiting, self._waiting = self._waiting, deque()
         message = f"the change could not be written to {self._data}: {failure}; nothing was changed, try again later"

@@ -243,6 +243,7 @@ class Store:
     def __init__(self, log: Log | None = None, *, history: int = HISTORY, buffer: int = BUFFER) -> None:
         self.revision = 1
         self.published = 1
+        self.reverted = 0
         self._loaded = 0
         self._log, self._history, self._buffer = log, history, buffer
         self._tables: dict[str, Table] = {}
@@ -316,12 +317,17 @@ class Store:
             else:
                 self._ending.append((revision, watcher))
 
-    def revert(self) -> None:
-        """Changes that are not durable will not become so: they never happened. Nobody has seen them."""
+    def revert(self) -> set[str]:
+        """Changes that are not durable will not become so: they never happened. Nobody has seen them but who keeps accounts of
+        the tables; ``reverted`` tells those to begin anew. The names of the tables that lost something."""
+        lost = set()
         while self._unpublished:
             event = self._unpublished.pop()
             event.table.undo(event)
+            lost.add(event.table.name)
         self.revision = self.published
+        self.reverted += 1
+        return lost
 
     def watch(self, table: Table, prefix: str, matches: Matcher | None, after: int, key: str = "") -> Watcher:
         """Changes after ``after``, which is not compacted. Those that are published already are in the buffer at once.

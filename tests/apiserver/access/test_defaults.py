@@ -11,7 +11,7 @@ from dray.api.access import AggregationRule, ClusterRole, PolicyRule
 from dray.api.core import LabelSelector
 from dray.api.kinds import CLUSTER_ROLES, ROLE_BINDINGS, ROLES
 from dray.api.meta import ObjectMeta
-from dray.apiserver.authentication.users import AUTHENTICATED, User
+from dray.apiserver.authentication.users import AUTHENTICATED, VIEWER, User
 from dray.apiserver.authorization.attributes import Attributes
 from dray.apiserver.authorization.bootstrap import defaults
 from dray.apiserver.embedded import Embedded
@@ -133,3 +133,13 @@ class TestGathering:
         assert (write.name, write.body["rules"]) == ("all", [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}])
         objects["all"].rules = objects["a"].rules
         assert controller.decide("all", 1.0) == []
+
+
+def test_a_viewer_reads_every_kind_but_secrets(cluster: Policed) -> None:
+    """Whatever is served, the custom kinds that every cluster has among it: `dray why` and its kin must see it."""
+    viewer, policy = VIEWER, cluster.core.policy
+    served = [r.kind for r in cluster.core.operations.registry.resources if "list" in r.verbs]
+    unread = {kind.resource for kind in served if not policy.allowed(viewer, Attributes("list", kind.group, kind.plural))[0]}
+    assert unread <= {"secrets", "podtemplates"}
+    wrote = {kind.resource for kind in served if policy.allowed(viewer, Attributes("create", kind.group, kind.plural))[0]}
+    assert wrote == set()

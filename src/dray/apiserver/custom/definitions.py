@@ -57,7 +57,9 @@ class Definitions:
         self._trusted = False
 
     def load(self) -> None:
-        """Serve what an earlier run left."""
+        """Serve what is stored, and nothing else: at the start, and when changes of definitions were lost."""
+        for kept in (self._served, self._shapes, self._generations):
+            kept.clear()
         for name, entry in self._table.scan():
             self._put(entry.object)
             self._generations[name] = entry.object["metadata"].get("generation", 1)
