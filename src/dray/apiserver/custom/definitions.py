@@ -92,26 +92,9 @@ class Definitions:
     def _judge(self, obj: Object, old: Object | None, context: Context) -> None:
         """Whether its names are free; a kind that is established stays so."""
         spec, status = obj["spec"], dict(obj.get("status") or {})
-        now = format_time(context.now)
         accepted = dict(status.get("acceptedNames") or {})
         reason, message = self._conflict(obj["metadata"].get("name") or "", spec, accepted)
-        free = not reason
-        conditions = {c["type"]: c for c in status.get("conditions") or ()}
-        named = _condition("NamesAccepted", free, reason or "NoConflicts", message or "no conflicts found", now)
-        was = conditions.get("Established", {}).get("status") == "True"
-        ready = ("InitialNamesAccepted", "the initial names have been accepted")
-        established = (
-            _condition("Established", True, *ready, now)
-            if free or was
-            else _condition("Established", False, "NotAccepted", "not all names are accepted", now)
-        )
-        for condition in (named, established):
-            before = conditions.get(condition["type"])
-            if before is None or {**before, "lastTransitionTime": now} != condition:
-                if before is not None and before.get("status") == condition["status"]:
-                    condition["lastTransitionTime"] = before.get("lastTransitionTime") or now
-                conditions[condition["type"]] = condition
-        status["conditions"] = list(conditions.values())
+        status["conditions"] = _conditions(status.get("conditions") or (), reason, message, format_time(context.now))
         status["acceptedNames"] = accepted
         stored = storage_version(obj)
         versions = status.get("storedVersions") or []
@@ -268,6 +251,22 @@ def _source(definition: Object) -> str:
 def _renewed(old: Object, newer: Object) -> Object:
     annotations = (old["metadata"].get("annotations") or {}) | newer["metadata"]["annotations"]
     return old | {"metadata": old["metadata"] | {"annotations": annotations}, "spec": newer["spec"]}
+
+
+def _conditions(before: Any, reason: str, message: str, now: str) -> list[Object]:
+    """The conditions after names were judged; ``reason`` is empty where they are free."""
+    made = {each["type"]: each for each in before}
+    served = not reason or made.get("Established", {}).get("status") == "True"
+    ready = ("InitialNamesAccepted", "the initial names have been accepted")
+    for condition in (
+        _condition("NamesAccepted", not reason, reason or "NoConflicts", message or "no conflicts found", now),
+        _condition("Established", served, *(ready if served else ("NotAccepted", "not all names are accepted")), now),
+    ):
+        old = made.get(condition["type"]) or {}
+        if old.get("status") == condition["status"]:
+            condition["lastTransitionTime"] = old.get("lastTransitionTime") or now
+        made[condition["type"]] = {**old, **condition}
+    return list(made.values())
 
 
 def _condition(type_: str, holds: bool, reason: str, message: str, now: str) -> Object:
