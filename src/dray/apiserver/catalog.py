@@ -9,8 +9,10 @@ from typing import Final
 
 from dray.api import kinds as k
 from dray.api.kinds import Kind
-from dray.apiserver import columns, events, hooks
+from dray.apiserver import columns, columns_stored, events, hooks
 from dray.apiserver.registry import BINDING, EVICTION, FINALIZE, SCALE, STATUS, Registry, Resource
+from dray.apiserver.stored_kinds import STORED
+from dray.apiserver.versions import versioned
 
 REVIEW: Final = ("create",)
 
@@ -98,7 +100,7 @@ CORE: Final = (
         names="label1035",
         returns_deleted=True,
     ),
-    Resource(kind=_core("endpoints", "Endpoints"), singular="endpoints", short=("ep",), create_on_update=True),
+    Resource(kind=_core("endpoints", "Endpoints"), singular="endpoints", short=("ep",), columns=columns_stored.ENDPOINTS, create_on_update=True),
     Resource(
         kind=k.REPLICATION_CONTROLLERS,
         short=("rc",),
@@ -162,7 +164,7 @@ WORKLOADS: Final = (
         columns=columns.DAEMON_SETS,
         generation=True,
     ),
-    Resource(kind=Kind("apps", "v1", "controllerrevisions", "ControllerRevision", True)),
+    Resource(kind=Kind("apps", "v1", "controllerrevisions", "ControllerRevision", True), columns=columns_stored.CONTROLLER_REVISIONS),
     Resource(
         kind=k.JOBS,
         categories=("all",),
@@ -177,6 +179,7 @@ WORKLOADS: Final = (
         short=("cj",),
         categories=("all",),
         subresources=(STATUS,),
+        columns=columns_stored.CRON_JOBS,
         generation=True,
     ),
     Resource(
@@ -266,7 +269,7 @@ EVENTS: Final = (
     ),
 )
 
-NETWORK: Final = (Resource(kind=Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True), generation=True),)
+NETWORK: Final = (Resource(kind=Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True), columns=columns_stored.ENDPOINT_SLICES, generation=True),)
 
 # Answered, never stored.
 REVIEWS: Final = (
@@ -280,4 +283,5 @@ REVIEWS: Final = (
     ),
 )
 
-CATALOG: Final = Registry((*CORE, *WORKLOADS, *EVENTS, *NETWORK, *SCHEDULING, *STORAGE, *DEVICES, *REVIEWS))
+SERVED: Final = (*CORE, *WORKLOADS, *EVENTS, *NETWORK, *SCHEDULING, *STORAGE, *DEVICES, *STORED, *REVIEWS)
+CATALOG: Final = Registry((*SERVED, *versioned(SERVED)))

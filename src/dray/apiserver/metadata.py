@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from ipaddress import ip_address
 from typing import Any, Final
 
 from dray.api.names import label, label_value, qualified_name, subdomain
@@ -34,8 +35,19 @@ def generated_name(base: str, randomness: random.Random) -> str:
     return base[:_GENERATED_BASE] + "".join(randomness.choices(_SUFFIX, k=5))
 
 
+def is_address(text: str) -> bool:
+    try:
+        return str(ip_address(text)) == text
+    except ValueError:
+        return False
+
+
 def name_problem(name: str, rule: str) -> str:
-    """What is wrong with a name under the rule of its kind: subdomain, label or label1035."""
+    """What is wrong with a name under the rule of its kind: subdomain, label, label1035, address or bundle."""
+    if rule == "address":
+        return "" if is_address(name) else "must be a valid IP address in canonical form, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+    if rule == "bundle":
+        return next(iter(subdomain(name.replace(":", ".", 2))), "") if name.count(":") in (0, 2) else "may have two colons at most"
     if rule == "label1035":
         fine = len(name) <= 63 and _LABEL_1035.fullmatch(name)
         return "" if fine else _LABEL_1035_MESSAGE

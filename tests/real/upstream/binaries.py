@@ -19,6 +19,7 @@ PACKAGES = {
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
     "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+    "e2e.test": "k8s.io/kubernetes/test/e2e",
 }
 
 
@@ -43,6 +44,16 @@ def binary(name: str) -> Path:
     return built(cache() / name, PACKAGES[name], MODULE)
 
 
+def sources() -> Path:
+    """The source tree of Kubernetes, from which the e2e suite reads its manifests."""
+    go = shutil.which("go")
+    if go is None:
+        raise Unavailable("Go is not installed; the manifests of the e2e suite come from its module cache")
+    asked = [go, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"]
+    environment = {**os.environ, "GOFLAGS": "", "GOTOOLCHAIN": "local"}
+    return Path(subprocess.run(asked, cwd=MODULE, env=environment, capture_output=True, text=True, check=True).stdout.strip())
+
+
 def built(path: Path, package: str, module: Path) -> Path:
     """``path``, built now if it is not there; of several processes one builds and the others wait."""
     if path.exists():
@@ -63,8 +74,9 @@ def _build(go: str, package: str, module: Path, output: Path) -> None:
     partial = output.with_suffix(f".{os.getpid()}")
     flags = ["-trimpath", "-mod=readonly", "-ldflags=-s -w"]
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOTOOLCHAIN": "local"}
+    command = [go, "test", "-c"] if output.name.endswith(".test") else [go, "build"]
     done = subprocess.run(
-        [go, "build", *flags, "-o", str(partial), package], cwd=module, env=environment, capture_output=True, text=True
+        [*command, *flags, "-o", str(partial), package], cwd=module, env=environment, capture_output=True, text=True
     )
     if done.returncode:
         partial.unlink(missing_ok=True)
