@@ -30,7 +30,7 @@ from dray.apiserver.intake import media_type, read_body, write_options
 from dray.apiserver.openapi import OpenApi
 from dray.apiserver.operations import Operations, WriteOptions
 from dray.apiserver.patching import Patching
-from dray.apiserver.presentation import JSON, Form, Presentation, negotiate
+from dray.apiserver.presentation import JSON, PLAIN, Form, Presentation, negotiate
 from dray.apiserver.reading import list_options, number, parse_revision, read_page
 from dray.apiserver.registry import Resource
 from dray.apiserver.reviews import ANONYMOUS, User
@@ -284,7 +284,7 @@ class Api:
                 "apiVersion": kind.api_version,
                 "metadata": {"resourceVersion": str(self.store.revision)},
             }
-            body = encode(head)[:-1] + b',"items":[' + b",".join(entry.raw for entry in removed) + b"]}"
+            body = encode(head)[:-1] + b',"items":[' + b",".join(map(Presentation(resource, PLAIN, self.operations.clock).one, removed)) + b"]}"
             return Answer(200, body, revision=self.store.revision)
         removal = self.operations.delete(resource, target.namespace, target.name, given, dry_run)
         if removal.now and not resource.returns_deleted:
