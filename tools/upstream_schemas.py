@@ -176,7 +176,9 @@ class Package:
                 elif found := _FIELD.match(line):
                     current.members.append(_member(found, comments))
             elif (found := _TYPE.match(line)) and "interface" not in line and "func" not in line:
-                made = GoType(found[1], found[2].removeprefix("= ").split("//")[0].strip(), [c for c in comments if c.startswith("+")])
+                made = GoType(
+                    found[1], found[2].removeprefix("= ").split("//")[0].strip(), [c for c in comments if c.startswith("+")]
+                )
                 self.types[made.name] = made
                 current = made if made.target == "struct" else None
             if stripped:
@@ -193,7 +195,16 @@ def _member(found: re.Match[str], comments: list[str]) -> Member:
     inline = not name
     go_type = found[2]
     omitted = any(option in ("omitempty", "omitzero") for option in options)
-    return Member(name or go_type.lstrip("*").rpartition(".")[2], go_type, int(number[1]) if number else 0, omitted, inline, "omitzero" in options, markers, tags)
+    return Member(
+        name or go_type.lstrip("*").rpartition(".")[2],
+        go_type,
+        int(number[1]) if number else 0,
+        omitted,
+        inline,
+        "omitzero" in options,
+        markers,
+        tags,
+    )
 
 
 class Writer:
@@ -331,16 +342,28 @@ class Writer:
             raise SystemExit(f"{home}: {member.name} is inlined from {file} and names a struct of it")
         pointer = member.go_type.startswith("*")
         collection = type_.startswith(("[]", "map ")) or type_ == "bytes"
-        always = not member.omitted or (not pointer and not collection and not member.zero and self._is_struct(file, member.go_type))
+        always = not member.omitted or (
+            not pointer and not collection and not member.zero and self._is_struct(file, member.go_type)
+        )
         presence = "?" if pointer or (struct, member.name) in GIVEN else "!" if always else ""
         optional = "+optional" in member.markers or "+k8s:optional" in member.markers or member.omitted
         flags = [] if optional and "+required" not in member.markers else ["required"]
         if member.omitted and "+required" in member.markers and "+optional" not in member.markers:
             flags = ["required"]
-        return f"  {member.name} {type_}{presence}" + "".join(f" {flag}" for flag in (*flags, *self._merging(file, struct, member, type_)))
+        return f"  {member.name} {type_}{presence}" + "".join(
+            f" {flag}" for flag in (*flags, *self._merging(file, struct, member, type_))
+        )
 
     def _is_struct(self, file: str, go_type: str) -> bool:
-        if go_type in ("resource.Quantity", "metav1.Time", "metav1.MicroTime", "Time", "MicroTime", "intstr.IntOrString", "runtime.RawExtension"):
+        if go_type in (
+            "resource.Quantity",
+            "metav1.Time",
+            "metav1.MicroTime",
+            "Time",
+            "MicroTime",
+            "intstr.IntOrString",
+            "runtime.RawExtension",
+        ):
             return True
         if go_type in SCALARS or go_type.startswith(("[]", "map[")):
             return False
@@ -376,7 +399,12 @@ class Writer:
         words, head = _words(before)
         if file in BORROWED:
             lent = _words((SCHEMAS / f"{BORROWED[file]}.schema").read_text())[0]
-            renamed = {f"{name}{key[len(there) :]}": text for name, there in RENAMED.items() for key, text in lent.items() if key.startswith(f"{there}.")}
+            renamed = {
+                f"{name}{key[len(there) :]}": text
+                for name, there in RENAMED.items()
+                for key, text in lent.items()
+                if key.startswith(f"{there}.")
+            }
             words = renamed | lent | words
         if file == "meta":
             package, group, kinds = "io.k8s.apimachinery.pkg.apis.meta.v1", "v1", ("Status", "DeleteOptions")
@@ -469,7 +497,9 @@ def main() -> int:
     parser.add_argument("--version", default=VERSION)
     parser.add_argument("--check", action="store_true", help="write nothing; fail when something is not as the release says")
     options = parser.parse_args()
-    modules = options.modules or Path(subprocess.run(["go", "env", "GOMODCACHE"], capture_output=True, text=True, check=True).stdout.strip())
+    modules = options.modules or Path(
+        subprocess.run(["go", "env", "GOMODCACHE"], capture_output=True, text=True, check=True).stdout.strip()
+    )
     writer = Writer(modules, options.version)
     stale = []
     for path, text in [*((SCHEMAS / f"{file}.schema", None) for file in writer.files), (NUMBERS, writer.numbers())]:

@@ -401,6 +401,7 @@ class ReplicaSetStatus(Struct):
     ready_replicas: int = 0
     available_replicas: int = 0
     observed_generation: int = 0
+    conditions: tuple[Condition, ...] = ()
 
 
 class ReplicaSet(Object):
@@ -412,12 +413,24 @@ class Service(Object):
     spec: dict[str, Any] = {}
 
 
+class Endpoints(Object):
+    subsets: tuple[dict[str, Any], ...] = ()
+
+
+class EndpointSlice(Object):
+    address_type: str = ""
+    endpoints: tuple[dict[str, Any], ...] | None = None
+    ports: tuple[dict[str, Any], ...] | None = None
+
+
 class ReplicationController(Object):
     spec: dict[str, Any] = {}
+    status: ReplicaSetStatus = field(default_factory=ReplicaSetStatus)
 
 
 class StatefulSetRollingUpdate(Struct):
     partition: int = 0
+    max_unavailable: int | str | None = None
 
 
 class StatefulSetUpdateStrategy(Struct):
@@ -437,6 +450,7 @@ class StatefulSetSpec(Struct):
     min_ready_seconds: int = 0
     update_strategy: StatefulSetUpdateStrategy = field(default_factory=StatefulSetUpdateStrategy)
     ordinals: StatefulSetOrdinals | None = None
+    revision_history_limit: int | None = None
     template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import field
 
 from dray.api.core import LabelSelector, PodTemplateSpec
@@ -56,6 +58,7 @@ class DaemonSetUpdateStrategy(Struct):
 
 class DaemonSetSpec(Struct):
     selector: LabelSelector | None = None
+    revision_history_limit: int | None = None
     template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
     min_ready_seconds: int = 0
     update_strategy: DaemonSetUpdateStrategy = field(default_factory=DaemonSetUpdateStrategy)
@@ -104,3 +107,13 @@ class JobStatus(Struct):
 class Job(Object):
     spec: JobSpec = field(default_factory=JobSpec)
     status: JobStatus = field(default_factory=JobStatus)
+
+
+class CronJob(Object):
+    spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}
+
+
+class ControllerRevision(Object):
+    data: dict[str, Any] = {}
+    revision: int = 0

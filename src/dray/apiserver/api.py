@@ -284,7 +284,8 @@ class Api:
                 "apiVersion": kind.api_version,
                 "metadata": {"resourceVersion": str(self.store.revision)},
             }
-            body = encode(head)[:-1] + b',"items":[' + b",".join(map(Presentation(resource, PLAIN, self.operations.clock).one, removed)) + b"]}"
+            present = Presentation(resource, PLAIN, self.operations.clock)
+            body = encode(head)[:-1] + b',"items":[' + b",".join(map(present.one, removed)) + b"]}"
             return Answer(200, body, revision=self.store.revision)
         removal = self.operations.delete(resource, target.namespace, target.name, given, dry_run)
         if removal.now and not resource.returns_deleted:

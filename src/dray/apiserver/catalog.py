@@ -11,6 +11,7 @@ from dray.api import kinds as k
 from dray.api.kinds import Kind
 from dray.apiserver import columns, columns_stored, events, hooks
 from dray.apiserver.registry import BINDING, EVICTION, FINALIZE, SCALE, STATUS, Registry, Resource
+from dray.apiserver.services import give_addresses
 from dray.apiserver.stored_kinds import STORED
 from dray.apiserver.versions import versioned
 
@@ -99,8 +100,9 @@ CORE: Final = (
         columns=columns.SERVICES,
         names="label1035",
         returns_deleted=True,
+        prepare=(give_addresses,),
     ),
-    Resource(kind=_core("endpoints", "Endpoints"), singular="endpoints", short=("ep",), columns=columns_stored.ENDPOINTS, create_on_update=True),
+    Resource(kind=k.ENDPOINTS, singular="endpoints", short=("ep",), columns=columns_stored.ENDPOINTS, create_on_update=True),
     Resource(
         kind=k.REPLICATION_CONTROLLERS,
         short=("rc",),
@@ -164,7 +166,7 @@ WORKLOADS: Final = (
         columns=columns.DAEMON_SETS,
         generation=True,
     ),
-    Resource(kind=Kind("apps", "v1", "controllerrevisions", "ControllerRevision", True), columns=columns_stored.CONTROLLER_REVISIONS),
+    Resource(kind=k.CONTROLLER_REVISIONS, columns=columns_stored.CONTROLLER_REVISIONS),
     Resource(
         kind=k.JOBS,
         categories=("all",),
@@ -175,7 +177,7 @@ WORKLOADS: Final = (
         prepare=(hooks.new_job,),
     ),
     Resource(
-        kind=Kind("batch", "v1", "cronjobs", "CronJob", True),
+        kind=k.CRON_JOBS,
         short=("cj",),
         categories=("all",),
         subresources=(STATUS,),
@@ -269,7 +271,7 @@ EVENTS: Final = (
     ),
 )
 
-NETWORK: Final = (Resource(kind=Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True), columns=columns_stored.ENDPOINT_SLICES, generation=True),)
+NETWORK: Final = (Resource(kind=k.ENDPOINT_SLICES, columns=columns_stored.ENDPOINT_SLICES, generation=True),)
 
 # Answered, never stored.
 REVIEWS: Final = (

@@ -177,9 +177,7 @@ POD_CERTIFICATE_REQUESTS: Final = (
 )
 AUTOSCALERS: Final = (
     NAME,
-    Column(
-        "Reference", lambda obj, now: f"{at(obj, 'spec.scaleTargetRef.kind', '')}/{at(obj, 'spec.scaleTargetRef.name', '')}"
-    ),
+    Column("Reference", lambda obj, now: f"{at(obj, 'spec.scaleTargetRef.kind', '')}/{at(obj, 'spec.scaleTargetRef.name', '')}"),
     plain("MinPods", "spec.minReplicas", "<unset>"),
     plain("MaxPods", "spec.maxReplicas", 0),
     plain("Replicas", "status.currentReplicas", 0),

@@ -47,7 +47,9 @@ def name_problem(name: str, rule: str) -> str:
     if rule == "address":
         return "" if is_address(name) else "must be a valid IP address in canonical form, (e.g. 10.9.8.7 or 2001:db8::ffff)"
     if rule == "bundle":
-        return next(iter(subdomain(name.replace(":", ".", 2))), "") if name.count(":") in (0, 2) else "may have two colons at most"
+        return (
+            next(iter(subdomain(name.replace(":", ".", 2))), "") if name.count(":") in (0, 2) else "may have two colons at most"
+        )
     if rule == "label1035":
         fine = len(name) <= 63 and _LABEL_1035.fullmatch(name)
         return "" if fine else _LABEL_1035_MESSAGE

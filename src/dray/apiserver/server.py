@@ -102,6 +102,7 @@ class ApiServer:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: asyncio.Server | None = None
         self.url = ""
+        self.address = ("", 0)
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
         """Load what there is and serve. Only loopback addresses are served: tokens are all that protects the cluster."""
@@ -116,7 +117,8 @@ class ApiServer:
         self._server = await loop.create_server(
             lambda: Connection(self, loop), host, port, ssl=self.identity.tls(), backlog=512, ssl_handshake_timeout=10
         )
-        self.url = f"https://{host}:{self._server.sockets[0].getsockname()[1]}"
+        self.address = host, self._server.sockets[0].getsockname()[1]
+        self.url = f"https://{host}:{self.address[1]}"
         await self.durable()
 
     async def stop(self) -> None:

@@ -30,9 +30,7 @@ STORED: Final = (
         columns=columns_stored.INGRESSES,
         generation=True,
     ),
-    Resource(
-        kind=_kind(NETWORKING, "ingressclasses", "IngressClass"), columns=columns_stored.INGRESS_CLASSES, generation=True
-    ),
+    Resource(kind=_kind(NETWORKING, "ingressclasses", "IngressClass"), columns=columns_stored.INGRESS_CLASSES, generation=True),
     Resource(
         kind=_kind(NETWORKING, "networkpolicies", "NetworkPolicy", True),
         short=("netpol",),
@@ -70,9 +68,7 @@ STORED: Final = (
     Resource(
         kind=_kind(ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy"), subresources=(STATUS,), generation=True
     ),
-    Resource(
-        kind=_kind(ADMISSION, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"), generation=True
-    ),
+    Resource(kind=_kind(ADMISSION, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"), generation=True),
     Resource(kind=_kind(ADMISSION, "mutatingadmissionpolicies", "MutatingAdmissionPolicy"), generation=True),
     Resource(kind=_kind(ADMISSION, "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"), generation=True),
     Resource(

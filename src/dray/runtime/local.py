@@ -120,7 +120,8 @@ class Local:
         if "scheduler" in parts:
             made.append(Scheduler(world, settings.config, settings.gates, meter=meter))
         if "controllers" in parts:
-            made.extend(deciders(tuple(SETS), Setting(world, settings.gates, CATALOG.owned, self.server.identity.ca, meter)))
+            setting = Setting(world, settings.gates, CATALOG.owned, self.server.identity.ca, meter, self.server.address)
+            made.extend(deciders(tuple(SETS), setting))
         if "nodes" in parts:
             made.extend((Kubelets(world, settings.nodes), Fabric(world)))
         if self._watching is not None:

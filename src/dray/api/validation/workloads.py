@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 import msgspec
 
 from dray.api.core import LabelSelector
+from dray.api.cron import BadSchedule, Schedule
 from dray.api.selectors import selects
 from dray.api.validation.errors import (
     Errors,
@@ -227,8 +229,33 @@ def cron_job(obj: Object) -> Errors:
     spec = _spec(obj)
     if not spec.get("schedule"):
         yield required("spec.schedule")
+    else:
+        yield from _schedule(spec["schedule"])
+    if (zone := spec.get("timeZone")) is not None and (problem := _zone_problem(zone)):
+        yield invalid("spec.timeZone", zone, problem)
     yield from one_of(spec.get("concurrencyPolicy"), _CONCURRENCY, "spec.concurrencyPolicy")
     yield from job_spec((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
+
+
+def _schedule(text: str) -> Errors:
+    try:
+        Schedule(text)
+    except BadSchedule as error:
+        yield invalid("spec.schedule", text, str(error))
+
+
+def _zone_problem(zone: str) -> str:
+    if not zone:
+        return "timeZone must be nil or non-empty string"
+    if zone.lower() == "local":
+        return "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+    if not re.fullmatch(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*", zone) or len(zone) > 255:
+        return f"unknown time zone {zone}"
+    try:
+        ZoneInfo(zone)
+    except (LookupError, ValueError, OSError):
+        return f"unknown time zone {zone}"
+    return ""
 
 
 def disruption_budget(obj: Object) -> Errors:
