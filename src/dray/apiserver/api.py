@@ -7,6 +7,7 @@ durable before it is sent.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -30,7 +31,7 @@ from dray.apiserver.intake import media_type, read_body, write_options
 from dray.apiserver.openapi import OpenApi
 from dray.apiserver.operations import Operations, WriteOptions
 from dray.apiserver.patching import Patching
-from dray.apiserver.presentation import JSON, PLAIN, Form, Presentation, negotiate
+from dray.apiserver.presentation import JSON, PLAIN, Form, Presentation, negotiate, not_acceptable
 from dray.apiserver.reading import list_options, number, parse_revision, read_page
 from dray.apiserver.registry import Resource
 from dray.apiserver.reviews import ANONYMOUS, User
@@ -42,6 +43,7 @@ log = logging.getLogger(__name__)
 
 HEALTH: Final = ("/healthz", "/livez", "/readyz")
 _OF_CONTAINERS: Final = ("log", "exec", "attach", "portforward", "proxy", "ephemeralcontainers")
+_DURATION: Final = re.compile(r"[+-]?(0|(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+", re.ASCII)
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -104,6 +106,8 @@ class Api:
         if path.startswith(HEALTH):
             return self._health(path)
         _admitted(request)
+        if "timeout" in request.query:
+            _timely(request.query["timeout"])
         parts = path.strip("/").split("/")
         root = parts[0]
         if root == "api" and len(parts) > 2:
@@ -319,6 +323,8 @@ class Api:
 
     def _review(self, target: Target, request: Request) -> Answer:
         kind = target.resource.kind
+        if _form(request).as_:
+            raise not_acceptable("application/json")
         given = _object(request) if request.body.strip() else {}
         review = {**given, "kind": kind.kind, "apiVersion": kind.api_version}
         return Answer(201, encode(reviews.answer(kind.kind, review, request.user, self._who)))
@@ -335,6 +341,12 @@ def _admitted(request: Request) -> None:
         raise ApiError(
             403, "Forbidden", f"{request.path} is forbidden: user {user.name!r} may only read; use the administrator's token"
         )
+
+
+def _timely(timeout: str) -> None:
+    """How long a client wants to wait is checked, and then not needed: nothing here takes long."""
+    if timeout and not _DURATION.fullmatch(timeout):
+        raise bad_request(f'invalid timeout specified in the request URL - time: invalid duration "{timeout}"')
 
 
 def _verb(request: Request, target: Target) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 from dray.api import kinds as k
 from dray.api.kinds import Kind
 from dray.apiserver import columns, columns_stored, events, hooks
-from dray.apiserver.registry import BINDING, EVICTION, FINALIZE, SCALE, STATUS, Registry, Resource
+from dray.apiserver.registry import ALL_METADATA, BINDING, EVICTION, FINALIZE, SCALE, STATUS, Registry, Resource
 from dray.apiserver.services import give_addresses
 from dray.apiserver.stored_kinds import STORED
 from dray.apiserver.versions import versioned
@@ -35,6 +35,13 @@ _EVENT_FIELDS: Final = {
     },
     **dict.fromkeys(("reason", "reportingComponent", "source", "type"), ""),
 }
+_EVENT_PATHS: Final = {"source": ("source.component", "reportingComponent")}
+_NEW_EVENT_PATHS: Final = {
+    **{f"regarding.{field.partition('.')[2]}": (field,) for field in _EVENT_FIELDS if field.startswith("involvedObject.")},
+    "reportingController": ("reportingComponent", "source.component"),
+    "reason": ("reason",),
+    "type": ("type",),
+}
 
 
 def _core(plural: str, kind: str, namespaced: bool = True) -> Kind:
@@ -57,6 +64,7 @@ CORE: Final = (
         returns_deleted=True,
         prepare=(hooks.new_pod,),
         prepare_status=(hooks.kept_pod_status,),
+        status_metadata=("finalizers", "labels", "ownerReferences"),
         admit=(hooks.pod_priority,),
     ),
     Resource(
@@ -82,6 +90,7 @@ CORE: Final = (
         kind=_core("events", "Event"),
         short=("ev",),
         fields=_EVENT_FIELDS,
+        field_paths=_EVENT_PATHS,
         columns=columns.EVENTS,
         table="events",
         create_on_update=True,
@@ -139,6 +148,7 @@ WORKLOADS: Final = (
         categories=("all",),
         subresources=(STATUS, SCALE),
         columns=columns.DEPLOYMENTS,
+        status_metadata=("labels",),
         generation=True,
     ),
     Resource(
@@ -195,7 +205,7 @@ WORKLOADS: Final = (
 
 SCHEDULING: Final = (
     Resource(kind=k.PRIORITY_CLASSES, short=("pc",), columns=columns.PRIORITY_CLASSES, generation=True),
-    Resource(kind=Kind("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", True), subresources=(STATUS,), generation=True),
+    Resource(kind=Kind("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", True), subresources=(STATUS,), status_metadata=ALL_METADATA, generation=True),
     Resource(kind=Kind("scheduling.k8s.io", "v1beta1", "workloads", "Workload", True), generation=True),
     Resource(kind=k.LEASES, columns=columns.LEASES, create_on_update=True, unconditional_update=False),
 )
@@ -220,6 +230,7 @@ STORAGE: Final = (
         kind=_storage("volumeattachments", "VolumeAttachment"),
         subresources=(STATUS,),
         columns=columns.VOLUME_ATTACHMENTS,
+        status_metadata=ALL_METADATA,
         unconditional_update=False,
         returns_deleted=True,
     ),
@@ -231,6 +242,7 @@ DEVICES: Final = (
         kind=k.RESOURCE_CLAIMS,
         subresources=(STATUS,),
         columns=columns.RESOURCE_CLAIMS,
+        status_metadata=ALL_METADATA,
         returns_deleted=True,
         prepare_status=(hooks.devices_of_allocation,),
     ),
@@ -248,6 +260,7 @@ DEVICES: Final = (
         kind=k.DEVICE_TAINT_RULES,
         subresources=(STATUS,),
         columns=columns.DEVICE_TAINT_RULES,
+        status_metadata=ALL_METADATA,
         generation=True,
         unconditional_update=False,
         prepare=(hooks.new_time_of_changed_taint,),
@@ -261,7 +274,8 @@ EVENTS: Final = (
     Resource(
         kind=k.EVENTS,
         short=("ev",),
-        fields=_EVENT_FIELDS,
+        fields={**_EVENT_FIELDS, **dict.fromkeys(_NEW_EVENT_PATHS, "")},
+        field_paths={**_EVENT_PATHS, **_NEW_EVENT_PATHS},
         columns=columns.EVENTS,
         table="events",
         create_on_update=True,

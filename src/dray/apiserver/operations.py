@@ -31,18 +31,18 @@ from dray.apiserver.store import Entry, Store, Table, encode
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 NAMES_TRIED: Final = 8
-# Upstream, the kubelet and the deployment controller write annotations together with the status.
-ANNOTATED_BY_STATUS: Final = frozenset({"deployments", "pods"})
 PROTECTED_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public"})
 
 
 class WriteOptions(msgspec.Struct):
-    """How a write is done. ``applied``: the object comes with its managedFields. ``warnings``: what the client shall be told."""
+    """How a write is done. ``applied``: the object comes with its managedFields. ``repeated``: fields that the body has twice.
+    ``warnings``: what the client shall be told."""
 
     dry_run: bool = False
     manager: str = "unknown"
     validation: str = "Warn"
     applied: bool = False
+    repeated: list[str] = msgspec.field(default_factory=list)
     warnings: list[str] = msgspec.field(default_factory=list)
 
 
@@ -220,7 +220,7 @@ class Operations:
         apply_defaults(resource.kind.plural, obj, context.now, context.gates)
         for hook in resource.prepare_status if context.subresource == "status" else resource.prepare:
             hook(obj, old, context)
-        if resource.generation and context.subresource != "status" and _differ_in_spec(obj, old):
+        if resource.generation and context.subresource not in ("status", "binding") and _differ_in_spec(obj, old):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         strip_disabled(resource.kind.plural, obj, old, context.gates)
 
@@ -300,6 +300,7 @@ class Operations:
                 raise bad_request(
                     f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {problem.message}'
                 )
+        unknown += options.repeated
         if unknown and options.validation == "Strict":
             shown = ", ".join(unknown[:100])
             raise bad_request(
@@ -347,15 +348,17 @@ def _place(resource: Resource, obj: dict[str, Any], namespace: str, name: str = 
 
 
 def _only_status(resource: Resource, obj: dict[str, Any], old: dict[str, Any]) -> None:
-    """A write of the status changes nothing else, but for the annotations in which some controllers keep their notes."""
+    """A write of the status changes no more than that, and the metadata that its kind does not keep apart."""
     status = obj.get("status")
     for field in [field for field in obj if field not in ("status", "metadata")]:
         del obj[field]
     obj.update({field: value for field, value in old.items() if field not in ("status", "metadata")})
-    sent = obj["metadata"]
-    obj["metadata"] = dict(old["metadata"]) | {"managedFields": sent.get("managedFields", [])}
-    if resource.kind.plural in ANNOTATED_BY_STATUS and sent.get("annotations"):
-        obj["metadata"]["annotations"] = sent["annotations"]
+    metadata, before = obj["metadata"], old["metadata"]
+    for field in resource.status_metadata:
+        if field in before:
+            metadata[field] = before[field]
+        else:
+            metadata.pop(field, None)
     if status is not None:
         obj["status"] = status
 

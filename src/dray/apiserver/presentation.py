@@ -47,8 +47,11 @@ def negotiate(accept: str, include: str = "") -> Form:
         served = wanted in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
         if served and parameters.get("g") == "meta.k8s.io" and parameters.get("v") in ("v1", "v1beta1"):
             return Form(wanted.removesuffix("List"), parameters["v"], include or "Metadata")
-    message = f"only the following media types are accepted: {_ACCEPTED}"
-    raise ApiError(406, "NotAcceptable", message)
+    raise not_acceptable(_ACCEPTED)
+
+
+def not_acceptable(accepted: str) -> ApiError:
+    return ApiError(406, "NotAcceptable", f"only the following media types are accepted: {accepted}")
 
 
 class Presentation:

@@ -10,7 +10,7 @@ from typing import Final
 
 from dray.api.kinds import Kind
 from dray.apiserver import columns_stored
-from dray.apiserver.registry import STATUS, Resource
+from dray.apiserver.registry import ALL_METADATA, STATUS, Resource
 
 
 def _kind(group: str, plural: str, kind: str, namespaced: bool = False, version: str = "v1") -> Kind:
@@ -47,7 +47,7 @@ STORED: Final = (
     ),
     Resource(
         kind=_kind(NETWORKING, "servicecidrs", "ServiceCIDR"),
-        subresources=(STATUS,),
+        subresources=(STATUS,), status_metadata=ALL_METADATA,
         columns=columns_stored.SERVICE_CIDRS,
         generation=True,
         names="label",
@@ -66,7 +66,7 @@ STORED: Final = (
         generation=True,
     ),
     Resource(
-        kind=_kind(ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy"), subresources=(STATUS,), generation=True
+        kind=_kind(ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy"), subresources=(STATUS,), status_metadata=ALL_METADATA, generation=True
     ),
     Resource(kind=_kind(ADMISSION, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"), generation=True),
     Resource(kind=_kind(ADMISSION, "mutatingadmissionpolicies", "MutatingAdmissionPolicy"), generation=True),
@@ -91,7 +91,7 @@ STORED: Final = (
     ),
     Resource(
         kind=_kind(CERTIFICATES, "podcertificaterequests", "PodCertificateRequest", True),
-        subresources=(STATUS,),
+        subresources=(STATUS,), status_metadata=ALL_METADATA,
         fields={"spec.signerName": "", "spec.podName": "", "spec.nodeName": ""},
         columns=columns_stored.POD_CERTIFICATE_REQUESTS,
     ),

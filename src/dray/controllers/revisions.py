@@ -28,7 +28,9 @@ class History:
     def __init__(self, owner: Any, kind: Kind, known: Iterable[ControllerRevision]) -> None:
         self._owner, self._kind = owner, kind
         self._known = sorted(known, key=lambda each: (each.revision, each.metadata.name))
-        self._data = {"spec": {"template": {**msgspec.to_builtins(owner.spec.template), "$patch": "replace"}}}
+        data = {"spec": {"template": {**msgspec.to_builtins(owner.spec.template), "$patch": "replace"}}}
+        # In the order in which Go writes maps: kubectl and tests compare the bytes.
+        self._data = msgspec.json.decode(msgspec.json.encode(data, order="sorted"))
         self._same = next((each for each in reversed(self._known) if each.data == self._data), None)
         word = suffix(msgspec.json.encode(self._data, order="sorted"), length=10)
         self.current = self._same.metadata.name if self._same is not None else f"{owner.metadata.name[:NAME_MAX]}-{word}"
