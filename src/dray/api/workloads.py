@@ -80,7 +80,18 @@ class DaemonSet(Object):
     status: DaemonSetStatus = field(default_factory=DaemonSetStatus)
 
 
+class SuccessPolicyRule(Struct):
+    succeeded_indexes: str | None = None
+    succeeded_count: int | None = None
+
+
+class SuccessPolicy(Struct):
+    rules: tuple[SuccessPolicyRule, ...] = ()
+
+
 class JobSpec(Struct):
+    managed_by: str | None = None
+    success_policy: SuccessPolicy | None = None
     parallelism: int | None = None
     completions: int | None = None
     backoff_limit: int | None = None

@@ -91,7 +91,7 @@ class Garbage(Keyed):
             self.look_at(_key(kind, found), now + 30.0)
             return [self._ask(found, owner) for owner in unknown]
         if living:
-            return [_drop(kind, found, [owner.uid for owner in gone])] if gone else []
+            return [_drop(kind, found, [owner.uid for owner in (*gone, *leaving)])] if gone or leaving else []
         if leaving:
             dependents = [self._at(key)[1] for key in self._dependents_of(found.uid)]
             if any(map(_leaving, dependents)) and any(owner.block_owner_deletion for owner in found.metadata.owner_references):

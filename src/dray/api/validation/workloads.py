@@ -192,7 +192,7 @@ def job_spec(spec: Object, path: str) -> Errors:
 def job_update(new: Object, old: Object) -> Errors:
     after, before = _spec(new), _spec(old)
     yield from job(new)
-    for field in ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex"):
+    for field in ("selector", "completionMode", "managedBy", "podFailurePolicy", "backoffLimitPerIndex", "successPolicy"):
         yield from immutable(after.get(field), before.get(field), f"spec.{field}")
     if after.get("completions") != before.get("completions") and not _elastic(after, before):
         yield invalid("spec.completions", after.get("completions"), "field is immutable")
@@ -206,11 +206,13 @@ def _elastic(after: Object, before: Object) -> bool:
 
 
 def _may_reschedule(before: Object, old: Object) -> bool:
-    return bool(before.get("suspend")) and not (old.get("status") or {}).get("startTime")
+    status = old.get("status") or {}
+    stopped = any(c.get("type") == "Suspended" and c.get("status") == "True" for c in status.get("conditions") or ())
+    return bool(before.get("suspend")) and (not status.get("startTime") or (stopped and not status.get("active")))
 
 
 def _job_template(after: Object, before: Object, *, suspended: bool) -> Errors:
-    """A suspended job that never started may still change where its pods may run."""
+    """A suspended job without pods may still change where its pods may run and what they need."""
     new, old = after.get("template") or {}, before.get("template") or {}
     if suspended:
         new, old = _without_scheduling(new), _without_scheduling(old)
