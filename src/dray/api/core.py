@@ -190,7 +190,13 @@ class PodSchedulingGate(Struct):
     name: str = ""
 
 
+class PodReadinessGate(Struct):
+    condition_type: str = ""
+
+
 class PodSpec(Struct):
+    readiness_gates: tuple[PodReadinessGate, ...] = ()
+    active_deadline_seconds: int | None = None
     node_name: str = ""
     scheduler_name: str = ""
     priority: int | None = None
@@ -232,6 +238,7 @@ class PodExtendedResourceClaimStatus(Struct):
 
 class PodStatus(Struct):
     phase: str = ""
+    observed_generation: int = 0
     conditions: tuple[Condition, ...] = ()
     nominated_node_name: str = ""
     reason: str = ""
@@ -264,6 +271,7 @@ class PodTemplateSpec(Struct):
 
 class NamespaceStatus(Struct):
     phase: str = "Active"
+    conditions: tuple[Condition, ...] = ()
 
 
 class Namespace(Object):

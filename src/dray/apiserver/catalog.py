@@ -62,7 +62,7 @@ CORE: Final = (
         columns=columns.PODS,
         generation=True,
         returns_deleted=True,
-        prepare=(hooks.new_pod,),
+        prepare=(hooks.runtime_class, hooks.new_pod),
         prepare_status=(hooks.kept_pod_status,),
         status_metadata=("finalizers", "labels", "ownerReferences"),
         admit=(hooks.pod_priority,),
@@ -205,7 +205,12 @@ WORKLOADS: Final = (
 
 SCHEDULING: Final = (
     Resource(kind=k.PRIORITY_CLASSES, short=("pc",), columns=columns.PRIORITY_CLASSES, generation=True),
-    Resource(kind=Kind("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", True), subresources=(STATUS,), status_metadata=ALL_METADATA, generation=True),
+    Resource(
+        kind=Kind("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", True),
+        subresources=(STATUS,),
+        status_metadata=ALL_METADATA,
+        generation=True,
+    ),
     Resource(kind=Kind("scheduling.k8s.io", "v1beta1", "workloads", "Workload", True), generation=True),
     Resource(kind=k.LEASES, columns=columns.LEASES, create_on_update=True, unconditional_update=False),
 )

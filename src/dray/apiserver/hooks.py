@@ -37,6 +37,37 @@ def new_pod(pod: Object, old: Object | None, context: Context) -> None:
         ]
 
 
+def runtime_class(pod: Object, old: Object | None, context: Context) -> None:
+    """What the pod's runtime class costs, and where it is to be had."""
+    spec = pod["spec"]
+    name = spec.get("runtimeClassName")
+    if old is not None or not name:
+        return
+    found = context.find("runtimeclasses.node.k8s.io", "", name)
+    if found is None:
+        raise forbidden(PODS, pod["metadata"].get("name", ""), f'pod rejected: RuntimeClass "{name}" not found')
+    overhead = (found.get("overhead") or {}).get("podFixed")
+    if spec.get("overhead") and spec["overhead"] != overhead:
+        why = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+        raise forbidden(PODS, pod["metadata"].get("name", ""), why)
+    if overhead:
+        spec["overhead"] = dict(overhead)
+    _runtime_scheduling(pod, found.get("scheduling") or {})
+
+
+def _runtime_scheduling(pod: Object, scheduling: Object) -> None:
+    spec = pod["spec"]
+    for key, value in (scheduling.get("nodeSelector") or {}).items():
+        had = (spec.get("nodeSelector") or {}).get(key, value)
+        if had != value:
+            why = f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {had}"
+            raise forbidden(PODS, pod["metadata"].get("name", ""), f"pod rejected: {why}")
+        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), key: value}
+    added = [each for each in scheduling.get("tolerations") or () if each not in (spec.get("tolerations") or ())]
+    if added:
+        spec["tolerations"] = [*(spec.get("tolerations") or ()), *added]
+
+
 def pod_priority(pod: Object, old: Object | None, context: Context) -> None:
     """Priority and preemption policy come from the pod's class, from the default class, or are 0."""
     spec = pod["spec"]

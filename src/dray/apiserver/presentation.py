@@ -54,6 +54,10 @@ def not_acceptable(accepted: str) -> ApiError:
     return ApiError(406, "NotAcceptable", f"only the following media types are accepted: {accepted}")
 
 
+def _starts(raw: bytes, heads: list[bytes]) -> bytes:
+    return next((head for head in heads if raw.startswith(head)), b"")
+
+
 class Presentation:
     """One kind in one form, for one request."""
 
@@ -76,7 +80,15 @@ class Presentation:
             return encode(partial | {"metadata": list_metadata(page), "items": [self._partial(e.object) for e in page.entries]})
         kind = self._resource.kind
         head = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": list_metadata(page)}
-        return encode(head)[:-1] + b',"items":[' + b",".join([self._raw(entry) for entry in page.entries]) + b"]}\n"
+        return encode(head)[:-1] + b',"items":[' + b",".join(self._items(page.entries)) + b"]}\n"
+
+    def _items(self, entries: Sequence[Entry]) -> list[bytes]:
+        """In a list of a declared kind the items do not repeat what they are, as Go writes typed lists."""
+        found = [self._raw(entry) for entry in entries]
+        kind = self._resource.kind
+        heads = [b'{"apiVersion":%s,"kind":%s,' % (encode(kind.api_version), encode(kind.kind))]
+        heads.append(b'{"kind":%s,"apiVersion":%s,' % (encode(kind.kind), encode(kind.api_version)))
+        return [b"{" + raw[len(head) :] if (head := _starts(raw, heads)) else raw for raw in found]
 
     def event(self, delivered: Delivered) -> bytes:
         return b'{"type":"%s","object":%s}\n' % (delivered.type.encode(), self._in_watch(delivered.entry))

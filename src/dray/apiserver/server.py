@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from dray.api.gates import Gates
 from dray.api.kinds import NAMESPACES, PRIORITY_CLASSES
+from dray.api.times import format_time
 from dray.apiserver.api import Answer, Api, Request, refusal
 from dray.apiserver.catalog import CATALOG
 from dray.apiserver.errors import ApiError
@@ -25,6 +26,7 @@ from dray.apiserver.journal import Journal
 from dray.apiserver.operations import Operations, WriteOptions
 from dray.apiserver.reviews import User
 from dray.apiserver.schema import load
+from dray.apiserver.services import ADDRESSES
 from dray.apiserver.store import Log, Store
 from dray.apiserver.watching import Stream
 
@@ -76,6 +78,17 @@ class Core:
             if self.operations.find(classes, "", name) is None:
                 given = {"metadata": {"name": name}, "value": value, "description": description}
                 self.operations.create(classes, "", given, options)
+        self._furnish_addresses(options)
+
+    def _furnish_addresses(self, options: WriteOptions) -> None:
+        ranges = CATALOG.named("servicecidrs.networking.k8s.io")
+        if self.operations.find(ranges, "", "kubernetes") is None:
+            given = {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [str(ADDRESSES)]}}
+            self.operations.create(ranges, "", given, options)
+            ready = {"type": "Ready", "status": "True", "reason": "", "message": "Kubernetes Service CIDR is ready"}
+            status = {"conditions": [{**ready, "lastTransitionTime": format_time(self.operations.clock())}]}
+            change = lambda old: {**old, "status": status}  # noqa: E731
+            self.operations.update(ranges, "", "kubernetes", change, options, subresource="status")
 
 
 class ApiServer:

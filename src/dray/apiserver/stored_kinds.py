@@ -47,7 +47,8 @@ STORED: Final = (
     ),
     Resource(
         kind=_kind(NETWORKING, "servicecidrs", "ServiceCIDR"),
-        subresources=(STATUS,), status_metadata=ALL_METADATA,
+        subresources=(STATUS,),
+        status_metadata=ALL_METADATA,
         columns=columns_stored.SERVICE_CIDRS,
         generation=True,
         names="label",
@@ -66,7 +67,10 @@ STORED: Final = (
         generation=True,
     ),
     Resource(
-        kind=_kind(ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy"), subresources=(STATUS,), status_metadata=ALL_METADATA, generation=True
+        kind=_kind(ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
+        subresources=(STATUS,),
+        status_metadata=ALL_METADATA,
+        generation=True,
     ),
     Resource(kind=_kind(ADMISSION, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"), generation=True),
     Resource(kind=_kind(ADMISSION, "mutatingadmissionpolicies", "MutatingAdmissionPolicy"), generation=True),
@@ -91,7 +95,8 @@ STORED: Final = (
     ),
     Resource(
         kind=_kind(CERTIFICATES, "podcertificaterequests", "PodCertificateRequest", True),
-        subresources=(STATUS,), status_metadata=ALL_METADATA,
+        subresources=(STATUS,),
+        status_metadata=ALL_METADATA,
         fields={"spec.signerName": "", "spec.podName": "", "spec.nodeName": ""},
         columns=columns_stored.POD_CERTIFICATE_REQUESTS,
     ),

@@ -172,10 +172,17 @@ class Kubelets(Keyed):
         if now < due:
             self.look_at(f"pod {pod.key}", due)
             return []
+        self.say(self._recorder.normal(PODS, pod, "Started", "Containers started", action="Starting", now=now))
         return [_status(pod, podstatus.running(pod, claims, now))]
 
     def _end(self, pod: Pod, now: float) -> list[Write]:
         self._moments.pop(pod.key, None)
+        if (change := podstatus.renewed(pod, now)) is not None:
+            return [_status(pod, change)]
+        if (end := podstatus.deadline(pod)) is not None:
+            if now >= end:
+                return [_status(pod, podstatus.expired(pod, now))]
+            self.look_at(f"pod {pod.key}", end)
         started = parse_time(pod.status.start_time) if pod.status.start_time else now
         ends: list[tuple[float, int]] = []
         if FINISHES in pod.metadata.annotations:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from dray.api.core import Container, Pod
 from dray.api.resource import ResourceClaim
-from dray.api.times import format_time
+from dray.api.times import format_time, parse_time
 
 POD_NETWORK: Final = int(IPv4Address("10.128.0.0"))
 HOST_NETWORK: Final = int(IPv4Address("172.20.0.0"))
@@ -33,9 +33,13 @@ def running(pod: Pod, claims: dict[str, ResourceClaim], now: float) -> dict[str,
     """Started: addresses, containers and readiness. ``claims`` are the pod's, by their name in the pod."""
     stamp = format_time(now)
     ip, host = pod_ip(pod), host_ip(pod.spec.node_name)
-    ready = [_condition(type, "True", stamp) for type in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")]
+    ready = [_condition(type, "True", stamp) for type in ("PodReadyToStartContainers", "Initialized", "ContainersReady")]
+    ready.append(_readiness(pod, stamp))
+    if not any(c.type == "PodScheduled" for c in pod.status.conditions):
+        ready.append(_condition("PodScheduled", "True", stamp))  # nobody scheduled it: its maker named the node
     status: dict[str, Any] = {
         "phase": "Running",
+        "observedGeneration": pod.metadata.generation,
         "startTime": stamp,
         "podIP": ip,
         "podIPs": [{"ip": ip}],
@@ -51,6 +55,41 @@ def running(pod: Pod, claims: dict[str, ResourceClaim], now: float) -> dict[str,
     if claims:
         body["metadata"] = {"annotations": {DEVICES: ", ".join(d for claim in claims.values() for d in devices(claim))}}
     return body
+
+
+def renewed(pod: Pod, now: float) -> dict[str, Any] | None:
+    """What changes in the status of a pod that runs: its readiness gates, and the generation that was seen."""
+    changes: dict[str, Any] = {}
+    if pod.status.observed_generation != pod.metadata.generation:
+        changes["observedGeneration"] = pod.metadata.generation
+    wanted = _readiness(pod, format_time(now))
+    known = next((c for c in pod.status.conditions if c.type == "Ready"), None)
+    if pod.spec.readiness_gates and (known is None or known.status != wanted["status"]):
+        changes["conditions"] = [wanted]
+    return {"status": changes} if changes else None
+
+
+def deadline(pod: Pod) -> float | None:
+    """When a pod that runs has been active long enough."""
+    seconds = pod.spec.active_deadline_seconds
+    return parse_time(pod.status.start_time) + seconds if seconds is not None and pod.status.start_time else None
+
+
+def expired(pod: Pod, now: float) -> dict[str, Any]:
+    """Ended because it was active longer than it may be."""
+    body = finished(pod, 137, now)
+    words = "Pod was active on the node longer than the specified deadline"
+    body["status"] |= {"reason": "DeadlineExceeded", "message": words}
+    return body
+
+
+def _readiness(pod: Pod, stamp: str) -> dict[str, Any]:
+    known = {c.type: c.status for c in pod.status.conditions}
+    missing = [gate.condition_type for gate in pod.spec.readiness_gates if known.get(gate.condition_type) != "True"]
+    if not missing:
+        return _condition("Ready", "True", stamp)
+    words = ", ".join(f'the status of pod readiness gate "{name}" is not "True"' for name in missing)
+    return {**_condition("Ready", "False", stamp, "ReadinessGatesNotReady"), "message": words}
 
 
 def finished(pod: Pod, exit_code: int, now: float) -> dict[str, Any]:
