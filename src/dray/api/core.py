@@ -312,6 +312,7 @@ class PersistentVolumeSpec(Struct):
     capacity: ResourceList = {}
     access_modes: tuple[str, ...] = ()
     claim_ref: ObjectReference | None = None
+    persistent_volume_reclaim_policy: str = "Retain"
     node_affinity: VolumeNodeAffinity | None = None
     storage_class_name: str = ""
     volume_mode: str | None = None

@@ -121,13 +121,19 @@ CORE: Final = (
         generation=True,
     ),
     Resource(
-        kind=k.PERSISTENT_VOLUMES, short=("pv",), subresources=(STATUS,), columns=columns.PERSISTENT_VOLUMES, returns_deleted=True
+        kind=k.PERSISTENT_VOLUMES,
+        short=("pv",),
+        subresources=(STATUS,),
+        columns=columns.PERSISTENT_VOLUMES,
+        prepare=(hooks.protected_volume,),
+        returns_deleted=True,
     ),
     Resource(
         kind=k.PERSISTENT_VOLUME_CLAIMS,
         short=("pvc",),
         subresources=(STATUS,),
         columns=columns.PERSISTENT_VOLUME_CLAIMS,
+        prepare=(hooks.protected_claim,),
         returns_deleted=True,
     ),
     Resource(

@@ -103,6 +103,37 @@ def kept_pod_status(pod: Object, old: Object | None, context: Context) -> None:
         status["qosClass"] = before["qosClass"]
 
 
+# --------------------------------------------------------------------------------------------------------------- storage
+
+
+def protected_volume(volume: Object, old: Object | None, context: Context) -> None:
+    """A volume does not go while it is bound: its finalizer is taken by the controller of volumes."""
+    if old is None:
+        _protect(volume, "kubernetes.io/pv-protection")
+
+
+def protected_claim(claim: Object, old: Object | None, context: Context) -> None:
+    """A claim does not go while a pod uses it, and has the default class where it names none."""
+    if old is not None:
+        return
+    _protect(claim, "kubernetes.io/pvc-protection")
+    if claim["spec"].get("storageClassName") is None:
+        default = "storageclass.kubernetes.io/is-default-class"
+        classes = [c for c in context.every("storageclasses.storage.k8s.io", "") if _annotation(c, default) == "true"]
+        newest = max(classes, key=lambda c: (c["metadata"]["creationTimestamp"], c["metadata"]["name"]), default=None)
+        if newest is not None:
+            claim["spec"]["storageClassName"] = newest["metadata"]["name"]
+
+
+def _annotation(obj: Object, name: str) -> str:
+    return str((obj["metadata"].get("annotations") or {}).get(name, ""))
+
+
+def _protect(obj: Object, finalizer: str) -> None:
+    metadata = obj["metadata"]
+    metadata["finalizers"] = list(dict.fromkeys([*(metadata.get("finalizers") or ()), finalizer]))
+
+
 # ------------------------------------------------------------------------------------------------------------ namespaces
 
 

@@ -308,7 +308,9 @@ class Operations:
             )
         if options.validation == "Warn":
             options.warnings += unknown[:100]
-        obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
+        obj.pop("kind", None)
+        obj.pop("apiVersion", None)
+        obj = {"kind": kind.kind, "apiVersion": kind.api_version, **obj}  # first, so that lists can leave them out
         metadata = obj.get("metadata")
         metadata = obj["metadata"] = dict(metadata) if isinstance(metadata, dict) else {}
         meta.tidy(metadata)

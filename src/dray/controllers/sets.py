@@ -22,6 +22,7 @@ from dray.controllers.namespaces import Namespaces
 from dray.controllers.podgarbage import PodGarbage
 from dray.controllers.replicasets import ReplicaSets, ReplicationControllers
 from dray.controllers.statefulsets import StatefulSets
+from dray.controllers.volumes import Volumes
 
 
 class Setting:
@@ -56,6 +57,7 @@ SETS: Final[dict[str, Make]] = {
         Budgets(s.world),
     ],
     "services": lambda s: [Endpoints(s.world), *([ApiService(s.world, *s.serving)] if s.serving is not None else ())],
+    "volumes": lambda s: [Volumes(s.world)],
     "namespaces": lambda s: [Namespaces(s.world, s.owned, s.certificate)],
     "garbage": lambda s: [Garbage(s.world, s.owned), PodGarbage(s.world)],
 }
@@ -72,6 +74,7 @@ _FIXED: Final[dict[str, tuple[Kind, ...]]] = {
         *Budgets.kinds,
     ),
     "services": tuple(Endpoints.kinds),
+    "volumes": tuple(Volumes.kinds),
     "namespaces": (NAMESPACES,),
     "garbage": tuple(PodGarbage.kinds),
 }

@@ -72,7 +72,10 @@ def built(path: Path, package: str, module: Path) -> Path:
 def _build(go: str, package: str, module: Path, output: Path) -> None:
     """Builds one Go program; the output appears only when it is whole."""
     partial = output.with_suffix(f".{os.getpid()}")
-    flags = ["-trimpath", "-mod=readonly", "-ldflags=-s -w"]
+    linked = "-s -w"
+    if output.name == "kubectl":  # it refuses to say its version where that is not one
+        linked += f" -X k8s.io/component-base/version.gitVersion={version()} -X k8s.io/component-base/version.gitCommit=0"
+    flags = ["-trimpath", "-mod=readonly", f"-ldflags={linked}"]
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOTOOLCHAIN": "local"}
     command = [go, "test", "-c"] if output.name.endswith(".test") else [go, "build"]
     done = subprocess.run(

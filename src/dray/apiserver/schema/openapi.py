@@ -256,9 +256,10 @@ class _Paths:
     def _operation(self, action: str, schema: str) -> Document:
         if schema.startswith(_META):
             self.components.named("meta.Status")
+        parameters = [_query(name) for name in _PARAMETERS.get(action, ())]
         return {
             "tags": [f"{self.kind.group or 'core'}_{self.kind.version}"],
-            "parameters": [_query(name) for name in _PARAMETERS.get(action, ())],
+            **({"parameters": parameters} if parameters else {}),  # an empty list is lost when Go writes it again
             "responses": {"200": {"description": "OK", "content": {_JSON: {"schema": _reference(schema)}}}},
             "x-kubernetes-action": action,
             "x-kubernetes-group-version-kind": _gvk(self.kind.group, self.kind.version, self.kind.kind),
