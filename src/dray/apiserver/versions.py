@@ -85,7 +85,7 @@ def _slice_down(slice: Object) -> Object:
 
 
 def _request_up(request: Object) -> Object:
-    exactly = {field: request[field] for field in _EXACTLY if request.get(field) not in (None, "", 0, [])}
+    exactly = {field: request[field] for field in _EXACTLY if request.get(field) or request.get(field) is False}
     rest = {field: value for field, value in request.items() if field not in _EXACTLY}
     return rest | {"exactly": exactly} if exactly else rest
 
