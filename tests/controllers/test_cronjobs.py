@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -114,7 +115,5 @@ def test_the_last_time_before_the_next_is_not_later_than_now(minute: int, hour: 
 
 @given(st.text(max_size=30))
 def test_any_text_is_a_schedule_or_refused(text: str) -> None:
-    try:
-        Schedule(text)
-    except BadSchedule as error:
-        assert str(error)
+    with suppress(BadSchedule):
+        Schedule(text).after(0.0)
