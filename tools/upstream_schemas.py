@@ -8,7 +8,8 @@ writes ``src/dray/apiserver/schema/*.schema`` and ``src/dray/apiserver/protobuf.
 numbers and merge keys. The words in the files are Dray's own and stay; a file's first line, the order of its kinds and which
 kinds it has are decided here. ``--check`` writes nothing and fails when a file is not what the release says.
 
-A new release: change the version in ``tests/real/upstream/go.mod`` and ``VERSION`` here, run this, read the difference, run the tests.
+A new release: change the version in ``tests/real/upstream/go.mod`` and ``VERSION`` here, run this, read what it changed, and
+run the tests.
 """
 
 from __future__ import annotations
@@ -99,11 +100,30 @@ FILES: dict[str, tuple[str, tuple[str, ...]]] = {
 META = ("Status", "DeleteOptions", "Condition", "LabelSelector", "ObjectMeta", "ListMeta")
 
 SCALARS = {
-    "string": "string", "bool": "bool", "int": "int64", "int32": "int32", "int64": "int64", "uint32": "int64", "uint64": "int64",
-    "float64": "float", "[]byte": "bytes", "byte": "string", "resource.Quantity": "quantity", "metav1.Time": "time", "metav1.MicroTime": "microtime",
-    "Time": "time", "MicroTime": "microtime", "intstr.IntOrString": "intOrString", "runtime.RawExtension": "any", "types.UID": "string",
-    "FieldsV1": "any", "runtime.Object": "any", "metav1.Duration": "string", "Duration": "string", "types.NodeName": "string",
-}  # fmt: skip
+    "string": "string",
+    "bool": "bool",
+    "int": "int64",
+    "int32": "int32",
+    "int64": "int64",
+    "uint32": "int64",
+    "uint64": "int64",
+    "float64": "float",
+    "[]byte": "bytes",
+    "byte": "string",
+    "resource.Quantity": "quantity",
+    "metav1.Time": "time",
+    "metav1.MicroTime": "microtime",
+    "Time": "time",
+    "MicroTime": "microtime",
+    "intstr.IntOrString": "intOrString",
+    "runtime.RawExtension": "any",
+    "types.UID": "string",
+    "FieldsV1": "any",
+    "runtime.Object": "any",
+    "metav1.Duration": "string",
+    "Duration": "string",
+    "types.NodeName": "string",
+}
 # Older versions borrow the words of the one that is stored; some of their structs have another name there.
 BORROWED = {"resource.v1alpha3": "resource", "resource.v1beta1": "resource", "resource.v1beta2": "resource"}
 RENAMED = {"BasicDevice": "Device", "DeviceRequest": "ExactDeviceRequest"}
@@ -436,15 +456,14 @@ class Writer:
     def numbers(self) -> str:
         """The protobuf numbers of every declared struct."""
         made = [
-            f"# Protobuf field numbers of the declared structs, from the Go types of Kubernetes {VERSION} by tools/upstream_schemas.py.",
-            "# Struct, then number=field, in the order of the numbers. A star marks a message whose fields are those of the struct around it.",
+            f"# Protobuf field numbers of the declared structs, made by tools/upstream_schemas.py from Kubernetes {VERSION}.",
+            "# Struct, then number=field, in the order of the numbers. A star: a message whose fields are those of the struct around.",
         ]
         for file in sorted(self.files):
             kinds = FILES[file][1] if file in FILES else ("Status", "DeleteOptions")
             others = sorted(name for name in self._wanted[file] if name not in kinds)
             inlined: dict[str, None] = {}
-            for name in (*kinds, *others):
-                made.append(self._numbered(file, name, inlined))
+            made += [self._numbered(file, name, inlined) for name in (*kinds, *others)]
             made += [self._numbered(file, name, {}) for name in inlined if name not in self._wanted[file]]
         return "\n".join(made) + "\n"
 
@@ -480,9 +499,15 @@ def _words(text: str) -> tuple[dict[str, str], str]:
 
 
 _GROUPS = {
-    "core": "", "apps": "apps", "batch": "batch", "policy": "policy", "autoscaling": "autoscaling",
-    "authentication": "authentication.k8s.io", "authorization": "authorization.k8s.io", "flowcontrol": "flowcontrol.apiserver.k8s.io",
-}  # fmt: skip
+    "core": "",
+    "apps": "apps",
+    "batch": "batch",
+    "policy": "policy",
+    "autoscaling": "autoscaling",
+    "authentication": "authentication.k8s.io",
+    "authorization": "authorization.k8s.io",
+    "flowcontrol": "flowcontrol.apiserver.k8s.io",
+}
 
 
 def _api_version(folder: str) -> str:
