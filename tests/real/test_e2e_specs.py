@@ -1,4 +1,4 @@
-"""Upstream's own e2e suite on ``dray up``: every spec of the list passes, but for those that docs/api-server.md names with a reason.
+"""Upstream's own e2e suite on ``dray up``: every spec of the list passes, but those that docs/api-server.md names with a reason.
 
 The list and the runner are data outside the project. A spec that the page names and that passes is no failure: whether it does
 depends on time.
