@@ -457,7 +457,7 @@ class Writer:
         """The protobuf numbers of every declared struct."""
         made = [
             f"# Protobuf field numbers of the declared structs, made by tools/upstream_schemas.py from Kubernetes {VERSION}.",
-            "# Struct, then number=field, in the order of the numbers. A star: a message whose fields are those of the struct around.",
+            "# Struct, then number=field, in order. A star: a message whose fields are those of the struct around.",
         ]
         for file in sorted(self.files):
             kinds = FILES[file][1] if file in FILES else ("Status", "DeleteOptions")
