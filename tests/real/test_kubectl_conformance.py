@@ -1,7 +1,7 @@
 """Real kubectl, the machine's and the newest, finds on ``dray up`` what it finds on a real API server.
 
-The checks are data outside the project. Kinds of other people (CRDs), RBAC objects, old API versions and conflicts of
-server-side apply are left out; of the rest nearly all must pass, and those that do not are printed.
+The checks are data outside the project. Kinds of other people (CRDs) and RBAC objects are left out; the rest must pass, and those
+that do not are printed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from tests.real.upstream.control_plane import Server
 from tests.real.upstream.embedded import dray_up
 
 CHECKS = Path(__file__).parents[3] / "shared/conformance/check_kubectl.py"
-LEFT_OUT = re.compile(r"^(crd|rbac|view)_|^ssa_.*conflict")
+LEFT_OUT = re.compile(r"^(crd|rbac)_")
+# These ask for RBAC objects and custom resources too, or for a kubectl that was built with its version.
+KNOWN = {"api_versions_lists_groups", "create_generators", "version_reports_server"}
 WORKLOADS = "^controllers_(?!quota)"
 
 pytestmark = [
@@ -54,14 +56,10 @@ def run(kubeconfig: Path, kubectl: str, *options: str) -> list[dict[str, Any]]:
     return counted
 
 
-def passed(checks: list[dict[str, Any]]) -> int:
-    return sum(c["status"] == "passed" for c in checks)
-
-
 def test_the_api_answers_kubectl(embedded_server: Server, kubectl: str) -> None:
     checks = run(embedded_server.kubeconfig, kubectl)
     assert len(checks) >= 495
-    assert passed(checks) >= 480
+    assert {c["name"] for c in checks if c["status"] == "failed"} <= KNOWN
 
 
 def test_controllers_do_what_kubectl_users_expect(tmp_path: Path, kubectl: str) -> None:
