@@ -12,14 +12,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from dray.apiserver.schema import Field, Schemas, Struct, Type
 
 FieldSet = dict[str, Any]
 
 SELF: Final = "."
+_REMEMBERED_BYTES: Final = 4096
+_encode: Final = msgspec.json.Encoder().encode
+_encode_sorted: Final = msgspec.json.Encoder(order="sorted").encode
 LEAF: Final[FieldSet] = {}
 
 
@@ -85,11 +91,17 @@ def common(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def in_order(fields: FieldSet) -> FieldSet:
-    """The same set with its elements in the order in which they are written; the same dict where it is so already."""
-    keys = list(fields)
-    ordered = sorted(keys)
-    made = {key: in_order(fields[key]) if fields[key] else LEAF for key in ordered}
-    return fields if keys == ordered and all(made[key] is fields[key] for key in keys) else made
+    """The same set with its elements in the order in which they are written. Objects of one sort share theirs."""
+    encoded = _encode(fields)
+    return _remembered(encoded) if len(encoded) <= _REMEMBERED_BYTES else _sorted(encoded)
+
+
+def _sorted(encoded: bytes) -> FieldSet:
+    made: FieldSet = msgspec.json.decode(_encode_sorted(msgspec.json.decode(encoded)))
+    return made
+
+
+_remembered = lru_cache(maxsize=1024)(_sorted)
 
 
 def paths(fields: FieldSet, above: str = "") -> Iterator[str]:

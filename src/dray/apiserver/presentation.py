@@ -81,15 +81,17 @@ class Presentation:
             return encode(partial | {"metadata": list_metadata(page), "items": items})
         kind = self._resource.kind
         head = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": list_metadata(page)}
-        return encode(head)[:-1] + b',"items":[' + b",".join(self._items(page.entries)) + b"]}\n"
+        return encode(head)[:-1] + b',"items":[' + self._items(page.entries) + b"]}\n"
 
-    def _items(self, entries: Sequence[Entry]) -> list[bytes]:
+    def _items(self, entries: Sequence[Entry]) -> bytes:
         """In a list of a declared kind the items do not repeat what they are, as Go writes typed lists."""
         kind = self._resource.kind
         head = b'{"kind":%s,"apiVersion":%s,' % (encode(kind.kind), encode(kind.api_version))
         size = len(head)
         found = [self._raw(entry) for entry in entries]
-        return [b"{" + raw[size:] if raw.startswith(head) else raw for raw in found]
+        if found and all(raw.startswith(head) for raw in found):
+            return b"{" + b",{".join([raw[size:] for raw in found])
+        return b",".join(found)
 
     def event(self, delivered: Delivered) -> bytes:
         return b'{"type":"%s","object":%s}\n' % (delivered.type.encode(), self._in_watch(delivered.entry))
