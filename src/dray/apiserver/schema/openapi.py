@@ -146,7 +146,8 @@ class _Components:
             needed = [field.name for field in struct.fields.values() if field.required]
             if needed:
                 made["required"] = needed
-            made["properties"] = {field.name: self._field(field) for field in struct.fields.values()}
+            if struct.fields:  # as with parameters, an empty object is lost when Go writes it again
+                made["properties"] = {field.name: self._field(field) for field in struct.fields.values()}
         return name
 
     def named(self, name: str) -> Document:
