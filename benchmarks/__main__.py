@@ -8,10 +8,11 @@ import time
 import click
 from rich.console import Console
 
-from benchmarks import allocator, apiserver, decisions, preemption, scheduler
+from benchmarks import allocator, apiserver, decisions, eviction, numa, preemption, scheduler
 from tests.real.upstream.binaries import Unavailable
 
-TABLES = {**allocator.TABLES, **apiserver.TABLES, **scheduler.TABLES, **decisions.TABLES, **preemption.TABLES}
+_PARTS = (allocator, apiserver, scheduler, decisions, preemption, numa, eviction)
+TABLES = {name: table for part in _PARTS for name, table in part.TABLES.items()}
 
 
 @click.command(

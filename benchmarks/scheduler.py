@@ -22,6 +22,7 @@ import uvloop
 
 from benchmarks.table import Table, ratio
 from benchmarks.wire import MERGE, Wire, over_all, wires
+from dray.api.resource import FINALIZER
 from tests.real.upstream import manifests
 from tests.real.upstream.client import PATHS, collection
 from tests.real.upstream.control_plane import Server, control_plane
@@ -37,7 +38,8 @@ SCHEDULER_OF = {"kube-scheduler": "default-scheduler", "dray": "dray"}
 
 @dataclass(frozen=True)
 class Scenario:
-    """``claims`` are made for every ``pods_per_claim`` pods."""
+    """``claims`` are made for every ``pods_per_claim`` pods; ``generated``: as Dray's controller makes them from templates, with
+    their finalizer from birth."""
 
     label: str
     nodes: int
@@ -46,6 +48,7 @@ class Scenario:
     constraints: tuple[Json, ...] = ()
     pods_per_claim: int = 1
     extended: bool = False
+    generated: bool = False
 
 
 def exactly(**more: Any) -> Json:
@@ -56,6 +59,7 @@ MODEL = [{"cel": {"expression": 'device.attributes["gpu.example.com"].model == "
 ROOT = "resource.kubernetes.io/pcieRoot"
 SCENARIOS = {
     "scheduler-one": Scenario("one device, 500 nodes", 500, 2_000, exactly()),
+    "scheduler-generated": Scenario("one device of a generated claim, 500 nodes", 500, 2_000, exactly(), generated=True),
     "scheduler-selector": Scenario("CEL selector, 500 nodes", 500, 2_000, exactly(selectors=MODEL)),
     "scheduler-root": Scenario("five of one PCI root, 500 nodes", 500, 800, exactly(count=5), ({"matchAttribute": ROOT},)),
     "scheduler-extended": Scenario("extended resource, 500 nodes", 500, 1_000, extended=True),
@@ -197,7 +201,10 @@ def device(number: int) -> Json:
 
 def claim(scenario: Scenario, number: int) -> Json:
     requests = [{"name": "device", "exactly": scenario.claim}]
-    return manifests.claim(f"claim-{number}", requests=requests, constraints=list(scenario.constraints))
+    made = manifests.claim(f"claim-{number}", requests=requests, constraints=list(scenario.constraints))
+    if scenario.generated:
+        made["metadata"]["finalizers"] = [FINALIZER]
+    return made
 
 
 def pod(scenario: Scenario, number: int, scheduler: str) -> Json:

@@ -10,10 +10,8 @@ from dray.api.kinds import (
     DEPLOYMENTS,
     JOBS,
     NAMESPACES,
-    NODES,
     PODS,
     REPLICA_SETS,
-    RESOURCE_CLAIMS,
     SERVICE_ACCOUNTS,
     Kind,
 )
@@ -56,7 +54,7 @@ class Place:
 
     def start_kubelets(self, count: int = 3) -> list[str]:
         made = hardware([f"plain:{count}"])
-        self.start("nodes", (NODES, PODS, RESOURCE_CLAIMS), lambda world: [Kubelets(world, made.nodes, heartbeat=0)])
+        self.start("nodes", Kubelets.kinds, lambda world: [Kubelets(world, made.nodes, heartbeat=0)])
         return [node["metadata"]["name"] for node in made.nodes]
 
     def create(self, kind: Kind, body: dict[str, Any], namespace: str = "default") -> dict[str, Any]:

@@ -16,6 +16,7 @@ LAYERS = (
     "books",
     "devices",
     "numa",
+    "quota",
     "queues",
     "cluster",
     "scheduling",

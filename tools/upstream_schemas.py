@@ -25,7 +25,7 @@ VERSION = "v0.37.1"
 SCHEMAS = Path(__file__).parents[1] / "src/dray/apiserver/schema"
 NUMBERS = SCHEMAS.parent / "protobuf.numbers"
 
-# file -> folder of the types, and the kinds that are declared. Files of other groups (topology) are written by hand.
+# file -> folder of the types, and the kinds that are declared. Files of other modules (topology, apiextensions) are written by hand.
 FILES: dict[str, tuple[str, tuple[str, ...]]] = {
     "admissionregistration": (
         "admissionregistration/v1",
@@ -453,8 +453,8 @@ class Writer:
             lines[1:] = sorted([*lines[1:], "  apiVersion string", "  kind string"])
         return lines
 
-    def numbers(self) -> str:
-        """The protobuf numbers of every declared struct."""
+    def numbers(self, before: str) -> str:
+        """The protobuf numbers of every declared struct. Those of files that are not made here stay as they are."""
         made = [
             f"# Protobuf field numbers of the declared structs, made by tools/upstream_schemas.py from Kubernetes {VERSION}.",
             "# Struct, then number=field, in order. A star: a message whose fields are those of the struct around.",
@@ -465,6 +465,9 @@ class Writer:
             inlined: dict[str, None] = {}
             made += [self._numbered(file, name, inlined) for name in (*kinds, *others)]
             made += [self._numbered(file, name, {}) for name in inlined if name not in self._wanted[file]]
+        mine = {file.replace(".", "_") for file in self.files}
+        lines = [line for line in before.splitlines() if line and not line.startswith("#")]
+        made += [line for line in lines if line.partition(".")[0] not in mine]
         return "\n".join(made) + "\n"
 
     def _numbered(self, file: str, name: str, inlined: dict[str, None]) -> str:
@@ -527,7 +530,10 @@ def main() -> int:
     )
     writer = Writer(modules, options.version)
     stale = []
-    for path, text in [*((SCHEMAS / f"{file}.schema", None) for file in writer.files), (NUMBERS, writer.numbers())]:
+    for path, text in [
+        *((SCHEMAS / f"{file}.schema", None) for file in writer.files),
+        (NUMBERS, writer.numbers(NUMBERS.read_text())),
+    ]:
         before = path.read_text() if path.exists() else ""
         made = text if text is not None else writer.schema(path.name.removesuffix(".schema"), before)
         if made != before:

@@ -8,7 +8,7 @@ import pytest
 
 from dray.api.gates import Gates
 from dray.api.kinds import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
-from dray.api.resource import POD_CLAIM_NAME
+from dray.api.resource import FINALIZER, POD_CLAIM_NAME
 from dray.cluster.port import Refused, Unreachable
 from dray.controllers.claims import claim_name_base
 from tests.controllers.claims_cluster import Cluster, Plain, owned_by
@@ -31,7 +31,7 @@ class TestAClaimIsMadeFromItsTemplate:
         assert claim["metadata"]["ownerReferences"] == [
             {"apiVersion": "v1", "kind": "Pod", "name": "train", "uid": "uid-train", "controller": True}
         ]
-        assert "finalizers" not in claim["metadata"]
+        assert claim["metadata"]["finalizers"] == [FINALIZER]
         assert cluster.statuses() == [{"name": "gpu", "resourceClaimName": claim["metadata"]["name"]}]
 
     def test_and_fields_that_dray_does_not_know_are_kept(self, cluster: Cluster) -> None:

@@ -30,6 +30,19 @@ class TestPodsThatAreDoneLeaveTheirClaims:
         assert first.body["status"]["allocation"] is None
         assert first.resource_version
 
+    def test_a_generated_claim_that_was_never_used_goes_with_its_pod_although_it_has_its_finalizer(
+        self, cluster: Cluster
+    ) -> None:
+        cluster.template()
+        cluster.pod()
+        cluster.settle()
+        (claim,) = cluster.claims()
+        assert claim["metadata"]["finalizers"] == [FINALIZER]
+        del cluster.api.objects[PODS, "ns/train"]
+        cluster.api.put(RESOURCE_CLAIMS, claim | {"metadata": claim["metadata"] | {"deletionTimestamp": "2026-01-01T00:00:00Z"}})
+        cluster.settle()
+        assert cluster.claims() == []
+
     def test_a_shared_claim_stays_allocated_for_the_others(self, cluster: Cluster) -> None:
         cluster.given_claim(pods=("a", "b"))
         cluster.pod("a", {"name": "gpu", "resourceClaimName": "shared"}, status={"phase": "Succeeded"})

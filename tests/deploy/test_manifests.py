@@ -61,7 +61,7 @@ class TestADeployment:
     def test_uses_a_service_account_of_its_own_that_is_bound(self, deployment: dict[str, Any]) -> None:
         account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
         assert account in [found["metadata"]["name"] for found in OBJECTS if found["kind"] == "ServiceAccount"]
-        bound = [s["name"] for found in OBJECTS if found["kind"].endswith("Binding") for s in found["subjects"]]
+        bound = [s["name"] for found in OBJECTS if found["kind"].endswith("RoleBinding") for s in found["subjects"]]
         assert bound.count(account) == 2
 
     def test_its_arguments_are_understood(self, deployment: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from dray.cluster.port import Invalid, Write
+from dray.nodes.hardware import hardware
 from dray.runtime.inprocess import InProcess
 from dray.runtime.virtual import Clock
 from dray.simulate.scenario import read
@@ -37,8 +38,19 @@ def test_every_yaml_block_is_accepted(block: Block, tmp_path: Path) -> None:
     documents = [found for found in yaml.safe_load_all(block.text) if found is not None]
     assert documents
     file = tmp_path / "block.yaml"
-    file.write_text(yaml.safe_dump_all(found for found in documents if is_object(found)))
+    objects = [found for found in documents if is_object(found)]
+    file.write_text(yaml.safe_dump_all(made for found in objects for made in made_of(found, tmp_path)))
     create_all(file)
+
+
+def made_of(found: dict[str, Any], tmp_path: Path) -> list[dict[str, Any]]:
+    """The objects of a description of hardware; anything else is itself."""
+    if found["kind"] != "Hardware":
+        return [found]
+    file = tmp_path / "hardware.yaml"
+    file.write_text(yaml.safe_dump(found))
+    made = hardware([f"{file}:2"])
+    return [*made.nodes, *made.objects]
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.name)

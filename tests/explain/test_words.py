@@ -17,7 +17,7 @@ LEFT_OVER = re.compile(r"[\[\]<>]|\|\||  | [,;:]|\{[a-z]")
 
 
 def test_every_code_says_who_gives_it_and_what_can_change_it() -> None:
-    plugins = {*(name for name, _ in DEFAULT_PLUGINS), "Scheduler"}
+    plugins = {*(name for name, _ in DEFAULT_PLUGINS), "Scheduler", "NUMA"}
     for code, found in CODES.items():
         assert found.plugins, code
         assert set(found.plugins) <= plugins, code

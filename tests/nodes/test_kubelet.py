@@ -19,7 +19,7 @@ GPU = {"request": "gpu", "driver": "gpu.dray.dev", "pool": "gpu8-0", "device": "
 def begin(faults: Faults | None = None, nodes: int = 1, **options: Any) -> Place:
     place = Place(faults=faults or Faults())
     made = hardware([f"gpu8:{nodes}"])
-    place.start("nodes", (NODES, PODS, RESOURCE_CLAIMS), lambda world: [Kubelets(world, made.nodes, **options)])
+    place.start("nodes", Kubelets.kinds, lambda world: [Kubelets(world, made.nodes, **options)])
     return place
 
 

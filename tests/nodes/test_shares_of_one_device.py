@@ -17,4 +17,4 @@ def test_its_pod_runs_and_is_told_of_the_device_once() -> None:
     cluster.run(10)
     assert_running(cluster, "p")
     status = cluster.get(PODS, "p")["status"]["containerStatuses"][0]["allocatedResourcesStatus"]  # type: ignore[index]
-    assert [entry["resourceID"] for entry in status[0]["resources"]] == ["gpu.example.com/n1/nic"]
+    assert [entry["resourceID"] for entry in status[0]["resources"]] == ["gpu.example.com/device=n1-nic"]

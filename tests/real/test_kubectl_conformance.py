@@ -1,7 +1,6 @@
 """Real kubectl, the machine's and the newest, finds on ``dray up`` what it finds on a real API server.
 
-The checks are data outside the project. Kinds of other people (CRDs) and RBAC objects are left out; the rest must pass, and those
-that do not are printed.
+The checks are data outside the project. RBAC objects are left out; the rest must pass, and those that do not are printed.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from tests.real.upstream.control_plane import Server
 from tests.real.upstream.embedded import dray_up
 
 CHECKS = Path(__file__).parents[3] / "shared/conformance/check_kubectl.py"
-LEFT_OUT = re.compile(r"^(crd|rbac)_")
-# These ask for RBAC objects and custom resources too, or for a kubectl that was built with its version.
+LEFT_OUT = re.compile(r"^rbac_")
+# These ask for RBAC objects too, or for a kubectl that was built with its version.
 KNOWN = {"api_versions_lists_groups", "create_generators", "version_reports_server"}
-WORKLOADS = "^controllers_(?!quota)"
+WORKLOADS = "^controllers_"
 
 pytestmark = [
     pytest.mark.slow,

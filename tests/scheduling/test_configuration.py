@@ -152,7 +152,7 @@ def test_an_election_is_held_as_the_configuration_says() -> None:
 
 def test_settings_that_change_nothing_are_told() -> None:
     connection = {"kubeconfig": "/etc/kubeconfig", "qps": 5000, "burst": 10000}
-    config = parse({**HEAD, "parallelism": 16, "clientConnection": connection, "enableProfiling": False})
+    config = parse({**HEAD, "parallelism": 32, "clientConnection": connection, "enableProfiling": False})
     assert config.kubeconfig == "/etc/kubeconfig"
     assert [notice.split(" ")[0] for notice in config.notices] == ["parallelism", "clientConnection.qps"]
     assert parse(HEAD).notices == ()
@@ -186,3 +186,47 @@ def test_a_short_filter_timeout_ends_a_long_search_and_the_node_says_so() -> Non
         sim.settle()
         assert sim.node_of("p") == node
     assert "decide in 2 steps" in sim.condition("p")["message"]
+
+
+WRITTEN_BY_KUBE_SCHEDULER = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {acceptContentTypes: "", burst: 100, contentType: application/vnd.kubernetes.protobuf, kubeconfig: "", qps: 50}
+enableContentionProfiling: true
+enableProfiling: true
+leaderElection: {leaderElect: true, leaseDuration: 15s, renewDeadline: 10s, resourceLock: leases,
+                 resourceName: kube-scheduler, resourceNamespace: kube-system, retryPeriod: 2s}
+parallelism: 16
+percentageOfNodesToScore: 0
+podInitialBackoffSeconds: 1
+podMaxBackoffSeconds: 10
+profiles:
+- pluginConfig:
+  - args: {apiVersion: kubescheduler.config.k8s.io/v1, kind: VolumeBindingArgs, bindTimeoutSeconds: 600,
+           shape: [{score: 10, utilization: 0}, {score: 0, utilization: 100}]}
+    name: VolumeBinding
+  plugins:
+    bind: {}
+    multiPoint:
+      enabled:
+      - {name: SchedulingGates, weight: 0}
+      - {name: PrioritySort, weight: 0}
+      - {name: NodeResourcesFit, weight: 1}
+      - {name: DefaultBinder, weight: 0}
+      - {name: NodeDeclaredFeatures, weight: 0}
+    placementGenerate: {}
+    placementScore: {}
+    podGroupPostFilter: {}
+  schedulerName: default-scheduler
+"""
+
+
+def test_what_kube_scheduler_writes_loads_quietly() -> None:
+    found = load(WRITTEN_BY_KUBE_SCHEDULER, Gates.dray())
+    assert found.notices == ()
+    assert found.profiles[0].scheduler_name == "default-scheduler"
+
+
+def test_what_differs_from_what_kube_scheduler_writes_is_told() -> None:
+    (told,) = load(WRITTEN_BY_KUBE_SCHEDULER.replace("parallelism: 16", "parallelism: 32"), Gates.dray()).notices
+    assert told.startswith("parallelism has no effect")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from importlib.metadata import EntryPoint
+
 import pytest
 from scheduling_cluster import Sim
 
 from dray.api.codes import CODES, CURABLE
 from dray.api.codes.code import NODE, Code
 from dray.api.core import Pod
+from dray.api.gates import Gates
 from dray.api.kinds import NODES
 from dray.books.nodes import NodeInfo
-from dray.scheduling.config import DEFAULT_PLUGINS, FILTERS, SCORES, Config, Profile
+from dray.scheduling import configuration
+from dray.scheduling.config import DEFAULT_PLUGINS, FILTERS, SCORES
 from dray.scheduling.parts import Parts
-from dray.scheduling.plugins import registry
+from dray.scheduling.plugins import installed, registry
 from dray.scheduling.plugins.base import Compiled, PodShape, Reasons, because
 
 CODE = Code(plugins=("Quiet",), meaning="the node is noisy", wakes=(NODE,), subject="node", says="<is> noisy", cure="wait")
@@ -40,12 +44,25 @@ class Quiet:
         return because("NodeNoisy") if "noisy" in info.node.metadata.labels else None
 
 
+CONFIGURED = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins:
+    multiPoint:
+      enabled:
+      - {name: Quiet, weight: 100}
+"""
+
+
 @pytest.fixture
 def quiet(monkeypatch: pytest.MonkeyPatch) -> Sim:
-    monkeypatch.setattr(registry, "installed", lambda: {"Quiet": Quiet})
+    entry = EntryPoint("Quiet", f"{__name__}:Quiet", installed.GROUP)
+    monkeypatch.setattr(EntryPoint, "load", lambda self: Quiet)
+    for module in (registry, configuration):
+        monkeypatch.setattr(module, "installed", lambda: {"Quiet": entry})
     monkeypatch.setitem(CODES, "NodeNoisy", CODE)
-    profile = Profile(filters=(*FILTERS, "Quiet"), scores=(*Profile().scores, ("Quiet", 100)))
-    return Sim(Config((profile,)))
+    return Sim(configuration.load(CONFIGURED, Gates.dray()))
 
 
 def test_a_plugin_of_another_package_filters_tells_why_and_wakes(quiet: Sim) -> None:

@@ -8,9 +8,12 @@ import pytest
 from scheduling_cluster import Sim
 
 from dray.api import kinds
+from dray.scheduling.config import Config, Profile
 
 ZONE = "topology.kubernetes.io/zone"
 SELECTED = "volume.kubernetes.io/selected-node"
+
+DONE = {"pv.kubernetes.io/bind-completed": "yes"}
 
 
 @pytest.fixture
@@ -31,10 +34,8 @@ def claim(sim: Sim, name: str, cls: str = "", volume: str = "", modes: tuple[str
         "accessModes": list(modes),
         "resources": {"requests": {"storage": "1Gi"}},
     }
-    status = {"phase": "Bound" if volume else "Pending"}
-    return sim.api.put(
-        kinds.PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": name, "namespace": "default"}, "spec": spec, "status": status}
-    )
+    metadata = {"name": name, "namespace": "default", "annotations": DONE if volume else {}}
+    return sim.api.put(kinds.PERSISTENT_VOLUME_CLAIMS, {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}})
 
 
 def volume(sim: Sim, name: str, zone: str = "", cls: str = "", labels: dict[str, str] | None = None, **spec: Any) -> None:
@@ -42,7 +43,8 @@ def volume(sim: Sim, name: str, zone: str = "", cls: str = "", labels: dict[str,
         term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
     spec |= {"storageClassName": cls, "capacity": {"storage": "5Gi"}, "accessModes": ["ReadWriteOnce", "ReadWriteOncePod"]}
-    sim.api.put(kinds.PERSISTENT_VOLUMES, {"metadata": {"name": name, "labels": labels or {}}, "spec": spec})
+    status = {"phase": spec.pop("phase", "Available")}
+    sim.api.put(kinds.PERSISTENT_VOLUMES, {"metadata": {"name": name, "labels": labels or {}}, "spec": spec, "status": status})
 
 
 def storage_class(sim: Sim, name: str, provisioner: str = "csi.example.com", **extra: Any) -> None:
@@ -54,8 +56,27 @@ def bind(sim: Sim, name: str, volume_name: str) -> None:
     """What the volume controller does."""
     found = sim.api.objects[kinds.PERSISTENT_VOLUME_CLAIMS][f"default/{name}"]
     found["spec"]["volumeName"] = volume_name
-    found["status"] = {"phase": "Bound"}
+    found["metadata"]["annotations"] = {**found["metadata"].get("annotations", {}), **DONE}
     sim.api.put(kinds.PERSISTENT_VOLUME_CLAIMS, found)
+
+
+def test_a_volume_that_is_not_available_yet_is_not_taken(zones: Sim) -> None:
+    storage_class(zones, "local", provisioner="kubernetes.io/no-provisioner")
+    volume(zones, "pv", zone="a", cls="local", phase="Pending")
+    claim(zones, "c", cls="local")
+    zones.add_pod("p", volumes=using("c"))
+    zones.settle(2)
+    assert "claimRef" not in zones.api.objects[kinds.PERSISTENT_VOLUMES]["pv"]["spec"]
+
+
+def test_a_missing_volume_claim_is_noticed_whichever_volume_plugin_is_on() -> None:
+    for plugin in ("VolumeRestrictions", "VolumeZone"):
+        sim = Sim(Config((Profile(filters=("NodeResourcesFit", plugin)),)))
+        sim.add_node("n1")
+        sim.add_pod("p", volumes=using("missing"))
+        sim.settle(2)
+        assert sim.node_of("p") == ""
+        assert "default/missing" in sim.condition("p")["message"]
 
 
 def test_a_bound_volume_decides_the_node(zones: Sim) -> None:

@@ -29,6 +29,8 @@ from tests.simulate.random_scenarios import Document
 # How long after the end it is looked at again; longer than a pod backs off, and at no even distance.
 AGAIN: Final = (17.0, 41.0)
 CHECK_EVERY: Final = 0.5
+# How nodes are refused, in the order of the checks; devices and other pods come after all of these.
+_CHECKS: Final = ("is cordoned", "taint", "node selector or affinity", "host port", "not enough cpu", "not enough memory")
 _SINGULAR: Final = {"have": "has", "are": "is", "do": "does"}
 
 
@@ -140,10 +142,20 @@ def _waiting(simulation: Simulation, world: World, pod: Pod, failures: list[Fail
 
 
 def _untrue(told: str, summary: str) -> str:
-    """What a pod is told of nodes, or at all, and what `dray why` does not say; numbers do not matter."""
+    """What a pod is told of nodes, or at all, and what `dray why` does not say; numbers do not matter. A node is refused for
+    the first check that fails: what a later one had found may still be so, where an earlier one speaks now."""
     if summary.endswith(told):
         return ""
-    return "; ".join(sorted(_phrases(told) - _phrases(summary)))
+    said = _phrases(summary)
+    first = min(map(_turn, said))
+    return "; ".join(sorted(phrase for phrase in _phrases(told) - said if _turn(phrase) <= first))
+
+
+def _turn(phrase: str) -> int:
+    """Of the check that found this, among those that a node has to pass; what is not about nodes comes before them."""
+    if not phrase.startswith(("is ", "has ", "does ", "cannot ")):
+        return -1
+    return next((turn for turn, words in enumerate(_CHECKS) if words in phrase), len(_CHECKS))
 
 
 def _phrases(message: str) -> set[str]:
@@ -153,5 +165,5 @@ def _phrases(message: str) -> set[str]:
         return {before}
     whole = re.sub(r" \([^()]*\)", "", listed).removesuffix(".").split(", ")
     kept = whole[:-1] if message.endswith("…") else whole
-    singular = (re.sub(r"^\d+ nodes? (have|are|do|has|is|does)\b", lambda m: _SINGULAR.get(m[1], m[1]), each) for each in kept)
+    singular = (re.sub(r"^\d+ nodes? (\w+)", lambda m: _SINGULAR.get(m[1], m[1]), each) for each in kept)
     return {each for each in singular if each}

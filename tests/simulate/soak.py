@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--start", type=int, help="the first of them (default: one that nobody has tried)")
     parser.add_argument("--seed", type=int, help="only this one, again")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
-    parser.add_argument("--keep-going", action="store_true", help="do not stop after the tenth kind and seed that go wrong")
+    parser.add_argument("--keep-going", action="store_true", help="do not stop after the tenth seed that goes wrong")
     return parser
 
 
@@ -88,14 +88,17 @@ def _files(files: list[Path]) -> int:
 
 
 def _one(seed: int) -> int:
-    documents = generate(seed)
-    outcome = judge(documents)
+    outcome = judge(generate(seed))
     print(f"seed {seed}: {'; '.join(outcome.kinds) or 'nothing goes wrong'}")
     _tell(outcome)
     for kind in outcome.kinds:
-        path = minimised(seed, kind, documents)
-        print(f"{kind}: {path}; run it with: dray simulate {path}, or: python -m tests.simulate.soak {path}")
+        _minimise(seed, kind)
     return 1 if outcome.failures else 0
+
+
+def _minimise(seed: int, kind: str) -> None:
+    path = minimised(seed, kind, generate(seed))
+    print(f"{kind}: {path}; run it with: dray simulate {path}, or: python -m tests.simulate.soak {path}", flush=True)
 
 
 def _tell(outcome: Outcome) -> None:
@@ -106,12 +109,15 @@ def _tell(outcome: Outcome) -> None:
 def _many(asked: argparse.Namespace) -> int:
     start = asked.start if asked.start is not None else int(time.time()) * 1_000_000
     seeds, kinds, wrong, done = iter(range(start, start + asked.count)), Counter[str](), 0, 0
+    first: dict[str, int] = {}  # kind -> a seed that goes wrong like that
     began = time.monotonic()
     for seed, outcome in outcomes(seeds, asked.jobs):
         done += 1
         if outcome.failures:
             wrong += 1
             kinds.update(outcome.kinds)
+            for kind in outcome.kinds:
+                first.setdefault(kind, seed)
             _say(f"seed {seed}: {'; '.join(outcome.kinds)} ({outcome.failures[0]})")
             print(f"    again: python -m tests.simulate.soak --seed {seed}")
             if wrong == 10 and not asked.keep_going:
@@ -121,6 +127,10 @@ def _many(asked: argparse.Namespace) -> int:
     _say(f"{done} seeds from {start} in {time.monotonic() - began:.0f} s: {wrong} went wrong")
     for kind, count in kinds.most_common():
         print(f"  {count:6} {kind}")
+    if first:
+        print("Making one of each kind small; this takes a few minutes …", flush=True)
+    for kind, seed in first.items():
+        _minimise(seed, kind)
     return 1 if wrong else 0
 
 

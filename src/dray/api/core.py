@@ -100,11 +100,22 @@ class ContainerPort(Struct):
     name: str = ""
 
 
+class ContainerRestartRule(Struct):
+    action: str = ""
+
+
+class VolumeMount(Struct):
+    name: str = ""
+    bind_mount_options: tuple[str, ...] = ()
+
+
 class Container(Struct):
     name: str = ""
     image: str = ""
     resources: ResourceRequirements = field(default_factory=ResourceRequirements)
     ports: tuple[ContainerPort, ...] = ()
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
     restart_policy: str = ""
 
 
@@ -196,7 +207,6 @@ class PodReadinessGate(Struct):
 
 class PodSpec(Struct):
     readiness_gates: tuple[PodReadinessGate, ...] = ()
-    active_deadline_seconds: int | None = None
     node_name: str = ""
     scheduler_name: str = ""
     priority: int | None = None
@@ -217,7 +227,9 @@ class PodSpec(Struct):
     restart_policy: str = "Always"
     termination_grace_period_seconds: int | None = None
     host_network: bool = False
+    host_users: bool | None = None
     service_account_name: str = ""
+    active_deadline_seconds: int | None = None
 
 
 class PodResourceClaimStatus(Struct):
@@ -286,10 +298,18 @@ class PersistentVolumeClaimSpec(Struct):
     resources: ResourceRequirements = field(default_factory=ResourceRequirements)
     volume_mode: str | None = None
     selector: LabelSelector | None = None
+    volume_attributes_class_name: str | None = None
+
+
+class ModifyVolumeStatus(Struct):
+    target_volume_attributes_class_name: str = ""
 
 
 class PersistentVolumeClaimStatus(Struct):
     phase: str = ""
+    allocated_resources: ResourceList = {}
+    current_volume_attributes_class_name: str | None = None
+    modify_volume_status: ModifyVolumeStatus | None = None
 
 
 class PersistentVolumeClaim(Object):
@@ -383,6 +403,32 @@ class PodDisruptionBudgetStatus(Struct):
 class PodDisruptionBudget(Object):
     spec: PodDisruptionBudgetSpec = field(default_factory=PodDisruptionBudgetSpec)
     status: PodDisruptionBudgetStatus = field(default_factory=PodDisruptionBudgetStatus)
+
+
+class ScopedSelectorRequirement(Struct):
+    scope_name: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class ScopeSelector(Struct):
+    match_expressions: tuple[ScopedSelectorRequirement, ...] = ()
+
+
+class ResourceQuotaSpec(Struct):
+    hard: ResourceList = {}
+    scopes: tuple[str, ...] = ()
+    scope_selector: ScopeSelector | None = None
+
+
+class ResourceQuotaStatus(Struct):
+    hard: ResourceList = {}
+    used: ResourceList = {}
+
+
+class ResourceQuota(Object):
+    spec: ResourceQuotaSpec = field(default_factory=ResourceQuotaSpec)
+    status: ResourceQuotaStatus = field(default_factory=ResourceQuotaStatus)
 
 
 class LeaseSpec(Struct):

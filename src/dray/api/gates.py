@@ -1,7 +1,7 @@
 """Feature gates: upstream's names, defaults and dependencies.
 
-Dray implements every feature below, so its own defaults (``Gates.dray()``) have the alpha ones on too; ``Gates.upstream()``
-are those of Kubernetes 1.37. A gate whose dependency is off is off.
+Dray implements the features below but for ``WITHOUT_EFFECT``, so its own defaults (``Gates.dray()``) have the alpha ones on too;
+``Gates.upstream()`` are those of Kubernetes 1.37. A gate whose dependency is off is off.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ GATES: Final[dict[str, tuple[bool, tuple[str, ...]]]] = {
     "DRAWorkloadResourceClaims": (False, ("DynamicResourceAllocation", "GenericWorkload")),
 }
 
-# What Dray does not implement, or what would change the meaning of objects that users do not expect to change.
-_OFF_IN_DRAY: Final = frozenset(
+# What Dray does nothing for; switching one on is told.
+WITHOUT_EFFECT: Final = frozenset(
     {
         "DRANodeAllocatableResources",
         "DRAResourcePoolStatus",
@@ -119,7 +119,7 @@ class Gates:
 
     @staticmethod
     def dray() -> Gates:
-        return Gates(GATES.keys() - _OFF_IN_DRAY)
+        return Gates(GATES.keys() - WITHOUT_EFFECT)
 
 
 def _without_broken_dependencies(on: frozenset[str]) -> frozenset[str]:

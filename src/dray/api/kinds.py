@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from dray.api import core, resource, workloads
+from dray.api import core, extensions, resource, topology, workloads
 from dray.api.meta import Object
 
 
@@ -52,6 +52,7 @@ PERSISTENT_VOLUMES: Final = Kind("", "v1", "persistentvolumes", "PersistentVolum
 PERSISTENT_VOLUME_CLAIMS: Final = Kind(
     "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", True, core.PersistentVolumeClaim
 )
+RESOURCE_QUOTAS: Final = Kind("", "v1", "resourcequotas", "ResourceQuota", True, core.ResourceQuota)
 REPLICA_SETS: Final = Kind("apps", "v1", "replicasets", "ReplicaSet", True, core.ReplicaSet)
 STATEFUL_SETS: Final = Kind("apps", "v1", "statefulsets", "StatefulSet", True, core.StatefulSet)
 DAEMON_SETS: Final = Kind("apps", "v1", "daemonsets", "DaemonSet", True, workloads.DaemonSet)
@@ -74,6 +75,14 @@ RESOURCE_CLAIM_TEMPLATES: Final = Kind(
 )
 DEVICE_CLASSES: Final = Kind(resource.GROUP, "v1", "deviceclasses", "DeviceClass", False, resource.DeviceClass)
 DEVICE_TAINT_RULES: Final = Kind(resource.GROUP, "v1", "devicetaintrules", "DeviceTaintRule", False, resource.DeviceTaintRule)
+CUSTOM_RESOURCE_DEFINITIONS: Final = Kind(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    False,
+    extensions.CustomResourceDefinition,
+)
 NODE_RESOURCE_TOPOLOGIES: Final = Kind(
-    "topology.node.k8s.io", "v1alpha2", "noderesourcetopologies", "NodeResourceTopology", False
+    topology.GROUP, "v1alpha2", "noderesourcetopologies", "NodeResourceTopology", False, topology.NodeResourceTopology
 )

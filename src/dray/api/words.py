@@ -19,7 +19,7 @@ MESSAGE_MAX: Final = 1024
 BEST: Final = ("free", "total")
 # Worked out from others when the words are made: the total, where even that is too little.
 _DERIVED: Final = frozenset({"most", "besides"})
-_PER_NODE: Final = frozenset({*BEST, "missing", "device", "pool", "value", "steps", "pod", "until"})
+_PER_NODE: Final = frozenset({*BEST, "nearest", "lacks", "missing", "device", "pool", "value", "steps", "pod", "until"})
 
 # What else than being in use keeps devices of a request from it, in a word or two after their number.
 BESIDES: Final = {

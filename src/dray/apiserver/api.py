@@ -86,6 +86,7 @@ class Api:
         self._who = who
         self._discovery = Discovery(self._registry)
         self._openapi = OpenApi(self._registry, operations.schemas)
+        self._documented = self._registry.changes
         self._subresources = Subresources(operations)
         self._patching = Patching(operations)
         self.healthy: Callable[[], str] = lambda: ""
@@ -134,6 +135,10 @@ class Api:
         return Answer(200, document.body, document.content_type, headers)
 
     def _find_document(self, parts: list[str], request: Request) -> Document | None:
+        if self._documented != self._registry.changes:
+            self._documented = self._registry.changes
+            self._discovery = Discovery(self._registry)
+            self._openapi.refresh()
         discovery = self._discovery
         aggregated = discovery.wants_aggregated(request.accept)
         match parts:
@@ -150,7 +155,7 @@ class Api:
             case ["version"]:
                 return Document(VERSION)
             case ["openapi", "v2"]:
-                return self._openapi.v2
+                return self._openapi.v2(protobuf="proto" in request.accept)
             case ["openapi", "v3"]:
                 return self._openapi.index
             case ["openapi", "v3", *path]:
@@ -173,7 +178,10 @@ class Api:
             allowed = sub.verbs
         if verb not in allowed:
             raise not_allowed(f"{verb} of {target.resource.kind.resource}")
-        return self._do(verb, target, request)
+        answer = self._do(verb, target, request)
+        if target.resource.warning and isinstance(answer, Answer):
+            return msgspec.structs.replace(answer, headers=(*answer.headers, *_warnings([target.resource.warning])))
+        return answer
 
     def _unserved(self, target: Target) -> ApiError:
         if target.resource.kind != PODS or target.subresource not in _OF_CONTAINERS:
@@ -284,7 +292,7 @@ class Api:
             removed = self.operations.delete_collection(resource, target.namespace, labels, fields, given, dry_run)
             kind = resource.kind
             head = {
-                "kind": f"{kind.kind}List",
+                "kind": resource.list_name,
                 "apiVersion": kind.api_version,
                 "metadata": {"resourceVersion": str(self.store.revision)},
             }
@@ -315,7 +323,7 @@ class Api:
     def _scale(self, verb: str, target: Target, request: Request, options: WriteOptions) -> Answer:
         resource, namespace, name = target.resource, target.namespace, target.name
         if verb == "get":
-            scale = self._subresources.scale_of(self.operations.get(resource, namespace, name))
+            scale = self._subresources.scale_of(resource, self.operations.get(resource, namespace, name))
         else:
             change = self._patching.change_of_scale(request) if verb == "patch" else (lambda old: _object(request))
             scale = self._subresources.rescale(resource, namespace, name, change, options)

@@ -9,7 +9,7 @@ from typing import Final
 
 from dray.api import kinds as k
 from dray.api.kinds import Kind
-from dray.apiserver import columns, columns_stored, events, hooks
+from dray.apiserver import columns, columns_stored, events, hooks, limits
 from dray.apiserver.registry import ALL_METADATA, BINDING, EVICTION, FINALIZE, SCALE, STATUS, Registry, Resource
 from dray.apiserver.services import give_addresses
 from dray.apiserver.stored_kinds import STORED
@@ -62,7 +62,7 @@ CORE: Final = (
         columns=columns.PODS,
         generation=True,
         returns_deleted=True,
-        prepare=(hooks.runtime_class, hooks.new_pod),
+        prepare=(hooks.runtime_class, limits.default_amounts, hooks.new_pod),
         prepare_status=(hooks.kept_pod_status,),
         status_metadata=("finalizers", "labels", "ownerReferences"),
         admit=(hooks.pod_priority,),
@@ -137,7 +137,7 @@ CORE: Final = (
         returns_deleted=True,
     ),
     Resource(
-        kind=_core("resourcequotas", "ResourceQuota"),
+        kind=k.RESOURCE_QUOTAS,
         short=("quota",),
         subresources=(STATUS,),
         columns=columns.RESOURCE_QUOTAS,
@@ -276,9 +276,6 @@ DEVICES: Final = (
         unconditional_update=False,
         prepare=(hooks.new_time_of_changed_taint,),
     ),
-    Resource(
-        kind=k.NODE_RESOURCE_TOPOLOGIES, short=("node-res-topo",), columns=columns.NODE_RESOURCE_TOPOLOGIES, generation=True
-    ),
 )
 
 EVENTS: Final = (
@@ -298,6 +295,20 @@ EVENTS: Final = (
 
 NETWORK: Final = (Resource(kind=k.ENDPOINT_SLICES, columns=columns_stored.ENDPOINT_SLICES, generation=True),)
 
+EXTENSIONS: Final = (
+    Resource(
+        kind=k.CUSTOM_RESOURCE_DEFINITIONS,
+        short=("crd", "crds"),
+        categories=("api-extensions",),
+        subresources=(STATUS,),
+        columns=columns.CUSTOM_RESOURCE_DEFINITIONS,
+        generation=True,
+        any_finalizer=True,
+        unconditional_update=False,
+        returns_deleted=True,
+    ),
+)
+
 # Answered, never stored.
 REVIEWS: Final = (
     Resource(kind=Kind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False), verbs=REVIEW),
@@ -310,5 +321,5 @@ REVIEWS: Final = (
     ),
 )
 
-SERVED: Final = (*CORE, *WORKLOADS, *EVENTS, *NETWORK, *SCHEDULING, *STORAGE, *DEVICES, *STORED, *REVIEWS)
+SERVED: Final = (*CORE, *WORKLOADS, *EVENTS, *NETWORK, *SCHEDULING, *STORAGE, *DEVICES, *EXTENSIONS, *STORED, *REVIEWS)
 CATALOG: Final = Registry((*SERVED, *versioned(SERVED)))

@@ -23,6 +23,7 @@ class Column(msgspec.Struct, frozen=True):
     type: str = "string"
     wide: bool = False
     format: str = ""
+    description: str = ""
 
 
 def at(obj: Any, path: str, absent: Any = None) -> Any:
@@ -102,6 +103,8 @@ def _expression(expression: dict[str, Any]) -> str:
         case operator:
             return f"{key} {str(operator).lower()} ({values})"
 
+
+CUSTOM_RESOURCE_DEFINITIONS: Final = (NAME, plain("Created At", "metadata.creationTimestamp", type="date"))
 
 # ------------------------------------------------------------------------------------------------------------------ pods
 
@@ -469,16 +472,6 @@ VOLUME_ATTACHMENTS: Final = (
     plain("Attached", "status.attached", False),
     AGE,
 )
-NODE_RESOURCE_TOPOLOGIES: Final = (
-    NAME,
-    Column("Policy", lambda obj, now: _attribute(obj, "topologyManagerPolicy") or ",".join(obj.get("topologyPolicies") or ())),
-    _count("Zones", "zones"),
-    AGE,
-)
-
-
-def _attribute(topology: dict[str, Any], name: str) -> str:
-    return next((str(a.get("value")) for a in topology.get("attributes") or () if a.get("name") == name), "")
 
 
 # ------------------------------------------------------------------------------------------------------ resource.k8s.io

@@ -66,7 +66,7 @@ class Deletion:
         metadata = obj["metadata"]
         _finalizers(metadata, options.policy or _DEFAULT_POLICY.get(resource.kind.resource, ""))
         grace = _grace(resource, obj, options)
-        if resource.kind.plural == "namespaces":
+        if resource.kind.resource == "namespaces":
             return self._namespace(obj, old)
         if grace == 0 and not metadata.get("finalizers"):
             return Removal(_entry(obj), now=True)

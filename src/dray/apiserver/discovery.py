@@ -1,7 +1,8 @@
-"""What is served, as clients ask for it: aggregated and legacy discovery. Made once; the answer never changes while we run."""
+"""What is served, as clients ask for it: aggregated and legacy discovery. Made once, and again when a kind comes or goes."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Final
@@ -116,7 +117,16 @@ def _legacy(resource: Resource) -> list[dict[str, Any]]:
         entry["shortNames"] = list(resource.short)
     if resource.categories:
         entry["categories"] = list(resource.categories)
+    if "list" in resource.verbs:
+        entry["storageVersionHash"] = _storage_hash(resource)
     return [entry, *(_legacy_subresource(resource, sub) for sub in resource.subresources)]
+
+
+def _storage_hash(resource: Resource) -> str:
+    """Changes when objects are stored in another version; computed as everywhere, so that clients can compare."""
+    kind = resource.kind
+    stored = f"{kind.group}/{resource.stored_version or kind.version}/{kind.kind}"
+    return b64encode(sha256(stored.encode()).digest()[:8]).decode()
 
 
 def _legacy_subresource(resource: Resource, sub: Subresource) -> dict[str, Any]:

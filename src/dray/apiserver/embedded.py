@@ -95,6 +95,8 @@ class Embedded:
                 changed.clear()
                 for line in stream.pending().splitlines():
                     yield _watch_event(line)
+                if stream.ended:
+                    return
                 await changed.wait()
         finally:
             self._watches.discard(changed)

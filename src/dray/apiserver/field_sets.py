@@ -156,6 +156,22 @@ class _Place(NamedTuple):
         return self.below(value, containers, containers) if self.below is not None and value else LEAF
 
 
+class _OpenPlaces(dict[str, _Place]):
+    """Of a struct that may have fields that are not declared: those are made up as they come."""
+
+    def __init__(self, declared: dict[str, _Place], struct: Struct, place: Callable[[Field], _Place]) -> None:
+        super().__init__(declared)
+        self._struct, self._place = struct, place
+
+    def get(self, name: str, default: Any = None) -> Any:
+        found = super().get(name)
+        if found is None:
+            declared = self._struct.member(name)
+            assert declared is not None
+            found = self._place(declared)
+        return found
+
+
 @dataclass(slots=True)
 class _Changes:
     """What a comparison finds below one place."""
@@ -183,11 +199,18 @@ class Fields:
         return found.changed, found.removed
 
     def places(self, struct: Struct) -> dict[str, _Place]:
-        """The fields of a struct, prepared once. Declarations live as long as the process, so their identity is a key."""
+        """The fields of a struct, prepared once. Declarations live until ``forget``, so their identity is a key."""
         made = self._places.get(id(struct))
         if made is None:
-            made = self._places[id(struct)] = {name: self._place(declared) for name, declared in struct.fields.items()}
+            made = {name: self._place(declared) for name, declared in struct.fields.items()}
+            if struct.open:
+                made = _OpenPlaces(made, struct, self._place)
+            self._places[id(struct)] = made
         return made
+
+    def forget(self) -> None:
+        self._places.clear()
+        self._walks.clear()
 
     def _place(self, declared: Field) -> _Place:
         type_ = declared.type
@@ -259,7 +282,7 @@ class Fields:
         elif before is None:
             # A list that is written as null was there before, but nothing in it was.
             found.changed[key] = below(after, True, False) if below is not None and after else LEAF
-        elif below is None or type(before) is not type(after):
+        elif below is None or type(before) is not type(after) or (place.struct is not None and type(after) is not dict):
             found.changed[key] = place.fields(after, containers=False)
         else:
             inside = _Changes()
@@ -284,7 +307,7 @@ class Fields:
             found.removed[key] = _element(self._in_type(item), before, containers=True)
         elif before is _ABSENT:
             found.changed[key] = _element(self._in_type(item), after, containers=True)
-        elif struct is None or struct.atomic or type(before) is not type(after):
+        elif struct is None or struct.atomic or type(before) is not type(after) or type(after) is not dict:
             found.changed[key] = _element(self._in_type(item), after, containers=False)
         else:
             inside = _Changes()

@@ -39,7 +39,7 @@ def read_body(body: bytes, content_type: str, options: WriteOptions | None = Non
     """The decoded body. With ``options``, repeated fields are errors or warnings as the client asked."""
     media = media_type(content_type)
     if media in _YAML:
-        return _yaml(body)
+        return _yaml(body, options)
     if media == PROTOBUF:
         from dray.apiserver.protobuf import decode
 
@@ -72,14 +72,24 @@ def _fast_json(body: bytes) -> Any:
         raise bad_request(f"the object provided is unrecognized (must be of type JSON): {error}") from error
 
 
-def _yaml(body: bytes) -> Any:
+def _yaml(body: bytes, options: WriteOptions | None) -> Any:
     """JSON is YAML; only what is not JSON needs the slow reader."""
-    try:
-        return read_json(body)
-    except ApiError:
-        from dray.apiserver.yaml_bodies import read_yaml
+    if body.lstrip()[:1] in (b"{", b"["):
+        try:
+            _fast(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
+        else:
+            return read_json(body, options)
+    from dray.apiserver.yaml_bodies import read_yaml
 
-        return read_yaml(body)
+    value, repeated = read_yaml(body)
+    if repeated and options is not None and options.validation == "Strict":
+        lines = "\n  ".join(repeated[:100])
+        raise bad_request(f"error decoding YAML: strict decoding error: yaml: unmarshal errors:\n  {lines}")
+    if repeated and options is not None and options.validation == "Warn":
+        options.warnings += repeated[:100]
+    return value
 
 
 def write_options(query: Mapping[str, str], user_agent: str) -> WriteOptions:

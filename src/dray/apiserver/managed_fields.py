@@ -82,6 +82,11 @@ class ManagedFields:
         self._fields = Fields(schemas)
         self._empty: dict[tuple[str, str], Object] = {}
 
+    def forget(self) -> None:
+        """Declarations changed: nothing that was prepared of them holds any more."""
+        self._fields.forget()
+        self._empty.clear()
+
     def updated(
         self,
         kind: KindLike,
@@ -340,7 +345,7 @@ class _Merge:
     def structs(self, struct: Struct, current: Object, wanted: Object) -> Object:
         made = dict(current)
         for name, value in wanted.items():
-            field = struct.fields.get(name)
+            field = struct.member(name)
             if field is not None:
                 made[name] = self._values(field.type, field, current.get(name), value)
             else:
@@ -379,7 +384,7 @@ class _Removal:
         made: Object = {}
         for name, child in value.items():
             key = f"f:{name}"
-            declared = struct.fields.get(name) if struct is not None else None
+            declared = struct.member(name) if struct is not None else None
             inner = declared.type if declared is not None else item
             if key not in gone or inner is None:
                 made[name] = child

@@ -62,7 +62,7 @@ def label_problems(labels: Any, path: str) -> Iterator[FieldError]:
         yield from (FieldError(path, "Invalid", value, problem) for problem in label_value(value))
 
 
-def problems(metadata: dict[str, Any], rule: str, path: str = "metadata") -> Iterator[FieldError]:
+def problems(metadata: dict[str, Any], rule: str, path: str = "metadata", *, any_finalizer: bool = False) -> Iterator[FieldError]:
     """Everything wrong with the metadata of an object of a kind whose names follow ``rule``."""
     generate = metadata.get("generateName") or ""
     if generate and (problem := name_problem(generate[:_GENERATED_BASE].rstrip("-.") or "x", rule)):
@@ -74,7 +74,7 @@ def problems(metadata: dict[str, Any], rule: str, path: str = "metadata") -> Ite
         yield FieldError(f"{path}.name", "Invalid", name, problem)
     yield from label_problems(metadata.get("labels"), f"{path}.labels")
     yield from _annotation_problems(metadata.get("annotations") or {}, f"{path}.annotations")
-    yield from _finalizer_problems(metadata.get("finalizers") or (), f"{path}.finalizers")
+    yield from _finalizer_problems(metadata.get("finalizers") or (), f"{path}.finalizers", any_finalizer)
     yield from _owner_problems(metadata.get("ownerReferences") or (), f"{path}.ownerReferences")
 
 
@@ -85,11 +85,11 @@ def _annotation_problems(annotations: dict[str, str], path: str) -> Iterator[Fie
         yield FieldError(path, "TooLong", "", f"may not be more than {_ANNOTATIONS_BYTES} bytes")
 
 
-def _finalizer_problems(finalizers: Any, path: str) -> Iterator[FieldError]:
+def _finalizer_problems(finalizers: Any, path: str, any_finalizer: bool) -> Iterator[FieldError]:
     for index, finalizer in enumerate(finalizers):
         if problem := next(iter(qualified_name(finalizer)), ""):
             yield FieldError(f"{path}[{index}]", "Invalid", finalizer, problem)
-        elif "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+        elif not any_finalizer and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             message = "name is neither a standard finalizer name nor is it fully qualified"
             yield FieldError(path, "Invalid", finalizer, message)
     if {"orphan", "foregroundDeletion"} <= set(finalizers):

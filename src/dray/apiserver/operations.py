@@ -19,11 +19,13 @@ from dray.api.kinds import Kind
 from dray.api.stripping import strip_disabled
 from dray.api.times import format_time
 from dray.api.validation import FieldError, validate_create, validate_update
+from dray.apiserver import limits
 from dray.apiserver import metadata as meta
 from dray.apiserver.deletion import DeleteOptions, Deletion, Removal
 from dray.apiserver.errors import already_exists, bad_request, conflict, forbidden, invalid, modified, not_found
 from dray.apiserver.ownership import Ownership
-from dray.apiserver.registry import Context, Registry, Resource
+from dray.apiserver.quotas import Quotas
+from dray.apiserver.registry import ALL_METADATA, Context, Registry, Resource
 from dray.apiserver.schema import Schemas
 from dray.apiserver.selection import Selection
 from dray.apiserver.store import Entry, Store, Table, encode
@@ -31,6 +33,8 @@ from dray.apiserver.store import Entry, Store, Table, encode
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 NAMES_TRIED: Final = 8
+# The writes of an object by which it can come to ask for more.
+CHARGED: Final = ("", "resize")
 PROTECTED_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public"})
 
 
@@ -64,6 +68,7 @@ class Operations:
         self.ownership = Ownership(schemas)
         self._deletion = Deletion(clock)
         self._namespaces = store.table("namespaces")
+        self._quotas = Quotas(registry, store, gates)
 
     # ------------------------------------------------------------------------------------------------------------- reads
 
@@ -105,13 +110,23 @@ class Operations:
         self._check(resource, obj, None, context)
         for hook in resource.admit:
             hook(obj, None, context)
+        limits.check(resource, obj, None, context)
+        charged = self._quotas.admit(resource, namespace, obj, None, context.now)
         if options.applied:
             _keep_managed(obj, given)
         else:
             self.ownership.record(resource, obj, None, given.get("metadata"), manager=options.manager, now=context.now)
         if options.dry_run:
             return _not_stored(obj)
-        return self.store.put(table, key, obj)
+        stored = self._stored(resource, self.store.put(table, key, obj))
+        if charged:
+            self._quotas.settle(namespace, context.now)
+        return stored
+
+    def _stored(self, resource: Resource, entry: Entry, removed: bool = False) -> Entry:
+        for hook in resource.after:
+            hook(entry, removed)
+        return entry
 
     def _prepare_new(self, resource: Resource, obj: dict[str, Any], context: Context) -> None:
         metadata = obj["metadata"]
@@ -121,12 +136,16 @@ class Operations:
         metadata["creationTimestamp"] = format_time(context.now)
         if resource.generation:
             metadata["generation"] = 1
-        if resource.has_status and not resource.keeps_status:
+        if resource.has_status and resource.structure is not None:
+            obj.pop("status", None)
+        elif resource.has_status and not resource.keeps_status:
             obj["status"] = {}
-        apply_defaults(resource.kind.plural, obj, context.now, context.gates)
+        if resource.structure is None:
+            apply_defaults(resource.kind.plural, obj, context.now, context.gates)
         for hook in resource.prepare:
             hook(obj, None, context)
-        strip_disabled(resource.kind.plural, obj, None, context.gates)
+        if resource.structure is None:
+            strip_disabled(resource.kind.plural, obj, None, context.gates)
 
     def _free_key(self, resource: Resource, namespace: str, metadata: dict[str, Any], table: Table) -> str:
         base = metadata.get("generateName")
@@ -182,6 +201,7 @@ class Operations:
         self._keep(resource, obj, base, subresource)
         self._prepare_changed(resource, obj, old.object, context)
         self._check(resource, obj, old.object, context)
+        charged = subresource in CHARGED and self._admit_change(resource, namespace, obj, old.object, context)
         if options.applied:
             _keep_managed(obj, given)
         else:
@@ -194,7 +214,16 @@ class Operations:
                 now=context.now,
                 subresource=subresource,
             )
-        return self._replace(resource, namespace, obj, old, options)
+        stored = self._replace(resource, namespace, obj, old, options)
+        if charged and not options.dry_run:
+            self._quotas.settle(namespace, context.now)
+        return stored
+
+    def _admit_change(
+        self, resource: Resource, namespace: str, obj: dict[str, Any], old: dict[str, Any], context: Context
+    ) -> bool:
+        limits.check(resource, obj, old, context)
+        return self._quotas.admit(resource, namespace, obj, old, context.now)
 
     def _preconditions(self, resource: Resource, new: dict[str, Any], old: dict[str, Any], unconditional: bool) -> None:
         name = old["name"]
@@ -217,12 +246,15 @@ class Operations:
         meta.keep_server_fields(obj["metadata"], base["metadata"])
 
     def _prepare_changed(self, resource: Resource, obj: dict[str, Any], old: dict[str, Any], context: Context) -> None:
-        apply_defaults(resource.kind.plural, obj, context.now, context.gates)
+        if resource.structure is None:
+            apply_defaults(resource.kind.plural, obj, context.now, context.gates)
         for hook in resource.prepare_status if context.subresource == "status" else resource.prepare:
             hook(obj, old, context)
-        if resource.generation and context.subresource not in ("status", "binding") and _differ_in_spec(obj, old):
+        whole = resource.structure is not None and not resource.has_status
+        if resource.generation and context.subresource not in ("status", "binding") and _differ_in_spec(obj, old, whole):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        strip_disabled(resource.kind.plural, obj, old, context.gates)
+        if resource.structure is None:
+            strip_disabled(resource.kind.plural, obj, old, context.gates)
 
     def _replace(self, resource: Resource, namespace: str, obj: dict[str, Any], old: Entry, options: WriteOptions) -> Entry:
         obj["metadata"]["resourceVersion"] = old.object["metadata"]["resourceVersion"]
@@ -232,17 +264,20 @@ class Operations:
             return _not_stored(obj)
         table, key = self.table(resource), key_of(resource, namespace, obj["metadata"]["name"])
         if _is_finished(resource, obj):
-            return self.store.delete(table, key, obj)
-        return self.store.put(table, key, obj)
+            gone = self._stored(resource, self.store.delete(table, key, obj), removed=True)
+            self._quotas.settle(namespace, self.clock())
+            return gone
+        return self._stored(resource, self.store.put(table, key, obj))
 
     def _check(self, resource: Resource, obj: dict[str, Any], old: dict[str, Any] | None, context: Context) -> None:
         metadata = obj["metadata"]
         problems: list[Any] = []
         if old is None or metadata_differs(metadata, old["metadata"]):
-            problems += meta.problems(metadata, resource.names)
+            problems += meta.problems(metadata, resource.names, any_finalizer=resource.any_finalizer)
         if old is not None:
             problems += meta.update_problems(metadata, old["metadata"])
-        problems += self._kind_problems(resource.kind.plural, obj, old, context)
+        if resource.structure is None:
+            problems += self._kind_problems(resource.kind.plural, obj, old, context)
         for check in resource.check:
             problems += check(obj, old, context)
         if problems:
@@ -259,16 +294,22 @@ class Operations:
 
     def delete(self, resource: Resource, namespace: str, name: str, given: DeleteOptions, dry_run: bool) -> Removal:
         old = self.get(resource, namespace, name)
-        if resource.kind.plural == "namespaces" and name in PROTECTED_NAMESPACES:
+        if resource.kind.resource == "namespaces" and name in PROTECTED_NAMESPACES:
             raise forbidden(resource.kind, name, "this namespace may not be deleted")
         removal = self._deletion.decide(resource, old, given)
         if dry_run:
             return removal
+        if resource.leaving is not None:
+            old = resource.leaving(old)
+            removal = self._deletion.decide(resource, old, msgspec.structs.replace(given, preconditions=None))
         table, key = self.table(resource), key_of(resource, namespace, name)
         if removal.now:
-            return msgspec.structs.replace(removal, entry=self.store.delete(table, key, removal.entry.object))
+            gone = self._stored(resource, self.store.delete(table, key, removal.entry.object), removed=True)
+            self._quotas.settle(namespace, self.clock())
+            return msgspec.structs.replace(removal, entry=gone)
         if removal.entry is not old:
-            return msgspec.structs.replace(removal, entry=self.store.put(table, key, removal.entry.object))
+            entry = self._stored(resource, self.store.put(table, key, removal.entry.object))
+            return msgspec.structs.replace(removal, entry=entry)
         return removal
 
     def delete_collection(
@@ -356,7 +397,7 @@ def _only_status(resource: Resource, obj: dict[str, Any], old: dict[str, Any]) -
         del obj[field]
     obj.update({field: value for field, value in old.items() if field not in ("status", "metadata")})
     metadata, before = obj["metadata"], old["metadata"]
-    for field in resource.status_metadata:
+    for field in ALL_METADATA if resource.structure is not None else resource.status_metadata:
         if field in before:
             metadata[field] = before[field]
         else:
@@ -372,8 +413,9 @@ def _keep_status(resource: Resource, obj: dict[str, Any], old: dict[str, Any]) -
             obj["status"] = old["status"]
 
 
-def _differ_in_spec(obj: dict[str, Any], old: dict[str, Any]) -> bool:
-    fields = (obj.keys() | old.keys()) - {"metadata", "status", "apiVersion", "kind"}
+def _differ_in_spec(obj: dict[str, Any], old: dict[str, Any], whole: bool = False) -> bool:
+    """Whether more than metadata changed; the status counts only where there is no other way to write it."""
+    fields = (obj.keys() | old.keys()) - {"metadata", "apiVersion", "kind"} - (set() if whole else {"status"})
     return any(obj.get(field) != old.get(field) for field in fields)
 
 
@@ -385,7 +427,7 @@ def _is_finished(resource: Resource, obj: dict[str, Any]) -> bool:
     metadata = obj["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
         return False
-    if resource.kind.plural == "namespaces" and obj.get("spec", {}).get("finalizers"):
+    if resource.kind.resource == "namespaces" and obj.get("spec", {}).get("finalizers"):
         return False
     return not metadata.get("deletionGracePeriodSeconds")
 

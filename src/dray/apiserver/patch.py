@@ -33,7 +33,7 @@ def apply_patch(type_: str, current: dict[str, Any], patch: Any, kind: KindLike,
         merged: dict[str, Any] = merge_patch(current, patch)
         return merged
     if type_ == STRATEGIC:
-        struct = schemas.kind(kind)
+        struct = schemas.kind(kind) if schemas.custom(kind) is None else None
         if struct is None:
             raise PatchError(415, "UnsupportedMediaType", f"{kind.kind} does not support strategic merge patches; use {MERGE}")
         return strategic_merge(current, patch, struct, schemas)

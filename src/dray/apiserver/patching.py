@@ -47,7 +47,8 @@ class Patching:
     ) -> tuple[int, Entry]:
         """Server-side apply: creates what is not there. It is done in the version that is stored."""
         operations, manager = self._operations, request.query.get("fieldManager", "")
-        patch = read_body(request.body, "application/yaml")
+        asked = "fieldValidation" in request.query
+        patch = read_body(request.body, "application/yaml", options if asked else None)
         options.applied = True
         force = request.query.get("force", "") in ("true", "1")
 

@@ -80,16 +80,16 @@ class Presentation:
                 items = [{"metadata": item["metadata"]} for item in items]
             return encode(partial | {"metadata": list_metadata(page), "items": items})
         kind = self._resource.kind
-        head = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": list_metadata(page)}
+        head = {"kind": self._resource.list_name, "apiVersion": kind.api_version, "metadata": list_metadata(page)}
         return encode(head)[:-1] + b',"items":[' + self._items(page.entries) + b"]}\n"
 
     def _items(self, entries: Sequence[Entry]) -> bytes:
         """In a list of a declared kind the items do not repeat what they are, as Go writes typed lists."""
+        found = [self._raw(entry) for entry in entries]
         kind = self._resource.kind
         head = b'{"kind":%s,"apiVersion":%s,' % (encode(kind.kind), encode(kind.api_version))
-        size = len(head)
-        found = [self._raw(entry) for entry in entries]
-        if found and all(raw.startswith(head) for raw in found):
+        if self._resource.structure is None and found and all(raw.startswith(head) for raw in found):
+            size = len(head)
             return b"{" + b",{".join([raw[size:] for raw in found])
         return b",".join(found)
 
@@ -130,7 +130,7 @@ class Presentation:
                 "name": column.name,
                 "type": column.type,
                 "format": column.format,
-                "description": "",
+                "description": column.description,
                 "priority": 1 if column.wide else 0,
             }
             for column in self._resource.columns

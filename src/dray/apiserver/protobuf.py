@@ -21,6 +21,8 @@ from dray.apiserver.schema import Schemas, Struct, Type
 
 _MAGIC: Final = b"k8s\x00"
 _MAX_DEPTH: Final = 64
+# Fields of a schema that hold a schema or something else, and the number of the schema in them.
+_SCHEMAS: Final = {"items": 1, "additionalProperties": 2, "additionalItems": 2}
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
@@ -79,9 +81,18 @@ class _Decoder:
                 made |= self._struct(struct, value, depth + 1, name[1:])
                 continue
             field = struct.fields.get(name)
-            if field is not None:
+            if name in _SCHEMAS and struct.name == "JSONSchemaProps":
+                made[name] = self._schema(struct, name, dict(_fields(value)), depth + 1)
+            elif field is not None:
                 self._put(made, name, field.type, value, depth)
         return made
+
+    def _schema(self, struct: Struct, name: str, parts: dict[int, Any], depth: int) -> Any:
+        """A schema, or what may stand in its place: a list of schemas, or whether anything is allowed."""
+        given = parts.get(_SCHEMAS[name])
+        if given is not None:
+            return self._struct(struct, given, depth)
+        return bool(parts.get(1)) if name != "items" else []
 
     def _put(self, made: dict[str, Any], name: str, type_: Type, value: Any, depth: int) -> None:
         if type_.shape == "list":
@@ -121,7 +132,8 @@ def _scalar(name: str, value: Any) -> Any:
     if name == "bool":
         return bool(value)
     if name == "float":
-        return packing.unpack("<d", value)[0]
+        number = packing.unpack("<d", value)[0]
+        return int(number) if number.is_integer() else number
     if name == "bytes":
         return base64.b64encode(value).decode()
     parts = dict(_fields(value))

@@ -6,6 +6,7 @@ one (None on create) and the ``Context``. Hooks change only the new object, whic
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ from dray.api.gates import Gates
 from dray.api.kinds import Kind
 from dray.api.validation.errors import FieldError
 from dray.apiserver.columns import DEFAULT, Column
+from dray.apiserver.schema import Structure
+from dray.apiserver.store import Entry
 
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -31,9 +34,18 @@ class Context(msgspec.Struct, frozen=True):
     warnings: list[str] = []
 
 
+class ScalePaths(msgspec.Struct, frozen=True):
+    """Where the numbers of a scale subresource are; ``selector`` is where it is as text, if anywhere."""
+
+    spec: tuple[str, ...]
+    status: tuple[str, ...]
+    selector: tuple[str, ...] = ()
+
+
 Hook = Callable[[dict[str, Any], dict[str, Any] | None, Context], None]
 Check = Callable[[dict[str, Any], dict[str, Any] | None, Context], Iterable[FieldError]]
 View = Callable[[dict[str, Any]], dict[str, Any]]
+After = Callable[[Entry, bool], None]
 
 
 class Subresource(msgspec.Struct, frozen=True):
@@ -63,7 +75,12 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     generation: counts changes outside metadata and status.
     keeps_status: status may be given on create.
     status_metadata: what of the metadata a write of the status leaves alone.
+    any_finalizer: names of finalizers need no domain.
     table: where objects are stored; two kinds with one table are two views of the same objects.
+    structure: the schema of a kind that is defined while the server runs; such kinds have no rules besides it.
+    leaving: makes an object that is about to be deleted ready for it.
+    after: told of every object that was stored, and of every one that was removed.
+    warning: told to everybody who uses the kind.
     """
 
     kind: Kind
@@ -82,6 +99,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     returns_deleted: bool = False
     keeps_status: bool = False
     status_metadata: tuple[str, ...] = ()
+    any_finalizer: bool = False
     prepare: tuple[Hook, ...] = ()
     prepare_status: tuple[Hook, ...] = ()
     admit: tuple[Hook, ...] = ()
@@ -89,6 +107,13 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     table: str = ""
     to_stored: View | None = None
     from_stored: View | None = None
+    structure: Structure | None = None
+    scale: ScalePaths | None = None
+    list_kind: str = ""
+    stored_version: str = ""
+    leaving: Callable[[Entry], Entry] | None = None
+    after: tuple[After, ...] = ()
+    warning: str = ""
 
     @property
     def has_status(self) -> bool:
@@ -99,6 +124,10 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
         return self.table or self.kind.resource
 
     @property
+    def list_name(self) -> str:
+        return self.list_kind or f"{self.kind.kind}List"
+
+    @property
     def singular_name(self) -> str:
         return self.singular or self.kind.kind.lower()
 
@@ -107,12 +136,24 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registry:
-    """The served kinds, by where they are found."""
+    """The served kinds, by where they are found. ``changes`` counts how often what is served has changed."""
 
     def __init__(self, resources: Iterable[Resource]) -> None:
-        self.resources = tuple(resources)
-        self._by_path = {(r.kind.group, r.kind.version, r.kind.plural): r for r in self.resources}
+        self._declared = tuple(resources)
+        self.changes = 0
+        self.extend(())
+
+    def extend(self, defined: Iterable[Resource]) -> None:
+        """Serve these besides the declared ones, instead of those before. What is declared cannot be replaced by them."""
+        self.resources = (*self._declared, *defined)
+        self._by_path = {(r.kind.group, r.kind.version, r.kind.plural): r for r in reversed(self.resources)}
         self._by_name = {r.kind.resource: r for r in reversed(self.resources)}
+        self.changes += 1
+
+    def replace(self, resource: Resource) -> None:
+        """Give a declared kind the hooks of one server."""
+        self._declared = tuple(resource if each.kind == resource.kind else each for each in self._declared)
+        self.extend(())
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         return self._by_path.get((group, version, plural))
@@ -135,8 +176,24 @@ class Registry:
         return tuple({r.storage: r.kind for r in reversed(tuple(found))}.values())
 
     def group_versions(self) -> dict[str, dict[str, list[Resource]]]:
-        """group -> version -> resources, in the order of declaration (the first version is preferred)."""
+        """group -> version -> resources, in the order of declaration (the first version is preferred), then defined ones."""
         groups: dict[str, dict[str, list[Resource]]] = {}
         for resource in self.resources:
             groups.setdefault(resource.kind.group, {}).setdefault(resource.kind.version, []).append(resource)
+        declared = {resource.kind.group for resource in self._declared}
+        for group, versions in groups.items():
+            if group not in declared:
+                groups[group] = dict(sorted(versions.items(), key=lambda item: version_priority(item[0])))
         return groups
+
+
+_VERSION: Final = re.compile(r"v(\d{1,9})(?:(alpha|beta)(\d{1,9}))?", re.ASCII)
+_STAGES: Final = {"": 2, "beta": 1, "alpha": 0}
+
+
+def version_priority(name: str) -> tuple[int, int, int, int, str]:
+    """For sorting, the most stable and newest first: v2, v1, v2beta1, v1beta2, v1alpha1, then all others by name."""
+    found = _VERSION.fullmatch(name)
+    if found is None:
+        return (1, 0, 0, 0, name)
+    return (0, -_STAGES[found[2] or ""], -int(found[1]), -int(found[3] or 0), name)

@@ -19,11 +19,13 @@ from dray.api.kinds import NAMESPACES, PRIORITY_CLASSES
 from dray.api.times import format_time
 from dray.apiserver.api import Answer, Api, Request, refusal
 from dray.apiserver.catalog import CATALOG
+from dray.apiserver.custom.definitions import Definitions
 from dray.apiserver.errors import ApiError
 from dray.apiserver.http import Connection
 from dray.apiserver.identity import Identity, identity, write_private
 from dray.apiserver.journal import Journal
 from dray.apiserver.operations import Operations, WriteOptions
+from dray.apiserver.registry import Registry
 from dray.apiserver.reviews import User
 from dray.apiserver.schema import load
 from dray.apiserver.services import ADDRESSES
@@ -58,17 +60,20 @@ class Core:
     ) -> None:
         self.store = Store(log)
         self.operations = Operations(
-            CATALOG,
+            Registry(CATALOG.resources),
             self.store,
-            load(),
+            load().extended(),
             gates=gates or Gates.dray(),
             clock=clock,
             randomness=randomness or random.Random(),
         )
+        self.definitions = Definitions(self.operations)
         self.api = Api(self.operations, who)
 
     def furnish(self) -> None:
         """What every cluster has from the start."""
+        self.definitions.load()
+        self.definitions.install()
         options = WriteOptions(manager="dray")
         namespaces, classes = CATALOG.of(NAMESPACES), CATALOG.of(PRIORITY_CLASSES)
         for name in NAMESPACES_AT_START:

@@ -77,15 +77,16 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
 
 
 class Watcher:
-    """A bounded queue of changes of one table. ``overflowed`` means that changes were lost: the watch must end."""
+    """A bounded queue of changes of one table. ``overflowed`` means that changes were lost: the watch must end. ``closed``: it
+    ends when the buffer is taken."""
 
-    __slots__ = ("_notify", "_size", "after", "buffer", "limit", "matches", "overflowed", "prefix", "table")
+    __slots__ = ("_notify", "_size", "after", "buffer", "closed", "limit", "matches", "overflowed", "prefix", "table")
 
     def __init__(self, table: Table, prefix: str, matches: Matcher | None, after: int, limit: int) -> None:
         self.table, self.prefix, self.matches, self.after, self.limit = table, prefix, matches, after, limit
         self.buffer: deque[Delivered] = deque()
         self._size = 0
-        self.overflowed = False
+        self.overflowed = self.closed = False
         self._notify: Callable[[], None] | None = None
 
     def on_change(self, notify: Callable[[], None]) -> None:
@@ -93,6 +94,11 @@ class Watcher:
         self._notify = notify
         if self.buffer:
             notify()
+
+    def close(self) -> None:
+        self.closed = True
+        if self._notify is not None:
+            self._notify()
 
     def take(self) -> list[Delivered]:
         taken = list(self.buffer)
@@ -214,6 +220,7 @@ class Store:
         self._log, self._history, self._buffer = log, history, buffer
         self._tables: dict[str, Table] = {}
         self._unpublished: deque[Event] = deque()
+        self._ending: list[tuple[int, Watcher]] = []
 
     def table(self, name: str) -> Table:
         found = self._tables.get(name)
@@ -266,6 +273,21 @@ class Store:
             if event.previous is not None:
                 event.previous.forget()
         self.published = max(self.published, revision)
+        if self._ending:
+            self._end()
+
+    def end_watches(self, table: Table) -> None:
+        """Everybody who watches the table sees what has been written so far, and then the end."""
+        self._ending += [(self.revision, watcher) for watcher in table.watchers]
+        self._end()
+
+    def _end(self) -> None:
+        waiting, self._ending = self._ending, []
+        for revision, watcher in waiting:
+            if revision <= self.published:
+                watcher.close()
+            else:
+                self._ending.append((revision, watcher))
 
     def watch(self, table: Table, prefix: str, matches: Matcher | None, after: int) -> Watcher:
         """Changes after ``after``, which is not compacted. Those that are published already are in the buffer at once."""

@@ -16,7 +16,7 @@ from dray.apiserver.columns import at, selector_text
 from dray.apiserver.deletion import DeleteOptions
 from dray.apiserver.errors import ApiError, bad_request, conflict, invalid
 from dray.apiserver.operations import Operations, WriteOptions
-from dray.apiserver.registry import Resource
+from dray.apiserver.registry import Resource, ScalePaths
 from dray.apiserver.store import Entry
 
 Object = dict[str, Any]
@@ -104,23 +104,29 @@ class Subresources:
 
     # ------------------------------------------------------------------------------------------------------------ scale
 
-    def scale_of(self, entry: Entry) -> Object:
+    def scale_of(self, resource: Resource, entry: Entry) -> Object:
         obj = entry.object
-        metadata = {f: obj["metadata"][f] for f in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")}
-        selector = selector_text(at(obj, "spec.selector"))
+        fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+        metadata = {f: obj["metadata"][f] for f in fields if f in obj["metadata"]}
+        if resource.scale is not None:
+            wanted, there, selector = _custom_scale(obj, resource.scale)
+        else:
+            shown = selector_text(at(obj, "spec.selector"))
+            selector = "" if shown == "<none>" else shown
+            wanted, there = at(obj, "spec.replicas", 0), at(obj, "status.replicas", 0)
         return {
             "kind": "Scale",
             "apiVersion": "autoscaling/v1",
             "metadata": metadata,
-            "spec": {"replicas": at(obj, "spec.replicas", 0)},
-            "status": {"replicas": at(obj, "status.replicas", 0), "selector": "" if selector == "<none>" else selector},
+            "spec": {"replicas": wanted},
+            "status": {"replicas": there, "selector": selector},
         }
 
     def rescale(
         self, resource: Resource, namespace: str, name: str, change: Callable[[Object], Object], options: WriteOptions
     ) -> Object:
         """Write the replicas of a Scale that ``change`` makes of the current one."""
-        scale = change(self.scale_of(self._operations.get(resource, namespace, name)))
+        scale = change(self.scale_of(resource, self._operations.get(resource, namespace, name)))
         replicas = at(scale, "spec.replicas", 0)
         if type(replicas) is not int:
             raise bad_request("spec.replicas must be a number")
@@ -130,10 +136,30 @@ class Subresources:
         wanted = scale.get("metadata") or {}
 
         def apply(obj: Object) -> Object:
+            if resource.from_stored is not None:
+                obj = resource.from_stored(obj)
             expected = {field: wanted[field] for field in ("resourceVersion", "uid") if wanted.get(field)}
-            return obj | {"metadata": obj["metadata"] | expected, "spec": obj["spec"] | {"replicas": replicas}}
+            path = resource.scale.spec if resource.scale is not None else ("spec", "replicas")
+            return _with(obj, path, replicas) | {"metadata": obj["metadata"] | expected}
 
-        return self.scale_of(self._operations.update(resource, namespace, name, apply, options, subresource="scale"))
+        return self.scale_of(resource, self._operations.update(resource, namespace, name, apply, options, subresource="scale"))
+
+
+def _custom_scale(obj: Object, paths: ScalePaths) -> tuple[int, int, str]:
+    found = [_at(obj, path) for path in (paths.spec, paths.status, paths.selector)]
+    wanted, there = (value if type(value) is int else 0 for value in found[:2])
+    return wanted, there, found[2] if isinstance(found[2], str) else ""
+
+
+def _at(obj: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        obj = obj.get(name) if isinstance(obj, dict) else None
+    return obj
+
+
+def _with(obj: Object, path: tuple[str, ...], value: Any) -> Object:
+    inner = obj.get(path[0])
+    return obj | {path[0]: _with(inner if isinstance(inner, dict) else {}, path[1:], value) if len(path) > 1 else value}
 
 
 def _can_bind(pod: Object, wanted: Object, target: str) -> None:

@@ -94,6 +94,7 @@ class Stream:
         parts, self._first = self._first, []
         event = self._present.event
         parts += [event(delivered) for delivered in self._watcher.take()]
+        self.ended = self._watcher.closed
         return b"".join(parts)
 
     def bookmark(self) -> bytes:

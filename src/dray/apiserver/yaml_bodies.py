@@ -12,19 +12,37 @@ import yaml
 
 from dray.apiserver.errors import bad_request
 
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_BASE: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def read_yaml(body: bytes) -> Any:
+class _Loader(_BASE):  # type: ignore[misc]
+    """Keys that are given again are noted with their line."""
+
+    def __init__(self, stream: bytes) -> None:
+        super().__init__(stream)
+        self.repeated: list[str] = []
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                self.repeated.append(f'line {key.start_mark.line + 1}: key "{key.value}" already set in map')
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def read_yaml(body: bytes) -> tuple[Any, list[str]]:
+    """The object, and where a key was given that was there already (the last one counts)."""
     try:
         _refuse_aliases(body)
+        loader = _Loader(body)
         # Through JSON, so that dates and other YAML types become what they were written as or are refused.
-        return msgspec.json.decode(msgspec.json.encode(yaml.load(body, _LOADER)))
+        return msgspec.json.decode(msgspec.json.encode(loader.get_single_data())), loader.repeated
     except (yaml.YAMLError, RecursionError, UnicodeDecodeError, TypeError, ValueError) as error:
         raise bad_request(f"error parsing YAML: {str(error)[:400]}") from error
 
 
 def _refuse_aliases(body: bytes) -> None:
     """A few bytes of them can stand for gigabytes."""
-    if b"*" in body and any(isinstance(event, yaml.events.AliasEvent) for event in yaml.parse(body, _LOADER)):
+    if b"*" in body and any(isinstance(event, yaml.events.AliasEvent) for event in yaml.parse(body, _BASE)):
         raise yaml.YAMLError("aliases are not supported")

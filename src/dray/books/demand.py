@@ -107,6 +107,7 @@ def _content(pod: Pod, volumes: tuple[Volume, ...]) -> tuple[Any, ...]:
         spec.tolerations,
         spec.topology_spread_constraints,
         spec.host_network,
+        spec.host_users,
         named,
     )
 
@@ -114,7 +115,10 @@ def _content(pod: Pod, volumes: tuple[Volume, ...]) -> tuple[Any, ...]:
 def _container_content(container: Any) -> tuple[Any, ...]:
     # The name counts because the mapping of extended resources to devices names containers.
     resources = container.resources
-    return (container.name, container.image, resources.requests, resources.limits, container.ports, container.restart_policy)
+    rules = [rule.action for rule in container.restart_policy_rules]
+    options = [mount.bind_mount_options for mount in container.volume_mounts if mount.bind_mount_options]
+    named = (container.name, container.image, container.ports, container.restart_policy, rules, options)
+    return (*named, resources.requests, resources.limits)
 
 
 def _names_objects(volume: Volume) -> bool:

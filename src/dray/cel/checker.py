@@ -5,7 +5,8 @@ The first error found is raised. What has no type of its own (``dyn``) passes he
 
 from __future__ import annotations
 
-from typing import Final, NoReturn
+from collections.abc import Mapping
+from typing import Final, NamedTuple, NoReturn
 
 from dray.cel import types
 from dray.cel.errors import CompileError, Failure
@@ -44,9 +45,29 @@ def attribute_type(features: frozenset[str]) -> Type:
     return DYN if LIST_ATTRIBUTES in features else types.ANY
 
 
-def check(node: Node, expression: str, features: frozenset[str]) -> Type:
+class Names(NamedTuple):
+    """What an expression may speak of: variables with their types, and the fields of types that have any."""
+
+    variables: Mapping[str, Type]
+    fields: Mapping[str, Mapping[str, Type]]
+    includes: bool = False
+
+
+def device_names(features: frozenset[str]) -> Names:
+    attributes = map_of(types.STRING, map_of(types.STRING, attribute_type(features)))
+    fields = {
+        "driver": types.STRING,
+        "attributes": attributes,
+        "capacity": map_of(types.STRING, map_of(types.STRING, types.QUANTITY)),
+    }
+    if CONSUMABLE_CAPACITY in features:
+        fields["allowMultipleAllocations"] = types.BOOL
+    return Names({"device": DEVICE}, {DEVICE.name: fields}, LIST_ATTRIBUTES in features)
+
+
+def check(node: Node, expression: str, names: Names) -> Type:
     """Types the tree and returns the type of the whole."""
-    checker = _Checker(expression, features)
+    checker = _Checker(expression, names)
     checker.check(node)
     checker.settle(node, set())
     checker.homogeneous(node, set())
@@ -54,18 +75,10 @@ def check(node: Node, expression: str, features: frozenset[str]) -> Type:
 
 
 class _Checker:
-    def __init__(self, expression: str, features: frozenset[str]) -> None:
+    def __init__(self, expression: str, names: Names) -> None:
         self.expression = expression
-        attributes = map_of(types.STRING, map_of(types.STRING, attribute_type(features)))
-        self.fields = {
-            "driver": types.STRING,
-            "attributes": attributes,
-            "capacity": map_of(types.STRING, map_of(types.STRING, types.QUANTITY)),
-        }
-        if CONSUMABLE_CAPACITY in features:
-            self.fields["allowMultipleAllocations"] = types.BOOL
-        self.includes = LIST_ATTRIBUTES in features
-        self.scopes: list[dict[str, Type]] = [{"device": DEVICE}]
+        self.fields, self.includes = names.fields, names.includes
+        self.scopes: list[Mapping[str, Type]] = [names.variables]
         self.bindings: types.Bindings = {}
         self.fresh = 0
 
@@ -138,12 +151,11 @@ class _Checker:
         target, was_optional = types.unwrap_optional(self.resolved(operand))
         if target.kind == "map":
             found = target.parameters[1]
-        elif target == DEVICE:
-            if field not in self.fields:
-                self.fail(f"undefined field '{field}'", node)
-            found = self.fields[field]
         elif target.kind == "struct":
-            self.fail(f"undefined field '{field}'", node)
+            fields = self.fields.get(target.name, {})
+            if field not in fields:
+                self.fail(f"undefined field '{field}'", node)
+            found = fields[field]
         elif target.kind == "parameter":
             self.accepts(DYN, target)
             found = DYN

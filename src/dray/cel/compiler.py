@@ -27,16 +27,19 @@ FIRST_SLOT: Final = 2
 MISSING: Final = object()
 
 
-def compile_tree(node: Node, metered: bool) -> tuple[Closure, int]:
-    """The closure of the tree and the length of the frame that it needs. A Failure if a constant in it cannot be made."""
-    compiler = _Compiler(metered)
+def compile_tree(node: Node, metered: bool, variables: tuple[str, ...] | None = None) -> tuple[Closure, int]:
+    """The closure of the tree and the length of the frame that it needs. A Failure if a constant in it cannot be made.
+
+    What is viewed is a device, or a tuple with the values of the ``variables``.
+    """
+    compiler = _Compiler(metered, variables)
     closure = compiler.compile(node)
     return closure, compiler.slots
 
 
 class _Compiler:
-    def __init__(self, metered: bool) -> None:
-        self.metered = metered
+    def __init__(self, metered: bool, variables: tuple[str, ...] | None) -> None:
+        self.metered, self.variables = metered, variables
         self.slots = FIRST_SLOT
         self.scopes: list[dict[str, Closure]] = []
         self.shared: dict[int, Closure] = {}
@@ -85,8 +88,11 @@ class _Compiler:
         for scope in reversed(self.scopes):
             if node.name in scope:
                 return scope[node.name]
-        if node.name.lstrip(".") == "device" and node.type.kind != "type":
+        if self.variables is None and node.name.lstrip(".") == "device" and node.type.kind != "type":
             return lambda frame: frame[VIEW]
+        if self.variables is not None and node.name.lstrip(".") in self.variables:
+            place = self.variables.index(node.name.lstrip("."))
+            return lambda frame: frame[VIEW][place]
         value = TypeValue(node.type.parameters[0].name)
         return lambda frame: value
 

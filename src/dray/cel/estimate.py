@@ -7,6 +7,7 @@ the rest.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from dray.cel.macros import MAP_INSERT
@@ -40,15 +41,20 @@ class _Local(NamedTuple):
     entries: Entries | None
 
 
-def estimate(node: Node, features: frozenset[str]) -> Estimate:
-    """The cost of a checked tree; ``features`` do not change it, because the largest value of an attribute is the same in all."""
-    estimator = _Estimator()
+# How large the value at a path is at most; None where nothing is known.
+Limit = Callable[[Path], Range | None]
+
+
+def estimate(node: Node, limit: Limit) -> Estimate:
+    """The cost of a checked tree, given how large the values are that it reads."""
+    estimator = _Estimator(limit)
     cost = estimator.cost(node)
     return Estimate(cost.most, estimator.amplifies)
 
 
 class _Estimator:
-    def __init__(self) -> None:
+    def __init__(self, limit: Limit) -> None:
+        self.limit = limit
         self.amplifies = False
         self.locals: dict[str, list[_Local]] = {}
         self.paths: dict[int, Path] = {}
@@ -72,7 +78,7 @@ class _Estimator:
         written = _written_size(node)
         if written is not None:
             return written
-        limited = _limit(self.path(node))
+        limited = self.limit(self.path(node))
         if limited is not None:
             self.sizes[id(node)] = limited
             return limited
@@ -204,7 +210,7 @@ class _Estimator:
         if not node.type.parameters:
             return None
         path = self.path(node)
-        return node.type.parameters[0], (_limit((*path, "@items")) if path else None) or UNKNOWN
+        return node.type.parameters[0], (self.limit((*path, "@items")) if path else None) or UNKNOWN
 
     def charge(self, node: Call, overload: Overload, operands: Operands, costs: list[Range]) -> Charge:
         arguments = ZERO
@@ -300,8 +306,8 @@ def _is_scalar(kind: Type) -> bool:
     return _is_scalar(inner) if optional else kind.kind in _SCALARS
 
 
-def _limit(path: Path) -> Range | None:
-    """How large a value at a path in the device can be."""
+def device_limit(path: Path) -> Range | None:
+    """How large a value at a path in a device can be, whatever features are on."""
     if not path or path[0] != "device":
         return None
     most = _limit_of(path[1:])

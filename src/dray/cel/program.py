@@ -6,11 +6,11 @@ from functools import lru_cache
 from typing import Any, Final
 
 from dray.cel import types
-from dray.cel.checker import CONSUMABLE_CAPACITY, LIST_ATTRIBUTES, attribute_type, check
+from dray.cel.checker import CONSUMABLE_CAPACITY, LIST_ATTRIBUTES, attribute_type, check, device_names
 from dray.cel.compiler import FIRST_SLOT, compile_tree
 from dray.cel.device import DeviceView
 from dray.cel.errors import CompileError, CostLimitExceeded, EvaluationError, Failure, Overrun
-from dray.cel.estimate import estimate
+from dray.cel.estimate import device_limit, estimate
 from dray.cel.meter import Meter
 from dray.cel.parser import parse
 from dray.cel.reads import paths_read
@@ -34,7 +34,7 @@ class Program:
         self.expression = expression
         self.limit = limit
         self.reads = paths_read(node)
-        cost = estimate(node, features)
+        cost = estimate(node, device_limit)
         self.estimated_cost = cost.maximum
         self.metered = cost.maximum > limit or cost.amplifies
         self._closure, slots = compile_tree(node, self.metered)
@@ -95,7 +95,7 @@ def compile(expression: str, *, features: frozenset[str] = STORED, limit: int = 
 def _compile(expression: str, features: frozenset[str], limit: int, derived: bool) -> Program | CompileError:
     try:
         node = parse(expression)
-        kind = check(node, expression, features)
+        kind = check(node, expression, device_names(features))
         _check_result(kind, expression, features, derived)
         return Program(expression, node, features, limit)
     except CompileError as error:

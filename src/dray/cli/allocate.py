@@ -10,7 +10,7 @@ import gc
 import itertools
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, BinaryIO, Final, TypeVar
 
 import click
@@ -26,9 +26,9 @@ from dray.api.reason import Reason
 from dray.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.api.validation import validate_create
 from dray.api.words import Counted, as_json, message
+from dray.cli.lines import LINE_MAX, answer_lines
 from dray.devices import Devices, RequestFinding, Verdict
 
-LINE_MAX: Final = 512 * 1024 * 1024
 # Of a pod that fits on no node of a batch, so many states of nodes are looked into; the others are counted.
 STATES_TOLD: Final = 8
 # Objects are defaulted at one fixed moment: no answer depends on it.
@@ -85,22 +85,7 @@ def allocate(file: BinaryIO) -> None:
     A line:
       {"node": {"metadata": {"name": "n1"}}, "classes": [...], "slices": [...], "claims": [...]}
     """
-    if file.isatty():
-        click.echo("Reading questions, one JSON object a line; Ctrl-D ends.", err=True)
-    out = sys.stdout.buffer
-    invalid = False
-    for text in _lines(file):
-        answer, answered = _answer(text)
-        invalid = invalid or not answered
-        out.write(msgspec.json.encode(answer) + b"\n")
-        out.flush()
-    sys.exit(2 if invalid else 0)
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    while text := file.readline(LINE_MAX + 1):
-        if text.strip():
-            yield text
+    sys.exit(0 if answer_lines(file, _answer) else 2)
 
 
 def _answer(text: bytes) -> tuple[Json, bool]:

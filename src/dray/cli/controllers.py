@@ -2,46 +2,111 @@
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+import yaml
 
 from dray.cli.running import Connection, cluster_options, run_on_cluster
+
+if TYPE_CHECKING:
+    from dray.controllers.exporter import Mode
+
+log = logging.getLogger(__name__)
 
 
 @click.command()
 @click.option(
-    "--only", default="", metavar="A,B", help="Run only these: claims, workloads, namespaces, garbage. Default: claims."
+    "--only",
+    default="",
+    metavar="A,B",
+    help="Run only these: claims, eviction, workloads, namespaces, garbage, quota, nodes, exporter. Default: claims.",
+)
+@click.option(
+    "--evictions-per-second",
+    type=click.FloatRange(min=0.001),
+    default=20.0,
+    show_default=True,
+    help="How fast pods leave tainted devices.",
+)
+@click.option(
+    "--exporter",
+    type=click.Choice(["auto", "on", "off"]),
+    default="auto",
+    show_default=True,
+    help="Deploy the placement exporter: always, never, or when the scheduler's configuration turns NUMA scheduling on.",
+)
+@click.option("--exporter-image", default="dray", show_default=True, help="The image of the placement exporter.")
+@click.option(
+    "--scheduler-config", type=click.Path(path_type=Path), help="The scheduler's configuration, which --exporter auto follows."
 )
 @cluster_options
-def controllers(only: str, **options: Any) -> None:
+def controllers(
+    only: str,
+    evictions_per_second: float,
+    exporter: Mode,
+    exporter_image: str,
+    scheduler_config: Path | None,
+    **options: Any,
+) -> None:
     """Run Dray's controllers on any Kubernetes cluster.
 
-    A real cluster has kube-controller-manager for most of this; run what it lacks. Without --only, that is nothing but the
-    controller that makes claims from templates.
+    A real cluster has kube-controller-manager for most of this; run what it lacks, and switch off there what runs here. Without
+    --only, that is nothing but the controller that makes claims from templates.
 
     \b
     Examples:
       dray controllers --kubeconfig ~/.kube/config --only claims
+      dray controllers --kubeconfig ~/.kube/config --only quota     device quotas: all names of a class kept equal
+      dray controllers --only eviction --evictions-per-second 2      device taints evict, two pods a second
       dray controllers --kubeconfig admin.conf --only claims,workloads,garbage,namespaces --leader-elect
+      dray controllers --only exporter --scheduler-config /etc/dray/config.yaml --leader-elect
     """
     from dray.apiserver.catalog import CATALOG
     from dray.controllers.claims import METRICS
-    from dray.controllers.sets import SETS, Setting, deciders, kinds
+    from dray.controllers.eviction import METRICS as EVICTION_METRICS
+    from dray.controllers.exporter import Settings
+    from dray.controllers.sets import OPTIONAL, SETS, Exporting, Setting, deciders, kinds
     from dray.runtime.meter import Meter
     from dray.runtime.process import Part
 
     chosen = tuple(filter(None, (name.strip() for name in only.split(",")))) or ("claims",)
     for name in chosen:
-        if name not in SETS:
-            raise click.BadParameter(f"{name!r} is not a controller; known: {', '.join(SETS)}", param_hint="--only")
+        if name not in SETS | OPTIONAL:
+            raise click.BadParameter(f"{name!r} is not a controller; known: {', '.join(SETS | OPTIONAL)}", param_hint="--only")
+    exporting = Exporting(Settings(exporter, exporter_image), lambda: _numa_enabled(scheduler_config))
     connection = Connection("dray-controllers", options)
     part = Part(
         kinds(chosen, CATALOG.owned),
         lambda world, metrics: deciders(
-            chosen, Setting(world, connection.gates, CATALOG.owned, meter=Meter(metrics.registry, METRICS))
+            chosen,
+            Setting(
+                world,
+                connection.gates,
+                CATALOG.owned,
+                meter=Meter(metrics.registry, {**METRICS, **EVICTION_METRICS}),
+                exporter=exporting,
+                evictions_per_second=evictions_per_second,
+                embedded=False,
+            ),
         ),
         connection.serve,
         connection.election,
     )
     run_on_cluster(connection, part)
+
+
+def _numa_enabled(path: Path | None) -> bool:
+    """What the file says now: it may change while the controllers run. A file that cannot be read says no, and is told of."""
+    from dray.controllers.exporter import plugin_enabled
+
+    if path is None:
+        return False
+    try:
+        found = yaml.safe_load(path.read_text())
+    except (OSError, yaml.YAMLError) as error:
+        log.warning("the scheduler's configuration cannot be read", extra={"file": str(path), "error": str(error)})
+        return False
+    return isinstance(found, dict) and plugin_enabled(found)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dray.api.gates import GateError, Gates
+from dray.api.gates import WITHOUT_EFFECT, GateError, Gates
 from dray.cli.trouble import PATIENCE_SECONDS, told
 from dray.cluster.kubeconfig import KubeconfigError, load
-from dray.cluster.port import ClusterError
+from dray.cluster.port import Cluster, ClusterError
 from dray.cluster.remote import Remote
 from dray.cluster.served import Served
 from dray.runtime import logs
@@ -80,6 +80,12 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 "--leader-elect-resource-namespace", default="kube-system", show_default=True, help="Where the Lease is."
             ),
             click.option(
+                "--leader-elect-resource-name",
+                default="",
+                metavar="NAME",
+                help="The name of the Lease, for parts that run apart.",
+            ),
+            click.option(
                 "--serve", default="", metavar="HOST:PORT", help="Serve /healthz, /readyz, /livez, /metrics and /story here."
             ),
             click.option("--feature-gates", default="", metavar="A=true,B=false", help="Switch features, by Kubernetes' names."),
@@ -101,7 +107,7 @@ class Connection:
         if options["leader_elect"]:
             try:
                 self.election = Settings(
-                    lease,
+                    options["leader_elect_resource_name"] or lease,
                     options["leader_elect_resource_namespace"],
                     options["leader_elect_lease_duration"],
                     options["leader_elect_renew_deadline"],
@@ -135,13 +141,24 @@ def served_address(text: str) -> str:
 
 def gates(text: str) -> Gates:
     try:
-        return Gates.parse(text, Gates.dray())
+        found = Gates.parse(text, Gates.dray())
     except GateError as error:
         raise click.BadParameter(str(error), param_hint="--feature-gates") from error
+    for gate in sorted(found.on & WITHOUT_EFFECT):
+        click.echo(f"warning: feature gate {gate} has no effect: Dray does nothing for it yet", err=True)
+    return found
 
 
-def run_on_cluster(connection: Connection, part: Part) -> None:
-    """Run a part on a real cluster until a signal; exit 1 when it cannot go on."""
+def run_on_cluster(
+    connection: Connection,
+    part: Part,
+    *,
+    first: Callable[[Remote], Awaitable[None]] | None = None,
+    beside: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    through: Callable[[Cluster], Cluster] = lambda cluster: cluster,
+) -> None:
+    """Run a part on a real cluster until a signal; exit 1 when it cannot go on. ``first`` is done before it starts; ``beside``:
+    what else runs for as long; ``through``: how the part sees the cluster."""
 
     async def go() -> None:
         stop = stop_on_signals()
@@ -149,7 +166,13 @@ def run_on_cluster(connection: Connection, part: Part) -> None:
         try:
             cluster = await _connected(remote, part, stop)
             if cluster is not None:
-                await run(cluster, part, stop)
+                if first is not None:
+                    await first(remote)
+                async with asyncio.TaskGroup() as group:
+                    side = group.create_task(beside(), name="beside") if beside is not None else None
+                    await run(through(cluster), part, stop)
+                    if side is not None:
+                        side.cancel()
         finally:
             await remote.close()
 

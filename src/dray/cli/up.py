@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from dray.cli.hardware import kubelet_root_option, kubelet_roots, print_catalogue, simulated_machines
 from dray.cli.manifests import read_manifests
 from dray.cli.running import gates, log_options, served_address, to_the_end
 from dray.cli.trouble import patience
@@ -42,8 +43,12 @@ def _data_default() -> Path:
 )
 @click.option("--nodes", type=click.IntRange(0, 10_000), help="Plain simulated nodes.")
 @click.option(
-    "--hardware", multiple=True, metavar="NAME:COUNT", help="Simulated nodes with devices; see --list-hardware. Repeatable."
+    "--hardware",
+    multiple=True,
+    metavar="NAME:COUNT",
+    help="Simulated nodes with devices: of the catalogue (--list-hardware), or FILE.yaml:COUNT. Repeatable.",
 )
+@kubelet_root_option
 @click.option("--list-hardware", is_flag=True, help="Print the catalogue of simulated hardware and end.")
 @click.option("--without", default="", metavar="PART,…", help="Leave out scheduler, controllers or nodes.")
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written when every part serves.")
@@ -59,6 +64,7 @@ def up(
     manifests: tuple[Path, ...],
     nodes: int | None,
     hardware: tuple[str, ...],
+    kubelet_root: tuple[str, ...],
     list_hardware: bool,
     without: str,
     ready_file: Path | None,
@@ -74,9 +80,11 @@ def up(
       dray up --hardware gpu8:4 --kubeconfig kc        then: kubectl --kubeconfig kc get resourceslices
       dray up --ephemeral --nodes 3 -f app.yaml        three plain nodes, your manifests
       dray up --without scheduler                      for another scheduler
+      dray up --hardware site.yaml                     hardware of your own, or from `dray capture`
+      dray up --nodes 1 --kubelet-root plain-0=/tmp/k     a driver program registers in /tmp/k/plugins_registry
     """
     if list_hardware:
-        _list_hardware()
+        print_catalogue()
         return
     from dray.runtime.local import PARTS, Settings
 
@@ -89,8 +97,9 @@ def up(
     config, objects = _split(read_manifests(manifests), chosen)
     directory = None if ephemeral else data or _data_default()
     target = kubeconfig or (directory / "kubeconfig" if directory is not None else Path("dray.kubeconfig"))
-    machines = _machines(nodes, hardware)
-    settings = Settings(directory, port, chosen, config, left_out, served_address(serve), tuple(machines.nodes))
+    machines = simulated_machines(hardware, nodes)
+    roots = kubelet_roots(kubelet_root, machines.nodes)
+    settings = Settings(directory, port, chosen, config, left_out, served_address(serve), tuple(machines.nodes), roots)
     objects = [*machines.objects, *objects]
     if ready_file is not None:
         ready_file.unlink(missing_ok=True)  # one of an earlier run would be believed
@@ -147,22 +156,3 @@ def _split(objects: list[dict[str, Any]], chosen: Any) -> tuple[Any, list[dict[s
     except ConfigError as error:
         raise click.BadParameter(str(error), param_hint="-f") from error
     return config, [found for found in objects if found["kind"] != _CONFIG_KIND]
-
-
-def _machines(nodes: int | None, requests: tuple[str, ...]) -> Any:
-    from dray.nodes.hardware import UnknownHardware, hardware
-
-    wanted = list(requests)
-    if nodes:
-        wanted.append(f"plain:{nodes}")
-    try:
-        return hardware(wanted)
-    except UnknownHardware as error:
-        raise click.BadParameter(str(error), param_hint="--hardware") from error
-
-
-def _list_hardware() -> None:
-    from dray.cli.output import console, table
-    from dray.nodes.hardware import CATALOGUE, describe
-
-    console().print(table(("name", "what it is"), [(name, describe(name)) for name in CATALOGUE]))

@@ -2,7 +2,8 @@
 
 ``Reflector.run`` feeds a sink with an ordered stream for its kind: first ``Listed`` (everything there is), then single
 watch events, and ``Listed`` again after a gap. It never ends by itself: an API server that is away is waited for, with
-growing, jittered pauses. It works on any ``Cluster``.
+growing, jittered pauses. A kind that is not served, because nobody has defined it yet or any more, counts as empty, and is
+noticed within seconds when it is. It works on any ``Cluster``.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from typing import Final
 import msgspec
 
 from dray.api.kinds import Kind
-from dray.cluster.port import Cluster, ClusterError, Expired, Unreachable, WatchEvent
+from dray.cluster.port import Cluster, ClusterError, Expired, NotFound, Unreachable, WatchEvent
 
 BACKOFF_SECONDS: Final = (0.5, 30.0)
+# How often is asked for a kind that is not served.
+APPEARS_SECONDS: Final = 3.0
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +56,13 @@ class Backoff:
 class Reflector:
     """One kind of one cluster. ``relists`` counts how often it had to start over."""
 
-    def __init__(self, cluster: Cluster, kind: Kind, sink: Sink, *, backoff: Backoff | None = None) -> None:
-        self._cluster, self.kind, self._sink = cluster, kind, sink
+    def __init__(
+        self, cluster: Cluster, kind: Kind, sink: Sink, *, backoff: Backoff | None = None, appears: float = APPEARS_SECONDS
+    ) -> None:
+        self._cluster, self.kind, self._sink, self._appears = cluster, kind, sink, appears
         self._backoff = backoff or Backoff(*BACKOFF_SECONDS)
         self.relists = -1
+        self._absent = False
 
     async def run(self) -> None:
         while True:
@@ -64,11 +70,16 @@ class Reflector:
                 await self._list_and_watch()
             except Expired as error:
                 log.info("watch expired, listing again", extra={"kind": self.kind.resource, "error": str(error)})
+            except NotFound as error:
+                await self._wait_for_it(error)
             except ClusterError as error:
                 await self._pause(error)
 
     async def _list_and_watch(self) -> None:
         raws, version = await self._cluster.list(self.kind)
+        if self._absent:
+            log.info("the kind is served now", extra={"kind": self.kind.resource})
+        self._absent = False
         self.relists += 1
         self._sink(self.kind, Listed(raws, version))
         while True:
@@ -89,6 +100,13 @@ class Reflector:
             # A server that ends every watch at once must not be asked in a tight loop.
             await asyncio.sleep(0.05)
         return version
+
+    async def _wait_for_it(self, error: NotFound) -> None:
+        if not self._absent:
+            self._absent = True
+            log.info("the kind is not served; it counts as empty", extra={"kind": self.kind.resource, "error": str(error)})
+            self._sink(self.kind, Listed([], "0"))
+        await asyncio.sleep(self._appears)
 
     async def _pause(self, error: ClusterError) -> None:
         pause = self._backoff.next()

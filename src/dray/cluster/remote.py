@@ -8,6 +8,7 @@ What is retried here, and what never is:
 - The connection broke while a read was in flight: read again. While a write was in flight: ``Unreachable``, because it
   may have happened; the watch will show it, and preconditions keep a second try from doing it twice.
 - 401: the credentials are made anew once (exec plugins, rotated token files).
+- A claim that cannot be written in JSON (``dray.cluster.protobuf`` says why) is written in protobuf.
 - Everything else is an answer and becomes an error of ``dray.cluster.port``.
 
 Requests go over connections of our own, because their cost bounds what a scheduler can do; where a proxy is configured, through
@@ -27,6 +28,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 
 from dray.api.kinds import Kind
+from dray.cluster import protobuf
 from dray.cluster.connections import Answer, Broken, Connections, NotSent, Stream
 from dray.cluster.kubeconfig import Access, Identity, KubeconfigError
 from dray.cluster.port import Unreachable, WatchEvent, Write, refused
@@ -49,7 +51,7 @@ USER_AGENT: Final = "dray"
 
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9/._~:-]+")
 _COMMON: Final = {"Accept": "application/json", "User-Agent": USER_AGENT}
-_COMMON_LINES: Final = tuple(f"{name}: {value}" for name, value in _COMMON.items())
+NO_HEADERS: Final[Mapping[str, str]] = {}
 
 
 class _ListMeta(msgspec.Struct):
@@ -147,6 +149,21 @@ class Remote:
         evicting = write.subresource == "eviction"
         status, answer = await self._answer(method, path, query, headers, body, final_429=evicting)
         if status >= 400:
+            error = write_refusal(write, answer, status)
+            if not protobuf.helps(write, error):
+                raise error
+            return await self._write_in_protobuf(write, path, query)
+        return _plain(answer)
+
+    async def _write_in_protobuf(self, write: Write, path: str, query: Mapping[str, str]) -> dict[str, Any]:
+        """Of the object as it is stored; a change in between ends in a conflict, because its version goes along."""
+        stored = await self._read(path, {}, {"Accept": protobuf.CONTENT_TYPE})
+        try:
+            body = protobuf.rewritten(write, stored)
+        except (ValueError, IndexError, KeyError, UnicodeDecodeError) as error:
+            raise Unreachable(f"GET {path} at {self.access.server}: the answer cannot be read: {error!r}") from error
+        status, answer = await self._answer("PUT", path, query, {"Content-Type": protobuf.CONTENT_TYPE}, body)
+        if status >= 400:
             raise write_refusal(write, answer, status)
         return _plain(answer)
 
@@ -158,10 +175,10 @@ class Remote:
 
     # ------------------------------------------------------------------------------------------------ one request
 
-    async def _read(self, path: str, query: Mapping[str, str]) -> bytes:
+    async def _read(self, path: str, query: Mapping[str, str], headers: Mapping[str, str] = NO_HEADERS) -> bytes:
         for again in range(TRIES):
             try:
-                status, answer = await self._answer("GET", path, query, {}, None)
+                status, answer = await self._answer("GET", path, query, headers, None)
             except Unreachable as error:
                 if again == TRIES - 1 or isinstance(error.__cause__, NotSent):
                     raise  # opening a connection was tried again already
@@ -224,8 +241,8 @@ class Remote:
 
     def _bytes(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
         lines = [f"{method} {self._prefix}{target} HTTP/1.1", self._host_line]
-        lines += [f"{name}: {_header(value)}" for name, value in headers.items()]
-        lines += [*_COMMON_LINES, f"Content-Length: {len(body or b'')}", "", ""]
+        lines += [f"{name}: {_header(value)}" for name, value in {**_COMMON, **headers}.items()]
+        lines += [f"Content-Length: {len(body or b'')}", "", ""]
         return "\r\n".join(lines).encode() + (body or b"")
 
     def _proxy(self) -> Proxied:

@@ -1,7 +1,8 @@
-"""A cluster seen through what it serves: kinds in the version it has them, and nothing of kinds that it has not.
+"""A cluster seen through what it serves: kinds in the version it has them.
 
 Kubernetes 1.34 to 1.36 serve DeviceTaintRule in older versions or not at all, and not every cluster has NodeResourceTopology.
-Deciders need not know: an unserved kind is an empty one. Writes to it fail as NotFound.
+Deciders need not know. A kind that is not served is looked for again whenever it is asked about, and NotFound until then; so is
+one that went, because its definition was deleted.
 """
 
 from __future__ import annotations
@@ -13,21 +14,24 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.api.kinds import DEVICE_TAINT_RULES, Kind
-from dray.cluster.port import Cluster, NotFound, WatchEvent, Write
+from dray.api.kinds import DEVICE_TAINT_RULES, NODE_RESOURCE_TOPOLOGIES, Kind
+from dray.cluster.port import NotFound, WatchEvent, Write
 from dray.cluster.remote import Remote
 
 # Older versions with the same fields, newest first.
-OLDER: Final[dict[Kind, tuple[str, ...]]] = {DEVICE_TAINT_RULES: ("v1beta2", "v1alpha3")}
+OLDER: Final[dict[Kind, tuple[str, ...]]] = {
+    DEVICE_TAINT_RULES: ("v1beta2", "v1alpha3"),
+    NODE_RESOURCE_TOPOLOGIES: ("v1alpha1",),
+}
 
 log = logging.getLogger(__name__)
 
 
 class Served:
-    """``await Served.of(remote, kinds)`` asks once what is served."""
+    """``await Served.of(remote, kinds)`` asks what is served; what is not is asked for again when it is wanted."""
 
-    def __init__(self, cluster: Cluster, versions: dict[Kind, Kind | None]) -> None:
-        self._cluster, self._versions = cluster, versions
+    def __init__(self, remote: Remote, versions: dict[Kind, Kind | None]) -> None:
+        self._cluster, self._versions = remote, versions
 
     @staticmethod
     async def of(remote: Remote, kinds: Sequence[Kind]) -> Served:
@@ -35,7 +39,9 @@ class Served:
         versions = dict(zip(kinds, await asyncio.gather(*map(lists.newest, kinds))))
         for kind, found in versions.items():
             if found is None:
-                log.warning("the cluster does not serve this kind; it counts as empty", extra={"kind": kind.resource})
+                log.warning(
+                    "the cluster does not serve this kind; it counts as empty until it does", extra={"kind": kind.resource}
+                )
             elif found != kind:
                 log.info("the cluster serves an older version", extra={"kind": kind.resource, "version": found.version})
         return Served(remote, versions)
@@ -43,20 +49,28 @@ class Served:
     async def list(
         self, kind: Kind, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
     ) -> tuple[list[bytes], str]:
-        served = self._versions.get(kind, kind)
-        if served is None:
-            return [], "0"
-        return await self._cluster.list(served, namespace=namespace, label_selector=label_selector, field_selector=field_selector)
+        if self._versions.get(kind, kind) is None:
+            self._versions[kind] = await _Lists(self._cluster).newest(kind)
+        served = self._served(kind)
+        try:
+            return await self._cluster.list(
+                served, namespace=namespace, label_selector=label_selector, field_selector=field_selector
+            )
+        except NotFound:
+            self._versions[kind] = None
+            raise
 
     async def watch(
         self, kind: Kind, resource_version: str, *, namespace: str = "", field_selector: str = ""
     ) -> AsyncIterator[WatchEvent]:
-        served = self._versions.get(kind, kind)
-        if served is None:
-            await asyncio.Event().wait()
-            return
-        async for event in self._cluster.watch(served, resource_version, namespace=namespace, field_selector=field_selector):
+        async for event in self._cluster.watch(
+            self._served(kind), resource_version, namespace=namespace, field_selector=field_selector
+        ):
             yield event
+
+    def version_of(self, kind: Kind) -> str:
+        """The apiVersion that a body of this kind must have here."""
+        return self._served(kind).api_version
 
     async def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
         return await self._cluster.get(self._served(kind), namespace, name)

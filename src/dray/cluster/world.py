@@ -64,6 +64,20 @@ class World:
     def kinds(self) -> tuple[Kind, ...]:
         return tuple(self._objects)
 
+    def follow(self, kind: Kind) -> None:
+        """Hold objects of one more kind."""
+        self._objects.setdefault(kind, {})
+        self._indexes.setdefault(kind, [])
+
+    def drop(self, kind: Kind) -> None:
+        """Hold objects of this kind no more; its indexes are of no use after that."""
+        del self._objects[kind], self._indexes[kind]
+        self._listed.pop(kind, None)
+
+    def is_listed(self, kind: Kind) -> bool:
+        """Whether all there is of the kind is here, or was once."""
+        return kind in self._listed
+
     def get(self, kind: Kind, key: str) -> Any:
         return self._objects[kind].get(key)
 

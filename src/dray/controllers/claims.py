@@ -32,7 +32,7 @@ from dray.api.resource import (
     ResourceClaimTemplate,
 )
 from dray.cluster.metrics import Labels, Meter, Silent
-from dray.cluster.port import Change, Event, NotFound, Outcome, Unreachable, Write
+from dray.cluster.port import Change, Event, Forbidden, Invalid, NotFound, Outcome, Unreachable, Write
 from dray.cluster.world import World
 from dray.controllers.work import Work
 
@@ -89,6 +89,7 @@ class ClaimsController:
         self._counted: Counter[Labels] = Counter()  # the census that was last told
         self._count_at = 0.0
         self._told: dict[str, tuple[str, float]] = {}  # pod uid -> last failure that was told, and when
+        self._refused: list[tuple[str, str]] = []  # pod, and why its claim was not created
 
     # ------------------------------------------------------------------------------------------------------- observe
 
@@ -156,6 +157,9 @@ class ClaimsController:
         key, answered = _work_key(write), False
         if write.verb == "create":
             self._create_ended(outcome)
+            if isinstance(outcome.error, Forbidden | Invalid):
+                entry = write.body["metadata"]["annotations"][POD_CLAIM_NAME]
+                self._refused.append((write.about, f"PodResourceClaim {entry}: {outcome.error.message}"))
         elif _is_question(write):
             answered = self._answered(outcome)
         elif outcome.ok and _deallocates(write):
@@ -200,7 +204,10 @@ class ClaimsController:
         if now >= self._count_at:
             self._count_at = now + COUNT_SECONDS
             self._tell_census()
-        writes: list[Write] = []
+        writes = [
+            event for key, why in self._refused if (pod := self._world.get(PODS, key)) for event in self._tell(pod, why, now)
+        ]
+        self._refused.clear()
         while keys := self._work.take(now):
             for key in keys:
                 made = self._look_at(key, now)
@@ -422,10 +429,12 @@ class ClaimsController:
 
 
 def generated_claim(pod: Pod, entry: PodResourceClaim, template: ResourceClaimTemplate) -> dict[str, Any]:
-    """The claim that a template says for an entry of a pod. The template is not changed."""
+    """The claim that a template says for an entry of a pod. It has its finalizer from birth, which saves the scheduler a write.
+    The template is not changed."""
     metadata: dict[str, Any] = {
         "generateName": claim_name_base(pod.metadata.name, entry.name),
         "namespace": pod.metadata.namespace,
+        "finalizers": [FINALIZER],
         "annotations": {**template.spec.metadata.annotations, POD_CLAIM_NAME: entry.name},
         "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.uid, "controller": True}],
     }

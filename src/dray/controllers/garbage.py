@@ -60,7 +60,7 @@ class Garbage(Keyed):
     def decide(self, key: str, now: float) -> list[Write]:
         resource, _, name = key.partition(" ")
         kind = self._by_resource[resource]
-        found: Object | None = self.world.get(kind, name)
+        found: Object | None = self.world.get(kind, name) if kind in self._uids else None
         if found is None:
             self.forget(key)
             return []
@@ -130,6 +130,21 @@ class Garbage(Keyed):
         return Write("patch", kind, namespace, owner.name, {}, uid=owner.uid)
 
     # ------------------------------------------------------------------------------------------------------- indexes
+
+    def follow(self, kind: Kind, api_versions: Sequence[str]) -> None:
+        """One more kind to look after, of which objects may speak in these versions."""
+        if kind not in self._uids:
+            self.kinds = (*self.kinds, kind)
+            self._dependents[kind] = self.world.index(kind, _owners)
+            self._uids[kind] = self.world.index(kind, lambda found: (found.uid,))
+        self._by_resource[kind.resource] = kind
+        self._by_reference |= {(version, kind.kind): kind for version in api_versions}
+
+    def unfollow(self, kind: Kind) -> None:
+        self.kinds = tuple(each for each in self.kinds if each != kind)
+        self._by_reference = {name: each for name, each in self._by_reference.items() if each != kind}
+        self._dependents.pop(kind, None)
+        self._uids.pop(kind, None)
 
     def _dependents_of(self, uid: str) -> Iterable[str]:
         for kind, index in self._dependents.items():

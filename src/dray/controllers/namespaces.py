@@ -39,6 +39,16 @@ class Namespaces(Keyed):
         self._emptied: dict[str, float] = {}
         self._touched: set[str] = set()  # namespaces whose published certificate somebody changed
 
+    def follow(self, kind: Kind, api_versions: Sequence[str]) -> None:
+        """One more kind whose objects go with their namespace."""
+        if kind.namespaced and kind not in self._inside:
+            self.kinds = (*self.kinds, kind)
+            self._inside[kind] = self.world.index(kind, lambda found: (found.metadata.namespace,))
+
+    def unfollow(self, kind: Kind) -> None:
+        self.kinds = tuple(each for each in self.kinds if each != kind)
+        self._inside.pop(kind, None)
+
     def concerned(self, change: Change) -> Iterable[str]:
         if change.kind == NAMESPACES:
             return [change.object.metadata.name]
@@ -107,6 +117,9 @@ class Namespaces(Keyed):
         settled = max(self._emptied.setdefault(name, now), began) + SETTLE_SECONDS
         if now < settled:
             self.look_at(name, settled)
+            return []
+        if not all(self.world.is_listed(kind) for kind in self._inside):
+            self.look_at(name, now + SETTLE_SECONDS)
             return []
         if "kubernetes" not in (namespace.spec.get("finalizers") or ()):
             return []

@@ -1,11 +1,16 @@
-"""Pods whose node is gone: nobody will ever report on them again, so they are failed and removed."""
+"""Pods that nobody will ever report on again are failed and removed; of finished ones only so many are kept.
+
+Nobody reports on a pod whose node is gone, on one that was deleted before it had a node, and on one that was deleted on a node
+which its administrator declared out of service.
+"""
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from dray.api.core import Pod
+from dray.api.core import Node, Pod
 from dray.api.kinds import NODES, PODS, Kind
 from dray.api.times import format_time
 from dray.cluster.port import Change, Write
@@ -14,6 +19,8 @@ from dray.controllers.keyed import Keyed
 
 # A node object that is deleted and made again at once keeps its pods.
 QUARANTINE_SECONDS: Final = 40.0
+FINISHED_MAX: Final = 12_500
+OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 
 
 class PodGarbage(Keyed):
@@ -22,41 +29,85 @@ class PodGarbage(Keyed):
     name = "podgarbage"
     kinds: Sequence[Kind] = (PODS, NODES)
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, finished_max: int = FINISHED_MAX) -> None:
         super().__init__(world)
         self._pods = world.index(PODS, lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
         self._missing: dict[str, float] = {}
+        self._finished: dict[str, str] = {}  # pods that are kept although finished, by key, with their uid
+        self._oldest: list[tuple[str, str, str]] = []  # the same by age, and some that went
+        self._finished_max = finished_max
+        self._surplus: set[str] = set()
 
     def concerned(self, change: Change) -> Iterable[str]:
         if change.kind == NODES:
             name = change.object.metadata.name
             if change.new is not None:
                 self._missing.pop(name, None)
-                return ()
-            return tuple(self._pods[name])
-        pod = change.new
-        return [pod.key] if isinstance(pod, Pod) and pod.spec.node_name else ()
+            return tuple(self._pods[name]) if change.new is None or _out_of_service(change.new) else ()
+        pod = change.object
+        assert isinstance(pod, Pod)
+        if change.new is None:
+            self._finished.pop(pod.key, None)
+            self._surplus.discard(pod.key)
+            return ()
+        lonely = bool(pod.spec.node_name) or pod.metadata.deletion_timestamp is not None
+        return ([pod.key] if lonely else []) + (self._too_many(pod) if pod.terminal else [])
+
+    def _too_many(self, pod: Pod) -> list[str]:
+        """The finished pods that must go because this one is finished: the oldest."""
+        if pod.key not in self._surplus and self._finished.get(pod.key) != pod.uid:
+            self._finished[pod.key] = pod.uid
+            heapq.heappush(self._oldest, (pod.metadata.creation_timestamp or "", pod.key, pod.uid))
+        found: list[str] = []
+        while len(self._finished) > self._finished_max:
+            _, key, uid = heapq.heappop(self._oldest)
+            if self._finished.get(key) == uid:
+                del self._finished[key]
+                self._surplus.add(key)
+                found.append(key)
+        return found
 
     def decide(self, key: str, now: float) -> list[Write]:
         pod: Pod | None = self.world.get(PODS, key)
-        if pod is None or self.world.get(NODES, pod.spec.node_name) is not None:
+        if pod is None:
             self.forget(key)
             return []
-        due = self._missing.setdefault(pod.spec.node_name, now) + QUARANTINE_SECONDS
-        if now < due:
-            self.look_at(key, due)
-            return []
-        return [self._failed(pod, now)] if not pod.terminal else [_delete(pod)]
+        why = self._abandoned(pod, now)
+        if why and not pod.terminal:
+            return [self._failed(pod, why, now)]
+        # One that is deleted with no grace left only waits for who holds it.
+        leaving = pod.metadata.deletion_timestamp is not None and not pod.metadata.deletion_grace_period_seconds
+        return [_delete(pod)] if (why or key in self._surplus) and pod.terminal and not leaving else []
 
-    def _failed(self, pod: Pod, now: float) -> Write:
-        message = f"node {pod.spec.node_name} is gone"
+    def _abandoned(self, pod: Pod, now: float) -> str:
+        """Why nobody will report on the pod; empty if somebody may."""
+        deleted, name = pod.metadata.deletion_timestamp is not None, pod.spec.node_name
+        if not name:
+            return "the pod was deleted before it had a node" if deleted else ""
+        node: Node | None = self.world.get(NODES, name)
+        if node is not None:
+            return f"node {name} is out of service" if deleted and _out_of_service(node) else ""
+        due = self._missing.setdefault(name, now) + QUARANTINE_SECONDS
+        if now < due:
+            self.look_at(pod.key, due)
+            return ""
+        return f"node {name} is gone"
+
+    def _failed(self, pod: Pod, why: str, now: float) -> Write:
         condition = {
-            "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC", "message": message,
+            "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC", "message": f"PodGC: {why}",
             "lastTransitionTime": format_time(now),
         }  # fmt: skip
-        body = {"status": {"phase": "Failed", "reason": "NodeLost", "message": message, "conditions": [condition]}}
+        body = {"status": {"phase": "Failed", "reason": "NodeLost", "message": why, "conditions": [condition]}}
         namespace, name = pod.metadata.namespace, pod.metadata.name
         return Write("patch", PODS, namespace, name, body, subresource="status", patch="strategic", uid=pod.uid)
+
+
+def _out_of_service(node: object) -> bool:
+    """Said by an administrator, and true: the node is not ready."""
+    if not isinstance(node, Node) or not any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints):
+        return False
+    return all(condition.status != "True" for condition in node.status.conditions if condition.type == "Ready")
 
 
 def _delete(pod: Pod) -> Write:

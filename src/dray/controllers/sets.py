@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import msgspec
+
 from dray.api.gates import Gates
 from dray.api.kinds import NAMESPACES, Kind
 from dray.cluster.metrics import Meter
@@ -16,18 +18,31 @@ from dray.controllers.cronjobs import CronJobs
 from dray.controllers.daemonsets import DaemonSets
 from dray.controllers.deployments import Deployments
 from dray.controllers.endpoints import ApiService, Endpoints
+from dray.controllers.eviction import RATE, TaintEviction
+from dray.controllers.exporter import ExporterOperator
+from dray.controllers.exporter import Settings as ExporterSettings
 from dray.controllers.garbage import Garbage
 from dray.controllers.jobs import Jobs
 from dray.controllers.namespaces import Namespaces
+from dray.controllers.nodeeviction import NodeEviction
+from dray.controllers.nodelifecycle import NodeLifecycle
 from dray.controllers.podgarbage import PodGarbage
+from dray.controllers.quotas import Quotas
 from dray.controllers.replicasets import ReplicaSets, ReplicationControllers
 from dray.controllers.statefulsets import StatefulSets
 from dray.controllers.volumes import Volumes
 
 
+class Exporting(msgspec.Struct, frozen=True):
+    """How the placement exporter is deployed, and whether NUMA scheduling is on."""
+
+    settings: ExporterSettings = ExporterSettings()
+    enabled: Callable[[], bool] = bool
+
+
 class Setting:
-    """What controllers are made from. ``owned`` are the kinds that garbage and namespaces look after; ``serving`` is where the
-    API server is, if it is one of ours."""
+    """What controllers are made from. ``owned`` are the kinds that garbage and namespaces look after; ``embedded``: the API
+    server is Dray's own; ``serving`` is where it is."""
 
     def __init__(
         self,
@@ -36,9 +51,15 @@ class Setting:
         owned: Sequence[Kind],
         certificate: str = "",
         meter: Meter | None = None,
+        exporter: Exporting | None = None,
+        *,
+        evictions_per_second: float = RATE,
+        embedded: bool = True,
         serving: tuple[str, int] | None = None,
     ) -> None:
         self.world, self.gates, self.owned, self.certificate, self.meter = world, gates, owned, certificate, meter
+        self.exporter, self.embedded = exporter or Exporting(), embedded
+        self.evictions_per_second = evictions_per_second
         self.serving = serving
 
 
@@ -46,6 +67,7 @@ Make = Callable[[Setting], list[Decider]]
 
 SETS: Final[dict[str, Make]] = {
     "claims": lambda s: [ClaimsController(s.world, s.gates, s.meter)],
+    "eviction": lambda s: [TaintEviction(s.world, s.gates, s.meter, rate=s.evictions_per_second)],
     "workloads": lambda s: [
         ReplicaSets(s.world),
         ReplicationControllers(s.world),
@@ -60,9 +82,17 @@ SETS: Final[dict[str, Make]] = {
     "volumes": lambda s: [Volumes(s.world)],
     "namespaces": lambda s: [Namespaces(s.world, s.owned, s.certificate)],
     "garbage": lambda s: [Garbage(s.world, s.owned), PodGarbage(s.world)],
+    # Everything is counted where everything is mirrored anyway: by who stands in for kube-controller-manager.
+    "quota": lambda s: [Quotas(s.world, s.gates, s.owned if set(s.owned) <= set(s.world.kinds) else (), embedded=s.embedded)],
+    "nodes": lambda s: [NodeLifecycle(s.world), NodeEviction(s.world)],
+}
+# Only for those who ask for it by name: a cluster in one process has no image to run.
+OPTIONAL: Final[dict[str, Make]] = {
+    "exporter": lambda s: [ExporterOperator(s.world, s.exporter.settings, s.exporter.enabled)],
 }
 _FIXED: Final[dict[str, tuple[Kind, ...]]] = {
     "claims": tuple(ClaimsController.kinds),
+    "eviction": tuple(TaintEviction.kinds),
     "workloads": (
         *ReplicaSets.kinds,
         *ReplicationControllers.kinds,
@@ -77,6 +107,9 @@ _FIXED: Final[dict[str, tuple[Kind, ...]]] = {
     "volumes": tuple(Volumes.kinds),
     "namespaces": (NAMESPACES,),
     "garbage": tuple(PodGarbage.kinds),
+    "exporter": tuple(ExporterOperator.kinds),
+    "quota": tuple(Quotas.kinds),
+    "nodes": (*NodeLifecycle.kinds, *NodeEviction.kinds),
 }
 
 
@@ -89,4 +122,4 @@ def kinds(chosen: Sequence[str], owned: Sequence[Kind]) -> tuple[Kind, ...]:
 
 
 def deciders(chosen: Sequence[str], setting: Setting) -> list[Decider]:
-    return [decider for name in chosen for decider in SETS[name](setting)]
+    return [decider for name in chosen for decider in (SETS | OPTIONAL)[name](setting)]

@@ -1,45 +1,55 @@
 """A demonstration of a fabric controller: it attaches devices that have binding conditions, and says so in the claim.
 
-For each allocated device of its driver that has binding conditions it reports, after a while, all of them as True, or one of the
+For each allocated device of its drivers that has binding conditions it reports, after a while, all of them as True, or one of the
 failure conditions, in ``status.devices``. A device never gets a second verdict for the same allocation. Where to attach it is in
 the allocation's node selector, which names the node when the device has ``bindsToNode``. An attach succeeds unless an annotation
-on the claim says otherwise:
+on the claim, or else on a slice of the device's pool, says otherwise:
 
 - ``fabric.dray.dev/attach``: ``succeed``, ``fail`` or ``silence`` (the fabric never answers)
 - ``fabric.dray.dev/attach-seconds``: how long it takes
+- ``fabric.dray.dev/failure-percent``: so many of a hundred attaches fail; which ones follows from claim and device
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, Final
 
 from dray.api.durations import seconds
-from dray.api.kinds import RESOURCE_CLAIMS, Kind
-from dray.api.resource import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
+from dray.api.kinds import RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
+from dray.api.resource import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim, ResourceSlice
 from dray.api.times import format_time
 from dray.cluster.port import Change, Write
 from dray.cluster.world import World
 from dray.controllers.keyed import Keyed
+from dray.nodes.faults import SIMULATED
 from dray.scheduling.plugins.node import names_in
 
 HOW: Final = "fabric.dray.dev/attach"
 SECONDS: Final = "fabric.dray.dev/attach-seconds"
+PERCENT: Final = "fabric.dray.dev/failure-percent"
+FABRIC: Final = "fabric.dray.dev"
+
+Place = tuple[str, str, str, str | None]  # driver, pool, device, share
 
 
 class Fabric(Keyed):
-    """The decider. Keys are ``namespace/name`` of claims. ``driver`` is whose devices it attaches."""
+    """The decider. Keys are ``namespace/name`` of claims. ``driver`` is whose devices it attaches; without one, those of all
+    drivers that simulated hardware publishes."""
 
     name = "fabric"
-    kinds: Sequence[Kind] = (RESOURCE_CLAIMS,)
+    kinds: Sequence[Kind] = (RESOURCE_CLAIMS, RESOURCE_SLICES)
 
-    def __init__(self, world: World, *, driver: str = "fabric.dray.dev", attach_seconds: float = 3.0) -> None:
+    def __init__(self, world: World, *, driver: str = "", attach_seconds: float = 3.0) -> None:
         super().__init__(world)
         self._driver, self._attach_seconds = driver, attach_seconds
         self._began: dict[str, tuple[str, float]] = {}  # claim -> allocation seen, and when
+        self._pools = world.index(RESOURCE_SLICES, lambda slice_: (f"{slice_.spec.driver} {slice_.spec.pool.name}",))
+        self._simulated = world.index(RESOURCE_SLICES, _simulated_driver)
 
     def concerned(self, change: Change) -> Iterable[str]:
-        return [change.object.key]
+        return [change.object.key] if change.kind == RESOURCE_CLAIMS else []
 
     def decide(self, key: str, now: float) -> list[Write]:
         claim: ResourceClaim | None = self.world.get(RESOURCE_CLAIMS, key)
@@ -47,17 +57,32 @@ class Fabric(Keyed):
         if claim is None or not waiting:
             self._began.pop(key, None)
             return []
-        how = claim.metadata.annotations.get(HOW, "succeed")
-        due = self._since(claim, now) + self._takes(claim)
-        if how == "silence":
-            return []
-        if now < due:
-            self.look_at(key, due)
-            return []
-        return [self._verdict(claim, waiting, how == "fail", now)]
+        since = self._since(claim, now)
+        due: list[DeviceRequestAllocationResult] = []
+        for result in waiting:
+            said = self._said_of(claim, result)
+            at = since + self._takes(said)
+            if said.get(HOW) == "silence":
+                continue
+            if now < at:
+                self.look_at(key, at)
+            else:
+                due.append(result)
+        failing = {_place(result) for result in due if _fails(claim, result, self._said_of(claim, result))}
+        return [self._verdict(claim, due, failing, now)] if due else []
+
+    def _serves(self, driver: str) -> bool:
+        return driver == self._driver if self._driver else driver == FABRIC or bool(self._simulated[driver])
+
+    def _said_of(self, claim: ResourceClaim, result: DeviceRequestAllocationResult) -> Mapping[str, str]:
+        """The annotations that say how an attach goes: the claim's before the pool's."""
+        said: dict[str, str] = {}
+        for name in self._pools[f"{result.driver} {result.pool}"]:
+            said |= self.world.get(RESOURCE_SLICES, name).metadata.annotations
+        return said | claim.metadata.annotations
 
     def _waiting(self, claim: ResourceClaim) -> list[DeviceRequestAllocationResult]:
-        """The devices of this driver that nobody has given a verdict on."""
+        """The devices of these drivers that nobody has given a verdict on."""
         if claim.status.allocation is None:
             return []
         told = {
@@ -67,7 +92,7 @@ class Fabric(Keyed):
         return [
             result
             for result in claim.status.allocation.devices.results
-            if result.driver == self._driver and _undecided(result, told.get(_place(result), set()))
+            if self._serves(result.driver) and _undecided(result, told.get(_place(result), set()))
         ]
 
     def _since(self, claim: ResourceClaim, now: float) -> float:
@@ -79,20 +104,22 @@ class Fabric(Keyed):
             known = self._began[claim.key] = (mark, now)
         return known[1]
 
-    def _takes(self, claim: ResourceClaim) -> float:
+    def _takes(self, said: Mapping[str, str]) -> float:
         try:
-            return seconds(claim.metadata.annotations.get(SECONDS, str(self._attach_seconds)))
+            return seconds(said.get(SECONDS, str(self._attach_seconds)))
         except ValueError:
             return self._attach_seconds
 
-    def _verdict(self, claim: ResourceClaim, waiting: list[DeviceRequestAllocationResult], failed: bool, now: float) -> Write:
+    def _verdict(
+        self, claim: ResourceClaim, due: list[DeviceRequestAllocationResult], failing: Collection[Place], now: float
+    ) -> Write:
         """A JSON patch of exactly this version of the claim, so that what others report of their devices is not touched."""
         known = {(d.driver, d.pool, d.device, d.share_id): place for place, d in enumerate(claim.status.devices)}
         steps: list[dict[str, Any]] = []
         if not known:
             steps.append({"op": "add", "path": "/status/devices", "value": []})
-        for result in waiting:
-            conditions = _conditions(result, failed, _node(claim), now)
+        for result in due:
+            conditions = _conditions(result, _place(result) in failing, _node(claim), now)
             place = known.get(_place(result))
             if place is None:
                 steps.append({"op": "add", "path": "/status/devices/-", "value": _entry(result, conditions)})
@@ -107,8 +134,20 @@ class Fabric(Keyed):
         )  # fmt: skip
 
 
-def _place(result: DeviceRequestAllocationResult) -> tuple[str, str, str, str | None]:
+def _place(result: DeviceRequestAllocationResult) -> Place:
     return result.driver, result.pool, result.device, result.share_id
+
+
+def _simulated_driver(slice_: ResourceSlice) -> tuple[str, ...]:
+    return (slice_.spec.driver,) if slice_.metadata.labels.get(SIMULATED) == "true" else ()
+
+
+def _fails(claim: ResourceClaim, result: DeviceRequestAllocationResult, said: Mapping[str, str]) -> bool:
+    if HOW in said:
+        return said[HOW] == "fail"
+    percent = said.get(PERCENT, "0")
+    lot = int.from_bytes(blake2b(f"{claim.uid} {_place(result)}".encode(), digest_size=4).digest(), "big") % 100
+    return percent.isdigit() and lot < int(percent)
 
 
 def _undecided(result: DeviceRequestAllocationResult, true: set[str]) -> bool:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from ipaddress import IPv4Address
 from typing import Any, Final
 
 from dray.api.core import Container, Pod
-from dray.api.resource import ResourceClaim
 from dray.api.times import format_time, parse_time
+from dray.nodes.restarts import Restarts
 
 POD_NETWORK: Final = int(IPv4Address("10.128.0.0"))
 HOST_NETWORK: Final = int(IPv4Address("172.20.0.0"))
-DEVICES: Final = "dray.dev/devices"
+
+Resources = Mapping[str, list[dict[str, Any]]]  # allocatedResourcesStatus by container
 
 
 def address(text: str, network: int, bits: int) -> str:
@@ -29,32 +31,67 @@ def pod_ip(pod: Pod) -> str:
     return host_ip(pod.spec.node_name) if pod.spec.host_network else address(pod.uid, POD_NETWORK, 23)
 
 
-def running(pod: Pod, claims: dict[str, ResourceClaim], now: float) -> dict[str, Any]:
-    """Started: addresses, containers and readiness. ``claims`` are the pod's, by their name in the pod."""
+def running(pod: Pod, resources: Resources, now: float) -> dict[str, Any]:
+    """Started: addresses, containers and readiness. ``resources`` are what each container has and how that is."""
     stamp = format_time(now)
     ip, host = pod_ip(pod), host_ip(pod.spec.node_name)
-    ready = [_condition(type, "True", stamp) for type in ("PodReadyToStartContainers", "Initialized", "ContainersReady")]
-    ready.append(_readiness(pod, stamp))
+    ready = _conditions(pod, ("PodReadyToStartContainers", "Initialized", "ContainersReady"), "True", stamp)
+    ready.append(_readiness(pod, "True", stamp))
     if not any(c.type == "PodScheduled" for c in pod.status.conditions):
         ready.append(_condition("PodScheduled", "True", stamp))  # nobody scheduled it: its maker named the node
     status: dict[str, Any] = {
         "phase": "Running",
         "observedGeneration": pod.metadata.generation,
-        "startTime": stamp,
+        "startTime": pod.status.start_time or stamp,
         "podIP": ip,
         "podIPs": [{"ip": ip}],
         "hostIP": host,
         "hostIPs": [{"ip": host}],
         "conditions": ready,
-        "containerStatuses": [_container(c, {"running": {"startedAt": stamp}}, True, claims) for c in pod.spec.containers],
+        "containerStatuses": [_container(c, {"running": {"startedAt": stamp}}, True, resources) for c in pod.spec.containers],
     }
     if pod.spec.init_containers:
         done = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": stamp, "finishedAt": stamp}}
         status["initContainerStatuses"] = [_container(c, done, True, {}) for c in pod.spec.init_containers]
-    body: dict[str, Any] = {"status": status}
-    if claims:
-        body["metadata"] = {"annotations": {DEVICES: ", ".join(d for claim in claims.values() for d in devices(claim))}}
-    return body
+    return {"status": status}
+
+
+def starting(pod: Pod, now: float) -> dict[str, Any]:
+    """Taken by the node, and not running yet."""
+    stamp, host = format_time(now), host_ip(pod.spec.node_name)
+    waiting = {"waiting": {"reason": "ContainerCreating"}}
+    unready = [_condition(type, "False", stamp, "ContainersNotReady") for type in ("Ready", "ContainersReady")]
+    initial = "False" if pod.spec.init_containers else "True"
+    conditions = [_condition("PodReadyToStartContainers", "False", stamp), _condition("Initialized", initial, stamp), *unready]
+    return {
+        "status": {
+            "phase": "Pending",
+            "startTime": stamp,
+            "hostIP": host,
+            "hostIPs": [{"ip": host}],
+            "conditions": conditions,
+            "containerStatuses": [_container(c, waiting, False, {}) for c in pod.spec.containers],
+        }
+    }
+
+
+def progress(pod: Pod, state: Restarts, resources: Resources, now: float) -> dict[str, Any]:
+    """Running: where the containers are in their starts and ends, and how their devices are. The list is written whole, because
+    the API takes it only so."""
+    stamp, runs = format_time(now), state.since is not None
+    current: dict[str, Any] = {"waiting": {"reason": "CrashLoopBackOff", "message": state.message}}
+    if state.since is not None:
+        current = {"running": {"startedAt": format_time(state.since)}}
+    containers = [_container(c, current, runs, resources) for c in pod.spec.containers]
+    for container in containers:
+        container["restartCount"] = state.count
+        if state.last_end:
+            last = {"exitCode": state.exit_code, "reason": "Error", "startedAt": format_time(state.last_start)}
+            container["lastState"] = {"terminated": {**last, "finishedAt": format_time(state.last_end)}}
+    reason = "" if runs else "ContainersNotReady"
+    ready = _conditions(pod, ("ContainersReady",), "True" if runs else "False", stamp, reason)
+    ready.append(_readiness(pod, "True" if runs else "False", stamp, reason))
+    return {"status": {"conditions": ready, "containerStatuses": containers}}
 
 
 def renewed(pod: Pod, now: float) -> dict[str, Any] | None:
@@ -62,9 +99,9 @@ def renewed(pod: Pod, now: float) -> dict[str, Any] | None:
     changes: dict[str, Any] = {}
     if pod.status.observed_generation != pod.metadata.generation:
         changes["observedGeneration"] = pod.metadata.generation
-    wanted = _readiness(pod, format_time(now))
-    known = next((c for c in pod.status.conditions if c.type == "Ready"), None)
-    if pod.spec.readiness_gates and (known is None or known.status != wanted["status"]):
+    known = {c.type: c.status for c in pod.status.conditions}
+    wanted = _readiness(pod, known.get("ContainersReady", "True"), format_time(now))
+    if pod.spec.readiness_gates and known.get("Ready") != wanted["status"]:
         changes["conditions"] = [wanted]
     return {"status": changes} if changes else None
 
@@ -83,12 +120,13 @@ def expired(pod: Pod, now: float) -> dict[str, Any]:
     return body
 
 
-def _readiness(pod: Pod, stamp: str) -> dict[str, Any]:
+def _readiness(pod: Pod, containers: str, stamp: str, reason: str = "") -> dict[str, Any]:
+    """Ready when the containers are and every readiness gate is open."""
     known = {c.type: c.status for c in pod.status.conditions}
-    missing = [gate.condition_type for gate in pod.spec.readiness_gates if known.get(gate.condition_type) != "True"]
-    if not missing:
-        return _condition("Ready", "True", stamp)
-    words = ", ".join(f'the status of pod readiness gate "{name}" is not "True"' for name in missing)
+    closed = [gate.condition_type for gate in pod.spec.readiness_gates if known.get(gate.condition_type) != "True"]
+    if not closed or containers != "True":
+        return _conditions(pod, ("Ready",), containers, stamp, reason)[0]
+    words = ", ".join(f'the status of pod readiness gate "{name}" is not "True"' for name in closed)
     return {**_condition("Ready", "False", stamp, "ReadinessGatesNotReady"), "message": words}
 
 
@@ -107,14 +145,7 @@ def finished(pod: Pod, exit_code: int, now: float) -> dict[str, Any]:
     }
 
 
-def devices(claim: ResourceClaim) -> list[str]:
-    """``driver/pool/device`` of each device of a claim."""
-    allocation = claim.status.allocation
-    results = allocation.devices.results if allocation is not None else ()
-    return [f"{r.driver}/{r.pool}/{r.device}" + (f"/{r.share_id}" if r.share_id else "") for r in results]
-
-
-def _container(container: Container, state: dict[str, Any], ready: bool, claims: dict[str, ResourceClaim]) -> dict[str, Any]:
+def _container(container: Container, state: dict[str, Any], ready: bool, resources: Resources) -> dict[str, Any]:
     started = "running" in state
     status: dict[str, Any] = {
         "name": container.name,
@@ -125,26 +156,16 @@ def _container(container: Container, state: dict[str, Any], ready: bool, claims:
         "restartCount": 0,
         "state": state,
     }
-    if given := _resources(container, claims):
+    if given := resources.get(container.name):
         status["allocatedResourcesStatus"] = given
     return status
 
 
-def _resources(container: Container, claims: dict[str, ResourceClaim]) -> list[dict[str, Any]]:
-    """The devices that a container sees, as the kubelet reports their health."""
-    found = []
-    for wanted in container.resources.claims:
-        claim = claims.get(wanted.name)
-        if claim is None or claim.status.allocation is None:
-            continue
-        results = [
-            r for r in claim.status.allocation.devices.results if not wanted.request or r.request.split("/")[0] == wanted.request
-        ]
-        name = f"claim:{wanted.name}/{wanted.request}" if wanted.request else f"claim:{wanted.name}"
-        # Each device once, also where the claim has several shares of it.
-        ids = dict.fromkeys(f"{r.driver}/{r.pool}/{r.device}" for r in results)
-        found.append({"name": name, "resources": [{"resourceID": each, "health": "Healthy"} for each in ids]})
-    return found
+def _conditions(pod: Pod, types: Sequence[str], status: str, stamp: str, reason: str = "") -> list[dict[str, Any]]:
+    """Conditions, without the reasons that they had before: a patch keeps what it does not name."""
+    reasons = {condition.type for condition in pod.status.conditions if condition.reason}
+    made = [_condition(type, status, stamp, reason) for type in types]
+    return [{"reason": None, **condition} if condition["type"] in reasons else condition for condition in made]
 
 
 def _condition(type: str, status: str, stamp: str, reason: str = "") -> dict[str, Any]:

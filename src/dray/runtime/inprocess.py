@@ -11,7 +11,6 @@ import msgspec
 from dray.api.gates import Gates
 from dray.api.kinds import Kind
 from dray.apiserver.api import Answer
-from dray.apiserver.catalog import CATALOG
 from dray.apiserver.embedded import request_of
 from dray.apiserver.server import Core, collect_seldom
 from dray.apiserver.store import Event, Table
@@ -66,7 +65,9 @@ class InProcess:
     def _table(self, kind: Kind) -> Table:
         found = self._tables.get(kind)
         if found is None:
-            found = self._tables[kind] = self.core.store.table(CATALOG.of(kind).storage)
+            resource = self.core.operations.registry.find(kind.group, kind.version, kind.plural)
+            # A kind that is not served has nothing, as yet.
+            found = self._tables[kind] = self.core.store.table(resource.storage if resource is not None else kind.resource)
             self._kinds.setdefault(found.name, set()).add(kind)
         return found
 

@@ -15,7 +15,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from dray.api.kinds import Kind
+from dray.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, Kind
+from dray.cluster.custom import CustomKinds, Followed, Follower
 from dray.cluster.port import (
     Change,
     Cluster,
@@ -80,6 +81,10 @@ class Live:
         self._unlisted = set(world.kinds)
         self._stirred = set(self._deciders_by_id())
         self._queues = _Writes(self._send, in_flight, leading)
+        self._followers = [decider for decider in deciders if isinstance(decider, Follower)]
+        self._custom = CustomKinds(world)
+        self._reflecting: dict[Kind, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
         self._woken = asyncio.Event()
         self._stopping = False
         self.listed = asyncio.Event()
@@ -107,15 +112,57 @@ class Live:
 
     async def run(self) -> None:
         """Mirror, decide and write until ``stop``. Raises DeciderFailed when a decider raises."""
-        reflectors = [Reflector(self._cluster, kind, self._receive) for kind in self._world.kinds]
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(each.run(), name=f"reflect {each.kind.resource}") for each in reflectors]
+                self._group = group
+                for kind in self._world.kinds:
+                    self._reflect(kind)
                 await self._loop(group)
-                for task in tasks:
+                for task in self._reflecting.values():
                     task.cancel()
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
+
+    def _reflect(self, kind: Kind) -> None:
+        assert self._group is not None
+        run = Reflector(self._cluster, kind, self._receive).run()
+        self._reflecting[kind] = self._group.create_task(run, name=f"reflect {kind.resource}")
+
+    # ------------------------------------------------------------------------------------------ kinds that come and go
+
+    def _define(self, change: Change, now: float) -> None:
+        """A definition changed: those who look after every kind get to know the one that it brings or brought."""
+        gone, come = self._custom.changed(change)
+        if gone is not None:
+            self._unfollow(gone, now)
+        if come is not None:
+            self._follow(come, now)
+
+    def _follow(self, followed: Followed, now: float) -> None:
+        kind = followed.kind
+        self._world.follow(kind)
+        told = self._by_kind.setdefault(kind, [])
+        self._counted.setdefault(kind, self._metrics.events.labels(kind.resource))
+        for decider in self._followers:
+            decider.follow(kind, followed.api_versions)
+            if decider not in told:
+                told.append(decider)
+        if followed.own:
+            self._reflect(kind)
+        else:
+            for known in list(self._world.all(kind).values()):
+                self._tell([Change(kind, None, known)], now)
+
+    def _unfollow(self, followed: Followed, now: float) -> None:
+        kind = followed.kind
+        if not followed.own:
+            return
+        self._reflecting.pop(kind).cancel()
+        self._tell(self._world.replace(kind, ()), now)
+        for decider in self._followers:
+            decider.unfollow(kind)
+        del self._by_kind[kind]
+        self._world.drop(kind)
 
     # ---------------------------------------------------------------------------------------------------- the loop
 
@@ -183,6 +230,8 @@ class Live:
                 self._finish(*self._ended.popleft(), now)
 
     def _apply(self, kind: Kind, item: Listed | WatchEvent, now: float) -> None:
+        if kind not in self._by_kind:
+            return
         if isinstance(item, Listed):
             changes = self._world.replace(kind, item.raws, item.resource_version)
             self._unlisted.discard(kind)
@@ -213,6 +262,8 @@ class Live:
                 self._stories.seen(change, now)
             for decider in self._by_kind[change.kind]:
                 self._observe(decider, change, now)
+            if change.kind == CUSTOM_RESOURCE_DEFINITIONS and self._followers:
+                self._define(change, now)
 
     def _observe(self, decider: Decider, event: Event, now: float) -> None:
         self._stirred.add(id(decider))

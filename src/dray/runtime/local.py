@@ -8,23 +8,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from dray.api.gates import Gates
-from dray.api.kinds import Kind
+from dray.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, Kind
 from dray.apiserver.catalog import CATALOG
 from dray.apiserver.embedded import Embedded
-from dray.apiserver.server import ApiServer
+from dray.apiserver.registry import Registry
+from dray.apiserver.server import ApiServer, Core
 from dray.cluster.metrics import METRICS
-from dray.cluster.port import Conflict, Decider, Refused, Write
+from dray.cluster.port import Cluster, Conflict, Decider, Refused, Write
 from dray.cluster.world import World
 from dray.controllers.claims import METRICS as CLAIM_METRICS
+from dray.controllers.eviction import METRICS as EVICTION_METRICS
 from dray.controllers.sets import SETS, Setting, deciders, kinds
-from dray.nodes.fabric import Fabric
-from dray.nodes.kubelet import Kubelets
+from dray.runtime.machines import Machines
 from dray.runtime.meter import Meter
 from dray.runtime.metrics import Metrics
 from dray.runtime.process import Part, run
@@ -36,6 +38,14 @@ PARTS: Final = ("scheduler", "controllers", "nodes")
 # The embedded cluster serves pods that name no scheduler, and pods that name Dray's.
 EMBEDDED: Final = Config((Profile("default-scheduler"), Profile("dray")))
 IN_FLIGHT: Final = 256
+
+
+@cache
+def _beginning() -> Registry:
+    """What a cluster serves that nobody has changed."""
+    core = Core()
+    core.furnish()
+    return core.operations.registry
 
 
 class Unappliable(Exception):
@@ -50,6 +60,8 @@ class Settings(msgspec.Struct, frozen=True):
     without: tuple[str, ...] = ()
     serve: str = ""
     nodes: tuple[dict[str, Any], ...] = ()
+    # Where nodes look for driver programs and serve pod resources; most have no such place.
+    kubelet_roots: dict[str, Path] = {}
 
 
 class Local:
@@ -60,6 +72,7 @@ class Local:
         self._settings, self._watching = settings, watching
         self.server = ApiServer(settings.data, gates=settings.gates)
         self.port = Embedded(self.server)
+        self._machines = Machines(settings.nodes, settings.kubelet_roots)
 
     async def start(self) -> None:
         await self.server.start(port=self._settings.port)
@@ -75,6 +88,7 @@ class Local:
                     self._settings.serve,
                     None,
                     IN_FLIGHT,
+                    self._machines.beside if "nodes" in parts and self._settings.kubelet_roots else None,
                 )
                 await run(self.port, part, stop, ready)
             else:
@@ -87,21 +101,7 @@ class Local:
 
     async def apply(self, objects: Sequence[dict[str, Any]]) -> None:
         """Create the objects, or change them to these if they exist."""
-        for found in objects:
-            await self._apply(found)
-
-    async def _apply(self, found: dict[str, Any]) -> None:
-        kind = served_kind(found)
-        metadata = found.get("metadata") or {}
-        namespace = str(metadata.get("namespace") or "default") if kind.namespaced else ""
-        name = str(metadata.get("name") or "")
-        try:
-            try:
-                await self.port.write(Write("create", kind, namespace, name, found))
-            except Conflict:
-                await self.port.write(Write("patch", kind, namespace, name, found))
-        except Refused as error:
-            raise Unappliable(f"{kind.kind} {name}: {error.message}") from error
+        await bring_in(self.port, objects, self.server.core.operations.registry)
 
     @staticmethod
     def _kinds(parts: Sequence[str]) -> tuple[Kind, ...]:
@@ -111,27 +111,44 @@ class Local:
         if "controllers" in parts:
             needed.extend(kinds(tuple(SETS), CATALOG.owned))
         if "nodes" in parts:
-            needed.extend((*Kubelets.kinds, *Fabric.kinds))
+            needed.extend(Machines.kinds)
         return tuple(dict.fromkeys(needed))
 
     def _deciders(self, parts: Sequence[str], world: World, metrics: Metrics) -> list[Decider]:
         settings, made = self._settings, list[Decider]()
-        meter = Meter(metrics.registry, {**CLAIM_METRICS, **METRICS})
+        meter = Meter(metrics.registry, {**CLAIM_METRICS, **EVICTION_METRICS, **METRICS})
         if "scheduler" in parts:
             made.append(Scheduler(world, settings.config, settings.gates, meter=meter))
         if "controllers" in parts:
-            setting = Setting(world, settings.gates, CATALOG.owned, self.server.identity.ca, meter, self.server.address)
+            setting = Setting(world, settings.gates, CATALOG.owned, self.server.identity.ca, meter, serving=self.server.address)
             made.extend(deciders(tuple(SETS), setting))
         if "nodes" in parts:
-            made.extend((Kubelets(world, settings.nodes), Fabric(world)))
+            made.extend(self._machines.deciders(world))
         if self._watching is not None:
             made.append(self._watching(world))
         return made
 
 
-def served_kind(found: dict[str, Any]) -> Kind:
-    """The kind of an object, if it is served."""
-    for resource in CATALOG.resources:
+async def bring_in(cluster: Cluster, objects: Sequence[dict[str, Any]], registry: Registry | None = None) -> None:
+    """Create the objects in a cluster, or change them to these if they exist; definitions first, so that their kinds are served.
+    Raises Unappliable."""
+    for found in sorted(objects, key=lambda found: found.get("kind") != CUSTOM_RESOURCE_DEFINITIONS.kind):
+        kind = served_kind(found, registry)
+        metadata = found.get("metadata") or {}
+        namespace = str(metadata.get("namespace") or "default") if kind.namespaced else ""
+        name = str(metadata.get("name") or "")
+        try:
+            try:
+                await cluster.write(Write("create", kind, namespace, name, found))
+            except Conflict:
+                await cluster.write(Write("patch", kind, namespace, name, found))
+        except Refused as error:
+            raise Unappliable(f"{kind.kind} {name}: {error.message}") from error
+
+
+def served_kind(found: dict[str, Any], registry: Registry | None = None) -> Kind:
+    """The kind of an object, if it is served: in a running cluster, or in one that has just begun."""
+    for resource in (registry or _beginning()).resources:
         if (resource.kind.api_version, resource.kind.kind) == (found.get("apiVersion"), found.get("kind")):
             return resource.kind
     raise Unappliable(f"no kind {found.get('kind')!r} in {found.get('apiVersion')!r} is served; see `kubectl api-resources`")

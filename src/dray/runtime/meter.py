@@ -14,7 +14,9 @@ ATTEMPTS: Final = (1, 2, 4, 8, 16)
 VICTIMS: Final = (1, 2, 4, 8, 16, 32, 64)
 # Ten millionths of a second to a quarter of a second: what one look at one node takes.
 SHORT: Final = (0.00001, 0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.25)
-_BUCKETS: Final = {"histogram": BUCKETS, "attempts": ATTEMPTS, "victims": VICTIMS, "short": SHORT}
+# From when a pod had to leave until it was told to: upstream's buckets.
+EVICTIONS: Final = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0)
+_BUCKETS: Final = {"histogram": BUCKETS, "attempts": ATTEMPTS, "victims": VICTIMS, "short": SHORT, "evictions": EVICTIONS}
 
 Labels = tuple[str, ...]
 

@@ -10,8 +10,8 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -27,18 +27,24 @@ if TYPE_CHECKING:
     from dray.runtime.health import Health
 
 Build = Callable[[World, Metrics], Sequence[Decider]]
+Beside = Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
 
 log = logging.getLogger(__name__)
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What to run: the kinds to mirror and how the deciders are made from the picture of them."""
+    """What to run: the kinds to mirror and how the deciders are made from the picture of them.
+
+    ``beside`` is I/O of the deciders' own, such as sockets: it runs as long as they do, after they are made, and calls what it
+    is given when they should look again.
+    """
 
     kinds: tuple[Kind, ...]
     build: Build
     serve: str = ""
     election: Settings | None = None
     in_flight: int = IN_FLIGHT
+    beside: Beside | None = None
 
 
 async def run(cluster: Cluster, part: Part, stop: asyncio.Event, ready: asyncio.Event | None = None) -> None:
@@ -58,18 +64,22 @@ async def run(cluster: Cluster, part: Part, stop: asyncio.Event, ready: asyncio.
     try:
         if health is not None:
             log.info("serving health and metrics", extra={"url": await health.serve(part.serve)})
-        await _until(stop, live, elector, ready)
+        await _until(stop, live, elector, ready, part.beside)
     finally:
         gc.enable()
         if health is not None:
             await health.close()
 
 
-async def _until(stop: asyncio.Event, live: Live, elector: Elector | None, ready: asyncio.Event | None) -> None:
+async def _until(
+    stop: asyncio.Event, live: Live, elector: Elector | None, ready: asyncio.Event | None, beside: Beside | None
+) -> None:
     async with asyncio.TaskGroup() as group:
         running = group.create_task(live.run(), name="deciders")
         side = [group.create_task(elector.run(), name="election")] if elector is not None else []
         side.append(group.create_task(_announce(live, ready), name="ready"))
+        if beside is not None:
+            side.append(group.create_task(beside(live.stir), name="beside"))
         waiting = group.create_task(stop.wait(), name="stop")
         await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
         live.stop()

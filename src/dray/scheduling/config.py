@@ -20,6 +20,7 @@ DEFAULT_PLUGINS: Final[tuple[tuple[str, int], ...]] = (
     ("PrioritySort", 0),
     ("NodeName", 0),
     ("NodeUnschedulable", 0),
+    ("NodeDeclaredFeatures", 0),
     ("TaintToleration", 3),
     ("NodeAffinity", 2),
     ("NodePorts", 0),
@@ -39,6 +40,7 @@ DEFAULT_PLUGINS: Final[tuple[tuple[str, int], ...]] = (
 FILTERS: Final = (
     "NodeName",
     "NodeUnschedulable",
+    "NodeDeclaredFeatures",
     "TaintToleration",
     "NodeAffinity",
     "NodePorts",

@@ -19,6 +19,7 @@ from dray.api.gates import Gates
 from dray.scheduling.arguments import FitArgs, ResourceWeight, Shape
 from dray.scheduling.config import DEFAULT_PLUGINS, FILTERS, SCORES, Config, LeaderElection, Profile
 from dray.scheduling.plugins.device_scoring import STRATEGIES
+from dray.scheduling.plugins.installed import installed
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KIND: Final = "KubeSchedulerConfiguration"
@@ -43,6 +44,8 @@ _TOP: Final = frozenset(
     }
 )
 _PROFILE: Final = frozenset({"schedulerName", "percentageOfNodesToScore", "plugins", "pluginConfig"})
+# Where plugins of upstream decide on groups of pods; there are none here, and none is known.
+_OF_GROUPS: Final = ("placementGenerate", "placementScore", "podGroupPostFilter")
 _POINTS: Final = (
     "multiPoint",
     "preEnqueue",
@@ -57,6 +60,7 @@ _POINTS: Final = (
     "preBind",
     "bind",
     "postBind",
+    *_OF_GROUPS,
 )
 # Points at which a plugin can be switched on its own; at the others it goes with what it does here.
 _OWN_POINTS: Final = ("multiPoint", "filter", "score", "postFilter")
@@ -161,11 +165,17 @@ _WITHOUT_EFFECT: Final = {
 }
 
 
+# What kube-scheduler writes where nobody set anything: nothing to tell about.
+_UPSTREAM: Final = {"parallelism": 16, "enableProfiling": True, "enableContentionProfiling": True}
+_DEFAULT_SHAPE: Final = [(0, 10), (100, 0)]
+
+
 def _without_effect(top: Mapping[str, Any], connection: _ClientConnection) -> list[str]:
-    notices = [f"{name} has no effect: {why}" for name, why in _WITHOUT_EFFECT.items() if top.get(name)]
-    if connection.qps or connection.burst:
+    told = (name for name in _WITHOUT_EFFECT if top.get(name) and top[name] != _UPSTREAM.get(name))
+    notices = [f"{name} has no effect: {_WITHOUT_EFFECT[name]}" for name in told]
+    if (connection.qps, connection.burst) not in ((0, 0), (50, 100)):
         notices.append("clientConnection.qps and burst have no effect: the API server's own limits are respected")
-    if connection.content_type or connection.accept_content_types:
+    if connection.content_type not in ("", "application/vnd.kubernetes.protobuf") or connection.accept_content_types:
         notices.append("clientConnection.contentType has no effect: JSON is spoken")
     return notices
 
@@ -200,8 +210,11 @@ def _profile(name: str, raw: Mapping[str, Any], where: str, percentage: int, gat
     for needed in _NEEDED:
         if needed not in merged:
             raise ConfigError(f"{where}.plugins: {needed} cannot be disabled, there is no other plugin for its part")
-    filters = _merge({each: 0 for each in merged if each in FILTERS}, *settings["filter"], first=True)
-    scores = _merge({each: weight for each, weight in merged.items() if each in SCORES}, *settings["score"], first=True)
+    others = installed()
+    filtering = {each: 0 for each in merged if each in FILTERS or each in others}
+    scoring = {each: weight for each, weight in merged.items() if each in SCORES or each in others}
+    filters = _merge(filtering, *settings["filter"], first=True)
+    scores = _merge(scoring, *settings["score"], first=True)
     post = _merge({each: 0 for each in merged if each == "DefaultPreemption"}, *settings["postFilter"])
     own = _percentage(raw, f"{where}.")
     base = Profile(
@@ -234,10 +247,12 @@ def _point(raw: Any, where: str, point: str) -> tuple[Enabled, set[str]]:
         disabled.add("*" if name == "*" else _known(name, f"{where}.disabled[{index}].name"))
     if point not in _OWN_POINTS and disabled - {"*"} - {name for name, _ in enabled}:
         raise ConfigError(f"{where}.disabled: a plugin is switched off as a whole; list it under multiPoint.disabled instead")
+    if point in _OF_GROUPS and enabled:
+        raise ConfigError(f"{where}.enabled: there are no plugins for groups of pods here")
     if point == "filter":
-        _only(enabled, FILTERS, where)
+        _only(enabled, (*FILTERS, *installed()), where)
     if point == "score":
-        _only(enabled, SCORES, where)
+        _only(enabled, (*SCORES, *installed()), where)
     return enabled, disabled
 
 
@@ -255,8 +270,8 @@ def _only(enabled: Enabled, possible: tuple[str, ...], where: str) -> None:
 
 
 def _known(name: Any, where: str) -> str:
-    if name not in _KNOWN:
-        raise ConfigError(f"{where}: unknown plugin {name!r}; known: {', '.join(sorted(_KNOWN))}")
+    if name not in _KNOWN and name not in installed():
+        raise ConfigError(f"{where}: unknown plugin {name!r}; known: {', '.join(sorted((*_KNOWN, *installed())))}")
     return str(name)
 
 
@@ -268,7 +283,7 @@ def _merge(defaults: dict[str, int], enabled: Enabled, disabled: set[str], *, fi
         if name in kept:
             kept[name] = weight or kept[name]
         else:
-            added[name] = weight or dict(DEFAULT_PLUGINS)[name]
+            added[name] = weight or dict(DEFAULT_PLUGINS).get(name, 1)
     return {**added, **kept} if first else {**kept, **added}
 
 
@@ -399,8 +414,9 @@ def _values(args: _Args, at: str, gates: Gates) -> dict[str, Any]:
         case _Spread():
             return {"default_spread": _default_spread(args, at)}
         case _VolumeBinding():
-            if args.shape or args.bind_timeout_seconds < 0:
-                raise ConfigError(f"{at}: only bindTimeoutSeconds, 0 or more, is supported")
+            shape = [(point.utilization, point.score) for point in args.shape]
+            if (shape and shape != _DEFAULT_SHAPE) or args.bind_timeout_seconds < 0:
+                raise ConfigError(f"{at}: only bindTimeoutSeconds, 0 or more, and the default shape are supported")
             return {"volume_timeout": float(args.bind_timeout_seconds)}
         case _DeviceScoring():
             if args.strategy not in STRATEGIES:

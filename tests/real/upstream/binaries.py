@@ -7,6 +7,7 @@ for one build; a program appears under its name only when it is complete.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -52,6 +53,12 @@ def sources() -> Path:
     asked = [go, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"]
     environment = {**os.environ, "GOFLAGS": "", "GOTOOLCHAIN": "local"}
     return Path(subprocess.run(asked, cwd=MODULE, env=environment, capture_output=True, text=True, check=True).stdout.strip())
+
+
+def driver() -> Path:
+    """A DRA driver of our own on the upstream library, built again when its source changes."""
+    source = hashlib.sha256((MODULE / "driver" / "main.go").read_bytes()).hexdigest()[:12]
+    return built(cache() / f"driver-{source}", "./driver", MODULE)
 
 
 def built(path: Path, package: str, module: Path) -> Path:

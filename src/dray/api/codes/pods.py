@@ -23,6 +23,14 @@ TABLE: Final[dict[str, Code]] = {
         says="<is> not the node that the pod names[ ({node})]",
         cure="correct spec.nodeName",
     ),
+    "NodeFeatureMissing": Code(
+        plugins=("NodeDeclaredFeatures",),
+        meaning="the node does not declare a feature that the pod needs",
+        wakes=(NODE,),
+        subject="node",
+        says="<does> not declare the feature[ {feature}] that the pod needs",
+        cure="upgrade a node, so that it declares[ {feature}|| the feature], or do without it",
+    ),
     "NodeUnschedulable": Code(
         plugins=("NodeUnschedulable",),
         meaning="the node is cordoned",

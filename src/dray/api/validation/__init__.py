@@ -11,7 +11,18 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from dray.api.gates import Gates
-from dray.api.validation import claim_status, claims, cluster, network, pod_updates, pods, slices, taints, workloads
+from dray.api.validation import (
+    claim_status,
+    claims,
+    cluster,
+    network,
+    pod_updates,
+    pods,
+    quotas,
+    slices,
+    taints,
+    workloads,
+)
 from dray.api.validation.errors import FieldError
 
 __all__ = ["FieldError", "validate_create", "validate_update"]
@@ -59,6 +70,7 @@ _CREATE: Final[dict[str, _Create]] = {
     "jobs": _plain(workloads.job),
     "leases": _plain(cluster.lease),
     "networkpolicies": _plain(network.network_policy),
+    "limitranges": _plain(quotas.limit_range),
     "nodes": _plain(cluster.node),
     "persistentvolumeclaims": _plain(cluster.volume_claim),
     "persistentvolumes": _plain(cluster.volume),
@@ -69,7 +81,7 @@ _CREATE: Final[dict[str, _Create]] = {
     "replicationcontrollers": _plain(workloads.replication_controller),
     "resourceclaims": claims.claim,
     "resourceclaimtemplates": claims.template,
-    "resourcequotas": _plain(cluster.resource_quota),
+    "resourcequotas": _plain(quotas.resource_quota),
     "resourceslices": lambda obj, gates, labels: slices.resource_slice(obj, None, gates),
     "secrets": _plain(cluster.secret),
     "services": _plain(cluster.service),
@@ -94,6 +106,7 @@ _UPDATE: Final[dict[tuple[str, str], _Update]] = {
     ("resourceclaims", ""): _change(claims.claim_update),
     ("resourceclaims", "status"): lambda new, old, gates, labels: claim_status.claim_status(new, old, labels),
     ("resourceclaimtemplates", ""): _change(claims.claim_update),
+    ("resourcequotas", ""): _change(quotas.resource_quota_update),
     ("resourceslices", ""): lambda new, old, gates, labels: slices.resource_slice(new, old, gates),
     ("secrets", ""): _change(cluster.secret_update),
     ("statefulsets", ""): _change(workloads.stateful_set_update),

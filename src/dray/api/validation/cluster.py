@@ -1,4 +1,4 @@
-"""The other kinds: configuration, nodes, services, storage, priorities, leases, events, quotas."""
+"""The other kinds: configuration, nodes, services, storage, priorities, leases, events."""
 
 from __future__ import annotations
 
@@ -105,10 +105,6 @@ def _amounts(amounts: dict[str, str] | None, path: str) -> Errors:
         yield from named(names.qualified_name, name, f"{path}.{name}")
         if Quantity.parse(amount).nanos < 0:
             yield invalid(f"{path}.{name}", amount, "must be greater than or equal to 0")
-
-
-def resource_quota(obj: Object) -> Errors:
-    yield from _amounts(_spec(obj).get("hard"), "spec.hard")
 
 
 # services

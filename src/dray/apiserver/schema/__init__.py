@@ -6,7 +6,7 @@ function of the declarations and the object given.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Protocol
@@ -15,10 +15,13 @@ from dray.apiserver.schema import text
 from dray.apiserver.schema.convert import Converters, WrongType
 from dray.apiserver.schema.decode import DecodeError, decode_json
 from dray.apiserver.schema.openapi import ResourceOf, document
-from dray.apiserver.schema.text import Field, Struct, Type
+from dray.apiserver.schema.text import OPEN, OPEN_STRUCT, Field, Struct, Type
 
-__all__ = ["DecodeError", "Field", "KindLike", "Problem", "Schemas", "Struct", "Type", "decode_json", "load"]
+__all__ = ["DecodeError", "Field", "KindLike", "Problem", "Schemas", "Struct", "Structure", "Type", "decode_json", "load"]
 
+# Structs of defined kinds are named ``custom group/version Kind/place``.
+CUSTOM: Final = "custom "
+Schema = dict[str, Any]
 UNKNOWN_FIELD: Final = "unknown field"
 WRONG_TYPE: Final = "wrong type"
 
@@ -45,18 +48,60 @@ class Problem:
     category: str
 
 
+class Structure(Protocol):
+    """The schema of a kind that is not declared here but defined while the server runs."""
+
+    @property
+    def structs(self) -> Mapping[str, Struct]: ...
+
+    @property
+    def struct(self) -> Struct: ...
+
+    @property
+    def published(self) -> Schema: ...
+
+    def normalise(self, obj: dict[str, Any], *, fill: bool) -> tuple[dict[str, Any], list[Problem]]: ...
+
+
 class Schemas:
     """All declared types. Ask for a kind by anything that has ``api_version`` and ``kind``."""
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[str, str], Struct] = {}
-        self._structs: dict[str, Struct] = {}
+        self._structs: dict[str, Struct] = {OPEN.name: OPEN_STRUCT}
         self._converters = Converters(self.struct)
         self._partial = Converters(self.struct, fill=False)
+        self._custom: dict[tuple[str, str], Structure] = {}
+
+    def extended(self) -> Schemas:
+        """The same declarations, to which a server can add kinds of its own."""
+        made = Schemas()
+        made._kinds, made._structs = self._kinds.copy(), self._structs
+        made._converters, made._partial = self._converters, self._partial
+        return made
+
+    def define(self, kinds: Mapping[tuple[str, str], Structure]) -> None:
+        """The kinds that are defined, by API version and kind, instead of those that were."""
+        self._custom = dict(kinds)
+
+    def custom(self, kind: KindLike) -> Structure | None:
+        return self._custom.get((kind.api_version, kind.kind)) if self._custom else None
+
+    def part(self, name: str, value: Any) -> tuple[Any, list[Problem]]:
+        """A value as the struct of this name stores it, and what was wrong with it."""
+        unknown: list[str] = []
+        try:
+            made = self._converters.struct(name)(value, unknown)
+        except WrongType as error:
+            return value, [Problem(error.place, str(error), WRONG_TYPE)]
+        return made, self.unknown_fields(self.struct(name), value) if unknown else []
 
     def struct(self, name: str) -> Struct:
         """A struct by its full name in the declarations: ``core.PodSpec``."""
         found = self._structs.get(name)
+        if found is None and name.startswith(CUSTOM):
+            _, api_version, place = name.split(" ", 2)
+            return self._custom[api_version, place.partition("/")[0]].structs[name]
         if found is None:
             file, _, local = name.rpartition(".")
             found = self._structs[name] = text.read(file.replace("_", "."))[local]
@@ -66,6 +111,8 @@ class Schemas:
         """The declaration of a kind, or None where it is not declared."""
         key = (kind.api_version, kind.kind)
         found = self._kinds.get(key)
+        if found is None and (custom := self.custom(kind)) is not None:
+            return custom.struct
         if found is None and (file := self._file(*key)):
             found = text.read(file).get(kind.kind)
             if found is not None:
@@ -79,6 +126,8 @@ class Schemas:
 
         With a ``wrong type`` problem there is nothing to store and the object given comes back.
         """
+        if (custom := self.custom(kind)) is not None:
+            return custom.normalise(obj, fill=True)
         return self._convert(self._converters, kind, obj, stored)
 
     def _convert(
@@ -96,6 +145,8 @@ class Schemas:
 
     def partial(self, kind: KindLike, obj: dict[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
         """As ``normalise``, for a part of an object: canonical and without unknown fields, but nothing is filled in."""
+        if (custom := self.custom(kind)) is not None:
+            return custom.normalise(obj, fill=False)
         return self._convert(self._partial, kind, obj)
 
     def check(self, kind: KindLike, obj: dict[str, Any]) -> list[Problem]:
@@ -146,6 +197,7 @@ class Schemas:
 _FILES: Final = {
     "v1": "core",
     "admissionregistration.k8s.io/v1": "admissionregistration",
+    "apiextensions.k8s.io/v1": "apiextensions",
     "apps/v1": "apps",
     "authentication.k8s.io/v1": "authentication",
     "authorization.k8s.io/v1": "authorization",
@@ -168,7 +220,6 @@ _FILES: Final = {
     "scheduling.k8s.io/v1alpha3": "scheduling.v1alpha3",
     "scheduling.k8s.io/v1beta1": "scheduling.v1beta1",
     "storage.k8s.io/v1": "storage",
-    "topology.node.k8s.io/v1alpha2": "topology",
 }
 
 

@@ -49,6 +49,8 @@ _PATCHES: Final = (
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
 )
+# kubectl apply sends the most elaborate one that is listed, and of kinds that are defined nobody knows how to merge.
+_PLAIN_PATCHES: Final = tuple(each for each in _PATCHES if "strategic" not in each)
 _JSON: Final = "application/json"
 
 
@@ -91,6 +93,8 @@ class ResourceOf(Protocol):
     def verbs(self) -> Sequence[str]: ...
     @property
     def subresources(self) -> Sequence[SubresourceOf]: ...
+    @property
+    def list_name(self) -> str: ...
 
 
 class Declarations(Protocol):
@@ -98,6 +102,7 @@ class Declarations(Protocol):
 
     def struct(self, name: str) -> Struct: ...
     def kind(self, kind: Any) -> Struct | None: ...
+    def custom(self, kind: Any) -> Any: ...
 
 
 def document(
@@ -107,6 +112,10 @@ def document(
     components = _Components(declarations)
     paths: Document = {}
     for resource in resources:
+        custom = declarations.custom(resource.kind)
+        if custom is not None:
+            paths |= _Paths(resource, components.custom(custom.published, resource), components, _PLAIN_PATCHES).all()
+            continue
         struct = declarations.kind(resource.kind)
         if struct is not None:
             paths |= _Paths(resource, components.kind(struct, resource.kind), components).all()
@@ -129,7 +138,16 @@ class _Components:
         """The schema of a kind and of its list."""
         name = self.struct(struct)
         self.schemas[name]["x-kubernetes-group-version-kind"] = [_gvk(kind.group, kind.version, kind.kind)]
-        self.schemas[f"{name}List"] = self._list(name, struct, kind)
+        self.schemas[f"{name}List"] = self._list(name, kind, f"{kind.kind}List")
+        return name
+
+    def custom(self, schema: Document, resource: ResourceOf) -> str:
+        """The schema of a kind that is defined, named as Go's packages would be, and of its list."""
+        kind = resource.kind
+        name = ".".join([*reversed(kind.group.split(".")), kind.version, kind.kind])
+        self.named("meta.ObjectMeta")
+        self.schemas[name] = schema | {"x-kubernetes-group-version-kind": [_gvk(kind.group, kind.version, kind.kind)]}
+        self.schemas[f"{name}List"] = self._list(name, kind, resource.list_name)
         return name
 
     def other_kind(self, api_version: str, kind: str) -> str:
@@ -153,9 +171,9 @@ class _Components:
     def named(self, name: str) -> Document:
         return _reference(self.struct(self._declarations.struct(name)))
 
-    def _list(self, name: str, struct: Struct, kind: KindOf) -> Document:
+    def _list(self, name: str, kind: KindOf, list_name: str) -> Document:
         return {
-            "description": f"A list of {struct.name} objects.",
+            "description": f"A list of {kind.kind} objects.",
             "type": "object",
             "required": ["items"],
             "properties": {
@@ -164,7 +182,7 @@ class _Components:
                 "metadata": self.named("meta.ListMeta"),
                 "items": {"type": "array", "items": _reference(name)},
             },
-            "x-kubernetes-group-version-kind": [_gvk(kind.group, kind.version, f"{kind.kind}List")],
+            "x-kubernetes-group-version-kind": [_gvk(kind.group, kind.version, list_name)],
         }
 
     def _field(self, field: Field) -> Document:
@@ -205,8 +223,9 @@ class _Components:
 class _Paths:
     """The paths of one resource and its subresources."""
 
-    def __init__(self, resource: ResourceOf, schema: str, components: _Components) -> None:
+    def __init__(self, resource: ResourceOf, schema: str, components: _Components, patches: tuple[str, ...] = _PATCHES) -> None:
         self.resource, self.kind, self.schema, self.components = resource, resource.kind, schema, components
+        self.patches = patches
         group = f"/apis/{self.kind.group}/{self.kind.version}" if self.kind.group else f"/api/{self.kind.version}"
         self.collection = (
             f"{group}/namespaces/{{namespace}}/{self.kind.plural}" if self.kind.namespaced else f"{group}/{self.kind.plural}"
@@ -268,7 +287,7 @@ class _Paths:
 
     def _writing(self, action: str, schema: str) -> Document:
         body = {"type": "object"} if action == "patch" else _reference(schema)
-        types = _PATCHES if action == "patch" else (_JSON,)
+        types = self.patches if action == "patch" else (_JSON,)
         content = {media: {"schema": body} for media in types}
         return self._operation(action, schema) | {"requestBody": {"content": content, "required": True}}
 

@@ -60,9 +60,14 @@ class Field:
     words: str = ""
 
 
+# What is not declared is open itself.
+OPEN: Final = Type("struct", "custom.Open")
+
+
 @dataclass(slots=True)
 class Struct:
-    """A declared type. ``kind`` is true for those that are served as objects of their own."""
+    """A declared type. ``kind`` is true for those that are served as objects of their own; one that is ``open`` may have fields
+    that are not declared."""
 
     name: str
     package: str
@@ -71,10 +76,19 @@ class Struct:
     atomic: bool
     words: str
     fields: dict[str, Field] = field(default_factory=dict)
+    open: bool = False
+
+    def member(self, name: str) -> Field | None:
+        """The declaration of a field, made up for one that is not declared but may be there."""
+        found = self.fields.get(name)
+        return Field(name, OPEN, "?") if found is None and self.open else found
 
     @property
     def full_name(self) -> str:
         return f"{self.package}.{self.name}"
+
+
+OPEN_STRUCT: Final = Struct("Open", "custom", "", False, False, "", open=True)
 
 
 def names() -> list[str]:
@@ -119,12 +133,12 @@ def _struct(file: str, number: int, declaration: str, words: str, package: str, 
         raise SchemaError(f"{file}.schema:{number}: cannot read {declaration!r}")
     struct = Struct(found[2], package, group_version, found[1] == "kind", found[3] is not None, words)
     if struct.kind:
-        for implied in _IMPLIED[:2] if struct.name in _WITHOUT_METADATA else _IMPLIED:
+        for implied in IMPLIED[:2] if struct.name in _WITHOUT_METADATA else IMPLIED:
             struct.fields[implied.name] = implied
     return struct
 
 
-_IMPLIED: Final = (
+IMPLIED: Final = (
     Field("apiVersion", Type("scalar", "string"), "", words="The version of the API that this object is written in."),
     Field("kind", Type("scalar", "string"), "", words="What this object is."),
     Field("metadata", Type("struct", "meta.ObjectMeta"), "!", words="The object's name, labels and life."),

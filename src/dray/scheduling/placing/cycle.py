@@ -93,14 +93,15 @@ class Cycle:
             return found
         plan = self.plan(state)
         found = Candidates(plan, self._nodes, self._wakeups, self._start)
-        # Volumes change without any node changing, so what was found out for them is not kept.
-        if "volumes" not in plan.reads:
-            self._keep(state.key, found)
         found.catch_up()
         self._start = found.next_start
         if state.needs_devices and state.leftover is None:
+            # Raises where the request itself is broken: then nothing is kept, and the next pod hears the same.
             for name, reasons in self.devices.refusing(state, found.unasked(), self._nodes):
                 found.refuse(name, reasons)
+        # Volumes change without any node changing, so what was found out for them is not kept.
+        if "volumes" not in plan.reads:
+            self._keep(state.key, found)
         return found
 
     def _keep(self, key: Hashable, candidates: Candidates) -> None:

@@ -22,7 +22,7 @@ from dray.scheduling.placing.state import CycleState, NotPlaced
 from dray.scheduling.plugins.devices import DynamicResources
 from dray.scheduling.plugins.neighbours import Neighbours
 from dray.scheduling.plugins.tolerations import tolerates
-from dray.scheduling.plugins.volumes import Volumes
+from dray.scheduling.plugins.volumes import VOLUME_PLUGINS, Volumes
 from dray.scheduling.shape.claims import Refused, Resolved, claim_topic, pod_topic, requests, reserved_for, resolve
 from dray.scheduling.waiting import events
 from dray.scheduling.waiting.queue import QueuedPod
@@ -52,7 +52,7 @@ class Needs:
         except Refused as refused:
             raise NotPlaced(pod.uid, refused.refusal, refused.topics) from None
         state = CycleState(pending, profile, resolved)
-        if state.demand.volumes and "VolumeBinding" in profile.filters:
+        if state.demand.volumes and any(name in profile.filters for name in VOLUME_PLUGINS):
             self._check_volumes(state)
         self._check_classes(state)
         self._devices.add_extended(state)

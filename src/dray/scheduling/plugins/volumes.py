@@ -27,6 +27,7 @@ from dray.books.volumes import VolumeAccount
 from dray.cluster.world import World
 from dray.scheduling.plugins.base import Check, Compiled, PodShape, Reasons, because, codes_of
 
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 _ZONE_LABELS: Final = (
@@ -249,7 +250,8 @@ def _size(claim: PersistentVolumeClaim) -> Quantity:
 
 
 def bound(claim: PersistentVolumeClaim) -> bool:
-    return bool(claim.spec.volume_name) and claim.status.phase != "Pending"
+    """As upstream reads it, whatever the phase says."""
+    return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.metadata.annotations
 
 
 def reachable(volume: PersistentVolume, node: Node) -> bool:
@@ -262,7 +264,7 @@ def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     owner = spec.claim_ref
     if owner is not None and (owner.namespace, owner.name) != (claim.metadata.namespace, claim.metadata.name):
         return False
-    if volume.metadata.deletion_timestamp is not None or volume.status.phase not in ("", "Available", "Bound", "Pending"):
+    if volume.metadata.deletion_timestamp is not None or volume.status.phase not in ("", "Available", "Bound"):
         return False
     if spec.storage_class_name != (claim.spec.storage_class_name or ""):
         return False

@@ -106,13 +106,15 @@ def refused(pod: Pod, refusal: Refusal, controller: str, now: float, clear_nomin
     gated = "SchedulingGated" in refusal.codes
     note = shortened(message(refusal.reasons, refusal.nodes))
     writes: list[Write] = []
-    condition = {
+    condition: dict[str, Any] = {
         "type": "PodScheduled",
         "status": "False",
         "reason": "SchedulingGated" if gated else "Unschedulable",
         "message": note,
     }
     if not _says(pod, condition):
+        if pod.metadata.generation:
+            condition["observedGeneration"] = pod.metadata.generation
         if not any(known.type == "PodScheduled" and known.status == "False" for known in pod.status.conditions):
             condition["lastTransitionTime"] = format_time(now)
         status: dict[str, Any] = {"conditions": [condition]}

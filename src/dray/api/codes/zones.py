@@ -1,0 +1,99 @@
+"""Why a pod cannot have its resources from the NUMA zones of a node."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dray.api.codes.code import DEVICES, FREE, NODE, PODS, Code
+
+TABLE: Final[dict[str, Code]] = {
+    "ZoneTooSmall": Code(
+        plugins=("NUMA",),
+        meaning="a resource needs more zones than the node's policy allows, however empty they are",
+        wakes=(NODE,),
+        subject="node",
+        says="<has> zones too small for[ {needed}|| so much][ {resource}]"
+        "[ (at most {total} in as many as policy {policy} allows)]",
+        cure="request[ at most {total}|| less][ {resource}], or use a node with larger zones or another topology policy",
+    ),
+    "ZoneWidthsDiffer": Code(
+        plugins=("NUMA",),
+        meaning="the resources need different numbers of zones, which the policy restricted does not admit",
+        wakes=(NODE,),
+        subject="node",
+        says="<require> all resources to need equally many zones[, and they need {widths}]",
+        cure="change the requests so that all resources need equally many zones, or use a node with policy best-effort",
+    ),
+    "ZonesFull": Code(
+        plugins=("NUMA",),
+        meaning="no zones together have enough left of everything that must be aligned",
+        wakes=(FREE, NODE),
+        subject="node",
+        says="<has> not enough[ {resource}|| of everything] free in the same zones[ (needs {needed} within {width}, {free} free)]"
+        "[; zones {nearest} come nearest and lack {lacks}]",
+        cure="[free {missing} more {resource} in the same zone||free the resources of whole zones], or request less",
+        curable=True,
+    ),
+    "ZonesOfInit": Code(
+        plugins=("NUMA",),
+        meaning="zones that an init container uses must be used by the containers after it, and these do not fit there",
+        wakes=(FREE, NODE),
+        subject="node",
+        says="<has> room only outside the zones that an init container of the pod would use",
+        cure="give init containers no whole CPUs and no devices, or use a node that aligns whole pods (scope pod)",
+        curable=True,
+    ),
+    "ZoneMemoryGroups": Code(
+        plugins=("NUMA",),
+        meaning="zones with room are bound to others, or cannot be, by memory that is already given out",
+        wakes=(FREE, NODE),
+        subject="node",
+        says="<has> zones with room that memory given out before binds to other zones, or keeps from being joined",
+        cure="end the pods whose memory spans zones, or those with memory in the zones to be joined",
+        curable=True,
+    ),
+    "ZoneMemoryOfPod": Code(
+        plugins=("NUMA",),
+        meaning="the Memory Manager would not serve a container from the zones that the pod gets",
+        wakes=(FREE, NODE),
+        subject="node",
+        says="<has> zones for the pod from which its Memory Manager would not serve every container",
+        cure="let init containers request no more memory than the others",
+        curable=True,
+    ),
+    "ZoneSpan": Code(
+        plugins=("NUMA",),
+        meaning="the pod would be spread over more zones than it allows",
+        wakes=(FREE, NODE),
+        subject="node",
+        says="<need> at least[ {needed}] zones for the pod[, which allows {allowed}]",
+        cure="allow the pod to span[ {needed}|| more] zones, or free resources in fewer zones",
+        curable=True,
+    ),
+    "ZoneDevicesApart": Code(
+        plugins=("NUMA",),
+        meaning="devices that the pod would get are not in the zones of its CPUs and memory",
+        wakes=(FREE, DEVICES, NODE),
+        subject="node",
+        says="<has> no devices[ of {claim}] in the zones[ {mask}] that have the pod's other resources",
+        cure="free devices and CPUs of the same zone, or let the pod span more zones",
+        curable=True,
+    ),
+    "ZonePlacementUnknown": Code(
+        plugins=("NUMA",),
+        meaning="where a pod on the node has its resources is not known yet",
+        wakes=(PODS, FREE),
+        subject="node",
+        says="<has> a pod[ {pod}] whose zones are not known yet",
+        cure="wait until the placement exporter has reported it[ {pod}]; see that the exporter runs on the node",
+    ),
+    "ZoneRefusedBefore": Code(
+        plugins=("NUMA",),
+        meaning="the kubelet of the node refused such a pod, and nothing has changed there since",
+        wakes=(FREE, NODE),
+        subject="node",
+        says="refused such a pod before[ ({refused})]",
+        cure="wait for pods there to end, or look at what the kubelet says",
+        curable=True,
+    ),
+}

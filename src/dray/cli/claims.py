@@ -1,0 +1,84 @@
+"""``dray claims``: every claim, what it holds and for whom; and those that nobody needs."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from dray.api.kinds import PODS, RESOURCE_CLAIMS
+from dray.cli.output import emit, output_option, table
+from dray.cli.source import Source, source_options
+from dray.explain.orphans import ClaimRow, claim_rows
+
+_UNITS = (("d", 86400), ("h", 3600), ("m", 60))
+
+
+@click.command()
+@click.option("-n", "--namespace", help="Only claims of this namespace.  [default: all]")
+@click.option("--orphans", is_flag=True, help="Only claims that hold something for nobody.")
+@source_options
+@output_option
+def claims(namespace: str | None, orphans: bool, source: Source, output: str) -> None:
+    """Show every claim: what it holds, for whom, and who made it.
+
+    An orphan is a claim that nothing needs: reserved for pods that are gone or ended, allocated and used by nobody, made for a
+    pod that is gone, or being deleted and kept by a finalizer. What is younger than a minute is not called one.
+
+    \b
+    Examples:
+      dray claims -n research
+      dray claims --orphans
+      dray claims --orphans -o json
+    """
+    world = source.read(needs=(RESOURCE_CLAIMS, PODS)).world
+    rows = [row for row in claim_rows(world, time.time()) if namespace in (None, row.namespace)]
+    if orphans:
+        rows = [row for row in rows if row.orphan]
+    emit({"claims": rows}, output, lambda console: _show(rows, orphans, console, wide=output == "wide"))
+
+
+def _show(rows: list[ClaimRow], orphans: bool, console: Console, *, wide: bool) -> None:
+    if not rows:
+        console.print("No claim is an orphan." if orphans else "No claims.")
+        return
+    columns = ("namespace", "claim", "state", "devices", "used by", "made for", "age", *(("why",) if orphans or wide else ()))
+    console.print(table(columns, [_cells(row, orphans or wide, wide) for row in rows]))
+    states = Counter(row.state for row in rows)
+    console.print()
+    console.print(
+        ("1 claim: " if len(rows) == 1 else f"{len(rows)} claims: ")
+        + ", ".join(f"{count} {state}" for state, count in states.most_common())
+        + "."
+    )
+    if orphans:
+        console.print("`dray release CLAIM -n NAMESPACE` lets go of one, with proof that no pod uses it.")
+
+
+def _cells(row: ClaimRow, why: bool, wide: bool) -> tuple[str | Text, ...]:
+    devices = row.devices if wide else row.devices[:4]
+    more = [f"and {len(row.devices) - len(devices)} more"] if len(row.devices) > len(devices) else []
+    users = row.users if wide else row.users[:4]
+    others = [f"and {len(row.users) - len(users)} more"] if len(row.users) > len(users) else []
+    cells: tuple[str | Text, ...] = (
+        row.namespace,
+        row.name,
+        Text(row.state, "yellow") if row.orphan else row.state,
+        "\n".join([*devices, *more]),
+        "\n".join([*users, *others]),
+        row.owner,
+        age_text(row.age_seconds),
+    )
+    return (*cells, row.orphan) if why else cells
+
+
+def age_text(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    for unit, size in _UNITS:
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return f"{max(0, int(seconds))}s"

@@ -1,0 +1,135 @@
+"""Watching pods leave tainted devices, and telling them to leave in waves.
+
+Waves and disruption budgets are carried out from here, as ``kubectl drain`` does it: the rule keeps new pods away
+(``NoSchedule``) until the last wave has left, and only then gets the effect ``NoExecute``. Whatever ends this early leaves
+nothing but that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from dray.api.core import Pod
+from dray.api.kinds import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from dray.api.meta import decode
+from dray.api.resource import DeviceTaintRule
+from dray.cluster.port import Cluster, Conflict, NotFound, Refused, Write
+from dray.controllers import eviction_status
+from dray.controllers.taints import Users
+from dray.explain.snapshot import from_cluster
+
+POLL_SECONDS: Final = 0.5
+# A controller says something about a new rule within its grace of some seconds.
+SILENCE_SECONDS: Final = 30.0
+BUDGET_SECONDS: Final = 2.0
+_KINDS: Final = (PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_TAINT_RULES)
+
+Tell = Callable[[str], None]
+
+
+class Waves(msgspec.Struct, frozen=True):
+    """How pods are told to leave: so many at once, then a pause; ``budgets``: only as disruption budgets allow it."""
+
+    size: int = 0
+    pause: float = 0.0
+    budgets: bool = False
+
+    @property
+    def wanted(self) -> bool:
+        return bool(self.size or self.budgets)
+
+
+class Left(msgspec.Struct, rename="camel"):
+    """How it ended: the pods that were told to leave from here, whether all have left, and who is still there and why."""
+
+    evicted: int = 0
+    done: bool = False
+    message: str = ""
+    kept: dict[str, str] = {}
+
+
+async def watched(cluster: Cluster, name: str, end: float, tell: Tell) -> Left:
+    """Until the rule's status says that no pod has to leave any more."""
+    silent, last = time.time() + SILENCE_SECONDS, ""
+    while True:
+        rule = decode(DeviceTaintRule, await cluster.get(DEVICE_TAINT_RULES, "", name))
+        found = eviction_status.shown(rule)
+        if found is not None and found.observed_generation >= rule.metadata.generation:
+            if found.message and found.message != last:
+                tell(found.message)
+            last = found.message
+            if found.status == "False":
+                return Left(done=True, message=found.message or found.reason)
+        elif time.time() > silent:
+            return Left(message="no controller says anything about the rule: does a device taint eviction controller run?")
+        if time.time() > end:
+            return Left(message=last or "the rule says nothing yet")
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def in_waves(cluster: Cluster, rule: DeviceTaintRule, waves: Waves, end: float, tell: Tell) -> Left:
+    """Until nobody is left who must leave at once; pods that come meanwhile are part of a later wave."""
+    left = Left()
+    while True:
+        due, going = await _due(cluster, rule)
+        if not due and not going:
+            return Left(left.evicted, done=True)
+        if time.time() > end:
+            return msgspec.structs.replace(left, message=f"{_pods(len(due) + len(going))} still there")
+        if going:
+            await asyncio.sleep(POLL_SECONDS)
+            continue
+        told, left.kept = await _wave(cluster, due, waves)
+        left.evicted += told
+        waiting = f"; {_pods(len(left.kept))} waiting for a disruption budget" if left.kept else ""
+        tell(f"{_pods(left.evicted)} told to leave, {len(due) - told} to go{waiting}")
+        await asyncio.sleep(max(waves.pause, POLL_SECONDS) if told else BUDGET_SECONDS)
+
+
+async def _wave(cluster: Cluster, due: list[Pod], waves: Waves) -> tuple[int, dict[str, str]]:
+    """Tells one wave to leave; those that a budget keeps do not count, and are given with its words."""
+    told, kept = 0, dict[str, str]()
+    for pod in due:
+        if waves.size and told == waves.size:
+            break
+        told += await _evict(cluster, pod, waves.budgets, kept)
+    return told, kept
+
+
+async def _due(cluster: Cluster, rule: DeviceTaintRule) -> tuple[list[Pod], list[str]]:
+    """The pods that must leave now, and those that are on their way out of the devices."""
+    world = (await from_cluster(cluster, _KINDS)).world
+    users, now = Users(world), time.time()
+    due = [key for key, eviction in sorted(users.affected(rule).pods.items()) if eviction.when <= now]
+    pods = (world.get(PODS, key) for key in users.pods_on(users.selected(rule.spec.device_selector)))
+    going = [pod.key for pod in pods if pod is not None and pod.metadata.deletion_timestamp is not None and not pod.terminal]
+    return [world.get(PODS, key) for key in due], going
+
+
+async def _evict(cluster: Cluster, pod: Pod, budgets: bool, kept: dict[str, str]) -> int:
+    namespace, name = pod.metadata.namespace, pod.metadata.name
+    options = {"preconditions": {"uid": pod.uid}}
+    body: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+    write = Write("delete", PODS, namespace, name, uid=pod.uid)
+    if budgets:
+        write = Write("create", PODS, namespace, name, {**body, "deleteOptions": options}, subresource="eviction")
+    try:
+        await cluster.write(write)
+    except (NotFound, Conflict):
+        return 0
+    except Refused as error:
+        if error.code != 429:
+            raise
+        causes = (error.status.get("details") or {}).get("causes") or ()
+        kept[pod.key] = " ".join(str(cause.get("message") or "") for cause in causes) or error.message
+        return 0
+    return 1
+
+
+def _pods(number: int) -> str:
+    return "1 pod" if number == 1 else f"{number} pods"

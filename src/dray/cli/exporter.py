@@ -1,0 +1,85 @@
+"""`dray exporter`: says in each pod's annotations which zones the kubelet of this node gave it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dray.cli.running import Connection, cluster_options, run_on_cluster
+
+
+@click.command()
+@click.option("--node", required=True, envvar="NODE_NAME", help="The node whose kubelet is asked. Default: NODE_NAME.")
+@click.option(
+    "--podresources",
+    type=click.Path(path_type=Path),
+    default=Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
+    show_default=True,
+    help="The kubelet's podresources socket.",
+)
+@click.option(
+    "--sysfs",
+    type=click.Path(path_type=Path),
+    default=Path("/sys/devices/system/node"),
+    show_default=True,
+    help="Where the machine says which CPUs are in which zone.",
+)
+@click.option(
+    "--kubelet-state", type=click.Path(path_type=Path), help="The kubelet's directory: changes of its state files are noticed."
+)
+@click.option("--period", default=10.0, show_default=True, help="Ask the kubelet at least this often, in seconds.")
+@cluster_options
+def exporter(node: str, podresources: Path, sysfs: Path, kubelet_state: Path | None, period: float, **options: Any) -> None:
+    """Write which zones each pod of a node really has into its annotations.
+
+    The kubelet is asked through its podresources socket: when pods of the node change, when its state files do, and every few
+    seconds in any case. The annotation kai.scheduler/numa-placement-observed says how much of what is in which zone;
+    kai.scheduler/numa-memory-groups-observed says which memory was taken from several zones together. Pods of all schedulers
+    are reported. It needs the right to get, list, watch and patch pods.
+
+    \b
+    Examples:
+      dray exporter --kubeconfig ~/.kube/config --node worker-1
+      dray exporter --node worker-1 --podresources /run/simulated/kubelet.sock --sysfs /run/simulated/node
+    """
+    from dray.cluster.port import Cluster
+    from dray.cluster.world import World
+    from dray.nodes.exporter import METRICS, Exporter
+    from dray.nodes.exporting import OnNode, PodResourcesClient, cpu_zones, follow
+    from dray.runtime.meter import Meter
+    from dray.runtime.metrics import Metrics
+    from dray.runtime.process import Part
+
+    if period < 1:
+        raise click.BadParameter("must be at least 1 second", param_hint="--period")
+    try:
+        zones = cpu_zones(sysfs)
+    except ValueError as error:
+        raise click.ClickException(f"{sysfs}: {error}") from error
+    if not zones:
+        raise click.ClickException(f"{sysfs} says nothing about zones: expected node0/cpulist there; give the place with --sysfs")
+    made: list[Exporter] = []
+    built = asyncio.Event()
+
+    def build(world: World, metrics: Metrics) -> list[Exporter]:
+        made.append(Exporter(world, node, zones, period=period, meter=Meter(metrics.registry, METRICS)))
+        built.set()
+        return made
+
+    async def ask() -> None:
+        client = PodResourcesClient(podresources)
+        try:
+            await built.wait()
+            await follow(made[0], client, kubelet_state)
+        finally:
+            await client.close()
+
+    def narrowed(cluster: Cluster) -> Cluster:
+        return OnNode(cluster, node)
+
+    connection = Connection("dray-exporter", options)
+    part = Part(tuple(Exporter.kinds), build, connection.serve, connection.election)
+    run_on_cluster(connection, part, beside=ask, through=narrowed)

@@ -1,0 +1,345 @@
+"""``dray taint`` and ``dray untaint``: device taints for people, with a look at what they do before they do it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, Final
+
+import click
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from dray.api.durations import seconds
+from dray.api.kinds import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from dray.api.meta import ObjectMeta
+from dray.api.resource import DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
+from dray.api.times import format_time, parse_time
+from dray.api.tolerations import evicts, selects
+from dray.cli import evicting, targets
+from dray.cli.output import console as console_of
+from dray.cli.output import emit, output_option, table
+from dray.cli.source import Source, source_options
+from dray.cli.trouble import Trouble, patience
+from dray.cluster.port import Conflict, NotFound, Write
+from dray.cluster.remote import Remote
+from dray.cluster.served import Served
+from dray.cluster.world import World
+from dray.controllers.eviction import EXPIRES_AT
+from dray.controllers.taints import taint_text
+from dray.explain.blast import Blast, Owner, Places, blast, selector_text
+
+MANAGER: Final = "dray-taint"
+_NEEDED: Final = (PODS, RESOURCE_CLAIMS, RESOURCE_SLICES)
+_SHOWN: Final = 12
+
+
+def _duration(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    try:
+        return seconds(value) if value is not None else None
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command()
+@click.argument("target", metavar="DRIVER/POOL/DEVICE")
+@click.argument("what", metavar="KEY=VALUE:EFFECT")
+@click.option("--rule", "name", help="The name of the DeviceTaintRule.  [default: follows from what is tainted]")
+@click.option(
+    "--expires", callback=_duration, metavar="2h", help="Remove the taint after this time; needs Dray's eviction controller."
+)
+@click.option("--preview", is_flag=True, help="Only show what would be evicted, whose it is, and where it would go.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--confirm-above", type=click.IntRange(0), default=10, show_default=True, help="Ask before evicting more pods than this."
+)
+@click.option("--wave", type=click.IntRange(1), metavar="N", help="Evict so many pods at a time, and wait until they have left.")
+@click.option("--pause", callback=_duration, default="0s", metavar="30s", help="Between two waves.")
+@click.option("--respect-budgets", is_flag=True, help="Evict only as PodDisruptionBudgets allow it.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Show the progress until all have left.")
+@click.option("--timeout", callback=_duration, default="10m", show_default=True, help="How long to wait.")
+@source_options
+@output_option
+def taint(target: str, what: str, name: str | None, source: Source, output: str, **options: Any) -> None:
+    """Taint devices: keep new pods away, or evict the pods that use them.
+
+    The taint becomes a DeviceTaintRule. A part of the target may be *, and * alone is every device. The effect is None (only
+    tell what would happen), NoSchedule (no new pods) or NoExecute (and pods that do not tolerate it leave). Waves and budgets
+    are carried out from here; until all have left, the rule has the effect NoSchedule. Exit code 1 when not all left in time.
+
+    \b
+    Examples:
+      dray taint gpu.example.com/node-7/gpu-3 example.com/broken:NoExecute --preview
+      dray taint gpu.example.com/node-7/gpu-3 example.com/broken=ecc:NoExecute
+      dray taint 'gpu.example.com/node-7/*' example.com/maintenance:NoSchedule --expires 2h
+      dray taint gpu.example.com example.com/upgrade:NoExecute --wave 4 --pause 1m --respect-budgets
+    """
+    chosen, wanted = targets.selector(target), targets.taint(what)
+    waves = evicting.Waves(options["wave"] or 0, options["pause"], options["respect_budgets"])
+    if waves.wanted and not evicts(wanted):
+        raise click.UsageError("--wave and --respect-budgets are about evicting: they need the effect NoExecute")
+    if not options["preview"] and not source.live:
+        raise click.UsageError("--snapshot reads files, which cannot be tainted: add --preview")
+    rule = _rule(name or targets.rule_name(chosen, wanted.key), chosen, wanted, options["expires"])
+    world = source.read(needs=_NEEDED).world
+    known = world.get(DEVICE_TAINT_RULES, rule.metadata.name)
+    if known is not None and known.spec.device_selector != chosen:
+        about = selector_text(known.spec.device_selector)
+        raise Trouble(f"rule {rule.metadata.name} is about {about}; give the new one another name with --rule")
+    found = _previewed(world, rule, ask=options["preview"] or wanted.effect == "None")
+    if options["preview"]:
+        emit(found, output, lambda console: show(found, wanted, console, wide=output == "wide"))
+        return
+    if not options["yes"] and _grave(found, wanted, chosen, options["confirm_above"]):
+        _confirm(_previewed(world, rule, ask=True), wanted)
+    _carry_out(source, rule, found, waves, options, output)
+
+
+def _rule(name: str, chosen: DeviceTaintSelector, wanted: DeviceTaint, expires: float | None) -> DeviceTaintRule:
+    annotations = {EXPIRES_AT: format_time(time.time() + expires)} if expires else {}
+    return DeviceTaintRule(ObjectMeta(name=name, uid="new", annotations=annotations), DeviceTaintRuleSpec(chosen, wanted))
+
+
+def _previewed(world: World, rule: DeviceTaintRule, *, ask: bool) -> Blast:
+    """What the rule would do; ``ask``: also where the pods would go, which takes longer."""
+    now = time.time()
+    taint_now = msgspec.structs.replace(rule.spec.taint, effect="NoExecute", time_added=format_time(now))
+    executed = msgspec.structs.replace(rule, spec=msgspec.structs.replace(rule.spec, taint=taint_now))
+    found = blast(world, executed)
+    if ask and found.pods:
+        leaving = [leaves.pod for owner in found.owners for leaves in owner.pods]
+        with patience("asking the scheduler where the pods would go …"):
+            found = blast(world, executed, Places(world, executed, leaving, now))
+    found.taint = taint_text(rule.spec.taint)
+    return found
+
+
+def _grave(found: Blast, wanted: DeviceTaint, chosen: DeviceTaintSelector, above: int) -> bool:
+    """Whether it must be meant: everything is tainted, or many are evicted."""
+    return (chosen == DeviceTaintSelector() and wanted.effect != "None") or (evicts(wanted) and found.pods > above)
+
+
+def _confirm(found: Blast, wanted: DeviceTaint) -> None:
+    show(found, wanted, console_of(stderr=True), wide=False)
+    if not sys.stdin.isatty():
+        raise Trouble(f"this {_does(found, wanted)}; say --yes if that is meant")
+    click.confirm(f"This {_does(found, wanted)}. Go on?", abort=True, err=True)
+
+
+def _does(found: Blast, wanted: DeviceTaint) -> str:
+    if not evicts(wanted):
+        return f"keeps new pods from {found.selector}"
+    return f"evicts {_count(found.pods, 'pod')} in {_count(found.namespaces, 'namespace')} from {found.selector}"
+
+
+# ---------------------------------------------------------------------------------------------------------- carrying out
+
+
+def _carry_out(
+    source: Source, rule: DeviceTaintRule, found: Blast, waves: evicting.Waves, options: dict[str, Any], output: str
+) -> None:
+    effect = "NoSchedule" if waves.wanted else rule.spec.taint.effect
+
+    def tell(text: str) -> None:
+        click.echo(text, err=True)
+
+    async def job(remote: Remote) -> evicting.Left:
+        nonlocal effect
+        cluster, end = await Served.of(remote, (DEVICE_TAINT_RULES,)), time.time() + options["timeout"]
+        first = rule
+        if waves.wanted:
+            softer = msgspec.structs.replace(rule.spec.taint, effect=effect)
+            first = msgspec.structs.replace(rule, spec=msgspec.structs.replace(rule.spec, taint=softer))
+        verb = await _write(cluster, first)
+        tell(f"devicetaintrule/{rule.metadata.name} {verb}: {taint_text(first.spec.taint)} on {found.selector}")
+        left = evicting.Left(done=True)
+        if waves.wanted:
+            left = await evicting.in_waves(cluster, rule, waves, end, tell)
+            if not left.done:
+                return left
+            await _write(cluster, rule)
+            effect = rule.spec.taint.effect
+        if evicts(rule.spec.taint) and options["wait"]:
+            watched = await evicting.watched(cluster, rule.metadata.name, end, tell)
+            return msgspec.structs.replace(watched, evicted=left.evicted)
+        return left
+
+    try:
+        left = source.run(job)
+    except KeyboardInterrupt:  # what it leaves behind is not what was asked for, and must be known
+        still = "eviction goes on" if effect == "NoExecute" else "it keeps new pods away, and nobody more is evicted"
+        tell(f"stopped watching; rule {rule.metadata.name} stays: {still}")
+        raise
+    answer = {"rule": rule.metadata.name, "preview": found, **msgspec.to_builtins(left)}
+    emit(answer, output, lambda console: _told(left, rule, found, console))
+    sys.exit(0 if left.done else 1)
+
+
+async def _write(cluster: Served, rule: DeviceTaintRule) -> str:
+    """Create the rule, or change its taint. The time of the taint is the server's to say."""
+    spec = rule.spec.taint
+    body: dict[str, Any] = {
+        "apiVersion": cluster.version_of(DEVICE_TAINT_RULES),
+        "kind": DEVICE_TAINT_RULES.kind,
+        "metadata": {"name": rule.metadata.name, "annotations": rule.metadata.annotations},
+        "spec": {
+            "deviceSelector": msgspec.to_builtins(rule.spec.device_selector),
+            "taint": {"key": spec.key, "value": spec.value, "effect": spec.effect},
+        },
+    }
+    name = rule.metadata.name
+    try:
+        await cluster.write(Write("create", DEVICE_TAINT_RULES, name=name, body=body, field_manager=MANAGER))
+    except Conflict:
+        annotations = {EXPIRES_AT: None, **rule.metadata.annotations}
+        change = {"metadata": {"annotations": annotations}, "spec": {"taint": body["spec"]["taint"]}}
+        await cluster.write(Write("patch", DEVICE_TAINT_RULES, name=name, body=change, field_manager=MANAGER))
+        return "changed"
+    return "made"
+
+
+def _told(left: evicting.Left, rule: DeviceTaintRule, found: Blast, console: Console) -> None:
+    for pod, why in sorted(left.kept.items()):
+        console.print(f"{pod}: {why}", markup=False)
+    if not left.done:
+        console.print(f"Not all pods have left: {left.message}.", markup=False)
+    elif left.message:
+        console.print("No pod that does not tolerate the taint uses these devices any more.")
+    elif rule.spec.taint.effect == "None":
+        show(found, rule.spec.taint, console, wide=False)
+
+
+# -------------------------------------------------------------------------------------------------------- for people
+
+
+def show(found: Blast, wanted: DeviceTaint, console: Console, *, wide: bool) -> None:
+    published, allocated = _count(found.published, "published device"), _count(found.allocated, "allocation")
+    console.print(f"{found.taint} on {found.selector}: {published}, {allocated}.", markup=False)
+    if not found.pods:
+        console.print("No pod would be evicted.")
+        return
+    would = "evicts" if evicts(wanted) else "evicts nobody; with NoExecute it would evict"
+    console.print(f"It {would} {_count(found.pods, 'pod')} in {_count(found.namespaces, 'namespace')}:", markup=False)
+    rows = [_row(owner, wide) for owner in found.owners]
+    console.print(table(("namespace", "owner", "pods", "on", "finds another place"), rows if wide else rows[:_SHOWN]))
+    if len(rows) > _SHOWN and not wide:
+        console.print(f"… and {len(rows) - _SHOWN} owners more: -o wide")
+    for budget in found.budgets:
+        if budget.evicted > budget.allowed:
+            told = (
+                f"Budget {budget.budget} allows {budget.allowed} of the {budget.evicted} at once: --respect-budgets waits for it."
+            )
+            console.print(told, markup=False)
+
+
+def _row(owner: Owner, wide: bool) -> tuple[str | Text, ...]:
+    pods = [leaves.pod.partition("/")[2] for leaves in owner.pods]
+    shown = pods if wide else pods[:3]
+    more = [f"and {len(pods) - len(shown)} more"] if len(pods) > len(shown) else []
+    nodes = list(dict.fromkeys(leaves.node for leaves in owner.pods))
+    where = nodes if wide or len(nodes) <= 3 else [f"{len(nodes)} nodes"]
+    who: str | Text = owner.owner or Text("nobody: not made again", "yellow")
+    return owner.namespace, who, "\n".join([*shown, *more]), "\n".join(where), _finds(owner)
+
+
+def _finds(owner: Owner) -> str | Text:
+    if not owner.owner:
+        return ""
+    asked = [leaves for leaves in owner.pods if leaves.finds_place is not None]
+    places = list(dict.fromkeys(leaves.place_then for leaves in asked if leaves.finds_place))
+    found = sum(bool(leaves.finds_place) for leaves in asked)
+    if not asked:
+        return "not asked"
+    of = f" of {len(asked)}" if found < len(asked) or len(asked) < len(owner.pods) else ""
+    named = ", ".join(places[:3]) + (f" and {len(places) - 3} more" if len(places) > 3 else "")
+    return f"{found}{of}: {named}" if found else Text(f"none of {len(asked)}", "red")
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
+
+
+# ------------------------------------------------------------------------------------------------------------- untaint
+
+
+@click.command()
+@click.argument("target", metavar="DRIVER/POOL/DEVICE", required=False)
+@click.argument("key", metavar="KEY", required=False)
+@click.option("--rule", "names", multiple=True, help="Remove this DeviceTaintRule. Repeatable.")
+@click.option("--expired", is_flag=True, help="Remove the rules whose time is over.")
+@source_options
+@output_option
+def untaint(target: str | None, key: str | None, names: tuple[str, ...], expired: bool, source: Source, output: str) -> None:
+    """Remove taints from devices: the DeviceTaintRules about exactly this target.
+
+    With a key, only taints with that key. What a driver publishes itself only the driver can remove; it is named. Exit code 1
+    when there is nothing to remove.
+
+    \b
+    Examples:
+      dray untaint gpu.example.com/node-7/gpu-3
+      dray untaint 'gpu.example.com/node-7/*' example.com/maintenance
+      dray untaint --rule upgrade
+      dray untaint --expired
+    """
+    if sum(map(bool, (target, names, expired))) != 1:
+        raise click.UsageError("give a target, --rule or --expired")
+    if not source.live:
+        raise click.UsageError("--snapshot reads files, from which nothing can be removed")
+    chosen = targets.selector(target) if target else None
+    world = source.read(needs=(DEVICE_TAINT_RULES,)).world
+    rules: list[DeviceTaintRule] = list(world.all(DEVICE_TAINT_RULES).values())
+    if missing := [name for name in names if world.get(DEVICE_TAINT_RULES, name) is None]:
+        raise Trouble(f"there is no rule {', '.join(missing)}")
+    wanted = [rule for rule in rules if _wanted(rule, chosen, (key or "").rstrip("-"), names, expired)]
+    source.run(lambda remote: _remove(remote, wanted))
+    removed = [rule.metadata.name for rule in wanted]
+    hints = [] if wanted or chosen is None else list(_still(world, chosen))
+    emit({"removed": removed, "hints": hints}, output, lambda console: _removed(wanted, hints, console))
+    sys.exit(0 if removed else 1)
+
+
+def _wanted(rule: DeviceTaintRule, chosen: DeviceTaintSelector | None, key: str, names: tuple[str, ...], expired: bool) -> bool:
+    if expired:
+        at = rule.metadata.annotations.get(EXPIRES_AT)
+        try:
+            return at is not None and parse_time(at) <= time.time()
+        except ValueError:
+            return False
+    if names:
+        return rule.metadata.name in names
+    return rule.spec.device_selector == chosen and key in ("", rule.spec.taint.key)
+
+
+async def _remove(remote: Remote, rules: list[DeviceTaintRule]) -> None:
+    cluster = await Served.of(remote, (DEVICE_TAINT_RULES,))
+    for rule in rules:
+        try:
+            await cluster.write(Write("delete", DEVICE_TAINT_RULES, name=rule.metadata.name, uid=rule.uid))
+        except NotFound:
+            continue
+
+
+def _still(world: World, chosen: DeviceTaintSelector) -> Any:
+    """Why a device is tainted although no rule is about exactly this target."""
+    for name, rule in sorted(world.all(DEVICE_TAINT_RULES).items()):
+        other = rule.spec.device_selector
+        parts = [(getattr(other, part), getattr(chosen, part)) for part in ("driver", "pool", "device")] if other else []
+        if other is not None and all(theirs is None or theirs == ours for theirs, ours in parts):
+            yield f"rule {name} taints it with {taint_text(rule.spec.taint)}: it is about {selector_text(other)}"
+    for slice in world.all(RESOURCE_SLICES).values():
+        for device in slice.spec.devices:
+            if device.taints and selects(chosen, slice.spec.driver, slice.spec.pool.name, device.name):
+                said = ", ".join(map(taint_text, device.taints))
+                yield f"the driver itself publishes {said} on {slice.spec.driver}/{slice.spec.pool.name}/{device.name}"
+
+
+def _removed(rules: list[DeviceTaintRule], hints: list[str], console: Console) -> None:
+    for rule in rules:
+        said = f"{taint_text(rule.spec.taint)} on {selector_text(rule.spec.device_selector)}"
+        console.print(f"devicetaintrule/{rule.metadata.name} removed: {said}", markup=False)
+    if not rules:
+        console.print("No rule is about exactly this target.")
+    for hint in hints[:_SHOWN]:
+        console.print(f"  {hint}", markup=False)

@@ -1,0 +1,172 @@
+"""Where a pod's resources are, by zone, as a value and as the records that outlive a scheduler.
+
+A placement names positions of a layout and exact amounts. A record is the JSON in a pod's annotation: zones by name, amounts
+as quantities. ``kai.scheduler/numa-placement-observed`` is what a kubelet did (the exporter writes it),
+``kai.scheduler/numa-placement-predicted`` what the scheduler expects (written with the binding). What was observed counts
+before what was predicted; a record that cannot be read, or that names a zone which the node does not have, counts as none:
+a zone is never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Literal, TypeVar
+
+import msgspec
+
+from dray.api.core import Pod, QuantityValue
+from dray.api.quantity import QuantityError
+from dray.numa.demand import Amounts, is_memory
+from dray.numa.layout import Layout, amount, spelt
+
+PREDICTED: Final = "kai.scheduler/numa-placement-predicted"
+OBSERVED: Final = "kai.scheduler/numa-placement-observed"
+# Memory that was given out from several zones together: the Memory Manager's groups, which amounts by zone cannot tell.
+GROUPS_OBSERVED: Final = "kai.scheduler/numa-memory-groups-observed"
+GROUPS_PREDICTED: Final = "kai.scheduler/numa-memory-groups-predicted"
+RECORD_MAX: Final = 64 * 1024
+
+T = TypeVar("T")
+Source = Literal["observed", "predicted", "none"]
+# (position, amounts there), by position; nothing empty.
+Placement = tuple[tuple[int, Amounts], ...]
+# (mask, amounts drawn from it together)
+Groups = tuple[tuple[int, Amounts], ...]
+
+
+class ZoneShare(msgspec.Struct):
+    zone: str
+    amount: dict[str, QuantityValue]
+
+
+class GroupShare(msgspec.Struct, rename="camel"):
+    memory_nodes: list[str]
+    amount: dict[str, QuantityValue]
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What is known of one pod. ``warnings`` say which annotations were not used, and why. ``groups`` is None where nothing
+    says how memory was drawn from several zones."""
+
+    source: Source = "none"
+    placement: Placement = ()
+    groups: Groups | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def placement(rows: Mapping[int, Sequence[int]], layout: Layout) -> Placement:
+    """Amounts by row and position as a placement."""
+    by_place: dict[int, list[tuple[str, int]]] = {}
+    for row in sorted(rows, key=lambda row: layout.resources[row]):
+        for place, value in enumerate(rows[row]):
+            if value > 0:
+                by_place.setdefault(place, []).append((layout.resources[row], value))
+    return tuple((place, tuple(by_place[place])) for place in sorted(by_place))
+
+
+def encode(placed: Placement, layout: Layout) -> str:
+    """The annotation for a placement: the same placement gives the same bytes."""
+    shares = [
+        ZoneShare(layout.zones[place], {name: spelt(name, value) for name, value in sorted(amounts)}) for place, amounts in placed
+    ]
+    return msgspec.json.encode(shares).decode()
+
+
+def decode(text: str, layout: Layout) -> Placement:
+    """The placement in an annotation. Raises ValueError that says what is wrong with it."""
+    shares = _read(text, list[ZoneShare])
+    if not shares:
+        raise ValueError("it names no zone")
+    rows: dict[tuple[int, str], int] = {}
+    for share in shares:
+        place = _position(share.zone, layout)
+        for name, value in share.amount.items():
+            rows[place, name] = rows.get((place, name), 0) + _positive(name, value)
+    by_place: dict[int, list[tuple[str, int]]] = {}
+    for (place, name), value in sorted(rows.items()):
+        if value:
+            by_place.setdefault(place, []).append((name, value))
+    return tuple((place, tuple(amounts)) for place, amounts in by_place.items())
+
+
+def decode_groups(text: str, layout: Layout) -> Groups:
+    """The groups in an annotation; ``[]`` says that there are none. Raises ValueError."""
+    found: dict[int, dict[str, int]] = {}
+    for share in _read(text, list[GroupShare]):
+        mask = 0
+        for zone in share.memory_nodes:
+            mask |= 1 << _position(zone, layout)
+        amounts = found.setdefault(mask, {})
+        for name, value in share.amount.items():
+            amounts[name] = amounts.get(name, 0) + _positive(name, value)
+    return tuple((mask, tuple(sorted(amounts.items()))) for mask, amounts in sorted(found.items()) if mask.bit_count() > 1)
+
+
+def record(pod: Pod, layout: Layout) -> Record:
+    """The best record of a pod on a node with this layout."""
+    warnings: list[str] = []
+    annotations = pod.metadata.annotations
+    sources: tuple[tuple[Source, str, str], ...] = (
+        ("observed", OBSERVED, GROUPS_OBSERVED),
+        ("predicted", PREDICTED, GROUPS_PREDICTED),
+    )
+    for source, name, groups_name in sources:
+        groups = _attempt(annotations.get(groups_name), decode_groups, groups_name, layout, warnings)
+        placed = _attempt(annotations.get(name), decode, name, layout, warnings)
+        # Memory across zones is in no zone's amounts: a pod that has nothing else is known by its groups alone.
+        if placed is not None or groups:
+            return Record(source, placed or (), groups, tuple(warnings))
+    return Record(warnings=tuple(warnings))
+
+
+def predicted_placement(pod: Pod, layout: Layout) -> Placement:
+    """What the scheduler expected when it bound the pod, whatever was observed since; nothing where that cannot be read."""
+    return _attempt(pod.metadata.annotations.get(PREDICTED), decode, PREDICTED, layout, []) or ()
+
+
+def known_groups(record: Record, memory_units: int, pod_scope: bool) -> Groups:
+    """Sets of zones that the pod's memory was drawn from together, as far as its record proves them. What was observed in a
+    zone came from that zone alone. What was predicted in several zones comes from one set if the pod is aligned as a whole or
+    only one container has memory."""
+    if record.groups is not None or record.source == "observed":
+        return record.groups or ()
+    parts = [(place, tuple(pair for pair in amounts if is_memory(pair[0]))) for place, amounts in record.placement]
+    parts = [(place, amounts) for place, amounts in parts if amounts]
+    if len(parts) < 2 or not (pod_scope or memory_units == 1):
+        return ()
+    return ((sum(1 << place for place, _ in parts), ()),)
+
+
+def _attempt(text: str | None, read: Callable[[str, Layout], T], name: str, layout: Layout, warnings: list[str]) -> T | None:
+    if not text:
+        return None
+    try:
+        return read(text, layout)
+    except ValueError as error:
+        warnings.append(f"annotation {name}: {error}")
+        return None
+
+
+def _read(text: str, type: type[T]) -> T:
+    if len(text) > RECORD_MAX:
+        raise ValueError(f"longer than {RECORD_MAX} bytes")
+    try:
+        return msgspec.json.decode(text, type=type)
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from error
+
+
+def _position(zone: str, layout: Layout) -> int:
+    if zone not in layout.zones:
+        raise ValueError(f"zone {zone!r} is not one of the node's ({', '.join(layout.zones[:8])})")
+    return layout.zones.index(zone)
+
+
+def _positive(name: str, value: QuantityValue) -> int:
+    try:
+        found = amount(name, value)
+    except QuantityError as error:
+        raise ValueError(f"{name}: {error}") from error
+    if found < 0:
+        raise ValueError(f"{name}: {value} is negative")
+    return found

@@ -1,0 +1,213 @@
+"""Gangs: which pods must start together, which come one by one, which go first, and when a broken gang goes as a whole.
+
+A gang is a tree: leaves are sets of pods with a minimum, groups say how many of their children must be satisfied. Below its
+minimum a gang gets exactly what is missing, all or nothing; above it, one pod or one more part at a time. It loses in the
+opposite order: surplus pods one by one, surplus parts as a whole, then everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from dray.queues.order import Fill, part_key, pod_key
+
+GRACE_SECONDS: Final = 60.0
+PREEMPTIBLE_BELOW: Final = 100
+
+# active: holds resources, or is promised them; leaving: still holds them and goes; gone: failed.
+State = Literal["pending", "gated", "active", "leaving", "succeeded", "gone"]
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A pod of a gang. ``leaf`` names the set that it belongs to."""
+
+    name: str
+    state: State = "pending"
+    leaf: str = ""
+    task_priority: int = 0
+    created: float = 0.0
+    uid: str = ""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A leaf has a ``minimum`` of pods; a group has children, of which ``minimum`` must be satisfied (None: all)."""
+
+    name: str = ""
+    minimum: int | None = None
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def is_leaf(self) -> bool:
+        return not self.parts
+
+    @property
+    def needed(self) -> int:
+        """Pods of a leaf, children of a group."""
+        return len(self.parts) if self.minimum is None and self.parts else self.minimum or 0
+
+
+class Gang:
+    """A tree of parts with its pods. A pod that names no leaf belongs to the only one, or to none."""
+
+    def __init__(self, root: Part, members: Iterable[Member]) -> None:
+        self.root = root
+        self.leaves = {leaf.name: leaf for leaf in _leaves(root)}
+        self._members: dict[str, list[Member]] = {name: [] for name in self.leaves}
+        for member in sorted(members, key=lambda pod: pod_key(pod.task_priority, pod.created, pod.uid or pod.name)):
+            if member.leaf in self._members:
+                self._members[member.leaf].append(member)
+
+    def of(self, leaf: str, *states: State) -> list[Member]:
+        """The pods of a leaf in these states, those that are served first before the others."""
+        return [member for member in self._members[leaf] if member.state in states]
+
+    def members(self, *states: State) -> list[Member]:
+        return [member for leaf in self.leaves for member in self.of(leaf, *states)]
+
+
+def is_preemptible(explicit: bool | None, priority: int) -> bool:
+    return priority < PREEMPTIBLE_BELOW if explicit is None else explicit
+
+
+# ------------------------------------------------------------------------------------------------------------ satisfaction
+
+
+def is_ready(gang: Gang) -> bool:
+    """Whether it can reach its minimum with the pods that exist and are not held back by gates."""
+    return _can(gang, gang.root, "pending", "active")
+
+
+def is_running(part: Part, gang: Gang) -> bool:
+    """Whether the part has its minimum."""
+    return _can(gang, part, "active")
+
+
+def is_whole(gang: Gang) -> bool:
+    """Whether every leaf has its minimum; how many parts of a group would do is not asked."""
+    return all(len(gang.of(name, "active")) >= leaf.needed for name, leaf in gang.leaves.items())
+
+
+def fill(gang: Gang) -> Fill:
+    """Where the gang stands in its queue's order."""
+    counts = [(len(gang.of(name, "active")), leaf.needed) for name, leaf in gang.leaves.items()]
+    if not is_running(gang.root, gang):
+        return Fill.BELOW
+    return Fill.ABOVE if any(active > needed for active, needed in counts) else Fill.AT
+
+
+def _can(gang: Gang, part: Part, *states: State) -> bool:
+    if part.is_leaf:
+        return len(gang.of(part.name, *states)) >= part.needed
+    return sum(_can(gang, child, *states) for child in part.parts) >= part.needed
+
+
+# ----------------------------------------------------------------------------------------------------------------- growing
+
+
+def next_attempt(gang: Gang) -> list[Member]:
+    """The pods to place together next: what is missing to the minimum, or one more; empty if nothing can be tried."""
+    missing = _missing(gang, gang.root)
+    if missing is None or missing:
+        return missing or []
+    return _more(gang, gang.root)
+
+
+def _missing(gang: Gang, part: Part) -> list[Member] | None:
+    """What brings the part to its minimum; None if its pods do not suffice."""
+    if part.is_leaf:
+        lacking = max(0, part.needed - len(gang.of(part.name, "active")))
+        waiting = gang.of(part.name, "pending")[:lacking]
+        return waiting if len(waiting) == lacking else None
+    lacking = part.needed - sum(is_running(child, gang) for child in part.parts)
+    found: list[Member] = []
+    for child in _in_order(gang, part):
+        if lacking <= 0:
+            break
+        pods = _missing(gang, child)
+        if pods:
+            found += pods
+            lacking -= 1
+    return found if lacking <= 0 else None
+
+
+def _more(gang: Gang, part: Part) -> list[Member]:
+    """One more pod, or one more part with its minimum."""
+    if part.is_leaf:
+        return gang.of(part.name, "pending")[:1]
+    for child in _in_order(gang, part):
+        pods = _more(gang, child) if is_running(child, gang) else _missing(gang, child)
+        if pods:
+            return pods
+    return []
+
+
+def _in_order(gang: Gang, part: Part) -> list[Part]:
+    running = {child.name: is_running(child, gang) for child in part.parts}
+
+    def key(child: Part) -> tuple[object, ...]:
+        active = len(gang.of(child.name, "active")) if child.is_leaf else sum(is_running(each, gang) for each in child.parts)
+        return part_key(child.name, active, child.needed, running[child.name])
+
+    return sorted(part.parts, key=key)
+
+
+# ---------------------------------------------------------------------------------------------------------------- shrinking
+
+
+def next_victims(gang: Gang) -> list[Member]:
+    """What the gang loses in one step: a surplus pod, else a surplus part, else all that it has."""
+    for leaf in reversed(_leaves_in_order(gang, gang.root)):
+        active = gang.of(leaf.name, "active")
+        if len(active) > leaf.needed:
+            return active[-1:]
+    surplus = _surplus_part(gang, gang.root)
+    leaves = _leaves(surplus if surplus is not None else gang.root)
+    return [member for leaf in leaves for member in gang.of(leaf.name, "active")]
+
+
+def surplus(gang: Gang) -> list[Member]:
+    """Pods above the minimum of their leaf, in the order in which they go: what a protected gang may lose."""
+    found: list[Member] = []
+    for leaf in reversed(_leaves_in_order(gang, gang.root)):
+        found += reversed(gang.of(leaf.name, "active")[leaf.needed :])
+    return found
+
+
+def _surplus_part(gang: Gang, part: Part) -> Part | None:
+    """The part that goes first of those that their group can do without."""
+    if part.is_leaf:
+        return None
+    running = [child for child in _in_order(gang, part) if is_running(child, gang)]
+    if len(running) > part.needed:
+        return running[-1]
+    return next((found for child in reversed(running) if (found := _surplus_part(gang, child)) is not None), None)
+
+
+def _leaves(part: Part) -> Iterator[Part]:
+    if part.is_leaf:
+        yield part
+    for child in part.parts:
+        yield from _leaves(child)
+
+
+def _leaves_in_order(gang: Gang, part: Part) -> Sequence[Part]:
+    if part.is_leaf:
+        return [part]
+    return [leaf for child in _in_order(gang, part) for leaf in _leaves_in_order(gang, child)]
+
+
+# ------------------------------------------------------------------------------------------------------------- stale gangs
+
+
+def is_stale(gang: Gang) -> bool:
+    """It runs, at least in part, nothing of it succeeded, and some leaf lacks its minimum."""
+    return bool(gang.members("active", "leaving")) and not gang.members("succeeded") and not is_whole(gang)
+
+
+def stale_until(since: float, grace: float | None = None) -> float | None:
+    """When a gang that is stale since then is evicted as a whole, whether it can be preempted or not; None: never."""
+    seconds = GRACE_SECONDS if grace is None else grace
+    return None if seconds < 0 else since + seconds

@@ -1,0 +1,171 @@
+"""Who may take from whom: limits and quotas before a job starts, reclaim between queues, and how long a job is left alone.
+
+Answers are None (allowed) or a ``Denial`` that names the rule, the queue and, where one decides, the resource. A queue is judged
+by what it had when the attempt began; each block of victims is asked for before it is taken, so the last may go below the share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from dray.queues.order import Standing, above, at_most, plus
+from dray.queues.tree import UNLIMITED, Amounts, Tree
+
+Rule = Literal[
+    "limit", "quota of what cannot be preempted", "fair share of the reclaimer", "share of the victim", "saturation of siblings"
+]
+
+
+class Denial(NamedTuple):
+    rule: Rule
+    queue: str
+    resource: str = ""
+
+
+class Reclaimer(msgspec.Struct, frozen=True):
+    """The job that wants room: its leaf queue and what its next pods ask for."""
+
+    queue: str
+    request: Amounts
+    preemptible: bool = True
+
+
+Standings = Mapping[str, Standing]
+
+
+# --------------------------------------------------------------------------------------------------------- before placing
+
+
+def may_start(job: Reclaimer, tree: Tree, standings: Standings) -> Denial | None:
+    """Limits of the queue and all above it; for what cannot be preempted also their quotas. Fair share is not asked."""
+    for queue in tree.upwards(job.queue):
+        standing = standings[queue.name]
+        for resource, amount in job.request.items():
+            if amount > 0 and not at_most(standing.allocated.get(resource, 0.0) + amount, queue.of(resource).limit):
+                return Denial("limit", queue.name, resource)
+    return None if job.preemptible else _fixed_within_quota(job, tree, standings)
+
+
+def _fixed_within_quota(job: Reclaimer, tree: Tree, standings: Standings) -> Denial | None:
+    for queue in tree.upwards(job.queue):
+        fixed = standings[queue.name].fixed
+        for resource, amount in job.request.items():
+            if amount > 0 and not at_most(fixed.get(resource, 0.0) + amount, queue.of(resource).quota):
+                return Denial("quota of what cannot be preempted", queue.name, resource)
+    return None
+
+
+# ----------------------------------------------------------------------------------------------------------------- reclaim
+
+
+def may_reclaim(job: Reclaimer, standings: Standings) -> Denial | None:
+    """Whether the job may look for victims at all: its own queue stays within its fair share of everything."""
+    standing = standings[job.queue]
+    wanted = plus(standing.allocated, job.request)
+    for resource, amount in wanted.items():
+        if amount > standing.fair_share.get(resource, 0.0):
+            return Denial("fair share of the reclaimer", job.queue, resource)
+    if not job.preemptible:
+        for resource, amount in plus(standing.fixed, job.request).items():
+            if not at_most(amount, standing.queue.of(resource).quota):
+                return Denial("quota of what cannot be preempted", job.queue, resource)
+    return None
+
+
+def is_candidate(job: Reclaimer, victim: str, tree: Tree, standings: Standings) -> bool:
+    """Whether jobs of the victim's queue are worth a try, judged where the ways to the two queues part."""
+    if victim == job.queue:
+        return False
+    mine, theirs = (standings[queue.name] for queue in tree.apart(job.queue, victim))
+    if not _within_quota(mine, job.request):
+        return any(above(amount, theirs.allocatable(name)) for name, amount in theirs.allocated.items())
+    asked = [name for name, amount in job.request.items() if amount > 0 and theirs.queue.of(name).quota != UNLIMITED]
+    held = [(theirs.allocated.get(name, 0.0), theirs.queue.of(name).quota) for name in asked]
+    return any(amount > quota for amount, quota in held) or all(amount >= quota for amount, quota in held)
+
+
+def may_take(
+    job: Reclaimer, blocks: Iterable[tuple[str, Amounts]], tree: Tree, standings: Standings, *, multiplier: float = 1.0
+) -> Denial | None:
+    """Whether the job may take these blocks, each from a leaf queue, in this order: a pod of an elastic surplus, or the core
+    of a gang as a whole. What finds another place is not to be among them."""
+    left = {name: dict(standing.allocated) for name, standing in standings.items()}
+    taken: dict[str, float] = {}
+    for victim, block in blocks:
+        if (denied := _may_lose(job, victim, left, tree, standings)) is not None:
+            return denied
+        for queue in tree.upwards(victim):
+            left[queue.name] = plus(left[queue.name], block, -1.0)
+        taken = plus(taken, block)
+    involved = [name for name in {**job.request, **taken} if job.request.get(name, 0.0) > 0 or taken.get(name, 0.0) > 0]
+    if (denied := _siblings_stay_fuller(job, involved, left, tree, standings, multiplier)) is not None:
+        return denied
+    return None if job.preemptible else _fixed_within_quota(job, tree, standings)
+
+
+def _may_lose(job: Reclaimer, victim: str, left: Mapping[str, Amounts], tree: Tree, standings: Standings) -> Denial | None:
+    mine, theirs = (standings[queue.name] for queue in tree.apart(job.queue, victim))
+    has = left[theirs.queue.name]
+    if any(above(amount, theirs.allocatable(name)) for name, amount in has.items()):
+        return None
+    if _within_quota(mine, job.request) and any(above(amount, theirs.queue.of(name).quota) for name, amount in has.items()):
+        return None
+    return Denial("share of the victim", theirs.queue.name)
+
+
+def _within_quota(standing: Standing, request: Amounts) -> bool:
+    return all(at_most(amount, standing.queue.of(name).quota) for name, amount in plus(standing.allocated, request).items())
+
+
+def _siblings_stay_fuller(
+    job: Reclaimer,
+    involved: Sequence[str],
+    left: Mapping[str, Amounts],
+    tree: Tree,
+    standings: Standings,
+    multiplier: float,
+) -> Denial | None:
+    """Beyond its fair share, no level of the reclaimer may become fuller than a sibling that it takes from."""
+    for queue in tree.upwards(job.queue):
+        with_job = plus(left[queue.name], job.request)
+        for resource in involved:
+            ratio = saturation(with_job.get(resource, 0.0), standings[queue.name].fair_share.get(resource, 0.0))
+            if ratio <= 1:
+                continue
+            for sibling in tree.children[queue.parent]:
+                theirs = standings[sibling.name]
+                lost = sibling.name != queue.name and left[sibling.name] != theirs.allocated
+                share = theirs.fair_share.get(resource, 0.0)
+                if lost and share > 0 and ratio * multiplier >= saturation(left[sibling.name].get(resource, 0.0), share):
+                    return Denial("saturation of siblings", queue.name, resource)
+    return None
+
+
+def saturation(held: float, share: float) -> float:
+    if share:
+        return held / share
+    return math.inf if held > 0 else 0.0
+
+
+# ------------------------------------------------------------------------------------------------------------ min-runtime
+
+
+def preempt_min_runtime(victim: str, tree: Tree, minima: Mapping[str, float], default: float = 0.0) -> float:
+    """How long a job is safe from jobs of its own queue: the first value on the way up from its queue."""
+    return next((minima[queue.name] for queue in tree.upwards(victim) if queue.name in minima), default)
+
+
+def reclaim_min_runtime(reclaimer: str, victim: str, tree: Tree, minima: Mapping[str, float], default: float = 0.0) -> float:
+    """How long a job is safe from jobs of another queue: the first value from where the ways part upwards; between trees,
+    only that of the victim's top queue."""
+    _, theirs = tree.apart(reclaimer, victim)
+    return preempt_min_runtime(theirs.name, tree, minima, default)
+
+
+def is_protected(now: float, last_start: float | None, minimum: float) -> bool:
+    """A job that is protected gives at most its elastic surplus."""
+    return last_start is not None and now < last_start + minimum

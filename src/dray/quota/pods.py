@@ -1,0 +1,98 @@
+"""What a pod asks for: exact totals of requests and limits, and how long it is charged for them.
+
+Totals are those that the kubelet and the scheduler use: init containers run one after another, so the largest counts; sidecars
+run beside all that starts after them; amounts of the pod as a whole replace the sum of its containers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal
+
+from dray.api.core import Container, Pod, PodSpec, ResourceList, ResourceRequirements
+from dray.api.quantity import Quantity
+from dray.api.quota_names import COMPUTE, HUGE_PAGES, LIMITS, MUST_SPECIFY, REQUESTS
+from dray.api.times import parse_time
+from dray.quota.names import ONE, Amounts, add, is_extended
+
+Which = Literal["requests", "limits"]
+_OF_THE_POD: Final = ("cpu", "memory")
+
+
+def totals(spec: PodSpec, which: Which) -> Amounts:
+    """What the pod's containers ask for together."""
+    total = _of_containers(spec, which)
+    if spec.resources is not None:
+        whole = _amounts(_listed(spec.resources, which))
+        total.update({name: q for name, q in whole.items() if name in _OF_THE_POD or name.startswith(HUGE_PAGES)})
+    for name, overhead in _amounts(spec.overhead).items():
+        if which == "requests" or name in total:
+            add(total, {name: overhead})
+    return total
+
+
+def charged_until(pod: Pod) -> float | None:
+    """When a pod that is being deleted no longer counts although it is still there; None: not by itself."""
+    metadata = pod.metadata
+    if metadata.deletion_timestamp is None or metadata.deletion_grace_period_seconds is None:
+        return None
+    return parse_time(metadata.deletion_timestamp) + metadata.deletion_grace_period_seconds
+
+
+def compute(requests: Mapping[str, Quantity], limits: Mapping[str, Quantity]) -> Amounts:
+    """Requests and limits under the names that quotas have for them; extended resources are left to ``devices``."""
+    named: Amounts = {"pods": ONE}
+    for name, amount in requests.items():
+        if name in COMPUTE or name.startswith(HUGE_PAGES):
+            named[name] = named[REQUESTS + name] = amount
+    named.update({LIMITS + name: amount for name, amount in limits.items() if name in COMPUTE})
+    return named
+
+
+def extended(requests: Mapping[str, Quantity]) -> Amounts:
+    return {name: amount for name, amount in requests.items() if is_extended(name)}
+
+
+def unspecified(pod: Pod, names: Iterable[str]) -> dict[str, list[str]]:
+    """Of the names that containers must give amounts for, those that are missing, each with the containers that lack it."""
+    missing: dict[str, list[str]] = {}
+    whole = _specified(pod.spec.resources) if pod.spec.resources is not None else frozenset()
+    for container in (*pod.spec.containers, *pod.spec.init_containers):
+        given = _specified(container.resources) | whole
+        for name in sorted(MUST_SPECIFY.intersection(names) - given):
+            missing.setdefault(name, []).append(container.name)
+    return missing
+
+
+def _specified(resources: ResourceRequirements) -> frozenset[str]:
+    return frozenset(compute(_amounts(resources.requests), _amounts(resources.limits)))
+
+
+def _of_containers(spec: PodSpec, which: Which) -> Amounts:
+    running: Amounts = {}
+    for container in spec.containers:
+        add(running, _of_container(container, which))
+    for container in spec.init_containers:
+        if container.restart_policy == "Always":
+            add(running, _of_container(container, which))
+    beside: Amounts = {}
+    for container in spec.init_containers:
+        needed = _of_container(container, which)
+        add(needed, beside)
+        if container.restart_policy == "Always":
+            beside = needed
+        for name, amount in needed.items():
+            running[name] = max(running.get(name, amount), amount)
+    return running
+
+
+def _of_container(container: Container, which: Which) -> Amounts:
+    return _amounts(_listed(container.resources, which))
+
+
+def _listed(resources: ResourceRequirements, which: Which) -> ResourceList:
+    return resources.requests if which == "requests" else resources.limits
+
+
+def _amounts(listed: ResourceList) -> Amounts:
+    return {name: Quantity.parse(value) for name, value in listed.items()}

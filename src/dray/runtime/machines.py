@@ -1,0 +1,108 @@
+"""Simulated nodes as a process runs them: kubelets, faults of their devices, the fabric, and sockets for driver programs.
+
+The sockets need grpcio (``pip install dray[kubelet]``), and load it only where a node has a root directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from dray.api.kinds import Kind
+from dray.cluster.port import Decider
+from dray.cluster.world import World
+from dray.nodes.admission import Admission
+from dray.nodes.drivers import Simulated
+from dray.nodes.fabric import Fabric
+from dray.nodes.faults import DeviceFaults
+from dray.nodes.heartbeats import SECONDS as HEARTBEAT_SECONDS
+from dray.nodes.kubelet import Kubelets
+
+if TYPE_CHECKING:
+    from dray.nodes.sockets import Sockets
+
+# A path of a unix socket may have 107 bytes; drivers add names of their own to the root.
+ROOT_MAX: Final = 60
+
+
+class NoSockets(ValueError):
+    """A node cannot have sockets: what is missing, and what to do."""
+
+
+def check_roots(roots: Mapping[str, Path], nodes: Iterable[str]) -> None:
+    """Raises NoSockets where a root cannot work."""
+    known = set(nodes)
+    for node, root in roots.items():
+        if node not in known:
+            raise NoSockets(f"there is no node {node!r} among those to simulate: {', '.join(sorted(known)[:8]) or 'none'}")
+        if len(str(root)) > ROOT_MAX:
+            raise NoSockets(f"{root} is too long for unix sockets: at most {ROOT_MAX} characters, for example /tmp/{node}")
+    try:
+        import grpc  # noqa: F401
+    except ImportError as error:
+        raise NoSockets("the sockets of nodes need grpcio: pip install 'dray[kubelet]'") from error
+
+
+class Machines:
+    """``deciders`` first, then ``beside`` for the sockets of nodes in ``roots``."""
+
+    kinds: tuple[Kind, ...] = tuple(dict.fromkeys((*Kubelets.kinds, *Fabric.kinds, *DeviceFaults.kinds)))
+
+    def __init__(
+        self,
+        manifests: Sequence[dict[str, Any]],
+        roots: Mapping[str, Path] | None = None,
+        *,
+        heartbeat: float = HEARTBEAT_SECONDS,
+        admission: Callable[[World], Admission] | None = None,
+    ) -> None:
+        """``admission`` makes one more check of bound pods; ``heartbeat`` 0 leaves leases alone."""
+        self._manifests, self._roots = manifests, dict(roots or {})
+        self._heartbeat, self._admission = heartbeat, admission
+        self._sockets: Sockets | None = None
+        self._kubelets: Kubelets | None = None
+
+    def deciders(self, world: World) -> list[Decider]:
+        if not self._roots:
+            return [self._kubelets_of(world), Fabric(world), DeviceFaults(world)]
+        from dray.nodes.checkpoint import Files
+        from dray.nodes.sockets import Sockets
+        from dray.nodes.wiping import SliceWiping
+
+        simulated = Simulated(world)
+        sockets = self._sockets = Sockets(self._roots, simulated, simulated.publishes)
+        kubelets = self._kubelets = self._kubelets_of(world, drivers=sockets, checkpoint=Files(self._roots))
+        wiping = SliceWiping(world, self._roots, sockets.connected)
+
+        def changed(node: str) -> None:
+            kubelets.stir(node)
+            wiping.stir(node)
+
+        sockets.changed = changed
+        return [kubelets, Fabric(world), DeviceFaults(world), wiping]
+
+    def _kubelets_of(self, world: World, **seams: Any) -> Kubelets:
+        admission = self._admission(world) if self._admission is not None else None
+        return Kubelets(world, self._manifests, heartbeat=self._heartbeat, admission=admission, **seams)
+
+    async def beside(self, stir: Callable[[], None]) -> None:
+        """Serve pod resources and look for drivers until cancelled."""
+        from dray.nodes.podresources import PodResources, serve
+
+        sockets, kubelets = self._sockets, self._kubelets
+        assert sockets is not None
+        assert kubelets is not None
+        decide = sockets.changed
+
+        def changed(node: str) -> None:
+            decide(node)
+            stir()
+
+        sockets.changed = changed
+        async with contextlib.AsyncExitStack() as stack:
+            for node, root in self._roots.items():
+                server = await serve(root, PodResources(node, kubelets))
+                stack.push_async_callback(server.stop, 0)
+            await sockets.run()

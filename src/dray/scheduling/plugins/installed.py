@@ -1,0 +1,14 @@
+"""Plugins that other packages bring: entry points of the group ``dray.plugins``, by name; loaded when a profile uses them."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final
+
+GROUP: Final = "dray.plugins"
+
+
+@lru_cache(maxsize=1)
+def installed() -> dict[str, EntryPoint]:
+    return {found.name: found for found in entry_points(group=GROUP)}

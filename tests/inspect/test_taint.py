@@ -1,0 +1,171 @@
+"""``dray taint --preview``: who would leave, whose they are, and where they would go; and what people write wrongly."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+import pytest
+
+from dray.api.resource import DeviceTaint, DeviceTaintSelector
+from dray.cli import targets
+from tests.inspect.conftest import Plain, Run, claim, device_class, healthy, node, pod, result, slice_
+
+TAINT = "example.com/broken:NoExecute"
+
+
+def owned(found: Plain, kind: str, name: str) -> Plain:
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": f"uid-{name}", "controller": True}
+    return found | {"metadata": found["metadata"] | {"ownerReferences": [owner], "labels": {"app": name}}}
+
+
+def cluster(free: int) -> list[Plain]:
+    """Two pods of a ReplicaSet and a bare one on n1; n2 has so many free devices."""
+    replicas = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": "web-1",
+            "namespace": "ns",
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d", "controller": True}],
+        },
+        "spec": {"selector": {"matchLabels": {"app": "web-1"}}},
+    }
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "ns"},
+        "spec": {"selector": {"matchLabels": {"app": "web-1"}}},
+        "status": {"disruptionsAllowed": 1},
+    }
+    pods = [owned(pod(name, name, node="n1"), "ReplicaSet", "web-1") for name in ("a", "b")] + [pod("bare", "bare", node="n1")]
+    claims = [claim(name, result(f"g{n}"), pods=(name,)) for n, name in enumerate(("a", "b", "bare"))]
+    return [
+        node("n1"),
+        node("n2"),
+        device_class(),
+        slice_("s1", [{"name": f"g{n}"} for n in range(3)], node="n1"),
+        *([slice_("s2", [{"name": f"g{n}"} for n in range(free)], node="n2")] if free else []),
+        replicas,
+        budget,
+        *claims,
+        *pods,
+    ]
+
+
+def preview(dray: Run, objects: list[Plain], target: str, taint: str = TAINT) -> dict[str, Any]:
+    answer = dray("taint", objects, target, taint, "--preview", "-o", "json")
+    assert answer.exit_code == 0
+    found: dict[str, Any] = json.loads(answer.stdout)
+    return found
+
+
+class TestThePreview:
+    def test_counts_devices_pods_and_namespaces(self, dray: Run) -> None:
+        found = preview(dray, cluster(3), "gpu.example.com/n1/*")
+        assert {key: found[key] for key in ("published", "allocated", "pods", "namespaces")} == {
+            "published": 3,
+            "allocated": 3,
+            "pods": 3,
+            "namespaces": 1,
+        }
+
+    def test_groups_by_owner_up_to_the_deployment_and_knows_who_is_not_made_again(self, dray: Run) -> None:
+        owners = preview(dray, cluster(3), "gpu.example.com/n1/*")["owners"]
+        assert [(owner["owner"], [leaves["pod"] for leaves in owner["pods"]]) for owner in owners] == [
+            ("", ["ns/bare"]),
+            ("Deployment/web", ["ns/a", "ns/b"]),
+        ]
+        assert "nobody: not made again" in dray("taint", cluster(3), "gpu.example.com", TAINT, "--preview").stdout
+
+    @pytest.mark.parametrize(("free", "places"), [(3, ["n2", "n2"]), (1, ["n2", ""]), (0, ["", ""])])
+    def test_asks_the_scheduler_where_they_would_go_and_promises_no_place_twice(
+        self, dray: Run, free: int, places: list[str]
+    ) -> None:
+        found = preview(dray, cluster(free), "gpu.example.com/n1/*")
+        assert [leaves["placeThen"] for leaves in found["owners"][1]["pods"]] == places
+        assert [leaves["findsPlace"] for leaves in found["owners"][1]["pods"]] == [bool(place) for place in places]
+        assert found["owners"][0]["pods"][0]["findsPlace"] is None
+
+    def test_a_device_beside_it_on_the_same_node_is_a_place(self, dray: Run) -> None:
+        objects = [found for found in cluster(0) if found["metadata"]["name"] != "bare"]
+        (leaves,) = preview(dray, objects, "gpu.example.com/n1/g0")["owners"][0]["pods"]
+        assert (leaves["devices"], leaves["placeThen"]) == (["gpu.example.com/n1/g0"], "n1")
+
+    def test_says_which_budget_would_be_broken(self, dray: Run) -> None:
+        found = preview(dray, cluster(3), "gpu.example.com/n1/*")
+        assert found["budgets"] == [{"budget": "ns/web", "allowed": 1, "evicted": 2}]
+        told = dray("taint", cluster(3), "gpu.example.com", TAINT, "--preview").stdout
+        assert "Budget ns/web allows 1 of the 2 at once: --respect-budgets waits for it." in told
+
+    def test_tolerations_are_honoured(self, dray: Run) -> None:
+        tolerated = result("g0", tolerations=[{"operator": "Exists", "effect": "NoExecute"}])
+        objects = [found for found in healthy() if found["metadata"]["name"] != "used"] + [
+            claim("used", tolerated, pods=("train",))
+        ]
+        assert preview(dray, objects, "gpu.example.com")["pods"] == 0
+        assert "No pod would be evicted." in dray("taint", objects, "gpu.example.com", TAINT, "--preview").stdout
+
+    def test_of_another_effect_says_that_it_evicts_nobody_and_whom_it_would(self, dray: Run) -> None:
+        told = dray("taint", cluster(1), "gpu.example.com", "a/b:NoSchedule", "--preview").stdout
+        assert "It evicts nobody; with NoExecute it would evict 3 pods in 1 namespace:" in told
+
+    def test_everything_is_named_as_such(self, dray: Run) -> None:
+        assert preview(dray, cluster(1), "*")["selector"] == "every device of every driver"
+
+
+class TestWhatIsWrittenWrongly:
+    @pytest.mark.parametrize(
+        ("target", "says"),
+        [
+            ("gpu.example.com/n1", "give driver, pool and device"),
+            ("gpu*", "a rule selects by whole names"),
+            ("gpu.example.com/n1/gpu-?", "a rule selects by whole names"),
+            ("gpu.example.com//g0", "neither a whole name nor"),
+        ],
+    )
+    def test_a_target_is_told_how_to_be_written(self, dray: Run, target: str, says: str) -> None:
+        answer = dray("taint", healthy(), target, TAINT, "--preview")
+        assert answer.exit_code == 2
+        assert says in answer.stderr
+        assert "for example gpu.example.com/node-7/gpu-3" in answer.stderr
+
+    @pytest.mark.parametrize(
+        ("taint", "says"),
+        [("broken", "write key=value:Effect"), ("a/b:noexecute", "did you mean NoExecute?"), (":NoExecute", "is not a taint")],
+    )
+    def test_a_taint_too(self, dray: Run, taint: str, says: str) -> None:
+        answer = dray("taint", healthy(), "gpu.example.com", taint, "--preview")
+        assert answer.exit_code == 2
+        assert says in answer.stderr
+
+    def test_files_cannot_be_tainted(self, dray: Run) -> None:
+        answer = dray("taint", healthy(), "gpu.example.com", TAINT)
+        assert answer.exit_code == 2
+        assert "add --preview" in answer.stderr
+
+    def test_waves_need_an_eviction(self, dray: Run) -> None:
+        answer = dray("taint", healthy(), "gpu.example.com", "a:NoSchedule", "--wave", "2", "--preview")
+        assert "they need the effect NoExecute" in answer.stderr
+
+
+class TestWords:
+    def test_targets(self) -> None:
+        assert targets.selector("*") == DeviceTaintSelector()
+        assert targets.selector("d") == DeviceTaintSelector("d")
+        assert targets.selector("*/n1/*") == DeviceTaintSelector(None, "n1", None)
+        assert targets.selector("d/a/b/g0") == DeviceTaintSelector("d", "a/b", "g0")
+
+    def test_taints(self) -> None:
+        assert targets.taint("a.example/b=c:NoSchedule") == DeviceTaint("a.example/b", "c", "NoSchedule")
+        assert targets.taint("k:None") == DeviceTaint("k", "", "None")
+        with pytest.raises(click.BadParameter):
+            targets.taint("k:PreferNoSchedule")
+
+    def test_names_of_rules_follow_from_what_is_tainted_and_are_names(self) -> None:
+        assert targets.rule_name(DeviceTaintSelector("gpu.example.com", "n1", "g0"), "example.com/Broken_1") == (
+            "gpu.example.com-n1-g0-example.com-broken-1"
+        )
+        assert targets.rule_name(DeviceTaintSelector(), "k") == "all-devices-k"
+        assert len(targets.rule_name(DeviceTaintSelector("d" * 63, "p" * 253, "g"), "k")) <= 253

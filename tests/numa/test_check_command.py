@@ -1,0 +1,188 @@
+"""``dray numa check`` and ``dray numa merge``: one answer a line, in order, whatever the lines are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from dray.cli import root
+from dray.numa.demand import demand, is_guaranteed
+from tests.numa.building import GPU, pod
+
+Json = dict[str, Any]
+EXAMPLES = Path(__file__).parents[2] / "docs" / "numa"
+
+
+def ask(command: str, *lines: Json | str) -> tuple[list[Json], int]:
+    text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
+    done = CliRunner().invoke(root, ["numa", command, "-"], input=text)
+    return [json.loads(line) for line in done.stdout.splitlines()], done.exit_code
+
+
+def node(*zones: Json, policy: str = "restricted", scope: str = "pod") -> Json:
+    listed = []
+    for number, amounts in enumerate(zones):
+        resources = [{"name": k, "capacity": v, "allocatable": v, "available": v} for k, v in amounts.items()]
+        listed.append({"name": f"node-{number}", "type": "Node", "resources": resources})
+    attributes = [{"name": "topologyManagerPolicy", "value": policy}, {"name": "topologyManagerScope", "value": scope}]
+    return {"metadata": {"name": "n1"}, "attributes": attributes, "zones": listed}
+
+
+def guaranteed(**amounts: str) -> Json:
+    named = {GPU if name == "gpu" else name: value for name, value in amounts.items()}
+    return {"spec": {"containers": [{"name": "c", "resources": {"limits": named}}]}, "status": {"qosClass": "Guaranteed"}}
+
+
+ZONES = ({"cpu": "16", GPU: "4"}, {"cpu": "16", GPU: "4"})
+
+
+class TestCheck:
+    def test_admits_into_zones(self) -> None:
+        (answer,), code = ask("check", {"id": "a", "topology": node(*ZONES), "pod": guaranteed(gpu="6", cpu="24")})
+        assert code == 0
+        assert answer == {
+            "id": "a",
+            "handled": True,
+            "admit": True,
+            "placement": {"0": {"cpu": "16", GPU: "4"}, "1": {"cpu": "8", GPU: "2"}},
+            "span": 2,
+            "masks": [["0", "1"]],
+        }
+
+    def test_refuses_with_a_reason(self) -> None:
+        (answer,), _ = ask("check", {"id": "b", "topology": node(*ZONES), "pod": guaranteed(gpu="6", cpu="10")})
+        assert (answer["handled"], answer["admit"], answer["placement"], answer["span"]) == (True, False, None, 0)
+        assert answer["reason"]["code"] == "ZoneWidthsDiffer"
+        assert answer["reason"]["message"] == (
+            "node n1 requires all resources to need equally many zones, and they need cpu=1, nvidia.com/gpu=2"
+        )
+        assert answer["reason"]["data"]["widths"] == {"cpu": 1, GPU: 2}
+
+    def test_placed_pods_are_subtracted_from_what_can_be_allocated(self) -> None:
+        line = {"topology": node(*ZONES, policy="single-numa-node"), "pod": guaranteed(cpu="14")}
+        placed = [{"0": {"cpu": "4"}}, {"node-1": {"cpu": "1500m"}}]
+        (free, used, full), _ = ask("check", line, {**line, "placed": placed}, {**line, "placed": [*placed, {"1": {"cpu": "1"}}]})
+        assert list(free["placement"]) == ["0"]
+        assert list(used["placement"]) == ["1"]
+        assert full["reason"]["message"] == (
+            "node n1 has not enough cpu free in the same zones (needs 14 within 1, 13500m free); "
+            "zones 1 come nearest and lack cpu=500m"
+        )
+
+    def test_memory_in_two_zones_binds_them_where_it_must_have_come_from_both_together(self) -> None:
+        zones = ({"memory": "100"}, {"memory": "100"})
+        wide, narrow = guaranteed(memory="60"), guaranteed(memory="30")
+        together = [{"0": {"memory": "100"}, "1": {"memory": "20"}}]
+        apart = [{"0": {"memory": "50"}, "1": {"memory": "20"}}]
+
+        def admitted(pod: Json, placed: list[Json], scope: str) -> bool:
+            line = {"topology": node(*zones, scope=scope), "pod": pod, "placed": placed}
+            return bool(ask("check", line)[0][0]["admit"])
+
+        assert not admitted(narrow, together, "pod")
+        assert not admitted(narrow, together, "container")
+        assert admitted(narrow, apart, "container")
+        assert not admitted(narrow, apart, "pod")
+        assert admitted(wide, apart, "container")
+
+    def test_what_is_not_aligned_is_admitted_and_not_handled(self) -> None:
+        line = {"topology": node(*ZONES), "pod": guaranteed(cpu="500m")}
+        permissive = {"topology": node(*ZONES, policy="none"), "pod": guaranteed(cpu="40")}
+        for answer in ask("check", line, permissive, {"topology": {"zones": []}, "pod": guaranteed(cpu="4")})[0]:
+            assert (answer["handled"], answer["admit"], answer["placement"], answer["span"]) == (False, True, None, 0)
+
+    def test_settings_and_ignored_resources(self) -> None:
+        line = {"topology": node(*ZONES), "pod": guaranteed(gpu="6", cpu="10")}
+        off, ignored = ask("check", {**line, "kubelet": {"cpuManagerPolicy": "none"}}, {**line, "ignore": ["cpu"]})[0]
+        assert off["admit"]
+        assert ignored["admit"]
+
+    def test_a_zone_that_is_too_small_says_what_there_is(self) -> None:
+        (answer,), _ = ask("check", {"topology": node(*ZONES, policy="single-numa-node"), "pod": guaranteed(cpu="20")})
+        assert answer["reason"]["message"] == (
+            "node n1 has zones too small for 20 cpu (at most 16 in as many as policy single-numa-node allows)"
+        )
+
+    def test_what_is_not_known_is_told(self) -> None:
+        (answer,), _ = ask(
+            "check", {"topology": node({"cpu": "8"}), "pod": guaranteed(cpu="4", gpu="1"), "kubelet": {"maxNUMANodes": 0}}
+        )
+        assert answer["warnings"] == [
+            "the zones do not report nvidia.com/gpu: taken as not aligned",
+            "a kubelet that allows 0 NUMA nodes does not start on 1",
+        ]
+
+    def test_broken_lines_do_not_stop_the_others(self) -> None:
+        good = {"id": "good", "topology": node(*ZONES), "pod": guaranteed(cpu="4")}
+        lines: list[Json | str] = [
+            "{",
+            "[]",
+            '{"id": 7}',
+            {**good, "id": "zone", "placed": [{"9": {"cpu": "1"}}]},
+            {**good, "id": "amount", "placed": [{"0": {"cpu": "x"}}]},
+            {**good, "id": "negative", "placed": [{"0": {"cpu": "-1"}}]},
+            {**good, "id": "shape", "topology": {"zones": 3}},
+            {**good, "id": "quantity", "pod": guaranteed(cpu="many")},
+            '{"topology": ' + "[" * 100_000,
+            good,
+        ]
+        answers, code = ask("check", *lines)
+        assert code == 2
+        assert len(answers) == len(lines)
+        assert answers[-1]["admit"]
+        assert all(answer["invalid"] for answer in answers[:-1])
+        assert answers[3]["invalid"] == ["placed[0]: zone '9' is not one of the topology's (0, 1)"]
+        assert answers[2]["id"] == 7
+
+
+class TestMerge:
+    def test_answers_as_the_contract_says(self) -> None:
+        line = {
+            "id": "z",
+            "policy": "restricted",
+            "preferClosestNUMA": False,
+            "numaNodes": [0, 1],
+            "numaDistances": {"0": [10, 20], "1": [20, 10]},
+            "providersHints": [None, {"cpu": [{"numaNodes": [0], "preferred": True}], "nic": None}],
+        }
+        assert ask("merge", line) == ([{"id": "z", "hint": {"numaNodes": [0], "preferred": True}, "admit": True}], 0)
+        line["providersHints"][1]["gpu"] = []  # type: ignore[index]
+        assert ask("merge", line)[0][0] == {"id": "z", "hint": {"numaNodes": [0], "preferred": False}, "admit": False}
+
+    @pytest.mark.parametrize("more", [{"policy": "strict"}, {"numaNodes": [5000]}, {"numaNodes": [-1]}, {"providersHints": [3]}])
+    def test_wrong_lines_say_what_is_wrong(self, more: Json) -> None:
+        answers, code = ask("merge", {"id": 1, "policy": "restricted", "numaNodes": [0], "providersHints": [], **more})
+        assert code == 2
+        assert answers[0]["invalid"]
+        assert answers[0]["id"] == 1
+
+
+class TestWhoIsGuaranteed:
+    def test_the_written_class_counts(self) -> None:
+        assert is_guaranteed(pod({"gpu": 1}, qos="Guaranteed"))
+        assert not is_guaranteed(pod({"cpu": 1, "memory": 1}, qos="Burstable"))
+
+    def test_without_one_it_is_worked_out(self) -> None:
+        assert is_guaranteed(pod({"cpu": 1, "memory": 1}, qos=""))
+        assert not is_guaranteed(pod({"cpu": 1}, qos=""))
+        assert not is_guaranteed(pod({"cpu": 1, "memory": 1}, {"cpu": 1}, qos=""))
+
+    def test_pod_level_resources_take_cpu_and_memory_out(self) -> None:
+        whole = {"limits": {"cpu": "4", "memory": "8"}, "requests": {"cpu": "4", "memory": "8"}}
+        given = pod({"cpu": 4, "memory": 8, "gpu": 1}, qos="Guaranteed", resources=whole)
+        assert [name for name, _ in demand(given).pod] == [GPU]
+
+
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.json")), ids=lambda path: path.stem)
+def test_the_examples_of_the_page_say_what_the_page_says(example: Path) -> None:
+    (answer,), code = ask("check", json.loads(example.read_text()))
+    assert code == 0
+    assert answer["admit"] == ("admitted" in example.stem)
+
+
+def test_there_are_three_worked_examples() -> None:
+    assert len(list(EXAMPLES.glob("*.json"))) == 3
