@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dray.api.kinds import EVENTS, LEASES, NODES, PODS, RESOURCE_CLAIMS
+from dray.api.kinds import EVENTS, LEASES, NODES, PODS
 from dray.api.times import format_time
 from dray.cluster.port import Write
 from dray.cluster.world import World
@@ -41,7 +41,7 @@ class Nodes(Place):
             "metadata": {"name": name},
             "status": {"capacity": {"cpu": "8", "pods": "9"}},
         }
-        self.start(f"node {name}", (NODES, PODS, RESOURCE_CLAIMS), lambda world: [Kubelets(world, [manifest])])
+        self.start(f"node {name}", Kubelets.kinds, lambda world: [Kubelets(world, [manifest])])
 
     def later(self, seconds: float) -> None:
         self.shell.run(self.shell.elapsed + seconds)
