@@ -25,7 +25,7 @@ VERSION = "v0.37.1"
 SCHEMAS = Path(__file__).parents[1] / "src/dray/apiserver/schema"
 NUMBERS = SCHEMAS.parent / "protobuf.numbers"
 
-# file -> folder of the types, and the kinds that are declared. Those of other modules (topology, apiextensions) are written by hand.
+# file -> folder of the types, and the kinds that are declared. Files of other modules than k8s.io/api are written by hand.
 FILES: dict[str, tuple[str, tuple[str, ...]]] = {
     "admissionregistration": (
         "admissionregistration/v1",
@@ -530,11 +530,8 @@ def main() -> int:
     )
     writer = Writer(modules, options.version)
     stale = []
-    made_files = [*((SCHEMAS / f"{file}.schema", None) for file in writer.files), (NUMBERS, writer.numbers(NUMBERS.read_text()))]
-    for path, text in made_files:
-        *((SCHEMAS / f"{file}.schema", None) for file in writer.files),
-        (NUMBERS, writer.numbers(NUMBERS.read_text())),
-    ]:
+    targets = [*((SCHEMAS / f"{file}.schema", None) for file in writer.files), (NUMBERS, writer.numbers(NUMBERS.read_text()))]
+    for path, text in targets:
         before = path.read_text() if path.exists() else ""
         made = text if text is not None else writer.schema(path.name.removesuffix(".schema"), before)
         if made != before:
