@@ -79,6 +79,7 @@ FILES: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "node": ("node/v1", ("RuntimeClass",)),
     "policy": ("policy/v1", ("PodDisruptionBudget", "Eviction")),
+    "rbac": ("rbac/v1", ("Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")),
     "resource": (
         "resource/v1",
         ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass", "ResourceSlice", "DeviceTaintRule"),
@@ -509,6 +510,7 @@ _GROUPS = {
     "autoscaling": "autoscaling",
     "authentication": "authentication.k8s.io",
     "authorization": "authorization.k8s.io",
+    "rbac": "rbac.authorization.k8s.io",
     "flowcontrol": "flowcontrol.apiserver.k8s.io",
 }
 

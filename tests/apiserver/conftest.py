@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from dray.apiserver.api import Answer, Request
-from dray.apiserver.reviews import ADMIN, User
+from dray.apiserver.authentication.users import ADMIN, User
 from dray.apiserver.server import ApiServer, Core
 from dray.apiserver.watching import Stream
 

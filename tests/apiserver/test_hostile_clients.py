@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import ssl
 import stat
@@ -15,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dray.apiserver.api import Answer, Request
-from dray.apiserver.reviews import ADMIN
+from dray.apiserver.authentication.users import ADMIN
+from dray.apiserver.http import Connection
 from dray.apiserver.server import ApiServer
 from dray.apiserver.watching import Stream
 from tests.apiserver.conftest import CONFIG_MAPS, PODS, Cluster, config_map, pod
@@ -36,8 +38,8 @@ class Client:
         self.reader, self.writer = reader, writer
 
     @classmethod
-    async def connect(cls, server: ApiServer) -> Client:
-        context = ssl.create_default_context(cadata=server.identity.ca)
+    async def connect(cls, server: ApiServer, context: ssl.SSLContext | None = None) -> Client:
+        context = context or ssl.create_default_context(cadata=server.identity.ca)
         port = int(server.url.rpartition(":")[2])
         return cls(*await asyncio.open_connection("127.0.0.1", port, ssl=context))
 
@@ -67,17 +69,44 @@ def bearer(token: str) -> str:
 
 
 class TestOverTheWire:
-    async def test_anonymous_gets_only_health(self, served: ApiServer) -> None:
+    async def test_anonymous_gets_only_health_and_version(self, served: ApiServer) -> None:
         client = await Client.connect(served)
         for path in ("/healthz", "/livez", "/readyz"):
             assert await client.request("GET", path) == (200, b"ok")
-        for path in ("/api", "/version", CONFIG_MAPS, "/nowhere"):
+        assert (await client.request("GET", "/version"))[0] == 200
+        for path in ("/api", CONFIG_MAPS, "/nowhere"):
             code, body = await client.request("GET", path)
-            assert (code, json.loads(body)["reason"]) == (401, "Unauthorized")
+            assert (code, json.loads(body)["reason"]) == (403, "Forbidden")
         code, _ = await client.request("GET", "/version", Authorization=bearer("wrong"))
         assert code == 401
         code, _ = await client.request("GET", "/version", Authorization=bearer(served.identity.reader_token))
         assert code == 200
+
+    @pytest.mark.parametrize("protocol", ["SPDY/3.1", "websocket"])
+    async def test_an_upgrade_gets_one_answer_and_the_end(self, served: ApiServer, protocol: str) -> None:
+        client = await Client.connect(served)
+        head = f"GET {PODS}/p/exec?command=sh HTTP/1.1\r\nHost: x\r\nAuthorization: {bearer(served.identity.admin_token)}\r\n"
+        await client.send(f"{head}Connection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n".encode())
+        await client.send(b"\x80\x03\x00\x01" * 8)
+        everything = await asyncio.wait_for(client.reader.read(), 20)
+        assert everything.count(b"HTTP/1.1 ") == 1
+        assert everything.startswith(b"HTTP/1.1 404 ")
+
+    async def test_a_connection_that_ends_leaves_nothing_behind(self, served: ApiServer) -> None:
+        """Not even until the next collection: each one holds buffers that the collector does not count."""
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(20):
+                client = await Client.connect(served)
+                assert (await client.request("GET", "/healthz"))[0] == 200
+                client.writer.close()
+            while served.connections:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
+            assert [found for found in gc.get_objects() if isinstance(found, Connection)] == []
+        finally:
+            gc.enable()
 
     async def test_a_kubeconfig_is_for_its_owner_only(self, served: ApiServer, tmp_path: Path) -> None:
         served.write_kubeconfig(tmp_path / "kubeconfig")

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from dray.apiserver.api import Answer
+from dray.apiserver.selection import Selection
 from dray.apiserver.store import Store
 from dray.apiserver.watching import Stream
 from tests.apiserver.conftest import CONFIG_MAPS, PODS, Cluster, Json, config_map, pod
@@ -209,3 +210,36 @@ def test_what_is_kept_of_an_object_is_its_bytes() -> None:
     changed = store.put(table, "a", {"metadata": {"name": "a"}, "data": {"n": 2}})
     assert (entry._object, changed._object) == (None, None)
     assert (entry.object["data"], changed.object["data"]) == ({"n": 1}, {"n": 2})
+
+
+class TestAWatchOfOneObject:
+    def test_sees_that_object_from_its_start_to_its_end(self, cluster: Cluster) -> None:
+        cluster.post(CONFIG_MAPS, config_map("a"))
+        seen = cluster.watch(f"{CONFIG_MAPS}?fieldSelector=metadata.name=b")
+        other = cluster.watch(f"{CONFIG_MAPS}?fieldSelector=metadata.name=b2")
+        for name in ("b", "b2"):
+            cluster.post(CONFIG_MAPS, config_map(name))
+        cluster.delete(f"{CONFIG_MAPS}/b")
+        assert [(kind, obj["metadata"]["name"]) for kind, obj in seen()] == [("ADDED", "b"), ("DELETED", "b")]
+        assert [kind for kind, _ in other()] == ["ADDED"]
+
+    def test_looks_at_that_object_only(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Counted, not timed: what a get costs, however many objects there are."""
+        for number in range(50):
+            cluster.post(CONFIG_MAPS, config_map(f"c{number}"))
+        looked: list[str] = []
+        matches = Selection._matches
+        monkeypatch.setattr(Selection, "_matches", lambda self, obj: looked.append("") or matches(self, obj))
+        seen = cluster.watch(f"{CONFIG_MAPS}?fieldSelector=metadata.name=c7")
+        assert (len(seen()), len(looked)) == (1, 1)
+        for number in range(50):
+            cluster.patch(f"{CONFIG_MAPS}/c{number}", {"data": {"k": "new"}})
+        assert (len(seen()), len(looked)) == (1, 3)
+
+    def test_that_ends_leaves_nothing(self, cluster: Cluster) -> None:
+        table = cluster.core.store.table("configmaps")
+        stream = cluster.ask("GET", f"{CONFIG_MAPS}?watch=1&fieldSelector=metadata.name=x")
+        assert isinstance(stream, Stream)
+        assert list(table.watchers_of) == ["default/x"]
+        stream.close()
+        assert table.watchers_of == {}

@@ -7,7 +7,6 @@ import pytest
 
 from dray.apiserver.api import Answer
 from dray.apiserver.columns import human_duration
-from dray.apiserver.reviews import READER
 from tests.apiserver.conftest import CLAIMS, CONFIG_MAPS, PODS, Cluster, Json, config_map, pod
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
@@ -291,24 +290,6 @@ class TestDiscovery:
     def test_every_group_has_an_openapi_document(self, cluster: Cluster) -> None:
         for entry in cluster.get("/openapi/v3")["paths"].values():
             assert cluster.get(entry["serverRelativeURL"].partition("?")[0])["components"]["schemas"]
-
-
-class TestWhoMayDoWhat:
-    def test_the_reader_reads_and_cannot_write(self, cluster: Cluster) -> None:
-        assert cluster.call("GET", CONFIG_MAPS, user=READER)["items"] == []
-        refused = cluster.call("POST", CONFIG_MAPS, config_map(), user=READER, code=403)
-        assert "may only read" in refused["message"]
-
-    def test_reviews_say_so(self, cluster: Cluster) -> None:
-        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-        body = {"spec": {"resourceAttributes": {"verb": "create", "resource": "pods"}}}
-        assert cluster.post(path, body)["status"]["allowed"] is True
-        assert cluster.post(path, body, user=READER)["status"]["allowed"] is False
-        whoami = cluster.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, user=READER)
-        assert whoami["status"]["userInfo"]["username"] == "dray-reader"
-
-    def test_impersonation_is_refused_rather_than_ignored(self, cluster: Cluster) -> None:
-        cluster.call("GET", CONFIG_MAPS, impersonate="alice", code=403)
 
 
 class TestProtobuf:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.test_on_a_real_server import DEPLOY, as_account, kubectl
+from tests.deploy.test_on_servers import DEPLOY, as_account, kubectl
 from tests.quota.room import GPU_DEVICES, GPU_EXPLICIT, pod
 from tests.real.upstream.binaries import binary
 from tests.real.upstream.control_plane import Server

@@ -17,6 +17,8 @@ from dray.api.times import format_time
 Object = dict[str, Any]
 _Default = Callable[[Object, float], None]
 
+_RBAC: Final = "rbac.authorization.k8s.io"
+
 
 def apply_defaults(plural: str, obj: Object, now: float, gates: Gates) -> Object:
     """The object with defaults filled in (the same one, changed)."""
@@ -300,7 +302,20 @@ def _pod_template(obj: Object, now: float) -> None:
     default_pod_template(obj.get("template"))
 
 
+# rbac.authorization.k8s.io
+
+
+def _role_binding(obj: Object, now: float) -> None:
+    reference = obj.setdefault("roleRef", {})
+    if not reference.get("apiGroup"):
+        reference["apiGroup"] = _RBAC
+    for subject in obj.get("subjects") or ():
+        if subject.get("kind") in ("User", "Group") and not subject.get("apiGroup"):
+            subject["apiGroup"] = _RBAC
+
+
 _BY_PLURAL: Final[dict[str, _Default]] = {
+    "clusterrolebindings": _role_binding,
     "cronjobs": _cron_job,
     "csidrivers": _csi_driver,
     "daemonsets": _daemon_set,
@@ -323,6 +338,7 @@ _BY_PLURAL: Final[dict[str, _Default]] = {
     "resourceclaims": _claim,
     "resourceclaimtemplates": _claim_template,
     "resourceslices": _slice,
+    "rolebindings": _role_binding,
     "secrets": _secret,
     "services": _service,
     "statefulsets": _stateful_set,

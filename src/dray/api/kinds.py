@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from dray.api import core, extensions, resource, topology, workloads
+from dray.api import access, core, extensions, resource, topology, workloads
 from dray.api.meta import Object
 
 
@@ -36,6 +36,8 @@ class Kind(msgspec.Struct, frozen=True, cache_hash=True):
             root += f"/namespaces/{namespace}"
         return "/".join(filter(None, (root, self.plural, name, subresource)))
 
+
+_RBAC: Final = "rbac.authorization.k8s.io"
 
 PODS: Final = Kind("", "v1", "pods", "Pod", True, core.Pod)
 NODES: Final = Kind("", "v1", "nodes", "Node", False, core.Node)
@@ -85,4 +87,16 @@ CUSTOM_RESOURCE_DEFINITIONS: Final = Kind(
 )
 NODE_RESOURCE_TOPOLOGIES: Final = Kind(
     topology.GROUP, "v1alpha2", "noderesourcetopologies", "NodeResourceTopology", False, topology.NodeResourceTopology
+)
+CLUSTER_ROLES: Final = Kind(_RBAC, "v1", "clusterroles", "ClusterRole", False, access.ClusterRole)
+CLUSTER_ROLE_BINDINGS: Final = Kind(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", False, access.RoleBinding)
+ROLES: Final = Kind(_RBAC, "v1", "roles", "Role", True, access.Role)
+ROLE_BINDINGS: Final = Kind(_RBAC, "v1", "rolebindings", "RoleBinding", True, access.RoleBinding)
+CERTIFICATE_SIGNING_REQUESTS: Final = Kind(
+    "certificates.k8s.io",
+    "v1",
+    "certificatesigningrequests",
+    "CertificateSigningRequest",
+    False,
+    access.CertificateSigningRequest,
 )

@@ -13,8 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.api.kinds import PODS
-from dray.apiserver import reviews
+from dray.api.kinds import PODS, Kind
+from dray.apiserver.authentication.accounts import Accounts
+from dray.apiserver.authentication.authenticator import Authenticator
+from dray.apiserver.authentication.impersonation import impersonated, wanted_user
+from dray.apiserver.authentication.users import ANONYMOUS, User
+from dray.apiserver.authorization.attributes import Attributes, attributes_of, watches
+from dray.apiserver.authorization.caller import Caller
+from dray.apiserver.authorization.policy import Policy
 from dray.apiserver.deletion import DeleteOptions
 from dray.apiserver.discovery import VERSION, Discovery, Document
 from dray.apiserver.errors import (
@@ -34,7 +40,8 @@ from dray.apiserver.patching import Patching
 from dray.apiserver.presentation import JSON, PLAIN, Form, Presentation, negotiate, not_acceptable
 from dray.apiserver.reading import list_options, number, parse_revision, read_page
 from dray.apiserver.registry import Resource
-from dray.apiserver.reviews import ANONYMOUS, User
+from dray.apiserver.reviews import Reviews
+from dray.apiserver.schema import WRONG_TYPE
 from dray.apiserver.store import Entry, encode
 from dray.apiserver.subresources import Subresources
 from dray.apiserver.watching import Stream, watch_options
@@ -44,11 +51,13 @@ log = logging.getLogger(__name__)
 HEALTH: Final = ("/healthz", "/livez", "/readyz")
 _OF_CONTAINERS: Final = ("log", "exec", "attach", "portforward", "proxy", "ephemeralcontainers")
 _DURATION: Final = re.compile(r"[+-]?(0|(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+", re.ASCII)
+TOKEN_REQUESTS: Final = Kind("authentication.k8s.io", "v1", "", "TokenRequest", False)
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
 class Request(msgspec.Struct, frozen=True):
-    """``query`` holds the last value of each parameter."""
+    """``query`` holds the last value of each parameter, ``impersonate`` the headers of that name, in lower case; ``user`` is
+    None when the client showed something that is not to be believed."""
 
     method: str
     path: str
@@ -57,9 +66,9 @@ class Request(msgspec.Struct, frozen=True):
     content_type: str = ""
     user_agent: str = ""
     if_none_match: str = ""
-    impersonate: str = ""
+    impersonate: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
-    user: User = ANONYMOUS
+    user: User | None = ANONYMOUS
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -80,10 +89,11 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class Api:
-    def __init__(self, operations: Operations, who: Callable[[str], User | None]) -> None:
+    def __init__(self, operations: Operations, policy: Policy, authenticator: Authenticator, accounts: Accounts) -> None:
         self.operations, self.store = operations, operations.store
         self._registry = operations.registry
-        self._who = who
+        self._policy, self._accounts = policy, accounts
+        self._reviews = Reviews(policy, authenticator.by_token)
         self._discovery = Discovery(self._registry)
         self._openapi = OpenApi(self._registry, operations.schemas)
         self._documented = self._registry.changes
@@ -104,18 +114,37 @@ class Api:
 
     def _route(self, request: Request) -> Answer | Stream:
         path = request.path
+        parts = path.strip("/").split("/")
+        request = self._admitted(request, parts)
         if path.startswith(HEALTH):
             return self._health(path)
-        _admitted(request)
         if "timeout" in request.query:
             _timely(request.query["timeout"])
-        parts = path.strip("/").split("/")
         root = parts[0]
         if root == "api" and len(parts) > 2:
             return self._resource("", parts[1], parts[2:], request)
         if root == "apis" and len(parts) > 3:
             return self._resource(parts[1], parts[2], parts[3:], request)
         return self._document(path, parts, request)
+
+    def _admitted(self, request: Request, parts: list[str]) -> Request:
+        """The request as whom it is made, if that user may make it."""
+        user = request.user
+        if user is None:
+            raise ApiError(401, "Unauthorized", "Unauthorized")
+        if user.privileged and not request.impersonate:
+            return request
+        asked = attributes_of(request.method, request.path, parts, request.query)
+        wanted = wanted_user(request.impersonate) if request.impersonate else None
+        if wanted is not None:
+            user = impersonated(self._policy, user, wanted, asked)
+            request = msgspec.structs.replace(request, user=user, impersonate=())
+        self._policy.require(user, asked)
+        return request
+
+    def _caller(self, request: Request) -> Caller:
+        assert request.user is not None, "whoever is not believed does not come so far"
+        return Caller(self._policy, request.user, lambda: _attributes(request))
 
     def _health(self, path: str) -> Answer:
         problem = self.healthy()
@@ -152,6 +181,10 @@ class Api:
                 return discovery.group(group)
             case ["apis", group, version]:
                 return discovery.resources(group, version)
+            case [".well-known", "openid-configuration"]:
+                return Document(self._accounts.discovery)
+            case ["openid", "v1", "jwks"]:
+                return Document(self._accounts.key_set, "application/jwk-set+json")
             case ["version"]:
                 return Document(VERSION)
             case ["openapi", "v2"]:
@@ -256,8 +289,11 @@ class Api:
     def _write(self, verb: str, target: Target, request: Request) -> Answer:
         form = _form(request)
         options = write_options(request.query, request.user_agent)
+        options.caller = self._caller(request)
         if verb in ("delete", "deletecollection"):
             return self._delete(verb, target, request, options, form)
+        if target.subresource == "token":
+            return self._token(target, request)
         if target.subresource in ("binding", "eviction"):
             return self._pod_action(target, request, options)
         if target.subresource == "scale":
@@ -334,21 +370,19 @@ class Api:
         if _form(request).as_:
             raise not_acceptable("application/json")
         given = _object(request) if request.body.strip() else {}
-        review = {**given, "kind": kind.kind, "apiVersion": kind.api_version}
-        return Answer(201, encode(reviews.answer(kind.kind, review, request.user, self._who)))
+        review = self.operations.normalised(target.resource, given, WriteOptions())
+        assert request.user is not None, "whoever is not believed does not come so far"
+        return Answer(201, encode(self._reviews.answer(kind, target.namespace, review, request.user)))
+
+    def _token(self, target: Target, request: Request) -> Answer:
+        given, problems = self.operations.schemas.normalise(TOKEN_REQUESTS, _object(request))
+        if wrong := [problem.message for problem in problems if problem.category == WRONG_TYPE]:
+            raise bad_request(f"TokenRequest cannot be handled: {wrong[0]}")
+        return Answer(201, encode(self._accounts.request(target.namespace, target.name, given)))
 
 
-def _admitted(request: Request) -> None:
-    user = request.user
-    if user is ANONYMOUS:
-        raise ApiError(401, "Unauthorized", "Unauthorized")
-    if request.impersonate:
-        raise ApiError(403, "Forbidden", f"{user.name} may not impersonate {request.impersonate!r}: Dray has no impersonation")
-    reading = request.method in ("GET", "HEAD") or "reviews" in request.path.rpartition("/")[2]
-    if not user.writes and not reading:
-        raise ApiError(
-            403, "Forbidden", f"{request.path} is forbidden: user {user.name!r} may only read; use the administrator's token"
-        )
+def _attributes(request: Request) -> Attributes:
+    return attributes_of(request.method, request.path, request.path.strip("/").split("/"), request.query)
 
 
 def _timely(timeout: str) -> None:
@@ -362,7 +396,7 @@ def _verb(request: Request, target: Target) -> str:
     if verb is None:
         raise not_allowed(request.method)
     if verb == "get" and not target.subresource:
-        if request.query.get("watch", "") in ("true", "1"):
+        if watches(request.query):
             return "watch"
         return "get" if target.name else "list"
     if verb == "delete" and not target.name:

@@ -9,8 +9,23 @@ from typing import Final
 
 from dray.api import kinds as k
 from dray.api.kinds import Kind
-from dray.apiserver import columns, columns_stored, events, hooks, limits
-from dray.apiserver.registry import ALL_METADATA, BINDING, EVICTION, FINALIZE, SCALE, STATUS, Registry, Resource
+from dray.apiserver import access_columns, columns, columns_stored, events, hooks, limits
+from dray.apiserver.authentication import certificates
+from dray.apiserver.authentication.pods import with_account
+from dray.apiserver.authorization import escalation
+from dray.apiserver.authorization.claims import parts_of_the_status
+from dray.apiserver.registry import (
+    ALL_METADATA,
+    APPROVAL,
+    BINDING,
+    EVICTION,
+    FINALIZE,
+    SCALE,
+    STATUS,
+    TOKEN,
+    Registry,
+    Resource,
+)
 from dray.apiserver.services import give_addresses
 from dray.apiserver.stored_kinds import STORED
 from dray.apiserver.versions import versioned
@@ -62,7 +77,7 @@ CORE: Final = (
         columns=columns.PODS,
         generation=True,
         returns_deleted=True,
-        prepare=(hooks.runtime_class, limits.default_amounts, hooks.new_pod),
+        prepare=(hooks.runtime_class, limits.default_amounts, hooks.new_pod, with_account),
         prepare_status=(hooks.kept_pod_status,),
         status_metadata=("finalizers", "labels", "ownerReferences"),
         admit=(hooks.pod_priority,),
@@ -98,7 +113,11 @@ CORE: Final = (
     Resource(kind=_core("configmaps", "ConfigMap"), short=("cm",), columns=columns.CONFIG_MAPS),
     Resource(kind=_core("secrets", "Secret"), fields={"type": ""}, columns=columns.SECRETS),
     Resource(
-        kind=_core("serviceaccounts", "ServiceAccount"), short=("sa",), columns=columns.SERVICE_ACCOUNTS, returns_deleted=True
+        kind=_core("serviceaccounts", "ServiceAccount"),
+        short=("sa",),
+        subresources=(TOKEN,),
+        columns=columns.SERVICE_ACCOUNTS,
+        returns_deleted=True,
     ),
     Resource(
         kind=k.SERVICES,
@@ -256,6 +275,7 @@ DEVICES: Final = (
         status_metadata=ALL_METADATA,
         returns_deleted=True,
         prepare_status=(hooks.devices_of_allocation,),
+        check=(parts_of_the_status,),
     ),
     Resource(kind=k.RESOURCE_CLAIM_TEMPLATES, columns=columns.RESOURCE_CLAIM_TEMPLATES, returns_deleted=True),
     Resource(kind=k.DEVICE_CLASSES, columns=columns.DEVICE_CLASSES, generation=True, returns_deleted=True),
@@ -309,6 +329,43 @@ EXTENSIONS: Final = (
     ),
 )
 
+ACCESS: Final = (
+    Resource(kind=k.CLUSTER_ROLES, names="segment", columns=access_columns.ROLES, prepare=(escalation.cluster_role,)),
+    Resource(
+        kind=k.CLUSTER_ROLE_BINDINGS,
+        names="segment",
+        columns=access_columns.ROLE_BINDINGS,
+        prepare=(escalation.cluster_role_binding,),
+    ),
+    Resource(kind=k.ROLES, names="segment", columns=access_columns.ROLES, prepare=(escalation.role,)),
+    Resource(kind=k.ROLE_BINDINGS, names="segment", columns=access_columns.ROLE_BINDINGS, prepare=(escalation.role_binding,)),
+    Resource(
+        kind=k.CERTIFICATE_SIGNING_REQUESTS,
+        short=("csr",),
+        subresources=(APPROVAL, STATUS),
+        fields={"spec.signerName": ""},
+        columns=access_columns.CERTIFICATE_SIGNING_REQUESTS,
+        names="any",
+        prepare=(certificates.prepare,),
+        prepare_status=(certificates.prepare_status,),
+        admit=(certificates.admit,),
+        check=(certificates.check,),
+    ),
+    Resource(
+        kind=Kind("certificates.k8s.io", "v1", "clustertrustbundles", "ClusterTrustBundle", False),
+        fields={"spec.signerName": ""},
+        columns=access_columns.CLUSTER_TRUST_BUNDLES,
+        names="segment",
+        check=(certificates.trust_bundle,),
+    ),
+    Resource(
+        kind=Kind("certificates.k8s.io", "v1", "podcertificaterequests", "PodCertificateRequest", True),
+        subresources=(STATUS,),
+        fields={"spec.signerName": "", "spec.podName": "", "spec.nodeName": ""},
+        columns=access_columns.POD_CERTIFICATE_REQUESTS,
+    ),
+)
+
 # Answered, never stored.
 REVIEWS: Final = (
     Resource(kind=Kind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", False), verbs=REVIEW),
@@ -321,5 +378,17 @@ REVIEWS: Final = (
     ),
 )
 
-SERVED: Final = (*CORE, *WORKLOADS, *EVENTS, *NETWORK, *SCHEDULING, *STORAGE, *DEVICES, *EXTENSIONS, *STORED, *REVIEWS)
+SERVED: Final = (
+    *CORE,
+    *WORKLOADS,
+    *EVENTS,
+    *NETWORK,
+    *SCHEDULING,
+    *STORAGE,
+    *DEVICES,
+    *EXTENSIONS,
+    *ACCESS,
+    *STORED,
+    *REVIEWS,
+)
 CATALOG: Final = Registry((*SERVED, *versioned(SERVED)))

@@ -166,15 +166,6 @@ PRIORITY_LEVELS: Final = (
     plain("QueueLengthLimit", "spec.limited.limitResponse.queuing.queueLengthLimit"),
     AGE,
 )
-CLUSTER_TRUST_BUNDLES: Final = (NAME, plain("SignerName", "spec.signerName"))
-POD_CERTIFICATE_REQUESTS: Final = (
-    NAME,
-    plain("PodName", "spec.podName", ""),
-    plain("ServiceAccountName", "spec.serviceAccountName", ""),
-    plain("NodeName", "spec.nodeName", ""),
-    plain("SignerName", "spec.signerName", ""),
-    Column("State", lambda obj, now: next((str(c.get("type")) for c in at(obj, "status.conditions", ())), "Pending")),
-)
 AUTOSCALERS: Final = (
     NAME,
     Column("Reference", lambda obj, now: f"{at(obj, 'spec.scaleTargetRef.kind', '')}/{at(obj, 'spec.scaleTargetRef.name', '')}"),

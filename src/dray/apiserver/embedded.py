@@ -13,7 +13,7 @@ import msgspec
 
 from dray.api.kinds import Kind
 from dray.apiserver.api import Answer, Request
-from dray.apiserver.reviews import ADMIN
+from dray.apiserver.authentication.users import ADMIN
 from dray.apiserver.server import ApiServer
 from dray.cluster.port import Unreachable, WatchEvent, Write, refused
 from dray.cluster.requests import as_request, refusal, write_refusal
@@ -88,8 +88,7 @@ class Embedded:
         changed = asyncio.Event()
         self._watches.add(changed)
         try:
-            self._server.when_durable(stream.revision, changed.set)
-            await changed.wait()
+            await self._durable(stream.revision)
             stream.on_change(changed.set)
             while not self._closed:
                 changed.clear()
@@ -117,12 +116,14 @@ class Embedded:
         answer = self._server.handle(request)
         assert isinstance(answer, Answer)
         if answer.revision > self._server.core.store.published:
-            done = asyncio.Event()
-            self._server.when_durable(answer.revision, done.set)
-            await done.wait()
-            if self._server.failure:
-                raise Unreachable(f"the journal failed: {self._server.failure}")
+            await self._durable(answer.revision)
         return answer
+
+    async def _durable(self, revision: int) -> None:
+        try:
+            await self._server.durable(revision)
+        except OSError as error:
+            raise Unreachable(str(error)) from error
 
 
 def _failure(answer: Answer) -> dict[str, Any]:

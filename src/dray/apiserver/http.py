@@ -17,9 +17,10 @@ from urllib.parse import parse_qsl, unquote
 import httptools
 
 from dray.apiserver.api import Answer, Request, refusal
+from dray.apiserver.authentication.authenticator import certified
+from dray.apiserver.authentication.users import User
 from dray.apiserver.errors import ApiError
 from dray.apiserver.intake import MAX_BODY
-from dray.apiserver.reviews import User
 from dray.apiserver.watching import BOOKMARK_SECONDS, Stream
 
 MAX_HEAD: Final = 64 * 1024
@@ -39,9 +40,9 @@ class Service(Protocol):
 
     def handle(self, request: Request) -> Answer | Stream: ...
 
-    def user(self, authorization: str) -> User: ...
+    def user(self, authorization: str) -> User | None: ...
 
-    def when_durable(self, revision: int, ready: Callable[[], None]) -> None: ...
+    def when_durable(self, revision: int, ready: Callable[[], None], lost: Callable[[ApiError], None]) -> None: ...
 
     @property
     def connections(self) -> set[Any]: ...
@@ -59,11 +60,13 @@ class Connection(asyncio.Protocol):
         self._timers: list[asyncio.TimerHandle] = []
         self._deadline: asyncio.TimerHandle | None = None
         self._discarding = 0
+        self._certified: User | None = None
         self._reset()
 
     def _reset(self) -> None:
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
+        self._impersonate: list[tuple[str, str]] = []
         self._body: list[bytes] = []
         self._size = self._head = 0
         self._too_large = False
@@ -76,6 +79,9 @@ class Connection(asyncio.Protocol):
             self._closing = True
             transport.close()
         self._service.connections.add(self)
+        session = transport.get_extra_info("ssl_object")
+        if session is not None and (certificate := session.getpeercert(True)):
+            self._certified = certified(session.getpeercert()["subject"], certificate)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._closing = True
@@ -83,6 +89,8 @@ class Connection(asyncio.Protocol):
         self._end_stream()
         if self._deadline is not None:
             self._deadline.cancel()
+        # The parser and this know each other, and so do the transport and this: together they would stay until a collection.
+        del self._parser, self._transport
 
     def data_received(self, data: bytes) -> None:
         if self._discarding:
@@ -95,7 +103,9 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._fail(400, "upgrades are not supported")
+            self._discarding = (
+                MAX_DISCARDED  # it gets the answer of any request; what follows is of a protocol that nobody agreed to
+            )
         except httptools.HttpParserError as error:
             self._fail(400, f"the request is not HTTP: {error}")
 
@@ -113,7 +123,10 @@ class Connection(asyncio.Protocol):
         self._count(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.lower()] = value
+        name = name.lower()
+        self._headers[name] = value
+        if name.startswith(b"impersonate-"):
+            self._impersonate.append((name.decode("latin-1"), value.decode("utf-8", "replace")))
         self._count(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
@@ -140,7 +153,7 @@ class Connection(asyncio.Protocol):
             self._deadline = None
         if self._discarding or self._closing:
             return
-        request, keep = self._request(), self._parser.should_keep_alive()
+        request, keep = self._request(), self._parser.should_keep_alive() and not self._parser.should_upgrade()
         self._reset()
         if self._busy:
             if len(self._queue) >= MAX_QUEUED:
@@ -167,9 +180,9 @@ class Connection(asyncio.Protocol):
             content_type=get(b"content-type", b"").decode("latin-1"),
             user_agent=get(b"user-agent", b"").decode("latin-1"),
             if_none_match=get(b"if-none-match", b"").decode("latin-1"),
-            impersonate=get(b"impersonate-user", b"").decode("latin-1"),
+            impersonate=tuple(self._impersonate),
             body=b"".join(self._body),
-            user=self._service.user(get(b"authorization", b"").decode("latin-1")),
+            user=self._certified or self._service.user(get(b"authorization", b"").decode("latin-1")),
         )
 
     # -------------------------------------------------------------------------------------------------------------- answers
@@ -177,10 +190,16 @@ class Connection(asyncio.Protocol):
     def _start(self, request: Request, keep: bool) -> None:
         self._busy = True
         answer = self._service.handle(request)
+
+        def lost(error: ApiError) -> None:
+            if isinstance(answer, Stream):
+                answer.close()
+            self._send(refusal(error), keep)
+
         if isinstance(answer, Stream):
-            self._service.when_durable(answer.revision, lambda: self._begin(answer))
+            self._service.when_durable(answer.revision, lambda: self._begin(answer), lost)
         else:
-            self._service.when_durable(answer.revision, lambda: self._send(answer, keep, request.method == "HEAD"))
+            self._service.when_durable(answer.revision, lambda: self._send(answer, keep, request.method == "HEAD"), lost)
 
     def _send(self, answer: Answer, keep: bool, head_only: bool = False) -> None:
         if self._closing:

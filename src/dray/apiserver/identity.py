@@ -1,9 +1,7 @@
-"""Certificates, tokens and the kubeconfig: made at the first start, kept in the data directory, readable by its owner only."""
+"""Certificates, keys and tokens: made at the first start, kept in the data directory, readable by its owner only."""
 
 from __future__ import annotations
 
-import base64
-import hmac
 import ipaddress
 import os
 import secrets
@@ -11,61 +9,52 @@ import ssl
 import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from dray.apiserver.reviews import ADMIN, ANONYMOUS, READER, User
+from dray.apiserver.authentication.certificates import ClientAuthority
+from dray.apiserver.authentication.tokens import new_key
+from dray.apiserver.journal import JournalError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
+    from cryptography.x509 import Certificate, CertificateBuilder
 
 _YEARS: Final = 10
 _NAMES: Final = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """What proves that the server is the server, and clients who they are."""
+    """What proves that the server is the server, and clients who they are.
+
+    ``client_ca`` and its key sign certificates of clients, ``account_key`` tokens of service accounts.
+    """
 
     ca: str
     certificate: str
     key: str
     admin_token: str
     reader_token: str
+    client_ca: str = ""
+    client_ca_key: str = ""
+    account_key: str = ""
 
-    def user(self, authorization: str) -> User:
-        """Who an Authorization header belongs to."""
-        scheme, _, token = authorization.partition(" ")
-        found = self.by_token(token.strip()) if scheme.lower() == "bearer" else None
-        return found or ANONYMOUS
-
-    def by_token(self, token: str) -> User | None:
-        given = token.encode()
-        if hmac.compare_digest(given, self.admin_token.encode()):
-            return ADMIN
-        if hmac.compare_digest(given, self.reader_token.encode()):
-            return READER
-        return None
+    @property
+    def client_authority(self) -> ClientAuthority:
+        return ClientAuthority(self.client_ca, self.client_ca_key)
 
     def tls(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.load_verify_locations(cadata=self.client_ca)
         with tempfile.NamedTemporaryFile(mode="w", suffix=".pem") as file:  # the standard library reads only files
             file.write(self.certificate + self.key)
             file.flush()
             context.load_cert_chain(file.name)
         return context
-
-    def kubeconfig(self, url: str, token: str) -> str:
-        """A kubeconfig in JSON, which is YAML."""
-        cluster = {"server": url, "certificate-authority-data": base64.b64encode(self.ca.encode()).decode()}
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "dray", "cluster": cluster}],
-            "users": [{"name": "dray", "user": {"token": token}}],
-            "contexts": [{"name": "dray", "context": {"cluster": "dray", "user": "dray", "namespace": "default"}}],
-            "current-context": "dray",
-        }
-        return msgspec.json.format(msgspec.json.encode(config), indent=2).decode() + "\n"
 
 
 def identity(directory: Path | None) -> Identity:
@@ -73,11 +62,22 @@ def identity(directory: Path | None) -> Identity:
     if directory is None:
         return _made()
     path = directory / "identity.json"
-    if path.exists():
-        return msgspec.json.decode(path.read_bytes(), type=Identity)
-    made = _made()
+    found = _kept(path)
+    if found is not None and found.account_key:
+        return found
+    made = _made() if found is None else _completed(found)
     write_private(path, msgspec.json.encode(made))
     return made
+
+
+def _kept(path: Path) -> Identity | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Identity)
+    except FileNotFoundError:
+        return None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        advice = "move it away to get a new one, with new tokens"
+        raise JournalError(f"{path} is not an identity of Dray ({error}); {advice}") from error
 
 
 def write_private(path: Path, data: bytes) -> None:
@@ -97,47 +97,82 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def _made() -> Identity:
+    """A new identity."""
     from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+    from cryptography.x509.oid import ExtendedKeyUsageOID
 
-    def builder(subject: str, issuer: str, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-        start = datetime.now(UTC) - timedelta(hours=1)
-        return (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)]))
-            .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
-            .public_key(key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(start)
-            .not_valid_after(start + timedelta(days=365 * _YEARS))
-        )
-
-    ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    signing = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
-    ca = (
-        builder("dray-ca", "dray-ca", ca_key.public_key())
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(signing, critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key()), critical=False)
-        .sign(ca_key, hashes.SHA256())
-    )
+    ca, ca_key = _authority("dray-ca")
+    key = ec.generate_private_key(ec.SECP256R1())
     addresses = [x509.IPAddress(ipaddress.ip_address(text)) for text in ("127.0.0.1", "::1")]
     names = x509.SubjectAlternativeName([*(x509.DNSName(name) for name in _NAMES), *addresses])
     certificate = (
-        builder("dray-apiserver", "dray-ca", key.public_key())
+        _certificate("dray-apiserver", "dray-ca", key.public_key())
         .add_extension(names, critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return Identity(
-        ca=ca.public_bytes(pem).decode(),
-        certificate=certificate.public_bytes(pem).decode(),
-        key=private.decode(),
+    made = Identity(
+        ca=_pem(ca),
+        certificate=_pem(certificate),
+        key=_private(key),
         admin_token=secrets.token_urlsafe(32),
         reader_token=secrets.token_urlsafe(32),
     )
+    return _completed(made)
+
+
+def _completed(identity: Identity) -> Identity:
+    """With what identities of earlier versions lack."""
+    client_ca, client_ca_key = _authority("dray-client-ca")
+    return msgspec.structs.replace(
+        identity, client_ca=_pem(client_ca), client_ca_key=_private(client_ca_key), account_key=new_key()
+    )
+
+
+def _authority(name: str) -> tuple[Certificate, EllipticCurvePrivateKey]:
+    """A certificate that signs others, and its key."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    signing = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
+    certificate = (
+        _certificate(name, name, key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(signing, critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return certificate, key
+
+
+def _certificate(subject: str, issuer: str, key: EllipticCurvePublicKey) -> CertificateBuilder:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    start = datetime.now(UTC) - timedelta(hours=1)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)]))
+        .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(start)
+        .not_valid_after(start + timedelta(days=365 * _YEARS))
+    )
+
+
+def _pem(certificate: Certificate) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return certificate.public_bytes(Encoding.PEM).decode()
+
+
+def _private(key: EllipticCurvePrivateKey) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()

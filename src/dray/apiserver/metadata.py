@@ -9,6 +9,7 @@ from ipaddress import ip_address
 from typing import Any, Final
 
 from dray.api.names import label, label_value, qualified_name, subdomain
+from dray.api.validation.access import path_segment
 from dray.api.validation.errors import FieldError
 
 _SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -43,13 +44,11 @@ def is_address(text: str) -> bool:
 
 
 def name_problem(name: str, rule: str) -> str:
-    """What is wrong with a name under the rule of its kind: subdomain, label, label1035, address or bundle."""
+    """What is wrong with a name under the rule of its kind: subdomain, label, label1035, address, segment or any."""
     if rule == "address":
         return "" if is_address(name) else "must be a valid IP address in canonical form, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-    if rule == "bundle":
-        return (
-            next(iter(subdomain(name.replace(":", ".", 2))), "") if name.count(":") in (0, 2) else "may have two colons at most"
-        )
+    if rule in ("segment", "any"):
+        return path_segment(name) if rule == "segment" else ""
     if rule == "label1035":
         fine = len(name) <= 63 and _LABEL_1035.fullmatch(name)
         return "" if fine else _LABEL_1035_MESSAGE

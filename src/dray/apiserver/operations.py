@@ -21,6 +21,7 @@ from dray.api.times import format_time
 from dray.api.validation import FieldError, validate_create, validate_update
 from dray.apiserver import limits
 from dray.apiserver import metadata as meta
+from dray.apiserver.authorization.caller import Caller
 from dray.apiserver.deletion import DeleteOptions, Deletion, Removal
 from dray.apiserver.errors import already_exists, bad_request, conflict, forbidden, invalid, modified, not_found
 from dray.apiserver.ownership import Ownership
@@ -40,13 +41,14 @@ PROTECTED_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public"
 
 class WriteOptions(msgspec.Struct):
     """How a write is done. ``applied``: the object comes with its managedFields. ``repeated``: fields that the body has twice.
-    ``warnings``: what the client shall be told."""
+    ``warnings``: what the client shall be told. ``caller``: who writes; None for the cluster itself, which may do everything."""
 
     dry_run: bool = False
     manager: str = "unknown"
     validation: str = "Warn"
     applied: bool = False
     repeated: list[str] = msgspec.field(default_factory=list)
+    caller: Caller | None = None
     warnings: list[str] = msgspec.field(default_factory=list)
 
 
@@ -64,7 +66,7 @@ class Operations:
         randomness: random.Random,
     ) -> None:
         self.registry, self.store, self.schemas, self.gates = registry, store, schemas, gates
-        self.clock, self._random = clock, randomness
+        self.clock, self.randomness = clock, randomness
         self.ownership = Ownership(schemas)
         self._deletion = Deletion(clock)
         self._namespaces = store.table("namespaces")
@@ -85,7 +87,7 @@ class Operations:
         return found
 
     def context(self, options: WriteOptions, subresource: str = "") -> Context:
-        return Context(self.clock(), self.gates, self._find, self._every, subresource, options.warnings)
+        return Context(self.clock(), self.gates, self._find, self._every, subresource, options.warnings, options.caller)
 
     def _find(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
         found = self.find(self.registry.named(resource), namespace, name)
@@ -93,12 +95,14 @@ class Operations:
 
     def _every(self, resource: str, namespace: str) -> Iterable[dict[str, Any]]:
         prefix = f"{namespace}/" if namespace else ""
-        return (entry.object for _, entry in self.store.table(self.registry.named(resource).storage).scan(prefix))
+        return (entry.look() for _, entry in self.store.table(self.registry.named(resource).storage).scan(prefix))
 
     # ------------------------------------------------------------------------------------------------------------ create
 
     def create(self, resource: Resource, namespace: str, given: dict[str, Any], options: WriteOptions) -> Entry:
         obj = self.normalised(resource, given, options)
+        if options.caller is not None:
+            options.caller.require_create()
         _place(resource, obj, namespace)
         self._namespace_open(resource, namespace, obj)
         if obj["metadata"].get("resourceVersion"):
@@ -132,7 +136,7 @@ class Operations:
         metadata = obj["metadata"]
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
             metadata.pop(field, None)
-        metadata["uid"] = meta.new_uid(self._random)
+        metadata["uid"] = meta.new_uid(self.randomness)
         metadata["creationTimestamp"] = format_time(context.now)
         if resource.generation:
             metadata["generation"] = 1
@@ -155,7 +159,7 @@ class Operations:
                 raise already_exists(resource.kind, metadata["name"])
             return key
         for _ in range(NAMES_TRIED):
-            metadata["name"] = meta.generated_name(base, self._random)
+            metadata["name"] = meta.generated_name(base, self.randomness)
             key = key_of(resource, namespace, metadata["name"])
             if key not in table.entries:
                 return key
@@ -317,7 +321,7 @@ class Operations:
     ) -> list[Entry]:
         selection = Selection(resource, namespace, labels, fields)
         matches = selection.matches
-        found = [e for _, e in self.table(resource).scan(selection.prefix) if matches is None or matches(e.object)]
+        found = [e for _, e in self.table(resource).scan(selection.prefix) if matches is None or matches(e.look())]
         removed = []
         for entry in found:
             metadata = entry.object["metadata"]

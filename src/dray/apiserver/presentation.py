@@ -65,9 +65,9 @@ class Presentation:
 
     def one(self, entry: Entry) -> bytes:
         if self._form.as_ == "Table":
-            return encode(self._table([entry], {"resourceVersion": entry.object["metadata"].get("resourceVersion", "")}))
+            return encode(self._table([entry], {"resourceVersion": entry.look()["metadata"].get("resourceVersion", "")}))
         if self._form.as_:
-            return encode(self._partial(entry.object))
+            return encode(self._partial(entry.look()))
         return self._raw(entry)
 
     def many(self, page: Page) -> bytes:
@@ -75,7 +75,7 @@ class Presentation:
             return encode(self._table(page.entries, list_metadata(page)))
         if self._form.as_:
             partial = {"kind": "PartialObjectMetadataList", "apiVersion": f"meta.k8s.io/{self._form.version}"}
-            items = [self._partial(e.object) for e in page.entries]
+            items = [self._partial(e.look()) for e in page.entries]
             if self._form.bare:
                 items = [{"metadata": item["metadata"]} for item in items]
             return encode(partial | {"metadata": list_metadata(page), "items": items})
@@ -111,7 +111,7 @@ class Presentation:
     def _in_watch(self, entry: Entry) -> bytes:
         if self._form.as_ != "Table":
             return self.one(entry)
-        table = self._table([entry], {"resourceVersion": entry.object["metadata"].get("resourceVersion", "")})
+        table = self._table([entry], {"resourceVersion": entry.look()["metadata"].get("resourceVersion", "")})
         if self._headed:
             table["columnDefinitions"] = None
         self._headed = True
@@ -119,7 +119,7 @@ class Presentation:
 
     def _raw(self, entry: Entry) -> bytes:
         view = self._resource.from_stored
-        return entry.raw if view is None else encode(view(entry.object))
+        return entry.raw if view is None else encode(view(entry.look()))
 
     def _partial(self, obj: dict[str, Any]) -> dict[str, Any]:
         return {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{self._form.version}", "metadata": obj["metadata"]}
@@ -144,7 +144,7 @@ class Presentation:
         }
 
     def _row(self, entry: Entry) -> dict[str, Any]:
-        obj, now = entry.object, self._clock()
+        obj, now = entry.look(), self._clock()
         row: dict[str, Any] = {"cells": [column.cell(obj, now) for column in self._resource.columns]}
         if self._form.include == "Object":
             row["object"] = msgspec.Raw(self._raw(entry))

@@ -75,10 +75,8 @@ def _rows(store: Store, table: Table, selection: Selection, revision: int, start
         if start is not None:
             raise expired(_OLD_TOKEN, _token(-1, start))
         raise expired(f"The resourceVersion for the provided list is too old: {revision} ({table.compacted})")
-    if not start and revision == store.revision and selection.name and selection.prefix:
-        key = selection.prefix + selection.name
-        found = table.entries.get(key)
-        return [(key, found)] if found is not None else []
+    if not start and revision == store.revision and selection.key:
+        return table.one(selection.key)
     rows = table.scan(selection.prefix) if revision == store.revision else table.at(revision, selection.prefix)
     return [row for row in rows if row[0] >= start] if start else rows
 
@@ -86,7 +84,7 @@ def _rows(store: Store, table: Table, selection: Selection, revision: int, start
 def _page(rows: list[tuple[str, Entry]], selection: Selection, options: ListOptions, revision: int) -> Page:
     matches, limit = selection.matches, options.limit
     if matches is not None:
-        rows = [row for row in rows if matches(row[1].object)]
+        rows = [row for row in rows if matches(row[1].look())]
     if limit <= 0 or len(rows) <= limit:
         return Page([entry for _, entry in rows], revision)
     remaining = len(rows) - limit if matches is None else None

@@ -15,6 +15,7 @@ import msgspec
 from dray.api.gates import Gates
 from dray.api.kinds import Kind
 from dray.api.validation.errors import FieldError
+from dray.apiserver.authorization.caller import Caller
 from dray.apiserver.columns import DEFAULT, Column
 from dray.apiserver.schema import Structure
 from dray.apiserver.store import Entry
@@ -24,7 +25,7 @@ ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patc
 
 class Context(msgspec.Struct, frozen=True):
     """What hooks may know besides the objects. ``find(resource, namespace, name)`` reads another object;
-    ``warnings`` are told to the client."""
+    ``warnings`` are told to the client; ``caller`` is None when the cluster itself writes."""
 
     now: float
     gates: Gates
@@ -32,6 +33,7 @@ class Context(msgspec.Struct, frozen=True):
     every: Callable[[str, str], Iterable[dict[str, Any]]]
     subresource: str = ""
     warnings: list[str] = []
+    caller: Caller | None = None
 
 
 class ScalePaths(msgspec.Struct, frozen=True):
@@ -64,6 +66,8 @@ STATUS: Final = Subresource("status", ("get", "patch", "update"))
 SCALE: Final = Subresource("scale", ("get", "patch", "update"), "autoscaling", "v1", "Scale")
 BINDING: Final = Subresource("binding", ("create",), "", "v1", "Binding")
 EVICTION: Final = Subresource("eviction", ("create",), "policy", "v1", "Eviction")
+TOKEN: Final = Subresource("token", ("create",), "authentication.k8s.io", "v1", "TokenRequest")
+APPROVAL: Final = Subresource("approval", ("get", "patch", "update"))
 FINALIZE: Final = Subresource("finalize", ("update",))
 
 

@@ -15,7 +15,7 @@ _MAX_SELECTOR = 64 * 1024
 class Selection:
     """A parsed selection. ``matches`` is None when every object of the namespace is meant."""
 
-    __slots__ = ("_absent", "_fields", "_labels", "_paths", "prefix")
+    __slots__ = ("_absent", "_fields", "_labels", "_namespaced", "_paths", "prefix")
 
     def __init__(self, resource: Resource, namespace: str, labels: str = "", fields: str = "") -> None:
         if len(labels) > _MAX_SELECTOR or len(fields) > _MAX_SELECTOR:
@@ -26,6 +26,7 @@ class Selection:
         except SelectorError as error:
             raise bad_request(str(error)) from error
         self._absent, self._paths = resource.fields, resource.field_paths
+        self._namespaced = resource.kind.namespaced
         self.prefix = f"{namespace}/" if resource.kind.namespaced and namespace else ""
         for field, _, _ in self._fields:
             if field not in resource.fields and field not in ("metadata.name", "metadata.namespace"):
@@ -39,6 +40,11 @@ class Selection:
     def name(self) -> str:
         """The one name that can match, if there is only one."""
         return next((value for field, operator, value in self._fields if field == "metadata.name" and operator == "="), "")
+
+    @property
+    def key(self) -> str:
+        """The key of the one object that can match; "" where several can."""
+        return self.prefix + self.name if self.name and (self.prefix or not self._namespaced) else ""
 
     def _value(self, obj: dict[str, Any], field: str) -> str:
         paths = self._paths.get(field)

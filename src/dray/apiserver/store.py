@@ -31,7 +31,8 @@ encode: Final = msgspec.json.Encoder().encode
 class Entry:
     """One object as it was at one revision. ``object`` must not be changed.
 
-    Its bytes are what is kept. The decoded form is there until the change is published, and again for those that are read.
+    Its bytes are what is kept. The decoded form is there until the change is published, and again for those that are asked
+    for one by one (``object``).
     """
 
     __slots__ = ("_object", "raw", "revision")
@@ -45,6 +46,11 @@ class Entry:
         if found is None:
             found = self._object = msgspec.json.decode(self.raw)
         return found
+
+    def look(self) -> dict[str, Any]:
+        """As ``object``, for one look at many: what is decoded for it is not kept, because it takes several times the memory
+        of the bytes. Must not be changed."""
+        return self._object if self._object is not None else msgspec.json.decode(self.raw)
 
     def copy(self) -> dict[str, Any]:
         """The object, to be changed by the caller."""
@@ -80,10 +86,11 @@ class Watcher:
     """A bounded queue of changes of one table. ``overflowed`` means that changes were lost: the watch must end. ``closed``: it
     ends when the buffer is taken."""
 
-    __slots__ = ("_notify", "_size", "after", "buffer", "closed", "limit", "matches", "overflowed", "prefix", "table")
+    __slots__ = ("_notify", "_size", "after", "buffer", "closed", "key", "limit", "matches", "overflowed", "prefix", "table")
 
-    def __init__(self, table: Table, prefix: str, matches: Matcher | None, after: int, limit: int) -> None:
+    def __init__(self, table: Table, prefix: str, matches: Matcher | None, after: int, limit: int, key: str = "") -> None:
         self.table, self.prefix, self.matches, self.after, self.limit = table, prefix, matches, after, limit
+        self.key = key
         self.buffer: deque[Delivered] = deque()
         self._size = 0
         self.overflowed = self.closed = False
@@ -147,7 +154,13 @@ class Table:
         self.history: deque[Event] = deque()
         self.compacted = 0
         self.watchers: dict[Watcher, None] = {}
+        self.watchers_of: dict[str, dict[Watcher, None]] = {}  # those that watch one object, by its key
         self._limit, self._size = history, 0
+
+    def one(self, key: str) -> list[tuple[str, Entry]]:
+        """As ``scan``, of the one object of this key, if there is one."""
+        found = self.entries.get(key)
+        return [(key, found)] if found is not None else []
 
     def scan(self, prefix: str = "") -> list[tuple[str, Entry]]:
         entries = self.entries
@@ -199,6 +212,20 @@ class Table:
             oldest = self.history.popleft()
             self._size -= len(oldest.entry.raw)
             self.compacted = oldest.revision
+
+    def undo(self, event: Event) -> None:
+        """Take back the last change that was applied."""
+        key = event.key
+        if event.previous is None:
+            del self.entries[key]
+            del self.keys[bisect_left(self.keys, key)]
+        else:
+            if event.deleted:
+                insort(self.keys, key)
+            self.entries[key] = event.previous
+        if self.history and self.history[-1] is event:
+            self.history.pop()
+            self._size -= len(event.entry.raw)
 
 
 class Log(Protocol):
@@ -267,7 +294,7 @@ class Store:
         while waiting and waiting[0].revision <= revision:
             event = waiting.popleft()
             self.published = event.revision
-            for watcher in tuple(event.table.watchers):
+            for watcher in (*event.table.watchers, *event.table.watchers_of.get(event.key, ())):
                 watcher.offer(event)
             event.entry.forget()
             if event.previous is not None:
@@ -289,18 +316,31 @@ class Store:
             else:
                 self._ending.append((revision, watcher))
 
-    def watch(self, table: Table, prefix: str, matches: Matcher | None, after: int) -> Watcher:
-        """Changes after ``after``, which is not compacted. Those that are published already are in the buffer at once."""
-        watcher = Watcher(table, prefix, matches, after, self._buffer)
+    def revert(self) -> None:
+        """Changes that are not durable will not become so: they never happened. Nobody has seen them."""
+        while self._unpublished:
+            event = self._unpublished.pop()
+            event.table.undo(event)
+        self.revision = self.published
+
+    def watch(self, table: Table, prefix: str, matches: Matcher | None, after: int, key: str = "") -> Watcher:
+        """Changes after ``after``, which is not compacted. Those that are published already are in the buffer at once.
+        With ``key`` only those of one object, and the others cost nothing."""
+        watcher = Watcher(table, key or prefix, matches, after, self._buffer, key)
         for event in table.since(after):
             if event.revision <= self.published:
                 watcher.offer(event)
         watcher.after = max(after, 0)
-        table.watchers[watcher] = None
+        place = table.watchers_of.setdefault(key, {}) if key else table.watchers
+        place[watcher] = None
         return watcher
 
     def unwatch(self, watcher: Watcher) -> None:
-        watcher.table.watchers.pop(watcher, None)
+        table, key = watcher.table, watcher.key
+        place = table.watchers_of.get(key, {}) if key else table.watchers
+        place.pop(watcher, None)
+        if key and not place:
+            table.watchers_of.pop(key, None)
         watcher.buffer.clear()
 
 

@@ -20,7 +20,6 @@ def _kind(group: str, plural: str, kind: str, namespaced: bool = False, version:
 NETWORKING: Final = "networking.k8s.io"
 ADMISSION: Final = "admissionregistration.k8s.io"
 FLOW: Final = "flowcontrol.apiserver.k8s.io"
-CERTIFICATES: Final = "certificates.k8s.io"
 
 STORED: Final = (
     Resource(
@@ -86,19 +85,6 @@ STORED: Final = (
         categories=("api-extensions",),
         columns=columns_stored.WEBHOOKS,
         generation=True,
-    ),
-    Resource(
-        kind=_kind(CERTIFICATES, "clustertrustbundles", "ClusterTrustBundle"),
-        fields={"spec.signerName": ""},
-        columns=columns_stored.CLUSTER_TRUST_BUNDLES,
-        names="bundle",
-    ),
-    Resource(
-        kind=_kind(CERTIFICATES, "podcertificaterequests", "PodCertificateRequest", True),
-        subresources=(STATUS,),
-        status_metadata=ALL_METADATA,
-        fields={"spec.signerName": "", "spec.podName": "", "spec.nodeName": ""},
-        columns=columns_stored.POD_CERTIFICATE_REQUESTS,
     ),
     Resource(
         kind=_kind("autoscaling", "horizontalpodautoscalers", "HorizontalPodAutoscaler", True, "v2"),

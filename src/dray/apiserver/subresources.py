@@ -67,7 +67,7 @@ class Subresources:
     def _spend_budget(self, namespace: str, pod: Object, dry_run: bool) -> None:
         table = self._operations.table(self._budgets)
         labels = pod["metadata"].get("labels") or {}
-        found = [e.object for _, e in table.scan(f"{namespace}/") if _selects(e.object, labels)]
+        found = [budget for _, e in table.scan(f"{namespace}/") if _selects(budget := e.look(), labels)]
         if not found:
             return
         if len(found) > 1:

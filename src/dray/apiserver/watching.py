@@ -70,7 +70,8 @@ class Stream:
         after = store.revision
         if options.resource_version in ("", "0") or options.initial:
             matches = selection.matches
-            found = [e for _, e in table.scan(selection.prefix) if matches is None or matches(e.object)]
+            rows = table.one(selection.key) if selection.key else table.scan(selection.prefix)
+            found = [e for _, e in rows if matches is None or matches(e.look())]
             self._first = [present.event(Delivered("ADDED", entry)) for entry in found]
             if options.initial:
                 self._first.append(present.bookmark(store.revision, initial=True))
@@ -80,7 +81,7 @@ class Stream:
                 raise too_large_resource_version(after, store.revision)
             if after < table.compacted:
                 raise expired(f"too old resource version: {after} ({table.compacted})")
-        self._watcher = store.watch(table, selection.prefix, selection.matches, after)
+        self._watcher = store.watch(table, selection.prefix, selection.matches, after, selection.key)
 
     def on_change(self, notify: Callable[[], None]) -> None:
         self._watcher.on_change(notify)

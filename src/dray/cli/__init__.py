@@ -21,6 +21,7 @@ UNREAD: Final = 141
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "demo": ("demo", "Start an example cluster, run example workloads, show what happens."),
     "up": ("up", "Run a Kubernetes cluster in this process: API, scheduler, controllers, nodes."),
+    "kubeconfig": ("kubeconfig", "Print how to reach a cluster that `dray up` keeps, also with reading rights only."),
     "scheduler": ("scheduler", "Schedule pods on any Kubernetes cluster."),
     "controllers": ("controllers", "Run Dray's controllers on any Kubernetes cluster."),
     "exporter": ("exporter", "Write which zones each pod of a node has into its annotations."),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import wraps
 from pathlib import Path
@@ -129,6 +131,15 @@ class Connection:
 
     def remote(self) -> Remote:
         return Remote(load(self.kubeconfig, self.context))
+
+
+def since_start() -> float:
+    """Seconds since this process began, which is when the user pressed return: reading the program counts."""
+    try:
+        after_boot = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - after_boot
+    except (OSError, AttributeError):  # not Linux: the nearest that there is
+        return time.process_time()
 
 
 def served_address(text: str) -> str:

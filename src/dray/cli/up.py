@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from dray.cli.hardware import kubelet_root_option, kubelet_roots, print_catalogue, simulated_machines
 from dray.cli.manifests import read_manifests
-from dray.cli.running import gates, log_options, served_address, to_the_end
+from dray.cli.running import gates, log_options, served_address, since_start, to_the_end
 from dray.cli.trouble import patience
 
 _CONFIG_KIND = "KubeSchedulerConfiguration"
 
 
-def _data_default() -> Path:
+def data_default() -> Path:
     return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "dray"
 
 
 @click.command()
-@click.option("--port", default=0, type=click.IntRange(0, 65535), help="Where the API listens on 127.0.0.1; 0 takes a free one.")
+@click.option(
+    "--port",
+    default=0,
+    type=click.IntRange(0, 65535),
+    help="Where the API listens on 127.0.0.1; 0 takes the one that this data had before, or a free one.",
+)
 @click.option(
     "--data", type=click.Path(path_type=Path, file_okay=False), help="Where the cluster is kept.  [default: ~/.local/share/dray]"
 )
@@ -32,6 +36,14 @@ def _data_default() -> Path:
     "--kubeconfig",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the kubeconfig here.  [default: in the data directory]",
+)
+@click.option(
+    "--view-kubeconfig",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write one with reading rights only here, too.",
+)
+@click.option(
+    "--merge-kubeconfig", is_flag=True, help="Put the cluster into KUBECONFIG or ~/.kube/config, as the current context."
 )
 @click.option(
     "-f",
@@ -61,6 +73,8 @@ def up(
     data: Path | None,
     ephemeral: bool,
     kubeconfig: Path | None,
+    view_kubeconfig: Path | None,
+    merge_kubeconfig: bool,
     manifests: tuple[Path, ...],
     nodes: int | None,
     hardware: tuple[str, ...],
@@ -95,7 +109,7 @@ def up(
         raise click.BadParameter(f"{unknown[0]!r} is not a part; parts: {', '.join(PARTS)}", param_hint="--without")
     chosen = gates(feature_gates)
     config, objects = _split(read_manifests(manifests), chosen)
-    directory = None if ephemeral else data or _data_default()
+    directory = None if ephemeral else data or data_default()
     target = kubeconfig or (directory / "kubeconfig" if directory is not None else Path("dray.kubeconfig"))
     machines = simulated_machines(hardware, nodes)
     roots = kubelet_roots(kubelet_root, machines.nodes)
@@ -103,21 +117,30 @@ def up(
     objects = [*machines.objects, *objects]
     if ready_file is not None:
         ready_file.unlink(missing_ok=True)  # one of an earlier run would be believed
-    to_the_end(lambda: _serve(settings, objects, target, ready_file))
+    told = Told(target, view_kubeconfig, merge_kubeconfig, ready_file)
+    to_the_end(lambda: _serve(settings, objects, told))
 
 
-async def _serve(settings: Any, objects: list[dict[str, Any]], kubeconfig: Path, ready_file: Path | None) -> None:
+class Told(NamedTuple):
+    """Where it is written how to reach the cluster."""
+
+    kubeconfig: Path
+    view: Path | None
+    merge: bool
+    ready: Path | None
+
+
+async def _serve(settings: Any, objects: list[dict[str, Any]], told: Told) -> None:
     from dray.apiserver.journal import JournalError
     from dray.runtime.local import Local, Unappliable
     from dray.runtime.process import stop_on_signals
 
-    started = time.perf_counter()
     stop, ready = stop_on_signals(), asyncio.Event()
     try:
         local = Local(settings)
+        await local.start()
     except JournalError as error:
         raise click.ClickException(str(error)) from error
-    await local.start()
     running = asyncio.create_task(local.run(stop, ready))
     with patience(f"bringing in {len(objects)} objects …"):
         try:
@@ -129,18 +152,33 @@ async def _serve(settings: Any, objects: list[dict[str, Any]], kubeconfig: Path,
         first = asyncio.create_task(ready.wait())
         await asyncio.wait({first, running}, return_when=asyncio.FIRST_COMPLETED)
     if ready.is_set():
-        _announce(local.server, settings.data, kubeconfig, ready_file, time.perf_counter() - started)
+        _announce(local.server, settings.data, told)
     first.cancel()
     await running
 
 
-def _announce(server: Any, data: Path | None, kubeconfig: Path, ready_file: Path | None, seconds: float) -> None:
-    server.write_kubeconfig(kubeconfig)
-    if ready_file is not None:
-        ready_file.write_text(server.url + "\n")
-    click.echo(f"The cluster answers at {server.url} ({seconds:.1f} s).", err=True)
-    click.echo(f"Use it:  export KUBECONFIG={kubeconfig.absolute()}", err=True)
+def _announce(server: Any, data: Path | None, told: Told) -> None:
+    server.write_kubeconfig(told.kubeconfig)
+    if told.view is not None:
+        server.write_kubeconfig(told.view, view=True)
+    use = f"export KUBECONFIG={told.kubeconfig.absolute()}"
+    if told.merge:
+        use = f"kubectl --context dray …   (it is in {_merged(server)})"
+    if told.ready is not None:
+        told.ready.write_text(server.url + "\n")
+    click.echo(f"The cluster answers at {server.url} ({since_start():.1f} s).", err=True)
+    click.echo(f"Use it:  {use}", err=True)
+    if told.view is not None:
+        click.echo(f"To look only:  export KUBECONFIG={told.view.absolute()}", err=True)
     click.echo(f"Ctrl-C ends it; {f'it is kept in {data}' if data else 'nothing is kept'}.", err=True)
+
+
+def _merged(server: Any) -> Path:
+    from dray.apiserver import kubeconfigs
+
+    path = kubeconfigs.merged_path(os.environ)
+    kubeconfigs.merge(kubeconfigs.kubeconfig(server.identity, server.url), path)
+    return path
 
 
 def _split(objects: list[dict[str, Any]], chosen: Any) -> tuple[Any, list[dict[str, Any]]]:

@@ -22,6 +22,7 @@ import msgspec
 import yaml
 
 from dray.api.times import parse_time
+from dray.cluster.proxies import proxy_for
 
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_FILE_SECONDS: Final = 60.0
@@ -207,11 +208,13 @@ def in_cluster(root: Path = SERVICE_ACCOUNT, environment: Mapping[str, str] = os
 
 
 def load(path: str | Path | None = None, context: str = "", environment: Mapping[str, str] = os.environ) -> Access:
-    """Access from ``path``, else the files of KUBECONFIG, else ~/.kube/config, else the pod's service account."""
+    """Access from ``path``, else the files of KUBECONFIG, else ~/.kube/config, else the pod's service account; through the
+    proxy that the kubeconfig names, else the one that the environment names."""
     files = _files(path, environment)
-    if not files:
-        return in_cluster(environment=environment)
-    return _access(_Merged(files), context)
+    access = _access(_Merged(files), context) if files else in_cluster(environment=environment)
+    if access.proxy_url:
+        return access
+    return msgspec.structs.replace(access, proxy_url=proxy_for(access.server, environment))
 
 
 def _files(path: str | Path | None, environment: Mapping[str, str]) -> list[Path]:

@@ -1,4 +1,6 @@
-"""Requests through an HTTP proxy, for kubeconfigs that name one. Only there is a general HTTP client worth its loading time.
+"""Requests through an HTTP proxy, where a kubeconfig or the environment names one.
+
+Only there is a general HTTP client worth its loading time.
 
 Always true: ``ask`` and ``stream`` behave as those of ``dray.cluster.connections``, and raise the same.
 """

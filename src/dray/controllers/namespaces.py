@@ -37,7 +37,7 @@ class Namespaces(Keyed):
         self._certificate = certificate
         self._inside = {kind: world.index(kind, lambda found: (found.metadata.namespace,)) for kind in self._contents}
         self._emptied: dict[str, float] = {}
-        self._touched: set[str] = set()  # namespaces whose published certificate somebody changed
+        self._rewritten: set[str] = set()
 
     def follow(self, kind: Kind, api_versions: Sequence[str]) -> None:
         """One more kind whose objects go with their namespace."""
@@ -56,8 +56,8 @@ class Namespaces(Keyed):
         namespace = self.world.get(NAMESPACES, name)
         quiet = namespace is not None and namespace.metadata.deletion_timestamp is None
         missed = change.new is None and change.kind in (SERVICE_ACCOUNTS, CONFIG_MAPS)
-        if change.kind == CONFIG_MAPS and change.object.metadata.name == ROOT_CA and None not in (change.old, change.new):
-            self._touched.add(name)
+        if change.kind == CONFIG_MAPS and change.object.metadata.name == ROOT_CA and change.old is not None:
+            self._rewritten.add(name)
             return [name]
         return [] if quiet and not missed else [name]
 
@@ -106,9 +106,9 @@ class Namespaces(Keyed):
             data = {"ca.crt": self._certificate}
             published = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": ROOT_CA, "namespace": name}, "data": data}
             writes.append(Write("create", CONFIG_MAPS, name, ROOT_CA, published))
-        elif self._certificate and name in self._touched:
-            self._touched.discard(name)
-            writes.append(Write("patch", CONFIG_MAPS, name, ROOT_CA, [_restored(self._certificate)], patch="json"))
+        elif name in self._rewritten:  # what it says now is not known here; writing what it says already changes nothing
+            writes.append(Write("patch", CONFIG_MAPS, name, ROOT_CA, {"data": {"ca.crt": self._certificate}}))
+        self._rewritten.discard(name)
         return writes
 
     def _finalize(self, namespace: Namespace, now: float) -> list[Write]:

@@ -12,7 +12,9 @@ from dray.api.kinds import NAMESPACES, Kind
 from dray.cluster.metrics import Meter
 from dray.cluster.port import Decider
 from dray.cluster.world import World
+from dray.controllers.aggregation import RoleAggregation
 from dray.controllers.budgets import Budgets
+from dray.controllers.certificates import CertificateSigning, Sign
 from dray.controllers.claims import ClaimsController
 from dray.controllers.cronjobs import CronJobs
 from dray.controllers.daemonsets import DaemonSets
@@ -42,7 +44,8 @@ class Exporting(msgspec.Struct, frozen=True):
 
 class Setting:
     """What controllers are made from. ``owned`` are the kinds that garbage and namespaces look after; ``embedded``: the API
-    server is Dray's own; ``serving`` is where it is."""
+    server is Dray's own; ``serving`` is where it is; ``sign`` makes the certificates of clients, where there is an authority
+    for them."""
 
     def __init__(
         self,
@@ -55,12 +58,12 @@ class Setting:
         *,
         evictions_per_second: float = RATE,
         embedded: bool = True,
+        sign: Sign | None = None,
         serving: tuple[str, int] | None = None,
     ) -> None:
         self.world, self.gates, self.owned, self.certificate, self.meter = world, gates, owned, certificate, meter
         self.exporter, self.embedded = exporter or Exporting(), embedded
-        self.evictions_per_second = evictions_per_second
-        self.serving = serving
+        self.evictions_per_second, self.sign, self.serving = evictions_per_second, sign, serving
 
 
 Make = Callable[[Setting], list[Decider]]
@@ -82,6 +85,7 @@ SETS: Final[dict[str, Make]] = {
     "volumes": lambda s: [Volumes(s.world)],
     "namespaces": lambda s: [Namespaces(s.world, s.owned, s.certificate)],
     "garbage": lambda s: [Garbage(s.world, s.owned), PodGarbage(s.world)],
+    "access": lambda s: [RoleAggregation(s.world), *([CertificateSigning(s.world, s.sign)] if s.sign is not None else [])],
     # Everything is counted where everything is mirrored anyway: by who stands in for kube-controller-manager.
     "quota": lambda s: [Quotas(s.world, s.gates, s.owned if set(s.owned) <= set(s.world.kinds) else (), embedded=s.embedded)],
     "nodes": lambda s: [NodeLifecycle(s.world), NodeEviction(s.world)],
@@ -107,6 +111,7 @@ _FIXED: Final[dict[str, tuple[Kind, ...]]] = {
     "volumes": tuple(Volumes.kinds),
     "namespaces": (NAMESPACES,),
     "garbage": tuple(PodGarbage.kinds),
+    "access": (*RoleAggregation.kinds, *CertificateSigning.kinds),
     "exporter": tuple(ExporterOperator.kinds),
     "quota": tuple(Quotas.kinds),
     "nodes": (*NodeLifecycle.kinds, *NodeEviction.kinds),

@@ -120,7 +120,9 @@ class Local:
         if "scheduler" in parts:
             made.append(Scheduler(world, settings.config, settings.gates, meter=meter))
         if "controllers" in parts:
-            setting = Setting(world, settings.gates, CATALOG.owned, self.server.identity.ca, meter, serving=self.server.address)
+            identity = self.server.identity
+            sign = identity.client_authority.signed
+            setting = Setting(world, settings.gates, CATALOG.owned, identity.ca, meter, sign=sign, serving=self.server.address)
             made.extend(deciders(tuple(SETS), setting))
         if "nodes" in parts:
             made.extend(self._machines.deciders(world))

@@ -13,7 +13,7 @@ import msgspec
 from dray.api.kinds import EVENTS
 from dray.cluster.port import Change, Outcome, Write
 
-KEYS: Final = 20_000
+KEYS: Final = 5_000
 LINES: Final = 60
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from dray.api.gates import Gates
 from dray.api.validation import (
+    access,
     claim_status,
     claims,
     cluster,
@@ -60,6 +61,8 @@ def _change(check: Callable[[Object, Object], Iterable[FieldError]]) -> _Update:
 
 
 _CREATE: Final[dict[str, _Create]] = {
+    "clusterrolebindings": _plain(access.cluster_role_binding),
+    "clusterroles": _plain(access.cluster_role),
     "configmaps": _plain(cluster.config_map),
     "cronjobs": _plain(workloads.cron_job),
     "daemonsets": _plain(workloads.daemon_set),
@@ -83,6 +86,8 @@ _CREATE: Final[dict[str, _Create]] = {
     "resourceclaimtemplates": claims.template,
     "resourcequotas": _plain(quotas.resource_quota),
     "resourceslices": lambda obj, gates, labels: slices.resource_slice(obj, None, gates),
+    "rolebindings": _plain(access.role_binding),
+    "roles": _plain(access.role),
     "secrets": _plain(cluster.secret),
     "services": _plain(cluster.service),
     "statefulsets": _plain(workloads.stateful_set),
@@ -90,6 +95,7 @@ _CREATE: Final[dict[str, _Create]] = {
 }
 
 _UPDATE: Final[dict[tuple[str, str], _Update]] = {
+    ("clusterrolebindings", ""): _change(access.cluster_role_binding_update),
     ("configmaps", ""): _change(cluster.config_map_update),
     ("daemonsets", ""): _change(workloads.daemon_set_update),
     ("deployments", ""): _change(workloads.deployment_update),
@@ -108,6 +114,7 @@ _UPDATE: Final[dict[tuple[str, str], _Update]] = {
     ("resourceclaimtemplates", ""): _change(claims.claim_update),
     ("resourcequotas", ""): _change(quotas.resource_quota_update),
     ("resourceslices", ""): lambda new, old, gates, labels: slices.resource_slice(new, old, gates),
+    ("rolebindings", ""): _change(access.role_binding_update),
     ("secrets", ""): _change(cluster.secret_update),
     ("statefulsets", ""): _change(workloads.stateful_set_update),
     ("storageclasses", ""): _change(cluster.storage_class_update),

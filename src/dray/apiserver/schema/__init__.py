@@ -17,7 +17,19 @@ from dray.apiserver.schema.decode import DecodeError, decode_json
 from dray.apiserver.schema.openapi import ResourceOf, document
 from dray.apiserver.schema.text import OPEN, OPEN_STRUCT, Field, Struct, Type
 
-__all__ = ["DecodeError", "Field", "KindLike", "Problem", "Schemas", "Struct", "Structure", "Type", "decode_json", "load"]
+__all__ = [
+    "WRONG_TYPE",
+    "DecodeError",
+    "Field",
+    "KindLike",
+    "Problem",
+    "Schemas",
+    "Struct",
+    "Structure",
+    "Type",
+    "decode_json",
+    "load",
+]
 
 # Structs of defined kinds are named ``custom group/version Kind/place``.
 CUSTOM: Final = "custom "
@@ -212,6 +224,7 @@ _FILES: Final = {
     "networking.k8s.io/v1": "networking",
     "node.k8s.io/v1": "node",
     "policy/v1": "policy",
+    "rbac.authorization.k8s.io/v1": "rbac",
     "resource.k8s.io/v1": "resource",
     "resource.k8s.io/v1alpha3": "resource.v1alpha3",
     "resource.k8s.io/v1beta1": "resource.v1beta1",

@@ -1,0 +1,1 @@
+"""Who is asking: tokens, client certificates, and somebody who speaks for somebody else."""
