@@ -67,6 +67,9 @@ class Place:
     def delete(self, kind: Kind, name: str, **options: Any) -> None:
         self.shell.user(Write("delete", kind, "default" if kind.namespaced else "", name, options or None))
 
+    def pass_time(self, seconds: float) -> None:
+        self.shell.run(self.shell.elapsed + seconds)
+
     def all(self, kind: Kind, **labels: str) -> list[dict[str, Any]]:
         objects = self.core.all(kind).values()
         return [o for o in objects if labels.items() <= o["metadata"].get("labels", {}).items()]

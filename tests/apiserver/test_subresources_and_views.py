@@ -34,7 +34,14 @@ class TestStatus:
         cluster.post("/api/v1/nodes", {"metadata": {"name": "n"}})
         patch = {"spec": {"unschedulable": True}, "metadata": {"labels": {"a": "b"}}, "status": {"allocatable": {"cpu": "1000m"}}}
         node = cluster.patch("/api/v1/nodes/n/status", patch)
-        assert (node["spec"], node["metadata"].get("labels"), node["status"]["allocatable"]) == ({}, None, {"cpu": "1"})
+        assert (node["spec"], node["metadata"]["labels"], node["status"]["allocatable"]) == ({}, {"a": "b"}, {"cpu": "1"})
+
+    def test_kinds_that_keep_their_metadata_apart_keep_it(self, cluster: Cluster) -> None:
+        cluster.post("/apis/resource.k8s.io/v1/namespaces/default/resourceclaims", {"metadata": {"name": "c"}})
+        path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c/status"
+        claim = cluster.patch(path, {"metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}}})
+        assert "labels" not in claim["metadata"]
+        assert "annotations" not in claim["metadata"]
 
     def test_deallocation_takes_the_device_status_with_it(self, cluster: Cluster) -> None:
         cluster.post(CLAIMS, claim())

@@ -43,7 +43,7 @@ class Follower:
 
 def begin(nodes: int = 3, seed: int = 0, faults: Faults = NONE, **spec: Any) -> Place:
     place = Place(seed, faults)
-    place.start("daemonsets", (DAEMON_SETS, NODES, PODS), lambda world: [DaemonSets(world)])
+    place.start("daemonsets", DaemonSets.kinds, lambda world: [DaemonSets(world)])
     place.start_kubelets(nodes)
     place.start("follower", (PODS,), lambda world: [Follower(world)])
     body = {"selector": {"matchLabels": {"app": "agent"}}, "template": template("agent"), **spec}

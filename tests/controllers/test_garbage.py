@@ -166,3 +166,43 @@ def test_a_budget_says_how_many_may_go(place: Place, spec: dict[str, Any], allow
     place.shell.run(20)
     status = place.get(POD_DISRUPTION_BUDGETS, "b")["status"]  # type: ignore[index]
     assert (status["disruptionsAllowed"], status["currentHealthy"], status["expectedPods"]) == (allowed, 4, 4)
+
+
+def test_a_circle_of_owners_goes(place: Place) -> None:
+    first = owned(place, "a")
+    second = owned(place, "b", first)
+    third = owned(place, "c", second)
+    reference = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "c",
+        "uid": third["metadata"]["uid"],
+        "blockOwnerDeletion": True,
+    }
+    place.patch(CONFIG_MAPS, "a", {"metadata": {"ownerReferences": [reference]}})
+    place.delete(CONFIG_MAPS, "a", propagationPolicy="Foreground")
+    place.pass_time(60)
+    assert [found["metadata"]["name"] for found in place.all(CONFIG_MAPS) if len(found["metadata"]["name"]) == 1] == []
+
+
+def test_an_owner_that_waits_for_its_dependents_is_left_by_those_with_another(place: Place) -> None:
+    leaving, staying = owned(place, "leaving"), owned(place, "staying")
+    owned(place, "both", leaving, staying)
+    place.delete(CONFIG_MAPS, "leaving", propagationPolicy="Foreground")
+    place.pass_time(60)
+    [reference] = place.get(CONFIG_MAPS, "both")["metadata"]["ownerReferences"]  # type: ignore[index]
+    assert (reference["name"], place.get(CONFIG_MAPS, "leaving")) == ("staying", None)
+
+
+def test_a_namespace_that_hangs_says_what_holds_it_and_loses_its_pods_first(place: Place) -> None:
+    place.create(NAMESPACES, {"metadata": {"name": "team"}})
+    spec = {"containers": [{"name": "a", "image": "x"}]}
+    place.create(PODS, {"metadata": {"name": "p", "finalizers": ["example.com/hold"]}, "spec": spec}, "team")
+    place.create(CONFIG_MAPS, {"metadata": {"name": "later"}}, "team")
+    place.pass_time(10)
+    place.delete(NAMESPACES, "team")
+    place.pass_time(60)
+    assert place.core.get(CONFIG_MAPS, "team/later") is not None
+    conditions = {c["type"]: c["message"] for c in place.get(NAMESPACES, "team")["status"]["conditions"]}  # type: ignore[index]
+    assert "example.com/hold in 1 resource instances" in conditions["NamespaceFinalizersRemaining"]
+    assert "pods. has 1 resource instances" in conditions["NamespaceContentRemaining"]

@@ -15,7 +15,7 @@ from tests.workloads import replicated
 
 def begin(seed: int = 0, faults: Faults = NONE) -> Place:
     made = Place(seed, faults)
-    made.start("statefulsets", (STATEFUL_SETS, PODS), lambda world: [StatefulSets(world)])
+    made.start("statefulsets", StatefulSets.kinds, lambda world: [StatefulSets(world)])
     made.start_nodes()
     return made
 

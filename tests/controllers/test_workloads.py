@@ -182,3 +182,36 @@ def test_a_finished_job_goes_after_its_time_with_its_pods(place: Place) -> None:
     place.shell.run(90)
     assert place.get(JOBS, "sums") is None
     assert place.all(PODS) == []
+
+
+def test_a_job_of_another_manager_is_left_to_it(place: Place) -> None:
+    place.create(JOBS, job("other", {"managedBy": "example.com/queue"}))
+    place.pass_time(30)
+    assert place.all(PODS) == []
+    assert not place.get(JOBS, "other")["status"]  # type: ignore[index]
+
+
+def test_a_job_adopts_its_orphans_and_lets_go_of_pods_that_no_longer_match(place: Place) -> None:
+    place.create(JOBS, job("work"))
+    place.pass_time(10)
+    [pod] = place.all(PODS)
+    place.patch(PODS, pod["metadata"]["name"], {"metadata": {"ownerReferences": None}})
+    place.pass_time(10)
+    [again] = place.all(PODS)
+    assert again["metadata"]["ownerReferences"][0]["kind"] == "Job"
+    gone = dict.fromkeys(("batch.kubernetes.io/controller-uid", "controller-uid"))
+    place.patch(PODS, pod["metadata"]["name"], {"metadata": {"labels": gone}})
+    place.pass_time(30)
+    released = place.get(PODS, pod["metadata"]["name"])
+    assert released is not None
+    assert "ownerReferences" not in released["metadata"]
+    assert len(place.all(PODS)) == 2
+
+
+def test_a_success_policy_ends_an_indexed_job_early(place: Place) -> None:
+    rules = {"rules": [{"succeededIndexes": "0", "succeededCount": 1}]}
+    spec = {"completions": 5, "parallelism": 1, "completionMode": "Indexed", "successPolicy": rules}
+    place.create(JOBS, job("work", spec, finishes_after="1s"))
+    place.pass_time(60)
+    assert condition(place.get(JOBS, "work"), "Complete") == ("True", "SuccessPolicy")
+    assert place.get(JOBS, "work")["status"]["succeeded"] == 1  # type: ignore[index]

@@ -168,3 +168,41 @@ def test_a_node_that_somebody_deletes_stays_deleted(place: Place) -> None:
     place.delete(NODES, "gpu8-0")
     place.shell.run(60)
     assert place.get(NODES, "gpu8-0") is None
+
+
+def test_a_pod_is_ready_when_its_readiness_gates_are_open(place: Place) -> None:
+    gate = {"readinessGates": [{"conditionType": "example.com/warm"}]}
+    body = {"nodeName": "gpu8-0", "containers": [{"name": "a", "image": "x"}], **gate}
+    place.create(PODS, {"metadata": {"name": "p"}, "spec": body})
+    place.pass_time(5)
+    assert _ready(place) == "False"
+    open_gate = {"status": {"conditions": [{"type": "example.com/warm", "status": "True"}]}}
+    place.patch(PODS, "p", open_gate, subresource="status", patch="strategic")
+    place.pass_time(5)
+    assert _ready(place) == "True"
+
+
+def test_a_pod_over_its_deadline_fails(place: Place) -> None:
+    body = {"nodeName": "gpu8-0", "activeDeadlineSeconds": 20, "containers": [{"name": "a", "image": "x"}]}
+    place.create(PODS, {"metadata": {"name": "p"}, "spec": body})
+    place.pass_time(60)
+    status = place.get(PODS, "p")["status"]  # type: ignore[index]
+    assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")
+
+
+def test_a_pod_that_names_its_node_counts_as_scheduled_and_its_generation_as_seen(place: Place) -> None:
+    body = {"nodeName": "gpu8-0", "containers": [{"name": "a", "image": "x"}]}
+    place.create(PODS, {"metadata": {"name": "p"}, "spec": body})
+    place.pass_time(5)
+    place.patch(PODS, "p", {"spec": {"containers": [{"name": "a", "image": "y"}]}}, patch="strategic")
+    place.pass_time(5)
+    found = place.get(PODS, "p")
+    assert found is not None
+    assert found["status"]["observedGeneration"] == found["metadata"]["generation"] == 2
+    assert any(c["type"] == "PodScheduled" and c["status"] == "True" for c in found["status"]["conditions"])
+
+
+def _ready(place: Place) -> str:
+    found = place.get(PODS, "p")
+    assert found is not None
+    return str(next(c["status"] for c in found["status"]["conditions"] if c["type"] == "Ready"))

@@ -201,7 +201,12 @@ class PodSchedulingGate(Struct):
     name: str = ""
 
 
+class PodReadinessGate(Struct):
+    condition_type: str = ""
+
+
 class PodSpec(Struct):
+    readiness_gates: tuple[PodReadinessGate, ...] = ()
     node_name: str = ""
     scheduler_name: str = ""
     priority: int | None = None
@@ -245,6 +250,7 @@ class PodExtendedResourceClaimStatus(Struct):
 
 class PodStatus(Struct):
     phase: str = ""
+    observed_generation: int = 0
     conditions: tuple[Condition, ...] = ()
     nominated_node_name: str = ""
     reason: str = ""
@@ -277,6 +283,7 @@ class PodTemplateSpec(Struct):
 
 class NamespaceStatus(Struct):
     phase: str = "Active"
+    conditions: tuple[Condition, ...] = ()
 
 
 class Namespace(Object):
@@ -325,6 +332,7 @@ class PersistentVolumeSpec(Struct):
     capacity: ResourceList = {}
     access_modes: tuple[str, ...] = ()
     claim_ref: ObjectReference | None = None
+    persistent_volume_reclaim_policy: str = "Retain"
     node_affinity: VolumeNodeAffinity | None = None
     storage_class_name: str = ""
     volume_mode: str | None = None
@@ -448,6 +456,7 @@ class ReplicaSetStatus(Struct):
     ready_replicas: int = 0
     available_replicas: int = 0
     observed_generation: int = 0
+    conditions: tuple[Condition, ...] = ()
 
 
 class ReplicaSet(Object):
@@ -459,12 +468,24 @@ class Service(Object):
     spec: dict[str, Any] = {}
 
 
+class Endpoints(Object):
+    subsets: tuple[dict[str, Any], ...] = ()
+
+
+class EndpointSlice(Object):
+    address_type: str = ""
+    endpoints: tuple[dict[str, Any], ...] | None = None
+    ports: tuple[dict[str, Any], ...] | None = None
+
+
 class ReplicationController(Object):
     spec: dict[str, Any] = {}
+    status: ReplicaSetStatus = field(default_factory=ReplicaSetStatus)
 
 
 class StatefulSetRollingUpdate(Struct):
     partition: int = 0
+    max_unavailable: int | str | None = None
 
 
 class StatefulSetUpdateStrategy(Struct):
@@ -484,6 +505,7 @@ class StatefulSetSpec(Struct):
     min_ready_seconds: int = 0
     update_strategy: StatefulSetUpdateStrategy = field(default_factory=StatefulSetUpdateStrategy)
     ordinals: StatefulSetOrdinals | None = None
+    revision_history_limit: int | None = None
     template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
 
 

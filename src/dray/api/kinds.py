@@ -45,6 +45,8 @@ NAMESPACES: Final = Kind("", "v1", "namespaces", "Namespace", False, core.Namesp
 CONFIG_MAPS: Final = Kind("", "v1", "configmaps", "ConfigMap", True)
 SERVICE_ACCOUNTS: Final = Kind("", "v1", "serviceaccounts", "ServiceAccount", True)
 SERVICES: Final = Kind("", "v1", "services", "Service", True, core.Service)
+ENDPOINTS: Final = Kind("", "v1", "endpoints", "Endpoints", True, core.Endpoints)
+ENDPOINT_SLICES: Final = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True, core.EndpointSlice)
 REPLICATION_CONTROLLERS: Final = Kind(
     "", "v1", "replicationcontrollers", "ReplicationController", True, core.ReplicationController
 )
@@ -56,8 +58,10 @@ RESOURCE_QUOTAS: Final = Kind("", "v1", "resourcequotas", "ResourceQuota", True,
 REPLICA_SETS: Final = Kind("apps", "v1", "replicasets", "ReplicaSet", True, core.ReplicaSet)
 STATEFUL_SETS: Final = Kind("apps", "v1", "statefulsets", "StatefulSet", True, core.StatefulSet)
 DAEMON_SETS: Final = Kind("apps", "v1", "daemonsets", "DaemonSet", True, workloads.DaemonSet)
+CONTROLLER_REVISIONS: Final = Kind("apps", "v1", "controllerrevisions", "ControllerRevision", True, workloads.ControllerRevision)
 DEPLOYMENTS: Final = Kind("apps", "v1", "deployments", "Deployment", True, workloads.Deployment)
 JOBS: Final = Kind("batch", "v1", "jobs", "Job", True, workloads.Job)
+CRON_JOBS: Final = Kind("batch", "v1", "cronjobs", "CronJob", True, workloads.CronJob)
 EVENTS: Final = Kind("events.k8s.io", "v1", "events", "Event", True)
 LEASES: Final = Kind("coordination.k8s.io", "v1", "leases", "Lease", True, core.Lease)
 PRIORITY_CLASSES: Final = Kind("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, core.PriorityClass)

@@ -111,7 +111,8 @@ def _default_pod_spec(spec: Object) -> None:
         if not spec.get(name):
             spec[name] = value
     spec.setdefault("securityContext", {})
-    spec.setdefault("terminationGracePeriodSeconds", 30)
+    if spec.setdefault("terminationGracePeriodSeconds", 30) < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     if spec.get("serviceAccountName") or spec.get("serviceAccount"):
         name = spec.get("serviceAccountName") or spec["serviceAccount"]
         spec["serviceAccountName"] = spec["serviceAccount"] = name

@@ -22,9 +22,9 @@ def format_time(seconds: float) -> str:
 
 @lru_cache(maxsize=1024)
 def _format_second(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19] + "Z"  # strftime writes years before 1000 short
 
 
 def format_micro_time(seconds: float) -> str:
     """``metav1.MicroTime``: microseconds, UTC."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")[:26] + "Z"

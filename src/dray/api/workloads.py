@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import field
 
 from dray.api.core import LabelSelector, PodTemplateSpec
@@ -56,6 +58,7 @@ class DaemonSetUpdateStrategy(Struct):
 
 class DaemonSetSpec(Struct):
     selector: LabelSelector | None = None
+    revision_history_limit: int | None = None
     template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
     min_ready_seconds: int = 0
     update_strategy: DaemonSetUpdateStrategy = field(default_factory=DaemonSetUpdateStrategy)
@@ -77,7 +80,18 @@ class DaemonSet(Object):
     status: DaemonSetStatus = field(default_factory=DaemonSetStatus)
 
 
+class SuccessPolicyRule(Struct):
+    succeeded_indexes: str | None = None
+    succeeded_count: int | None = None
+
+
+class SuccessPolicy(Struct):
+    rules: tuple[SuccessPolicyRule, ...] = ()
+
+
 class JobSpec(Struct):
+    managed_by: str | None = None
+    success_policy: SuccessPolicy | None = None
     parallelism: int | None = None
     completions: int | None = None
     backoff_limit: int | None = None
@@ -104,3 +118,13 @@ class JobStatus(Struct):
 class Job(Object):
     spec: JobSpec = field(default_factory=JobSpec)
     status: JobStatus = field(default_factory=JobStatus)
+
+
+class CronJob(Object):
+    spec: dict[str, Any] = {}
+    status: dict[str, Any] = {}
+
+
+class ControllerRevision(Object):
+    data: dict[str, Any] = {}
+    revision: int = 0

@@ -7,6 +7,7 @@ durable before it is sent.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -36,7 +37,7 @@ from dray.apiserver.intake import media_type, read_body, write_options
 from dray.apiserver.openapi import OpenApi
 from dray.apiserver.operations import Operations, WriteOptions
 from dray.apiserver.patching import Patching
-from dray.apiserver.presentation import JSON, Form, Presentation, negotiate
+from dray.apiserver.presentation import JSON, PLAIN, Form, Presentation, negotiate, not_acceptable
 from dray.apiserver.reading import list_options, number, parse_revision, read_page
 from dray.apiserver.registry import Resource
 from dray.apiserver.reviews import Reviews
@@ -49,6 +50,7 @@ log = logging.getLogger(__name__)
 
 HEALTH: Final = ("/healthz", "/livez", "/readyz")
 _OF_CONTAINERS: Final = ("log", "exec", "attach", "portforward", "proxy", "ephemeralcontainers")
+_DURATION: Final = re.compile(r"[+-]?(0|(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+", re.ASCII)
 TOKEN_REQUESTS: Final = Kind("authentication.k8s.io", "v1", "", "TokenRequest", False)
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -116,6 +118,8 @@ class Api:
         request = self._admitted(request, parts)
         if path.startswith(HEALTH):
             return self._health(path)
+        if "timeout" in request.query:
+            _timely(request.query["timeout"])
         root = parts[0]
         if root == "api" and len(parts) > 2:
             return self._resource("", parts[1], parts[2:], request)
@@ -328,7 +332,8 @@ class Api:
                 "apiVersion": kind.api_version,
                 "metadata": {"resourceVersion": str(self.store.revision)},
             }
-            body = encode(head)[:-1] + b',"items":[' + b",".join(entry.raw for entry in removed) + b"]}"
+            present = Presentation(resource, PLAIN, self.operations.clock)
+            body = encode(head)[:-1] + b',"items":[' + b",".join(map(present.one, removed)) + b"]}"
             return Answer(200, body, revision=self.store.revision)
         removal = self.operations.delete(resource, target.namespace, target.name, given, dry_run)
         if removal.now and not resource.returns_deleted:
@@ -362,6 +367,8 @@ class Api:
 
     def _review(self, target: Target, request: Request) -> Answer:
         kind = target.resource.kind
+        if _form(request).as_:
+            raise not_acceptable("application/json")
         given = _object(request) if request.body.strip() else {}
         review = self.operations.normalised(target.resource, given, WriteOptions())
         assert request.user is not None, "whoever is not believed does not come so far"
@@ -376,6 +383,12 @@ class Api:
 
 def _attributes(request: Request) -> Attributes:
     return attributes_of(request.method, request.path, request.path.strip("/").split("/"), request.query)
+
+
+def _timely(timeout: str) -> None:
+    """How long a client wants to wait is checked, and then not needed: nothing here takes long."""
+    if timeout and not _DURATION.fullmatch(timeout):
+        raise bad_request(f'invalid timeout specified in the request URL - time: invalid duration "{timeout}"')
 
 
 def _verb(request: Request, target: Target) -> str:

@@ -9,12 +9,26 @@ from typing import Final
 
 from dray.api import kinds as k
 from dray.api.kinds import Kind
-from dray.apiserver import access_columns, columns, events, hooks, limits
+from dray.apiserver import access_columns, columns, columns_stored, events, hooks, limits
 from dray.apiserver.authentication import certificates
 from dray.apiserver.authentication.pods import with_account
 from dray.apiserver.authorization import escalation
 from dray.apiserver.authorization.claims import parts_of_the_status
-from dray.apiserver.registry import APPROVAL, BINDING, EVICTION, FINALIZE, SCALE, STATUS, TOKEN, Registry, Resource
+from dray.apiserver.registry import (
+    ALL_METADATA,
+    APPROVAL,
+    BINDING,
+    EVICTION,
+    FINALIZE,
+    SCALE,
+    STATUS,
+    TOKEN,
+    Registry,
+    Resource,
+)
+from dray.apiserver.services import give_addresses
+from dray.apiserver.stored_kinds import STORED
+from dray.apiserver.versions import versioned
 
 REVIEW: Final = ("create",)
 
@@ -36,6 +50,13 @@ _EVENT_FIELDS: Final = {
     },
     **dict.fromkeys(("reason", "reportingComponent", "source", "type"), ""),
 }
+_EVENT_PATHS: Final = {"source": ("source.component", "reportingComponent")}
+_NEW_EVENT_PATHS: Final = {
+    **{f"regarding.{field.partition('.')[2]}": (field,) for field in _EVENT_FIELDS if field.startswith("involvedObject.")},
+    "reportingController": ("reportingComponent", "source.component"),
+    "reason": ("reason",),
+    "type": ("type",),
+}
 
 
 def _core(plural: str, kind: str, namespaced: bool = True) -> Kind:
@@ -56,8 +77,9 @@ CORE: Final = (
         columns=columns.PODS,
         generation=True,
         returns_deleted=True,
-        prepare=(limits.default_amounts, hooks.new_pod, with_account),
+        prepare=(hooks.runtime_class, limits.default_amounts, hooks.new_pod, with_account),
         prepare_status=(hooks.kept_pod_status,),
+        status_metadata=("finalizers", "labels", "ownerReferences"),
         admit=(hooks.pod_priority,),
     ),
     Resource(
@@ -83,6 +105,7 @@ CORE: Final = (
         kind=_core("events", "Event"),
         short=("ev",),
         fields=_EVENT_FIELDS,
+        field_paths=_EVENT_PATHS,
         columns=columns.EVENTS,
         table="events",
         create_on_update=True,
@@ -105,8 +128,9 @@ CORE: Final = (
         columns=columns.SERVICES,
         names="label1035",
         returns_deleted=True,
+        prepare=(give_addresses,),
     ),
-    Resource(kind=_core("endpoints", "Endpoints"), singular="endpoints", short=("ep",), create_on_update=True),
+    Resource(kind=k.ENDPOINTS, singular="endpoints", short=("ep",), columns=columns_stored.ENDPOINTS, create_on_update=True),
     Resource(
         kind=k.REPLICATION_CONTROLLERS,
         short=("rc",),
@@ -116,13 +140,19 @@ CORE: Final = (
         generation=True,
     ),
     Resource(
-        kind=k.PERSISTENT_VOLUMES, short=("pv",), subresources=(STATUS,), columns=columns.PERSISTENT_VOLUMES, returns_deleted=True
+        kind=k.PERSISTENT_VOLUMES,
+        short=("pv",),
+        subresources=(STATUS,),
+        columns=columns.PERSISTENT_VOLUMES,
+        prepare=(hooks.protected_volume,),
+        returns_deleted=True,
     ),
     Resource(
         kind=k.PERSISTENT_VOLUME_CLAIMS,
         short=("pvc",),
         subresources=(STATUS,),
         columns=columns.PERSISTENT_VOLUME_CLAIMS,
+        prepare=(hooks.protected_claim,),
         returns_deleted=True,
     ),
     Resource(
@@ -143,6 +173,7 @@ WORKLOADS: Final = (
         categories=("all",),
         subresources=(STATUS, SCALE),
         columns=columns.DEPLOYMENTS,
+        status_metadata=("labels",),
         generation=True,
     ),
     Resource(
@@ -170,7 +201,7 @@ WORKLOADS: Final = (
         columns=columns.DAEMON_SETS,
         generation=True,
     ),
-    Resource(kind=Kind("apps", "v1", "controllerrevisions", "ControllerRevision", True)),
+    Resource(kind=k.CONTROLLER_REVISIONS, columns=columns_stored.CONTROLLER_REVISIONS),
     Resource(
         kind=k.JOBS,
         categories=("all",),
@@ -181,10 +212,11 @@ WORKLOADS: Final = (
         prepare=(hooks.new_job,),
     ),
     Resource(
-        kind=Kind("batch", "v1", "cronjobs", "CronJob", True),
+        kind=k.CRON_JOBS,
         short=("cj",),
         categories=("all",),
         subresources=(STATUS,),
+        columns=columns_stored.CRON_JOBS,
         generation=True,
     ),
     Resource(
@@ -198,7 +230,12 @@ WORKLOADS: Final = (
 
 SCHEDULING: Final = (
     Resource(kind=k.PRIORITY_CLASSES, short=("pc",), columns=columns.PRIORITY_CLASSES, generation=True),
-    Resource(kind=Kind("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", True), subresources=(STATUS,), generation=True),
+    Resource(
+        kind=Kind("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", True),
+        subresources=(STATUS,),
+        status_metadata=ALL_METADATA,
+        generation=True,
+    ),
     Resource(kind=Kind("scheduling.k8s.io", "v1beta1", "workloads", "Workload", True), generation=True),
     Resource(kind=k.LEASES, columns=columns.LEASES, create_on_update=True, unconditional_update=False),
 )
@@ -223,6 +260,7 @@ STORAGE: Final = (
         kind=_storage("volumeattachments", "VolumeAttachment"),
         subresources=(STATUS,),
         columns=columns.VOLUME_ATTACHMENTS,
+        status_metadata=ALL_METADATA,
         unconditional_update=False,
         returns_deleted=True,
     ),
@@ -234,6 +272,7 @@ DEVICES: Final = (
         kind=k.RESOURCE_CLAIMS,
         subresources=(STATUS,),
         columns=columns.RESOURCE_CLAIMS,
+        status_metadata=ALL_METADATA,
         returns_deleted=True,
         prepare_status=(hooks.devices_of_allocation,),
         check=(parts_of_the_status,),
@@ -252,6 +291,7 @@ DEVICES: Final = (
         kind=k.DEVICE_TAINT_RULES,
         subresources=(STATUS,),
         columns=columns.DEVICE_TAINT_RULES,
+        status_metadata=ALL_METADATA,
         generation=True,
         unconditional_update=False,
         prepare=(hooks.new_time_of_changed_taint,),
@@ -262,7 +302,8 @@ EVENTS: Final = (
     Resource(
         kind=k.EVENTS,
         short=("ev",),
-        fields=_EVENT_FIELDS,
+        fields={**_EVENT_FIELDS, **dict.fromkeys(_NEW_EVENT_PATHS, "")},
+        field_paths={**_EVENT_PATHS, **_NEW_EVENT_PATHS},
         columns=columns.EVENTS,
         table="events",
         create_on_update=True,
@@ -272,7 +313,7 @@ EVENTS: Final = (
     ),
 )
 
-NETWORK: Final = (Resource(kind=Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", True), generation=True),)
+NETWORK: Final = (Resource(kind=k.ENDPOINT_SLICES, columns=columns_stored.ENDPOINT_SLICES, generation=True),)
 
 EXTENSIONS: Final = (
     Resource(
@@ -337,4 +378,17 @@ REVIEWS: Final = (
     ),
 )
 
-CATALOG: Final = Registry((*CORE, *WORKLOADS, *EVENTS, *NETWORK, *SCHEDULING, *STORAGE, *DEVICES, *EXTENSIONS, *ACCESS, *REVIEWS))
+SERVED: Final = (
+    *CORE,
+    *WORKLOADS,
+    *EVENTS,
+    *NETWORK,
+    *SCHEDULING,
+    *STORAGE,
+    *DEVICES,
+    *EXTENSIONS,
+    *ACCESS,
+    *STORED,
+    *REVIEWS,
+)
+CATALOG: Final = Registry((*SERVED, *versioned(SERVED)))

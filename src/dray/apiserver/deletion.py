@@ -45,6 +45,10 @@ class DeleteOptions(msgspec.Struct, frozen=True, rename="camel"):
         return policy
 
 
+# Pods of a ReplicationController outlive it unless the client says otherwise.
+_DEFAULT_POLICY: Final = {"replicationcontrollers": "Orphan"}
+
+
 class Removal(msgspec.Struct, frozen=True):
     """What a delete leads to: gone ``now``, or still there as ``entry`` (the one stored, if nothing changes)."""
 
@@ -60,7 +64,7 @@ class Deletion:
         _preconditions(resource, old.object["metadata"], options.preconditions)
         obj = old.copy()
         metadata = obj["metadata"]
-        _finalizers(metadata, options.policy)
+        _finalizers(metadata, options.policy or _DEFAULT_POLICY.get(resource.kind.resource, ""))
         grace = _grace(resource, obj, options)
         if resource.kind.resource == "namespaces":
             return self._namespace(obj, old)

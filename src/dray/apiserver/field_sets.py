@@ -10,16 +10,22 @@ Sets are never changed once made, so their parts are shared; all functions retur
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from dray.apiserver.schema import Field, Schemas, Struct, Type
 
 FieldSet = dict[str, Any]
 
 SELF: Final = "."
+_REMEMBERED_BYTES: Final = 4096
+_encode: Final = msgspec.json.Encoder().encode
+_encode_sorted: Final = msgspec.json.Encoder(order="sorted").encode
 LEAF: Final[FieldSet] = {}
 
 
@@ -70,6 +76,52 @@ def _left(one: FieldSet, other: FieldSet) -> FieldSet | None:
     if is_member(one) and not is_member(other):
         return {SELF: {}, **inner} if inner else LEAF
     return inner or None
+
+
+def common(one: FieldSet, other: FieldSet) -> FieldSet:
+    """What is in both whole sets."""
+    made: FieldSet = {}
+    for key, child in one.items():
+        if key in other and key != SELF:
+            both = is_member(child) and is_member(other[key])
+            inner = common(without_self(child), without_self(other[key]))
+            if both or inner:
+                made[key] = with_self(inner) if both and inner else inner
+    return made
+
+
+def in_order(fields: FieldSet) -> FieldSet:
+    """The same set with its elements in the order in which they are written. Objects of one sort share theirs."""
+    encoded = _encode(fields)
+    return _remembered(encoded) if len(encoded) <= _REMEMBERED_BYTES else _sorted(encoded)
+
+
+def _sorted(encoded: bytes) -> FieldSet:
+    made: FieldSet = msgspec.json.decode(_encode_sorted(msgspec.json.decode(encoded)))
+    return made
+
+
+_remembered = lru_cache(maxsize=1024)(_sorted)
+
+
+def paths(fields: FieldSet, above: str = "") -> Iterator[str]:
+    """The members of a set as people read them: ``.spec.containers[name="app"].image``."""
+    for key in sorted(fields):
+        if key != SELF:
+            path = above + _words(key)
+            if is_member(fields[key]):
+                yield path
+            yield from paths(fields[key], path)
+
+
+def _words(key: str) -> str:
+    sort, _, value = key.partition(":")
+    if sort == "f":
+        return f".{value}"
+    if sort == "k":
+        shown = (f"{name}={json.dumps(given, ensure_ascii=False)}" for name, given in sorted(json.loads(value).items()))
+        return f"[{','.join(shown)}]"
+    return f"[={value}]" if sort == "v" else f"[{value}]"
 
 
 def from_wire(fields: Any) -> FieldSet:

@@ -37,6 +37,37 @@ def new_pod(pod: Object, old: Object | None, context: Context) -> None:
         ]
 
 
+def runtime_class(pod: Object, old: Object | None, context: Context) -> None:
+    """What the pod's runtime class costs, and where it is to be had."""
+    spec = pod["spec"]
+    name = spec.get("runtimeClassName")
+    if old is not None or not name:
+        return
+    found = context.find("runtimeclasses.node.k8s.io", "", name)
+    if found is None:
+        raise forbidden(PODS, pod["metadata"].get("name", ""), f'pod rejected: RuntimeClass "{name}" not found')
+    overhead = (found.get("overhead") or {}).get("podFixed")
+    if spec.get("overhead") and spec["overhead"] != overhead:
+        why = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+        raise forbidden(PODS, pod["metadata"].get("name", ""), why)
+    if overhead:
+        spec["overhead"] = dict(overhead)
+    _runtime_scheduling(pod, found.get("scheduling") or {})
+
+
+def _runtime_scheduling(pod: Object, scheduling: Object) -> None:
+    spec = pod["spec"]
+    for key, value in (scheduling.get("nodeSelector") or {}).items():
+        had = (spec.get("nodeSelector") or {}).get(key, value)
+        if had != value:
+            why = f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {had}"
+            raise forbidden(PODS, pod["metadata"].get("name", ""), f"pod rejected: {why}")
+        spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), key: value}
+    added = [each for each in scheduling.get("tolerations") or () if each not in (spec.get("tolerations") or ())]
+    if added:
+        spec["tolerations"] = [*(spec.get("tolerations") or ()), *added]
+
+
 def pod_priority(pod: Object, old: Object | None, context: Context) -> None:
     """Priority and preemption policy come from the pod's class, from the default class, or are 0."""
     spec = pod["spec"]
@@ -70,6 +101,37 @@ def kept_pod_status(pod: Object, old: Object | None, context: Context) -> None:
             status[field] = before[field]
     if before.get("qosClass"):
         status["qosClass"] = before["qosClass"]
+
+
+# --------------------------------------------------------------------------------------------------------------- storage
+
+
+def protected_volume(volume: Object, old: Object | None, context: Context) -> None:
+    """A volume does not go while it is bound: its finalizer is taken by the controller of volumes."""
+    if old is None:
+        _protect(volume, "kubernetes.io/pv-protection")
+
+
+def protected_claim(claim: Object, old: Object | None, context: Context) -> None:
+    """A claim does not go while a pod uses it, and has the default class where it names none."""
+    if old is not None:
+        return
+    _protect(claim, "kubernetes.io/pvc-protection")
+    if claim["spec"].get("storageClassName") is None:
+        default = "storageclass.kubernetes.io/is-default-class"
+        classes = [c for c in context.every("storageclasses.storage.k8s.io", "") if _annotation(c, default) == "true"]
+        newest = max(classes, key=lambda c: (c["metadata"]["creationTimestamp"], c["metadata"]["name"]), default=None)
+        if newest is not None:
+            claim["spec"]["storageClassName"] = newest["metadata"]["name"]
+
+
+def _annotation(obj: Object, name: str) -> str:
+    return str((obj["metadata"].get("annotations") or {}).get(name, ""))
+
+
+def _protect(obj: Object, finalizer: str) -> None:
+    metadata = obj["metadata"]
+    metadata["finalizers"] = list(dict.fromkeys([*(metadata.get("finalizers") or ()), finalizer]))
 
 
 # ------------------------------------------------------------------------------------------------------------ namespaces

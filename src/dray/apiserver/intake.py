@@ -58,10 +58,7 @@ def read_json(body: bytes, options: WriteOptions | None = None) -> Any:
         value, repeated = decode_json(body)
     except DecodeError as error:
         raise bad_request(f"the object provided is unrecognized (must be of type JSON): {error}") from error
-    words = [f'duplicate field "{path}"' for path in repeated]
-    if words and options.validation == "Strict":
-        raise bad_request(f"strict decoding error: {', '.join(words[:100])}")
-    options.warnings += words[:100]
+    options.repeated += [f'duplicate field "{path}"' for path in repeated[:100]]
     return value
 
 

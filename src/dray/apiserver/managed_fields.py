@@ -2,17 +2,33 @@
 
 An entry belongs to a manager, an operation (Apply or Update), an API version and a subresource. An update gives the manager
 the fields that it set or changed, and takes them from the others. An apply gives the manager just the fields of its
-configuration; those that it had before, does not send any more, and nobody else manages are removed. Another manager's
-fields are always taken over, as with force.
+configuration; those that it had before, does not send any more, and nobody else manages are removed. A field to which the
+configuration gives another value than it has, and that somebody else manages, is a conflict; with force it is taken over.
+An applier is the same one in whichever version of the API it writes. An object that nobody manages counts as written by
+``before-first-apply``.
 """
 
 from __future__ import annotations
 
 import copy
+import json
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from dray.api.times import format_time
-from dray.apiserver.field_sets import SELF, Fields, FieldSet, element_key, from_wire, is_member, minus, union
+from dray.apiserver.field_sets import (
+    SELF,
+    Fields,
+    FieldSet,
+    common,
+    element_key,
+    from_wire,
+    in_order,
+    is_member,
+    minus,
+    paths,
+    union,
+)
 from dray.apiserver.patch_errors import PatchError
 from dray.apiserver.schema import UNKNOWN_FIELD, Field, KindLike, Schemas, Struct, Type
 
@@ -21,6 +37,8 @@ Object = dict[str, Any]
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
 MAX_MANAGER: Final = 128
+BEFORE_FIRST: Final = "before-first-apply"
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 _SERVER_FIELDS: Final = (
     "creationTimestamp",
@@ -42,6 +60,13 @@ class Owner(NamedTuple):
     operation: str
     api_version: str
     subresource: str = ""
+
+
+class Stored(NamedTuple):
+    """The kind that an object is stored as, which may not be the one that the client used."""
+
+    api_version: str
+    kind: str
 
 
 class _Claim(NamedTuple):
@@ -94,19 +119,28 @@ class ManagedFields:
         now: float,
         subresource: str = "",
         has_status: bool,
+        force: bool = False,
+        to_stored: Callable[[Object], Object] | None = None,
     ) -> Object:
-        """The object after applying a configuration, with its managedFields. ``current`` is None where there is none yet."""
-        struct = self._schemas.kind(kind)
-        if struct is None:
+        """The object after applying a configuration, with its managedFields. ``current`` is None where there is none yet.
+
+        A configuration in another version than the stored one is converted first; fields are owned in the stored version.
+        """
+        if self._schemas.kind(kind) is None:
             raise PatchError(415, "UnsupportedMediaType", f"{kind.kind} does not support server-side apply")
         _check_patch(kind, patch, manager)
         wanted = self._configuration(kind, patch)
-        entries = _read(((current or {}).get("metadata") or {}).get("managedFields"))
-        owner = Owner(manager, APPLY, kind.api_version, subresource)
+        if to_stored is not None:
+            wanted = to_stored(wanted)
+            kind = Stored(wanted["apiVersion"], wanted["kind"])
+        struct = self._schemas.kind(kind)
+        assert struct is not None, f"{kind.api_version} {kind.kind} is stored and not declared"
+        base = current if current is not None else self._nothing(kind)
+        entries = self._entries(kind, struct, current)
+        owner = self._applier(entries, Owner(manager, APPLY, kind.api_version, subresource))
         applied = self._fields.of_object(struct, wanted)
         applied = _owned(_without_foreign(applied, subresource, has_status=has_status))
         had = entries[owner].fields if owner in entries else {}
-        base = current if current is not None else self._nothing(kind)
         merged = _Merge(self._schemas).structs(struct, base, wanted)
         others: FieldSet = {}
         for other, claim in entries.items():
@@ -115,8 +149,45 @@ class ManagedFields:
         kept = union(applied, others)
         merged = _Removal(self._schemas).structs(struct, merged, minus(had, kept), kept)
         changed, removed = self._fields.changes(struct, base, merged)
-        written = _write(_applied(entries, owner, applied, changed, removed, now))
+        if not force:
+            self._refuse_conflicts(struct, base, entries, owner, changed)
+        written = _write(_applied(entries, owner, kind.api_version, applied, changed, removed, now))
         return merged | {"metadata": {**merged.get("metadata", {}), "managedFields": written}}
+
+    def _entries(self, kind: KindLike, struct: Struct, current: Object | None) -> dict[Owner, _Claim]:
+        entries = _read(((current or {}).get("metadata") or {}).get("managedFields"))
+        if entries or current is None:
+            return entries
+        everything = _owned(self._fields.changes(struct, self._nothing(kind), current)[0])
+        return {Owner(BEFORE_FIRST, UPDATE, kind.api_version): _Claim(in_order(everything), "")}
+
+    def _applier(self, entries: dict[Owner, _Claim], owner: Owner) -> Owner:
+        """The entry of this applier, in whichever version it was written."""
+        same = (found for found in entries if found._replace(api_version=owner.api_version) == owner)
+        return next(same, owner)
+
+    def _refuse_conflicts(
+        self, struct: Struct, base: Object, entries: dict[Owner, _Claim], owner: Owner, changed: FieldSet
+    ) -> None:
+        conflicts = {
+            other: found for other, claim in entries.items() if other != owner and (found := common(claim.fields, changed))
+        }
+        if not conflicts:
+            return
+        if owner.manager == "kubectl":
+            own = self._last_applied(struct, base)
+            if not any(minus(found, own) for found in conflicts.values()):
+                return
+        raise _conflict({other: (entries[other], list(paths(found))) for other, found in conflicts.items()})
+
+    def _last_applied(self, struct: Struct, base: Object) -> FieldSet:
+        """What kubectl applied on the client's side before, from its note: it may go on with that on the server's side."""
+        note = ((base.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
+        try:
+            last = json.loads(note or "{}")
+        except ValueError:
+            last = {}
+        return self._fields.of_object(struct, last) if isinstance(last, dict) else {}
 
     def _configuration(self, kind: KindLike, patch: Object) -> Object:
         """The configuration in canonical form. What the kind does not declare cannot be managed, so it is refused."""
@@ -180,12 +251,18 @@ def _taken(entries: dict[Owner, _Claim], owner: Owner, changed: FieldSet, remove
             made[other] = _Claim(left, claim.time)
     if changed:
         mine = made.get(owner, _Claim({}, ""))
-        made[owner] = _Claim(union(mine.fields, changed), format_time(now))
+        made[owner] = _Claim(in_order(union(mine.fields, changed)), format_time(now))
     return made
 
 
 def _applied(
-    entries: dict[Owner, _Claim], owner: Owner, applied: FieldSet, changed: FieldSet, removed: FieldSet, now: float
+    entries: dict[Owner, _Claim],
+    owner: Owner,
+    api_version: str,
+    applied: FieldSet,
+    changed: FieldSet,
+    removed: FieldSet,
+    now: float,
 ) -> dict[Owner, _Claim]:
     before = entries.get(owner)
     rest = {other: claim for other, claim in entries.items() if other != owner}
@@ -194,9 +271,32 @@ def _applied(
     }
     if not applied:
         return made
-    same = before is not None and before.fields == applied and not changed and not removed
-    made[owner] = before if same and before is not None else _Claim(applied, format_time(now))
+    same = before is not None and before.fields == applied and not changed and not removed and owner.api_version == api_version
+    mine = before if same and before is not None else _Claim(in_order(applied), format_time(now))
+    made[owner._replace(api_version=api_version)] = mine
     return made
+
+
+def _conflict(conflicts: dict[Owner, tuple[_Claim, list[str]]]) -> PatchError:
+    count = sum(len(found) for _, found in conflicts.values())
+    causes = []
+    lines = []
+    for owner, (claim, found) in sorted(conflicts.items()):
+        who = _who(owner, claim)
+        causes += [{"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": path} for path in found]
+        lines += [f"conflicts with {who}:", *(f"- {path}" for path in found)]
+    if count == 1:
+        shown = f"Apply failed with 1 conflict: {causes[0]['message']}: {causes[0]['field']}"
+    else:
+        shown = f"Apply failed with {count} conflicts: " + "\n".join(lines)
+    return PatchError(409, "Conflict", shown, causes)
+
+
+def _who(owner: Owner, claim: _Claim) -> str:
+    shown = json.dumps(owner.manager, ensure_ascii=False)
+    if owner.subresource:
+        shown += f" with subresource {json.dumps(owner.subresource)}"
+    return f"{shown} using {owner.api_version}" if owner.operation == UPDATE else shown
 
 
 def _owned(fields: FieldSet) -> FieldSet:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from ipaddress import ip_address
 from typing import Any, Final
 
 from dray.api.names import label, label_value, qualified_name, subdomain
@@ -35,8 +36,17 @@ def generated_name(base: str, randomness: random.Random) -> str:
     return base[:_GENERATED_BASE] + "".join(randomness.choices(_SUFFIX, k=5))
 
 
+def is_address(text: str) -> bool:
+    try:
+        return str(ip_address(text)) == text
+    except ValueError:
+        return False
+
+
 def name_problem(name: str, rule: str) -> str:
-    """What is wrong with a name under the rule of its kind: subdomain, label, label1035, segment or any."""
+    """What is wrong with a name under the rule of its kind: subdomain, label, label1035, address, segment or any."""
+    if rule == "address":
+        return "" if is_address(name) else "must be a valid IP address in canonical form, (e.g. 10.9.8.7 or 2001:db8::ffff)"
     if rule in ("segment", "any"):
         return path_segment(name) if rule == "segment" else ""
     if rule == "label1035":

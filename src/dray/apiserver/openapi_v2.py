@@ -43,7 +43,7 @@ def _operations(operations: Document) -> Document:
         body = operation.get("requestBody")
         parameters = [
             {**{key: value for key, value in each.items() if key != "schema"}, **each["schema"]}
-            for each in operation["parameters"]
+            for each in operation.get("parameters", ())
         ]
         if body:
             schema = next(iter(body["content"].values()))["schema"]

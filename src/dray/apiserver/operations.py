@@ -26,7 +26,7 @@ from dray.apiserver.deletion import DeleteOptions, Deletion, Removal
 from dray.apiserver.errors import already_exists, bad_request, conflict, forbidden, invalid, modified, not_found
 from dray.apiserver.ownership import Ownership
 from dray.apiserver.quotas import Quotas
-from dray.apiserver.registry import Context, Registry, Resource
+from dray.apiserver.registry import ALL_METADATA, Context, Registry, Resource
 from dray.apiserver.schema import Schemas
 from dray.apiserver.selection import Selection
 from dray.apiserver.store import Entry, Store, Table, encode
@@ -34,21 +34,20 @@ from dray.apiserver.store import Entry, Store, Table, encode
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 NAMES_TRIED: Final = 8
-# Upstream, the kubelet and the deployment controller write annotations together with the status.
-ANNOTATED_BY_STATUS: Final = frozenset({"certificatesigningrequests", "deployments", "pods"})
 # The writes of an object by which it can come to ask for more.
 CHARGED: Final = ("", "resize")
 PROTECTED_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public"})
 
 
 class WriteOptions(msgspec.Struct):
-    """How a write is done. ``applied``: the object comes with its managedFields. ``warnings``: what the client shall be told.
-    ``caller``: who writes; None for the cluster itself, which may write everything."""
+    """How a write is done. ``applied``: the object comes with its managedFields. ``repeated``: fields that the body has twice.
+    ``warnings``: what the client shall be told. ``caller``: who writes; None for the cluster itself, which may do everything."""
 
     dry_run: bool = False
     manager: str = "unknown"
     validation: str = "Warn"
     applied: bool = False
+    repeated: list[str] = msgspec.field(default_factory=list)
     caller: Caller | None = None
     warnings: list[str] = msgspec.field(default_factory=list)
 
@@ -256,7 +255,7 @@ class Operations:
         for hook in resource.prepare_status if context.subresource == "status" else resource.prepare:
             hook(obj, old, context)
         whole = resource.structure is not None and not resource.has_status
-        if resource.generation and context.subresource != "status" and _differ_in_spec(obj, old, whole):
+        if resource.generation and context.subresource not in ("status", "binding") and _differ_in_spec(obj, old, whole):
             obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         if resource.structure is None:
             strip_disabled(resource.kind.plural, obj, old, context.gates)
@@ -346,6 +345,7 @@ class Operations:
                 raise bad_request(
                     f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {problem.message}'
                 )
+        unknown += options.repeated
         if unknown and options.validation == "Strict":
             shown = ", ".join(unknown[:100])
             raise bad_request(
@@ -353,7 +353,9 @@ class Operations:
             )
         if options.validation == "Warn":
             options.warnings += unknown[:100]
-        obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
+        obj.pop("kind", None)
+        obj.pop("apiVersion", None)
+        obj = {"kind": kind.kind, "apiVersion": kind.api_version, **obj}  # first, so that lists can leave them out
         metadata = obj.get("metadata")
         metadata = obj["metadata"] = dict(metadata) if isinstance(metadata, dict) else {}
         meta.tidy(metadata)
@@ -393,15 +395,17 @@ def _place(resource: Resource, obj: dict[str, Any], namespace: str, name: str = 
 
 
 def _only_status(resource: Resource, obj: dict[str, Any], old: dict[str, Any]) -> None:
-    """A write of the status changes nothing else, but for the annotations in which some controllers keep their notes."""
+    """A write of the status changes no more than that, and the metadata that its kind does not keep apart."""
     status = obj.get("status")
     for field in [field for field in obj if field not in ("status", "metadata")]:
         del obj[field]
     obj.update({field: value for field, value in old.items() if field not in ("status", "metadata")})
-    sent = obj["metadata"]
-    obj["metadata"] = dict(old["metadata"]) | {"managedFields": sent.get("managedFields", [])}
-    if resource.structure is None and resource.kind.plural in ANNOTATED_BY_STATUS and sent.get("annotations"):
-        obj["metadata"]["annotations"] = sent["annotations"]
+    metadata, before = obj["metadata"], old["metadata"]
+    for field in ALL_METADATA if resource.structure is not None else resource.status_metadata:
+        if field in before:
+            metadata[field] = before[field]
+        else:
+            metadata.pop(field, None)
     if status is not None:
         obj["status"] = status
 

@@ -6,18 +6,11 @@ them, and without any those that are stored go on.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from dray.apiserver.managed_fields import ManagedFields
+from dray.apiserver.managed_fields import ManagedFields, Stored
 from dray.apiserver.registry import Resource
 from dray.apiserver.schema import Schemas
-
-
-class _Stored(NamedTuple):
-    """The kind that an object is stored as, which may not be the one that the client used."""
-
-    api_version: str
-    kind: str
 
 
 class Ownership:
@@ -43,7 +36,7 @@ class Ownership:
         elif not metadata.get("managedFields"):
             metadata["managedFields"] = [] if sent == [] else old["metadata"].get("managedFields") or []
         entries = self.fields.updated(
-            _Stored(obj["apiVersion"], obj["kind"]),
+            Stored(obj["apiVersion"], obj["kind"]),
             obj,
             old,
             manager=manager,

@@ -74,7 +74,7 @@ class _Merge:
     def _lists(self, current: list[Any], patch: list[Any], order: Any, field: Field) -> list[Any]:
         if not field.merge_key:
             made = current + [value for value in dict.fromkeys(_scalars(patch)) if value not in current]
-            return _ordered(made, current, order, lambda item: item)
+            return _ordered(made, current, order if order is not None else patch, lambda item: item)
         return self._lists_of_maps(current, patch, order, field)
 
     def _lists_of_maps(self, current: list[Any], patch: list[Any], order: Any, field: Field) -> list[Any]:
@@ -92,7 +92,7 @@ class _Merge:
         for item in items:
             self._list_item(made, places, item, field.merge_key, struct)
         kept = [item for item in made if item is not _GONE]
-        return _ordered(kept, current, order, lambda item: _key(item, field.merge_key))
+        return _ordered(kept, current, order if order is not None else items, lambda item: _key(item, field.merge_key))
 
     def _list_item(
         self, made: list[Any], places: dict[Any, list[int]], item: dict[str, Any], key: str, struct: Struct | None
@@ -142,9 +142,8 @@ def _scalars(values: Any) -> list[Any]:
 
 
 def _ordered(made: list[Any], before: list[Any], order: Any, key_of: Any) -> list[Any]:
-    """As ``order`` says; what it does not name stays where it was relative to those that were there before."""
-    if order is None:
-        return made
+    """As ``order`` says, or else the patch; what it does not name stays where it was relative to what was there before, so new
+    elements come first."""
     if not isinstance(order, list):
         raise unreadable("$setElementOrder must be a list")
     wanted = {_hashable(key_of(item)): place for place, item in enumerate(order)}

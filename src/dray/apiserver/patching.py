@@ -45,17 +45,16 @@ class Patching:
     def _applied(
         self, resource: Resource, namespace: str, name: str, subresource: str, request: Request, options: WriteOptions
     ) -> tuple[int, Entry]:
-        """Server-side apply: creates what is not there. Fields of others are taken over: conflicts are not detected."""
+        """Server-side apply: creates what is not there. It is done in the version that is stored."""
         operations, manager = self._operations, request.query.get("fieldManager", "")
         asked = "fieldValidation" in request.query
         patch = read_body(request.body, "application/yaml", options if asked else None)
         options.applied = True
+        force = request.query.get("force", "") in ("true", "1")
 
         def change(current: Object | None) -> Object:
-            if current is not None and resource.from_stored is not None:
-                current = resource.from_stored(current)
             try:
-                return operations.ownership.fields.apply(
+                made = operations.ownership.fields.apply(
                     resource.kind,
                     current,
                     patch,
@@ -63,9 +62,12 @@ class Patching:
                     now=operations.clock(),
                     subresource=subresource,
                     has_status=resource.has_status,
+                    force=force,
+                    to_stored=resource.to_stored,
                 )
             except PatchError as error:
                 raise patch_refused(error) from error
+            return made if resource.from_stored is None else resource.from_stored(made)
 
         if operations.find(resource, namespace, name) is None and not subresource:
             return 201, operations.create(resource, namespace, _named(change(None), name), options)

@@ -22,11 +22,13 @@ _ACCEPTED: Final = (
 
 
 class Form(msgspec.Struct, frozen=True):
-    """How the client wants objects: ``as_`` is empty, Table, PartialObjectMetadata or PartialObjectMetadataList."""
+    """How the client wants objects: ``as_`` is empty, Table, PartialObjectMetadata or PartialObjectMetadataList. A client that
+    would rather have protobuf expects list items that are ``bare``: protobuf does not say in each what it is."""
 
     as_: str = ""
     version: str = "v1"
     include: str = "Metadata"
+    bare: bool = False
 
 
 PLAIN: Final = Form()
@@ -46,9 +48,12 @@ def negotiate(accept: str, include: str = "") -> Form:
             return PLAIN
         served = wanted in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
         if served and parameters.get("g") == "meta.k8s.io" and parameters.get("v") in ("v1", "v1beta1"):
-            return Form(wanted.removesuffix("List"), parameters["v"], include or "Metadata")
-    message = f"only the following media types are accepted: {_ACCEPTED}"
-    raise ApiError(406, "NotAcceptable", message)
+            return Form(wanted.removesuffix("List"), parameters["v"], include or "Metadata", "kubernetes.protobuf" in accept)
+    raise not_acceptable(_ACCEPTED)
+
+
+def not_acceptable(accepted: str) -> ApiError:
+    return ApiError(406, "NotAcceptable", f"only the following media types are accepted: {accepted}")
 
 
 class Presentation:
@@ -70,10 +75,23 @@ class Presentation:
             return encode(self._table(page.entries, list_metadata(page)))
         if self._form.as_:
             partial = {"kind": "PartialObjectMetadataList", "apiVersion": f"meta.k8s.io/{self._form.version}"}
-            return encode(partial | {"metadata": list_metadata(page), "items": [self._partial(e.look()) for e in page.entries]})
+            items = [self._partial(e.look()) for e in page.entries]
+            if self._form.bare:
+                items = [{"metadata": item["metadata"]} for item in items]
+            return encode(partial | {"metadata": list_metadata(page), "items": items})
         kind = self._resource.kind
         head = {"kind": self._resource.list_name, "apiVersion": kind.api_version, "metadata": list_metadata(page)}
-        return encode(head)[:-1] + b',"items":[' + b",".join([self._raw(entry) for entry in page.entries]) + b"]}\n"
+        return encode(head)[:-1] + b',"items":[' + self._items(page.entries) + b"]}\n"
+
+    def _items(self, entries: Sequence[Entry]) -> bytes:
+        """In a list of a declared kind the items do not repeat what they are, as Go writes typed lists."""
+        found = [self._raw(entry) for entry in entries]
+        kind = self._resource.kind
+        head = b'{"kind":%s,"apiVersion":%s,' % (encode(kind.kind), encode(kind.api_version))
+        if self._resource.structure is None and found and all(raw.startswith(head) for raw in found):
+            size = len(head)
+            return b"{" + b",{".join([raw[size:] for raw in found])
+        return b",".join(found)
 
     def event(self, delivered: Delivered) -> bytes:
         return b'{"type":"%s","object":%s}\n' % (delivered.type.encode(), self._in_watch(delivered.entry))

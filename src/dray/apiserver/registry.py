@@ -60,6 +60,8 @@ class Subresource(msgspec.Struct, frozen=True):
     kind: str = ""
 
 
+# What a write of the status leaves alone of kinds that keep all of their metadata apart.
+ALL_METADATA: Final = ("annotations", "finalizers", "labels", "ownerReferences")
 STATUS: Final = Subresource("status", ("get", "patch", "update"))
 SCALE: Final = Subresource("scale", ("get", "patch", "update"), "autoscaling", "v1", "Scale")
 BINDING: Final = Subresource("binding", ("create",), "", "v1", "Binding")
@@ -73,8 +75,10 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     """The declaration of one served kind.
 
     fields: selectable fields besides name and namespace, with the value that an absent one has.
+    field_paths: where the value of a selectable field is found, if not at the path that it is named by; the first that is set.
     generation: counts changes outside metadata and status.
     keeps_status: status may be given on create.
+    status_metadata: what of the metadata a write of the status leaves alone.
     any_finalizer: names of finalizers need no domain.
     table: where objects are stored; two kinds with one table are two views of the same objects.
     structure: the schema of a kind that is defined while the server runs; such kinds have no rules besides it.
@@ -90,6 +94,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: tuple[Subresource, ...] = ()
     fields: Mapping[str, str] = {}
+    field_paths: Mapping[str, tuple[str, ...]] = {}
     columns: tuple[Column, ...] = DEFAULT
     generation: bool = False
     names: str = "subdomain"
@@ -97,6 +102,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     create_on_update: bool = False
     returns_deleted: bool = False
     keeps_status: bool = False
+    status_metadata: tuple[str, ...] = ()
     any_finalizer: bool = False
     prepare: tuple[Hook, ...] = ()
     prepare_status: tuple[Hook, ...] = ()

@@ -15,7 +15,7 @@ _MAX_SELECTOR = 64 * 1024
 class Selection:
     """A parsed selection. ``matches`` is None when every object of the namespace is meant."""
 
-    __slots__ = ("_absent", "_fields", "_labels", "_namespaced", "prefix")
+    __slots__ = ("_absent", "_fields", "_labels", "_namespaced", "_paths", "prefix")
 
     def __init__(self, resource: Resource, namespace: str, labels: str = "", fields: str = "") -> None:
         if len(labels) > _MAX_SELECTOR or len(fields) > _MAX_SELECTOR:
@@ -25,7 +25,8 @@ class Selection:
             self._fields = parse_field_selector(fields) if fields else ()
         except SelectorError as error:
             raise bad_request(str(error)) from error
-        self._absent, self._namespaced = resource.fields, resource.kind.namespaced
+        self._absent, self._paths = resource.fields, resource.field_paths
+        self._namespaced = resource.kind.namespaced
         self.prefix = f"{namespace}/" if resource.kind.namespaced and namespace else ""
         for field, _, _ in self._fields:
             if field not in resource.fields and field not in ("metadata.name", "metadata.namespace"):
@@ -45,11 +46,17 @@ class Selection:
         """The key of the one object that can match; "" where several can."""
         return self.prefix + self.name if self.name and (self.prefix or not self._namespaced) else ""
 
+    def _value(self, obj: dict[str, Any], field: str) -> str:
+        paths = self._paths.get(field)
+        if paths is None:
+            return field_value(obj, field)
+        return next((value for path in paths if (value := field_value(obj, path))), "")
+
     def _matches(self, obj: dict[str, Any]) -> bool:
         if self._labels and not matches_all(self._labels, obj["metadata"].get("labels") or {}):
             return False
         for field, operator, value in self._fields:
-            found = field_value(obj, field) or self._absent.get(field, "")
+            found = self._value(obj, field) or self._absent.get(field, "")
             if (found == value) != (operator == "="):
                 return False
         return True

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from dray.api.gates import Gates
 from dray.api.kinds import NAMESPACES, PRIORITY_CLASSES
+from dray.api.times import format_time
 from dray.apiserver.api import Answer, Api, Request
 from dray.apiserver.authentication.accounts import Accounts
 from dray.apiserver.authentication.authenticator import Authenticator
@@ -35,6 +36,7 @@ from dray.apiserver.kubeconfigs import kubeconfig, written
 from dray.apiserver.operations import Operations, WriteOptions
 from dray.apiserver.registry import Registry
 from dray.apiserver.schema import load
+from dray.apiserver.services import ADDRESSES
 from dray.apiserver.store import Log, Store
 from dray.apiserver.watching import Stream
 
@@ -106,6 +108,17 @@ class Core:
             if self.operations.find(classes, "", name) is None:
                 given = {"metadata": {"name": name}, "value": value, "description": description}
                 self.operations.create(classes, "", given, options)
+        self._furnish_addresses(options)
+
+    def _furnish_addresses(self, options: WriteOptions) -> None:
+        ranges = CATALOG.named("servicecidrs.networking.k8s.io")
+        if self.operations.find(ranges, "", "kubernetes") is None:
+            given = {"metadata": {"name": "kubernetes"}, "spec": {"cidrs": [str(ADDRESSES)]}}
+            self.operations.create(ranges, "", given, options)
+            ready = {"type": "Ready", "status": "True", "reason": "", "message": "Kubernetes Service CIDR is ready"}
+            status = {"conditions": [{**ready, "lastTransitionTime": format_time(self.operations.clock())}]}
+            change = lambda old: {**old, "status": status}  # noqa: E731
+            self.operations.update(ranges, "", "kubernetes", change, options, subresource="status")
 
 
 class ApiServer:
@@ -137,6 +150,7 @@ class ApiServer:
         self._expiry = Expiry(self.core.store)
         self._tick: asyncio.TimerHandle | None = None
         self.url = ""
+        self.address = ("", 0)
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
         """Load what there is and serve. Only loopback addresses are served: tokens are all that protects the cluster."""
@@ -153,6 +167,7 @@ class ApiServer:
         self._expire()
         self._server = await self._listen(loop, host, port)
         taken = self._server.sockets[0].getsockname()[1]
+        self.address = host, taken
         self.url = f"https://{host}:{taken}"
         if self._data is not None:
             write_private(self._data / _PORT, f"{taken}\n".encode())

@@ -1,7 +1,8 @@
 """DaemonSets: one pod on every node that its template fits, aimed at that node by affinity and bound by the scheduler.
 
-Always true: a node gets one pod, because the pod's name follows from the set, the template and the node; a pod on a node that no
-longer fits goes; an update replaces pods within maxUnavailable.
+Always true: a node gets one pod, because the pod's name follows from the set, the template, the node and the pod that was there
+before; a pod on a node that no longer fits goes; an update replaces pods within maxUnavailable, or, with maxSurge, after a new
+one beside the old is available. Old templates are kept as ControllerRevisions.
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.core import Node, Pod, PodSpec, Toleration
-from dray.api.kinds import DAEMON_SETS, NODES, PODS, Kind
+from dray.api.kinds import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS, Kind
 from dray.api.selectors import node_selector_matches
 from dray.api.workloads import DaemonSet
 from dray.cluster.port import Change, Write
 from dray.cluster.world import World
 from dray.controllers import owning, podstate
-from dray.controllers.creating import generated, suffix
+from dray.controllers.creating import generated
 from dray.controllers.keyed import Keyed
 from dray.controllers.replicasets import pod_from
+from dray.controllers.revisions import HASH, History
 from dray.controllers.rollout import bound
 from dray.scheduling.plugins.node import untolerated
 
-REVISION: Final = "controller-revision-hash"
 # A daemon stays on a node that is in trouble; upstream gives its pods the same tolerations.
 TOLERATED: Final = (
     ("node.kubernetes.io/not-ready", "NoExecute"),
@@ -40,12 +41,14 @@ class DaemonSets(Keyed):
     """The decider. Keys are ``namespace/name`` of DaemonSets."""
 
     name = "daemonsets"
-    kinds: Sequence[Kind] = (DAEMON_SETS, NODES, PODS)
+    kinds: Sequence[Kind] = (DAEMON_SETS, NODES, PODS, CONTROLLER_REVISIONS)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._pods = world.index(PODS, owning.controller_of)
         self._by_uid = world.index(DAEMON_SETS, lambda found: (found.uid,))
+        self._revisions = world.index(CONTROLLER_REVISIONS, owning.controller_of)
+        self._gone: dict[str, dict[str, str]] = {}  # uid of a set -> node -> uid of the pod that was there last
 
     def concerned(self, change: Change) -> Iterable[str]:
         if change.kind == DAEMON_SETS:
@@ -54,12 +57,17 @@ class DaemonSets(Keyed):
             same = change.old is not None and change.new is not None and _shape(change.old) == _shape(change.new)
             return () if same else tuple(self.world.all(DAEMON_SETS))
         controller = change.object.metadata.controller
-        return self._by_uid[controller.uid] if controller is not None else ()
+        if controller is None:
+            return ()
+        if change.kind == PODS and isinstance(change.old, Pod) and change.new is None:
+            self._gone.setdefault(controller.uid, {})[_aimed_at(change.old)] = change.old.uid
+        return self._by_uid[controller.uid]
 
     def decide(self, key: str, now: float) -> list[Write]:
         found: DaemonSet | None = self.world.get(DAEMON_SETS, key)
         if found is None:
             self.forget(key)
+            self._gone = {uid: nodes for uid, nodes in self._gone.items() if any(True for _ in self._by_uid[uid])}
             return []
         spec = msgspec.convert(found.spec.template.spec, PodSpec)
         wanted = {name for name, node in self.world.all(NODES).items() if _fits(spec, node)}
@@ -67,19 +75,49 @@ class DaemonSets(Keyed):
         for pod_key in self._pods[found.uid]:
             pod = self.world.get(PODS, pod_key)
             pods.setdefault(_aimed_at(pod), []).append(pod)
-        revision = suffix(msgspec.json.encode(found.spec.template, order="sorted"), length=10)
-        writes = self._place(found, wanted, pods, revision) if found.metadata.deletion_timestamp is None else []
-        return writes + self._status(found, wanted, pods, revision, now)
+        known = (self.world.get(CONTROLLER_REVISIONS, each) for each in self._revisions[found.uid])
+        history = History(found, DAEMON_SETS, known)
+        revision = history.hash_of(history.current)
+        if found.metadata.deletion_timestamp is not None:
+            return self._status(found, wanted, pods, revision, now)
+        hashes = {pod.metadata.labels.get(HASH) for here in pods.values() for pod in here}
+        writes = history.writes(found.spec.revision_history_limit, lambda name: history.hash_of(name) in hashes)
+        return writes + self._place(found, wanted, pods, revision, now) + self._status(found, wanted, pods, revision, now)
 
-    def _place(self, found: DaemonSet, wanted: set[str], pods: dict[str, list[Pod]], revision: str) -> list[Write]:
+    def _place(self, found: DaemonSet, wanted: set[str], pods: dict[str, list[Pod]], revision: str, now: float) -> list[Write]:
         writes = []
         for node, here in pods.items():
             living = [pod for pod in here if podstate.active(pod)]
             ended = [pod for pod in here if pod.terminal and pod.metadata.deletion_timestamp is None]
-            surplus = living if node not in wanted else sorted(living, key=podstate.removal_order)[:-1]
+            surplus = living if node not in wanted else _surplus(living, revision, _surge(found, len(wanted)))
             writes += [owning.delete(PODS, pod) for pod in (*ended, *surplus)]
-        writes += [_create(found, node, revision) for node in sorted(wanted) if not pods.get(node)]
-        return writes or self._update(found, wanted, pods, revision)
+        writes += [self._create(found, node, revision) for node in sorted(wanted) if not pods.get(node)]
+        if writes:
+            return writes
+        surge = _surge(found, len(wanted))
+        return self._surge(found, wanted, pods, revision, surge, now) if surge else self._update(found, wanted, pods, revision)
+
+    def _surge(
+        self, found: DaemonSet, wanted: set[str], pods: dict[str, list[Pod]], revision: str, most: int, now: float
+    ) -> list[Write]:
+        """New pods come beside old ones; an old one goes when the new one beside it is available."""
+        if found.spec.update_strategy.type == "OnDelete":
+            return []
+        writes, beside = [], 0
+        for node in sorted(wanted):
+            living = [pod for pod in pods.get(node, ()) if podstate.active(pod)]
+            old = [pod for pod in living if pod.metadata.labels.get(HASH) != revision]
+            new = [pod for pod in living if pod.metadata.labels.get(HASH) == revision]
+            beside += bool(old and new)
+            times = [podstate.available_at(pod, found.spec.min_ready_seconds) for pod in new]
+            if any(at is not None and at <= now for at in times):
+                writes += [owning.delete(PODS, pod) for pod in old]
+        waiting = [node for node in sorted(wanted) if not _has(pods.get(node, ()), revision)]
+        return writes + [self._create(found, node, revision) for node in waiting[: max(0, most - beside)]]
+
+    def _create(self, found: DaemonSet, node: str, revision: str) -> Write:
+        before = self._gone.get(found.uid, {}).get(node, "")
+        return _create(found, node, revision, before)
 
     def _update(self, found: DaemonSet, wanted: set[str], pods: dict[str, list[Pod]], revision: str) -> list[Write]:
         strategy = found.spec.update_strategy
@@ -89,14 +127,18 @@ class DaemonSets(Keyed):
         allowed = max(1, bound(limit, "1", len(wanted), up=True))
         current = [pod for node in sorted(wanted) for pod in pods.get(node, ())]
         missing = len(wanted) - sum(podstate.active(pod) and podstate.ready(pod) for pod in current)
-        old = [pod for pod in current if podstate.active(pod) and pod.metadata.labels.get(REVISION) != revision]
+        old = [pod for pod in current if podstate.active(pod) and pod.metadata.labels.get(HASH) != revision]
         broken = [pod for pod in old if not podstate.ready(pod)]
         ready = [pod for pod in old if podstate.ready(pod)]
         return [owning.delete(PODS, pod) for pod in (*broken, *ready[: max(0, allowed - missing)])]
 
     def _status(self, found: DaemonSet, wanted: set[str], pods: dict[str, list[Pod]], revision: str, now: float) -> list[Write]:
-        active = {node: pod for node, here in pods.items() for pod in here if podstate.active(pod)}
-        right = [pod for node, pod in active.items() if node in wanted]
+        active = {
+            node: max(living, key=lambda pod: (podstate.ready(pod), pod.metadata.labels.get(HASH) == revision))
+            for node, here in pods.items()
+            if (living := [pod for pod in here if podstate.active(pod)])
+        }
+        right = [pod for node, pod in sorted(active.items()) if node in wanted]
         times = [podstate.available_at(pod, found.spec.min_ready_seconds) for pod in right]
         if later := [at for at in times if at is not None and at > now]:
             self.look_at(found.key, min(later))
@@ -109,7 +151,7 @@ class DaemonSets(Keyed):
             "numberReady": sum(at is not None for at in times),
             "numberAvailable": available,
             "numberUnavailable": len(wanted) - available,
-            "updatedNumberScheduled": sum(pod.metadata.labels.get(REVISION) == revision for pod in right),
+            "updatedNumberScheduled": sum(pod.metadata.labels.get(HASH) == revision for pod in right),
         }
         if list(status.values()) == [getattr(found.status, field) for field in found.status.__struct_fields__]:
             return []
@@ -140,10 +182,29 @@ def _aimed_at(pod: Pod) -> str:
     return next((r.values[0] for term in terms for r in term.match_fields if r.key == "metadata.name" and r.values), "")
 
 
-def _create(found: DaemonSet, node: str, revision: str) -> Write:
-    name, namespace = generated(found.metadata.name, found.uid, revision, node), found.metadata.namespace
+def _surge(found: DaemonSet, nodes: int) -> int:
+    rolling = found.spec.update_strategy.rolling_update
+    return bound(rolling.max_surge if rolling is not None else None, "0", nodes, up=True)
+
+
+def _has(pods: Iterable[Pod], revision: str) -> bool:
+    return any(podstate.active(pod) and pod.metadata.labels.get(HASH) == revision for pod in pods)
+
+
+def _surplus(living: list[Pod], revision: str, surge: int) -> list[Pod]:
+    """Of several pods on a node all but one; while an update surges, all but one of the old and one of the new."""
+    if not surge:
+        return sorted(living, key=podstate.removal_order)[:-1]
+    old = [pod for pod in living if pod.metadata.labels.get(HASH) != revision]
+    new = [pod for pod in living if pod.metadata.labels.get(HASH) == revision]
+    return [*sorted(old, key=podstate.removal_order)[:-1], *sorted(new, key=podstate.removal_order)[:-1]]
+
+
+def _create(found: DaemonSet, node: str, revision: str, before: str) -> Write:
+    """``before`` is the uid of the pod that was there last: its name is not used again."""
+    name, namespace = generated(found.metadata.name, found.uid, revision, node, before), found.metadata.namespace
     body = pod_from(found.spec.template, name, namespace, owning.reference(DAEMON_SETS, found))
-    body["metadata"]["labels"] = {**body["metadata"]["labels"], REVISION: revision}
+    body["metadata"]["labels"] = {**body["metadata"]["labels"], HASH: revision}
     body["spec"] = _aimed(body["spec"], node)
     return Write("create", PODS, namespace, name, body)
 

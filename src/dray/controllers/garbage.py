@@ -2,13 +2,15 @@
 
 Always true: an object is deleted only when every owner that it names, by uid, is known to be gone. An owner that the World does
 not show is asked for first, with an empty patch that changes nothing, because watches of two kinds may be at different times.
-Owners of kinds that nobody watches count as living.
+Owners of kinds that nobody watches count as living. In a circle of owners that are deleted in the foreground nobody waits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from dray.api.kinds import Kind
 from dray.api.meta import Object, OwnerReference
@@ -89,10 +91,12 @@ class Garbage(Keyed):
             self.look_at(_key(kind, found), now + 30.0)
             return [self._ask(found, owner) for owner in unknown]
         if living:
-            return [_drop(kind, found, [owner.uid for owner in gone])] if gone else []
+            return [_drop(kind, found, [owner.uid for owner in (*gone, *leaving)])] if gone or leaving else []
         if leaving:
-            has_dependents = any(True for _ in self._dependents_of(found.uid))
-            return [_delete(kind, found, "Foreground" if has_dependents else "Background")]
+            dependents = [self._at(key)[1] for key in self._dependents_of(found.uid)]
+            if any(map(_leaving, dependents)) and any(owner.block_owner_deletion for owner in found.metadata.owner_references):
+                return [_unblocked(kind, found)]  # a circle of owners: somebody must not wait
+            return [_delete(kind, found, "Foreground" if dependents else "Background")]
         return [_delete(kind, found, _policy(found))]
 
     def _sorted(self, found: Object) -> tuple[list[OwnerReference], ...]:
@@ -108,7 +112,7 @@ class Garbage(Keyed):
                 living.append(owner)
             elif (shown := self._shown(kind, owner.uid)) is None:
                 unknown.append(owner)
-            elif shown.metadata.deletion_timestamp is not None and FOREGROUND in shown.metadata.finalizers:
+            elif _leaving(shown):
                 leaving.append(owner)
             else:
                 living.append(owner)
@@ -181,6 +185,17 @@ def _links(found: Object) -> tuple[Any, ...]:
 
 def _blocks(found: Object, uid: str) -> bool:
     return any(owner.uid == uid and owner.block_owner_deletion for owner in found.metadata.owner_references)
+
+
+def _leaving(found: Object) -> bool:
+    """Being deleted, and waiting for its dependents."""
+    return found.metadata.deletion_timestamp is not None and FOREGROUND in found.metadata.finalizers
+
+
+def _unblocked(kind: Kind, found: Object) -> Write:
+    """An object whose owners do not wait for it any more."""
+    free = [msgspec.structs.replace(owner, block_owner_deletion=False) for owner in found.metadata.owner_references]
+    return _versioned(kind, found, {"metadata": {"ownerReferences": free}})
 
 
 def _policy(found: Object) -> str:

@@ -2,6 +2,7 @@
 
 Always true: a pod is created once although its answer is lost; a finished Job creates nothing; it is called finished only when
 none of its pods runs any more. Succeeded and failed pods are counted while they exist, and the counts in the status never fall.
+A Job that names another manager is left to it. Pods that match its selector are adopted, those that no longer do are let go.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final
 from dray.api.core import Pod
 from dray.api.kinds import JOBS, PODS, Kind
 from dray.api.meta import Condition
+from dray.api.selectors import selects
 from dray.api.times import format_time, parse_time
 from dray.api.workloads import Job
 from dray.cluster.port import Change, Outcome, Write
@@ -26,6 +28,7 @@ BACKOFF_LIMIT: Final = 6
 BACKOFF_SECONDS: Final = 10.0
 BACKOFF_MAX_SECONDS: Final = 600.0
 BURST: Final = 500
+MANAGER: Final = "kubernetes.io/job-controller"
 JOB_NAME: Final = "batch.kubernetes.io/job-name"
 JOB_UID: Final = "batch.kubernetes.io/controller-uid"
 
@@ -53,14 +56,21 @@ class Jobs(Keyed):
         super().__init__(world)
         self._creates = Creates(PODS)
         self._pods = world.index(PODS, owning.controller_of)
+        self._orphans = world.index(PODS, owning.orphan_in)
         self._by_uid = world.index(JOBS, lambda found: (found.uid,))
+        self._by_namespace = world.index(JOBS, lambda found: (found.metadata.namespace,))
         self._failures: dict[str, tuple[int, float]] = {}  # job uid -> failures seen, and when the last one was
 
     def concerned(self, change: Change) -> Iterable[str]:
         if change.kind == JOBS:
             return [change.object.key]
-        controller = change.object.metadata.controller
-        return self._by_uid[controller.uid] if controller is not None else ()
+        return [key for pod in (change.old, change.new) if pod is not None for key in self._wanting(pod)]
+
+    def _wanting(self, pod: Any) -> Iterable[str]:
+        if (controller := pod.metadata.controller) is not None:
+            return self._by_uid[controller.uid]
+        near = self._by_namespace[pod.metadata.namespace]
+        return [key for key in near if selects(self.world.get(JOBS, key).spec.selector, pod.metadata.labels)]
 
     def ended(self, key: str, outcome: Outcome, now: float) -> None:
         if outcome.write.verb == "create":
@@ -72,17 +82,29 @@ class Jobs(Keyed):
             self.forget(key)
             self._creates.forget(key)
             return []
+        if job.spec.managed_by not in (None, "", MANAGER):
+            return []
         if _has(job, "Complete") or _has(job, "Failed"):
             return self._expire(job, now)
         if job.metadata.deletion_timestamp is not None:
             return []
-        pods = _Pods(job, [self.world.get(PODS, pod) for pod in self._pods[job.uid]])
+        owned = [self.world.get(PODS, pod) for pod in self._pods[job.uid]]
+        if moved := self._moved(job, owned):
+            return moved
+        pods = _Pods(job, owned)
         verdict = self._verdict(job, pods, now)
         if verdict is not None or job.spec.suspend:
             writes = [owning.delete(PODS, pod) for pod in pods.active]
         else:
             writes = self._scale(job, pods, now)
         return writes + self._report(job, pods, verdict, now)
+
+    def _moved(self, job: Job, owned: list[Pod]) -> list[Write]:
+        """Pods that change hands: own ones that no longer match, and matching ones that nothing controls."""
+        strays = [self.world.get(PODS, key) for key in self._orphans[job.metadata.namespace]]
+        mine = [pod for pod in strays if podstate.active(pod) and selects(job.spec.selector, pod.metadata.labels)]
+        lost = [pod for pod in owned if podstate.active(pod) and not selects(job.spec.selector, pod.metadata.labels)]
+        return [owning.adopt(PODS, pod, JOBS, job) for pod in mine] + [owning.release(PODS, pod, job.uid) for pod in lost]
 
     def _verdict(self, job: Job, pods: _Pods, now: float) -> Condition | None:
         """Whether the Job has reached its end, and which."""
@@ -98,6 +120,8 @@ class Jobs(Keyed):
             if now >= end:
                 return Condition("FailureTarget", "True", "DeadlineExceeded", "Job was active longer than specified deadline")
             self.look_at(job.key, end)
+        if (met := _success(job, pods)) is not None:
+            return met
         wanted = job.spec.completions
         done = pods.succeeded >= wanted if wanted is not None else pods.succeeded > 0 and not pods.active
         reached = "Reached expected number of succeeded pods"
@@ -190,6 +214,17 @@ class Jobs(Keyed):
 def index_of_write(write: Write) -> int | None:
     text = str(write.body["metadata"].get("annotations", {}).get(INDEX, ""))
     return int(text) if text.isdigit() else None
+
+
+def _success(job: Job, pods: _Pods) -> Condition | None:
+    """Whether a rule of the success policy is met."""
+    for number, rule in enumerate(job.spec.success_policy.rules if job.spec.success_policy is not None else ()):
+        wanted = parse_completed(rule.succeeded_indexes) if rule.succeeded_indexes is not None else None
+        have = pods.completed if wanted is None else pods.completed & wanted
+        least = rule.succeeded_count if rule.succeeded_count is not None else len(wanted or ())
+        if have and len(have) >= least:
+            return Condition("SuccessCriteriaMet", "True", "SuccessPolicy", f"Matched rules at index {number}")
+    return None
 
 
 def _has(job: Job, type: str) -> bool:

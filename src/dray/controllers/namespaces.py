@@ -1,4 +1,5 @@
-"""Namespaces: a new one gets its default service account; one that is deleted is emptied and then let go.
+"""Namespaces: a new one gets its default service account; one that is deleted is emptied, pods first, and then let go. While
+something holds it up, its conditions say what.
 
 Always true: a namespace is finalized only when no object of a watched kind is left in it and a moment has passed in which a
 late watch could still have shown one; objects that turn up in a namespace that no longer exists are deleted.
@@ -6,18 +7,20 @@ late watch could still have shown one; objects that turn up in a namespace that 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from dray.api.core import Namespace
-from dray.api.kinds import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS, Kind
+from dray.api.kinds import CONFIG_MAPS, NAMESPACES, PODS, SERVICE_ACCOUNTS, Kind
 from dray.api.meta import Object
-from dray.api.times import parse_time
+from dray.api.times import format_time, parse_time
 from dray.cluster.port import Change, Conflict, Outcome, Write
 from dray.cluster.world import World
 from dray.controllers.keyed import Keyed
 
 SETTLE_SECONDS: Final = 1.5
+EXPLAIN_SECONDS: Final = 2.0
 STRAY_SECONDS: Final = 30.0
 ROOT_CA: Final = "kube-root-ca.crt"
 
@@ -71,8 +74,28 @@ class Namespaces(Keyed):
         left = list(self._left(key))
         if left:
             self._emptied.pop(key, None)
-            return [_delete(kind, found) for kind, found in left if found.metadata.deletion_timestamp is None]
+            first = [(kind, found) for kind, found in left if kind == PODS] or left
+            leaving = [_delete(kind, found) for kind, found in first if found.metadata.deletion_timestamp is None]
+            return leaving or self._explain(namespace, left, now)
         return self._finalize(namespace, now)
+
+    def _explain(self, namespace: Namespace, left: list[tuple[Kind, Object]], now: float) -> list[Write]:
+        """What is left has been deleted and does not go: the conditions say what it is and what it waits for."""
+        began = parse_time(namespace.metadata.deletion_timestamp or "1970-01-01T00:00:00Z")
+        if now < began + EXPLAIN_SECONDS:
+            self.look_at(namespace.metadata.name, began + EXPLAIN_SECONDS)
+            return []
+        wanted = _conditions(left)
+        known = {c.type: (c.status, c.reason, c.message) for c in namespace.status.conditions}
+        if known == wanted:
+            return []
+        stamp = format_time(now)
+        conditions = [
+            {"type": type, "status": status, "reason": reason, "message": message, "lastTransitionTime": stamp}
+            for type, (status, reason, message) in wanted.items()
+        ]
+        name, body = namespace.metadata.name, {"status": {"conditions": conditions}}
+        return [Write("patch", NAMESPACES, name=name, body=body, subresource="status", uid=namespace.uid)]
 
     def _furnish(self, name: str) -> list[Write]:
         writes = []
@@ -122,6 +145,36 @@ class Namespaces(Keyed):
         for kind, index in self._inside.items():
             for key in index[name]:
                 yield kind, self.world.get(kind, key)
+
+
+def _restored(certificate: str) -> dict[str, Any]:
+    return {"op": "add", "path": "/data", "value": {"ca.crt": certificate}}
+
+
+def _conditions(left: list[tuple[Kind, Object]]) -> dict[str, tuple[str, str, str]]:
+    counts = Counter(f"{kind.plural}.{kind.group}" for kind, _ in left)
+    held = Counter(finalizer for _, found in left for finalizer in found.metadata.finalizers)
+    remaining = ", ".join(f"{kind} has {count} resource instances" for kind, count in sorted(counts.items()))
+    waiting = ", ".join(f"{finalizer} in {count} resource instances" for finalizer, count in sorted(held.items()))
+    return {
+        "NamespaceDeletionDiscoveryFailure": ("False", "ResourcesDiscovered", "All resources successfully discovered"),
+        "NamespaceDeletionGroupVersionParsingFailure": (
+            "False",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
+        "NamespaceDeletionContentFailure": (
+            "False",
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization",
+        ),
+        "NamespaceContentRemaining": ("True", "SomeResourcesRemain", f"Some resources are remaining: {remaining}"),
+        "NamespaceFinalizersRemaining": (
+            ("True", "SomeFinalizersRemain", f"Some content in the namespace has finalizers remaining: {waiting}")
+            if held
+            else ("False", "ContentHasNoFinalizers", "All content-preserving finalizers finished")
+        ),
+    }
 
 
 def _delete(kind: Kind, found: Object) -> Write:

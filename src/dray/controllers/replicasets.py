@@ -1,4 +1,5 @@
-"""ReplicaSets: as many pods as asked for, made from the template; surplus ones go, matching strays are adopted.
+"""ReplicaSets and ReplicationControllers: as many pods as asked for, made from the template; surplus ones go, matching strays
+are adopted. A create that is refused shows as the condition ReplicaFailure until one succeeds.
 
 Always true: a pod is created once although its answer is lost; nothing is deleted while it is unknown how many there are; only
 pods that this ReplicaSet controls are deleted, and exactly those (by uid).
@@ -9,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from dray.api.core import Pod, ReplicaSet
-from dray.api.kinds import PODS, REPLICA_SETS, Kind
+import msgspec
+
+from dray.api.core import Pod, ReplicaSet, ReplicaSetSpec, ReplicationController
+from dray.api.kinds import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Kind
 from dray.api.selectors import selects
-from dray.cluster.port import Change, Outcome, Write
+from dray.api.times import format_time
+from dray.cluster.port import Change, Outcome, Refused, Write
 from dray.cluster.recorder import Recorder
 from dray.cluster.world import World
 from dray.controllers import owning, podstate
@@ -20,6 +24,7 @@ from dray.controllers.creating import Creates, generated
 from dray.controllers.keyed import Keyed
 
 BURST: Final = 500
+FAILURE: Final = "ReplicaFailure"
 
 
 class ReplicaSets(Keyed):
@@ -27,18 +32,28 @@ class ReplicaSets(Keyed):
 
     name = "replicasets"
     kinds: Sequence[Kind] = (REPLICA_SETS, PODS)
+    kind: Kind = REPLICA_SETS
+    source = "replicaset-controller"
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._creates = Creates(PODS)
-        self._recorder = Recorder("replicaset-controller")
+        self._recorder = Recorder(self.source)
+        self._refused: dict[str, str] = {}  # key -> why the last create was refused
         self._pods = world.index(PODS, owning.controller_of)
         self._orphans = world.index(PODS, owning.orphan_in)
-        self._by_uid = world.index(REPLICA_SETS, lambda found: (found.uid,))
-        self._by_namespace = world.index(REPLICA_SETS, lambda found: (found.metadata.namespace,))
+        self._by_uid = world.index(self.kind, lambda found: (found.uid,))
+        self._by_namespace = world.index(self.kind, lambda found: (found.metadata.namespace,))
+
+    def _get(self, key: str) -> ReplicaSet | None:
+        found: ReplicaSet | None = self.world.get(REPLICA_SETS, key)
+        return found
+
+    def _selects(self, key: str, labels: dict[str, str]) -> bool:
+        return selects(self.world.get(REPLICA_SETS, key).spec.selector, labels)
 
     def concerned(self, change: Change) -> Iterable[str]:
-        if change.kind == REPLICA_SETS:
+        if change.kind == self.kind:
             return [change.object.key]
         return [key for pod in (change.old, change.new) if pod is not None for key in self._wanting(pod)]
 
@@ -46,22 +61,27 @@ class ReplicaSets(Keyed):
         if (controller := pod.metadata.controller) is not None:
             return self._by_uid[controller.uid]
         near = self._by_namespace[pod.metadata.namespace]
-        return [key for key in near if selects(self.world.get(REPLICA_SETS, key).spec.selector, pod.metadata.labels)]
+        return [key for key in near if self._selects(key, pod.metadata.labels)]
 
     def ended(self, key: str, outcome: Outcome, now: float) -> None:
         if outcome.write.verb != "create":
             return
         self._creates.ended(key, outcome, now)
-        found = self.world.get(REPLICA_SETS, key)
-        if found is not None and not outcome.ok:
-            note = f"Error creating: {outcome.error}"
-            self.say(self._recorder.warning(REPLICA_SETS, found, "FailedCreate", note, action="CreatePod", now=now))
+        found = self.world.get(self.kind, key)
+        if found is None or outcome.ok:
+            self._refused.pop(key, None)
+            return
+        if isinstance(outcome.error, Refused):
+            self._refused[key] = outcome.error.message
+        note = f"Error creating: {outcome.error}"
+        self.say(self._recorder.warning(self.kind, found, "FailedCreate", note, action="CreatePod", now=now))
 
     def decide(self, key: str, now: float) -> list[Write]:
-        found: ReplicaSet | None = self.world.get(REPLICA_SETS, key)
+        found = self._get(key)
         if found is None:
             self.forget(key)
             self._creates.forget(key)
+            self._refused.pop(key, None)
             return []
         owned = [self.world.get(PODS, pod) for pod in self._pods[found.uid]]
         mine = [pod for pod in owned if selects(found.spec.selector, pod.metadata.labels)]
@@ -75,7 +95,7 @@ class ReplicaSets(Keyed):
     def _adoptions(self, found: ReplicaSet) -> list[Write]:
         strays = (self.world.get(PODS, key) for key in self._orphans[found.metadata.namespace])
         return [
-            owning.adopt(PODS, pod, REPLICA_SETS, found)
+            owning.adopt(PODS, pod, self.kind, found)
             for pod in strays
             if podstate.active(pod) and selects(found.spec.selector, pod.metadata.labels)
         ]
@@ -85,6 +105,8 @@ class ReplicaSets(Keyed):
         unseen = self._creates.unseen(found.key, lambda name: self.world.get(PODS, f"{namespace}/{name}") is not None, now)
         wanted = found.spec.replicas if found.spec.replicas is not None else 1
         difference = wanted - len(pods) - unseen
+        if difference <= 0:
+            self._refused.pop(found.key, None)
         if unseen:
             self.look_at(found.key, now + 5.0)
         if difference < 0 and not unseen:
@@ -95,7 +117,7 @@ class ReplicaSets(Keyed):
 
     def _create(self, found: ReplicaSet, now: float, number: int) -> Write:
         name = generated(found.metadata.name, found.uid, now, number)
-        body = pod_from(found.spec.template, name, found.metadata.namespace, owning.reference(REPLICA_SETS, found))
+        body = pod_from(found.spec.template, name, found.metadata.namespace, owning.reference(self.kind, found))
         return self._creates.send(found.key, found.metadata.namespace, name, body)
 
     def _status(self, found: ReplicaSet, pods: list[Pod], now: float) -> list[Write]:
@@ -104,7 +126,7 @@ class ReplicaSets(Keyed):
         if later := [at for at in times if at is not None and at > now]:
             self.look_at(found.key, min(later))
         known = found.status
-        status = {
+        status: dict[str, tuple[Any, Any]] = {
             "replicas": (len(pods), known.replicas),
             "fullyLabeledReplicas": (
                 sum(labels <= pod.metadata.labels.items() for pod in pods),
@@ -114,11 +136,48 @@ class ReplicaSets(Keyed):
             "availableReplicas": (sum(at is not None and at <= now for at in times), known.available_replicas),
             "observedGeneration": (found.metadata.generation, known.observed_generation),
         }
+        status |= self._conditions(found, now)
         if all(new == old for new, old in status.values()):
             return []
         body = {"status": {field: new for field, (new, _) in status.items()}}
         namespace, name = found.metadata.namespace, found.metadata.name
-        return [Write("patch", REPLICA_SETS, namespace, name, body, subresource="status", uid=found.uid)]
+        return [Write("patch", self.kind, namespace, name, body, subresource="status", uid=found.uid)]
+
+    def _conditions(self, found: ReplicaSet, now: float) -> dict[str, tuple[Any, Any]]:
+        """The condition ReplicaFailure, where it has to come or go."""
+        had = next((c for c in found.status.conditions if c.type == FAILURE), None)
+        why = self._refused.get(found.key)
+        if (had.message if had is not None else None) == why:
+            return {}
+        others = [c for c in found.status.conditions if c.type != FAILURE]
+        made = {
+            "type": FAILURE,
+            "status": "True",
+            "reason": "FailedCreate",
+            "message": why,
+            "lastTransitionTime": format_time(now),
+        }
+        return {"conditions": ([*others, made] if why is not None else others, None)}
+
+
+class ReplicationControllers(ReplicaSets):
+    """The same for ReplicationControllers, whose selector is a map of labels. Keys are their ``namespace/name``."""
+
+    name = "replicationcontrollers"
+    kinds: Sequence[Kind] = (REPLICATION_CONTROLLERS, PODS)
+    kind = REPLICATION_CONTROLLERS
+    source = "replication-controller"
+
+    def _get(self, key: str) -> ReplicaSet | None:
+        found: ReplicationController | None = self.world.get(REPLICATION_CONTROLLERS, key)
+        if found is None:
+            return None
+        spec = {**found.spec, "selector": {"matchLabels": found.spec.get("selector") or {}}}
+        return ReplicaSet(metadata=found.metadata, spec=msgspec.convert(spec, ReplicaSetSpec), status=found.status)
+
+    def _selects(self, key: str, labels: dict[str, str]) -> bool:
+        selector = self.world.get(REPLICATION_CONTROLLERS, key).spec.get("selector")
+        return bool(selector) and selector.items() <= labels.items()
 
 
 def pod_from(template: Any, name: str, namespace: str, owner: dict[str, Any]) -> dict[str, Any]:

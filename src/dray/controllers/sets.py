@@ -16,8 +16,10 @@ from dray.controllers.aggregation import RoleAggregation
 from dray.controllers.budgets import Budgets
 from dray.controllers.certificates import CertificateSigning, Sign
 from dray.controllers.claims import ClaimsController
+from dray.controllers.cronjobs import CronJobs
 from dray.controllers.daemonsets import DaemonSets
 from dray.controllers.deployments import Deployments
+from dray.controllers.endpoints import ApiService, Endpoints
 from dray.controllers.eviction import RATE, TaintEviction
 from dray.controllers.exporter import ExporterOperator
 from dray.controllers.exporter import Settings as ExporterSettings
@@ -28,8 +30,9 @@ from dray.controllers.nodeeviction import NodeEviction
 from dray.controllers.nodelifecycle import NodeLifecycle
 from dray.controllers.podgarbage import PodGarbage
 from dray.controllers.quotas import Quotas
-from dray.controllers.replicasets import ReplicaSets
+from dray.controllers.replicasets import ReplicaSets, ReplicationControllers
 from dray.controllers.statefulsets import StatefulSets
+from dray.controllers.volumes import Volumes
 
 
 class Exporting(msgspec.Struct, frozen=True):
@@ -41,7 +44,8 @@ class Exporting(msgspec.Struct, frozen=True):
 
 class Setting:
     """What controllers are made from. ``owned`` are the kinds that garbage and namespaces look after; ``embedded``: the API
-    server is Dray's own; ``sign`` makes the certificates of clients, where there is an authority for them."""
+    server is Dray's own; ``serving`` is where it is; ``sign`` makes the certificates of clients, where there is an authority
+    for them."""
 
     def __init__(
         self,
@@ -55,10 +59,11 @@ class Setting:
         evictions_per_second: float = RATE,
         embedded: bool = True,
         sign: Sign | None = None,
+        serving: tuple[str, int] | None = None,
     ) -> None:
         self.world, self.gates, self.owned, self.certificate, self.meter = world, gates, owned, certificate, meter
         self.exporter, self.embedded = exporter or Exporting(), embedded
-        self.evictions_per_second, self.sign = evictions_per_second, sign
+        self.evictions_per_second, self.sign, self.serving = evictions_per_second, sign, serving
 
 
 Make = Callable[[Setting], list[Decider]]
@@ -68,12 +73,16 @@ SETS: Final[dict[str, Make]] = {
     "eviction": lambda s: [TaintEviction(s.world, s.gates, s.meter, rate=s.evictions_per_second)],
     "workloads": lambda s: [
         ReplicaSets(s.world),
+        ReplicationControllers(s.world),
         Deployments(s.world),
         StatefulSets(s.world),
         DaemonSets(s.world),
         Jobs(s.world),
+        CronJobs(s.world),
         Budgets(s.world),
     ],
+    "services": lambda s: [Endpoints(s.world), *([ApiService(s.world, *s.serving)] if s.serving is not None else ())],
+    "volumes": lambda s: [Volumes(s.world)],
     "namespaces": lambda s: [Namespaces(s.world, s.owned, s.certificate)],
     "garbage": lambda s: [Garbage(s.world, s.owned), PodGarbage(s.world)],
     "access": lambda s: [RoleAggregation(s.world), *([CertificateSigning(s.world, s.sign)] if s.sign is not None else [])],
@@ -88,7 +97,18 @@ OPTIONAL: Final[dict[str, Make]] = {
 _FIXED: Final[dict[str, tuple[Kind, ...]]] = {
     "claims": tuple(ClaimsController.kinds),
     "eviction": tuple(TaintEviction.kinds),
-    "workloads": (*ReplicaSets.kinds, *Deployments.kinds, *StatefulSets.kinds, *DaemonSets.kinds, *Jobs.kinds, *Budgets.kinds),
+    "workloads": (
+        *ReplicaSets.kinds,
+        *ReplicationControllers.kinds,
+        *Deployments.kinds,
+        *StatefulSets.kinds,
+        *DaemonSets.kinds,
+        *Jobs.kinds,
+        *CronJobs.kinds,
+        *Budgets.kinds,
+    ),
+    "services": tuple(Endpoints.kinds),
+    "volumes": tuple(Volumes.kinds),
     "namespaces": (NAMESPACES,),
     "garbage": tuple(PodGarbage.kinds),
     "access": (*RoleAggregation.kinds, *CertificateSigning.kinds),

@@ -233,6 +233,7 @@ class Kubelets(Keyed):
         due = self._moment(pod, "start", now + self._annotated(pod, STARTS, self._start_seconds, now))
         if now < due:
             return self._later(pod, due, now)
+        self.say(self._recorder.normal(PODS, pod, "Started", "Containers started", action="Starting", now=now))
         return [_status(pod, self._running(pod, now))]
 
     def _admit(self, node: Node, pod: Pod, claims: Mapping[str, ResourceClaim]) -> Rejection | None:
@@ -283,6 +284,12 @@ class Kubelets(Keyed):
     def _go_on(self, pod: Pod, now: float) -> list[Write]:
         room = self._room(pod.spec.node_name)
         room.take(pod)
+        if (change := podstatus.renewed(pod, now)) is not None:
+            return [_status(pod, change)]
+        if (limit := podstatus.deadline(pod)) is not None:
+            if now >= limit:
+                return [_status(pod, podstatus.expired(pod, now))]
+            self.look_at(f"pod {pod.key}", limit)
         began = _began(pod, now)
         end = self._end(pod, began, now)
         if end is not None and end[0] <= now:

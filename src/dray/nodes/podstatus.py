@@ -8,7 +8,7 @@ from ipaddress import IPv4Address
 from typing import Any, Final
 
 from dray.api.core import Container, Pod
-from dray.api.times import format_time
+from dray.api.times import format_time, parse_time
 from dray.nodes.restarts import Restarts
 
 POD_NETWORK: Final = int(IPv4Address("10.128.0.0"))
@@ -35,9 +35,13 @@ def running(pod: Pod, resources: Resources, now: float) -> dict[str, Any]:
     """Started: addresses, containers and readiness. ``resources`` are what each container has and how that is."""
     stamp = format_time(now)
     ip, host = pod_ip(pod), host_ip(pod.spec.node_name)
-    ready = _conditions(pod, ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"), "True", stamp)
+    ready = _conditions(pod, ("PodReadyToStartContainers", "Initialized", "ContainersReady"), "True", stamp)
+    ready.append(_readiness(pod, "True", stamp))
+    if not any(c.type == "PodScheduled" for c in pod.status.conditions):
+        ready.append(_condition("PodScheduled", "True", stamp))  # nobody scheduled it: its maker named the node
     status: dict[str, Any] = {
         "phase": "Running",
+        "observedGeneration": pod.metadata.generation,
         "startTime": pod.status.start_time or stamp,
         "podIP": ip,
         "podIPs": [{"ip": ip}],
@@ -85,8 +89,45 @@ def progress(pod: Pod, state: Restarts, resources: Resources, now: float) -> dic
             last = {"exitCode": state.exit_code, "reason": "Error", "startedAt": format_time(state.last_start)}
             container["lastState"] = {"terminated": {**last, "finishedAt": format_time(state.last_end)}}
     reason = "" if runs else "ContainersNotReady"
-    ready = _conditions(pod, ("Ready", "ContainersReady"), "True" if runs else "False", stamp, reason)
+    ready = _conditions(pod, ("ContainersReady",), "True" if runs else "False", stamp, reason)
+    ready.append(_readiness(pod, "True" if runs else "False", stamp, reason))
     return {"status": {"conditions": ready, "containerStatuses": containers}}
+
+
+def renewed(pod: Pod, now: float) -> dict[str, Any] | None:
+    """What changes in the status of a pod that runs: its readiness gates, and the generation that was seen."""
+    changes: dict[str, Any] = {}
+    if pod.status.observed_generation != pod.metadata.generation:
+        changes["observedGeneration"] = pod.metadata.generation
+    known = {c.type: c.status for c in pod.status.conditions}
+    wanted = _readiness(pod, known.get("ContainersReady", "True"), format_time(now))
+    if pod.spec.readiness_gates and known.get("Ready") != wanted["status"]:
+        changes["conditions"] = [wanted]
+    return {"status": changes} if changes else None
+
+
+def deadline(pod: Pod) -> float | None:
+    """When a pod that runs has been active long enough."""
+    seconds = pod.spec.active_deadline_seconds
+    return parse_time(pod.status.start_time) + seconds if seconds is not None and pod.status.start_time else None
+
+
+def expired(pod: Pod, now: float) -> dict[str, Any]:
+    """Ended because it was active longer than it may be."""
+    body = finished(pod, 137, now)
+    words = "Pod was active on the node longer than the specified deadline"
+    body["status"] |= {"reason": "DeadlineExceeded", "message": words}
+    return body
+
+
+def _readiness(pod: Pod, containers: str, stamp: str, reason: str = "") -> dict[str, Any]:
+    """Ready when the containers are and every readiness gate is open."""
+    known = {c.type: c.status for c in pod.status.conditions}
+    closed = [gate.condition_type for gate in pod.spec.readiness_gates if known.get(gate.condition_type) != "True"]
+    if not closed or containers != "True":
+        return _conditions(pod, ("Ready",), containers, stamp, reason)[0]
+    words = ", ".join(f'the status of pod readiness gate "{name}" is not "True"' for name in closed)
+    return {**_condition("Ready", "False", stamp, "ReadinessGatesNotReady"), "message": words}
 
 
 def finished(pod: Pod, exit_code: int, now: float) -> dict[str, Any]:

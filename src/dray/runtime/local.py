@@ -122,7 +122,7 @@ class Local:
         if "controllers" in parts:
             identity = self.server.identity
             sign = identity.client_authority.signed
-            setting = Setting(world, settings.gates, CATALOG.owned, identity.ca, meter, sign=sign)
+            setting = Setting(world, settings.gates, CATALOG.owned, identity.ca, meter, sign=sign, serving=self.server.address)
             made.extend(deciders(tuple(SETS), setting))
         if "nodes" in parts:
             made.extend(self._machines.deciders(world))

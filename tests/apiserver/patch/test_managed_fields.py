@@ -131,9 +131,61 @@ def test_fields_that_somebody_else_manages_stay():
     assert made["data"] == {"k": "v", "z": "1"}
 
 
-def test_a_changed_value_changes_hands():
+def test_a_changed_value_of_another_manager_is_a_conflict():
+    made = applied(None, config({"k": "v", "z": "1"}), "one")
+    with pytest.raises(PatchError) as refused:
+        applied(made, config({"k": "w"}), "two")
+    assert (refused.value.code, refused.value.reason) == (409, "Conflict")
+    assert str(refused.value) == 'Apply failed with 1 conflict: conflict with "one": .data.k'
+    assert refused.value.causes == [{"reason": "FieldManagerConflict", "message": 'conflict with "one"', "field": ".data.k"}]
+
+
+def test_conflicts_are_told_by_manager_with_every_field():
+    made = updated(config({"a": "1"}), None, "creator")
+    made = applied(made, config({"b": "1", "c": "1"}), "one")
+    with pytest.raises(PatchError) as refused:
+        applied(made, config({"a": "2", "b": "2", "c": "2"}), "two")
+    told = ['conflicts with "creator" using v1:', "- .data.a", 'conflicts with "one":', "- .data.b", "- .data.c"]
+    assert str(refused.value) == "Apply failed with 3 conflicts: " + "\n".join(told)
+
+
+def test_an_equal_value_is_shared_and_no_conflict():
     made = applied(None, config({"k": "v"}), "one")
-    made = applied(made, config({"k": "w"}), "two")
+    made = applied(made, config({"k": "v"}), "two")
+    assert owners(made) == {(who, "Apply", ""): {"f:data": {"f:k": {}}} for who in ("one", "two")}
+
+
+def test_a_list_element_in_a_conflict_is_named_by_its_keys():
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [{"name": "app", "image": "a"}]}}
+    made = applied(None, pod, "one", kind=kinds.PODS)
+    other = {**pod, "spec": {"containers": [{"name": "app", "image": "b"}]}}
+    with pytest.raises(PatchError, match=r'\.spec\.containers\[name="app"\]\.image'):
+        applied(made, other, "two", kind=kinds.PODS)
+
+
+def test_an_object_that_nobody_manages_was_written_before_the_first_apply():
+    made = applied(config({"k": "v"}), config({"z": "1"}), "one")
+    assert owners(made)[("before-first-apply", "Update", "")]["f:data"] == {".": {}, "f:k": {}}
+    with pytest.raises(PatchError, match=r'"before-first-apply" using v1: \.data\.k'):
+        applied(config({"k": "v"}), config({"k": "w"}), "one")
+
+
+def test_kubectl_goes_on_with_what_it_applied_on_the_client_side():
+    note = {"kubectl.kubernetes.io/last-applied-configuration": '{"data":{"k":"v"}}'}
+    made = updated(config({"k": "v", "z": "1"}, annotations=note), None, "kubectl-client-side-apply")
+    assert applied(made, config({"k": "w"}), "kubectl")["data"] == {"k": "w", "z": "1"}
+    with pytest.raises(PatchError, match=r"\.data\.z"):
+        applied(made, config({"k": "w", "z": "2"}), "kubectl")
+
+
+def test_fields_are_written_in_order():
+    made = updated(config({"b": "1", "a": "1"}, labels={"x": "y"}), None)
+    assert list(owners(made)[("me", "Update", "")]["f:data"]) == [".", "f:a", "f:b"]
+
+
+def test_with_force_a_changed_value_changes_hands():
+    made = applied(None, config({"k": "v"}), "one")
+    made = applied(made, config({"k": "w"}), "two", force=True)
     assert made["data"] == {"k": "w"}
     assert owners(made) == {("two", "Apply", ""): {"f:data": {"f:k": {}}}}
 

@@ -43,8 +43,9 @@ def test_elements_are_merged_by_their_key():
     assert second == POD["spec"]["containers"][1]
 
 
-def test_new_elements_come_last():
-    assert [each["name"] for each in containers([{"name": "z"}, {"name": "c"}])] == ["c", "d", "z"]
+def test_new_elements_come_where_the_patch_has_them():
+    assert [each["name"] for each in containers([{"name": "z"}, {"name": "c"}])] == ["z", "c", "d"]
+    assert [each["name"] for each in containers([{"name": "c"}, {"name": "z"}])] == ["c", "z", "d"]
 
 
 def test_lists_without_a_key_are_replaced():
@@ -81,7 +82,7 @@ def test_merge_is_what_happens_anyway():
 def test_primitive_lists_are_united_and_deleted_from():
     assert patched({"metadata": {"finalizers": ["b", "c"]}})["metadata"]["finalizers"] == ["a", "b", "c"]
     made = patched({"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"], "finalizers": ["c"]}})
-    assert made["metadata"]["finalizers"] == ["b", "c"]
+    assert made["metadata"]["finalizers"] == ["c", "b"]
 
 
 def test_retained_keys_are_all_that_stays():
@@ -117,8 +118,8 @@ def test_conditions_merge_by_type():
         {"status": status},
     )
     assert [(each["type"], each["status"]) for each in made["status"]["conditions"]] == [
-        ("PodScheduled", "True"),
         ("Ready", "False"),
+        ("PodScheduled", "True"),
     ]
 
 

@@ -20,6 +20,7 @@ PACKAGES = {
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
     "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+    "e2e.test": "k8s.io/kubernetes/test/e2e",
 }
 
 
@@ -42,6 +43,16 @@ def cache() -> Path:
 def binary(name: str) -> Path:
     """The path of an upstream program, built now if this machine has not built it before (minutes, once)."""
     return built(cache() / name, PACKAGES[name], MODULE)
+
+
+def sources() -> Path:
+    """The source tree of Kubernetes, from which the e2e suite reads its manifests."""
+    go = shutil.which("go")
+    if go is None:
+        raise Unavailable("Go is not installed; the manifests of the e2e suite come from its module cache")
+    asked = [go, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"]
+    environment = {**os.environ, "GOFLAGS": "", "GOTOOLCHAIN": "local"}
+    return Path(subprocess.run(asked, cwd=MODULE, env=environment, capture_output=True, text=True, check=True).stdout.strip())
 
 
 def driver() -> Path:
@@ -68,10 +79,14 @@ def built(path: Path, package: str, module: Path) -> Path:
 def _build(go: str, package: str, module: Path, output: Path) -> None:
     """Builds one Go program; the output appears only when it is whole."""
     partial = output.with_suffix(f".{os.getpid()}")
-    flags = ["-trimpath", "-mod=readonly", "-ldflags=-s -w"]
+    linked = "-s -w"
+    if output.name == "kubectl":  # it refuses to say its version where that is not one
+        linked += f" -X k8s.io/component-base/version.gitVersion={version()} -X k8s.io/component-base/version.gitCommit=0"
+    flags = ["-trimpath", "-mod=readonly", f"-ldflags={linked}"]
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOTOOLCHAIN": "local"}
+    command = [go, "test", "-c"] if output.name.endswith(".test") else [go, "build"]
     done = subprocess.run(
-        [go, "build", *flags, "-o", str(partial), package], cwd=module, env=environment, capture_output=True, text=True
+        [*command, *flags, "-o", str(partial), package], cwd=module, env=environment, capture_output=True, text=True
     )
     if done.returncode:
         partial.unlink(missing_ok=True)

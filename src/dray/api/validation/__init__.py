@@ -11,7 +11,19 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from dray.api.gates import Gates
-from dray.api.validation import access, claim_status, claims, cluster, pod_updates, pods, quotas, slices, taints, workloads
+from dray.api.validation import (
+    access,
+    claim_status,
+    claims,
+    cluster,
+    network,
+    pod_updates,
+    pods,
+    quotas,
+    slices,
+    taints,
+    workloads,
+)
 from dray.api.validation.errors import FieldError
 
 __all__ = ["FieldError", "validate_create", "validate_update"]
@@ -60,6 +72,7 @@ _CREATE: Final[dict[str, _Create]] = {
     "events": _plain(cluster.event),
     "jobs": _plain(workloads.job),
     "leases": _plain(cluster.lease),
+    "networkpolicies": _plain(network.network_policy),
     "limitranges": _plain(quotas.limit_range),
     "nodes": _plain(cluster.node),
     "persistentvolumeclaims": _plain(cluster.volume_claim),

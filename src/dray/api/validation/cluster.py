@@ -178,6 +178,8 @@ def volume_claim_update(new: Object, old: Object) -> Errors:
     for field in changing:
         after.pop(field, None)
         before.pop(field, None)
+    if not before.get("storageClassName") and before.get("storageClassName") is None:
+        after.pop("storageClassName", None)  # the default class may be filled in later
     if after != before:
         words = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
         yield forbidden("spec", words)

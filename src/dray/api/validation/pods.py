@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
@@ -30,6 +31,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 MAX_SECONDS: Final = 2**31 - 1
 REMEMBERED_BYTES: Final = 8 * 1024
+_SYSCTL: Final = re.compile(r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?", re.ASCII)
 _RESTART: Final = ("Always", "OnFailure", "Never")
 _DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -52,8 +54,18 @@ def _problems(encoded: bytes) -> Errors:
     spec = msgspec.json.decode(encoded)
     yield from pod_spec(spec, "spec")
     yield from images(spec)
+    yield from sysctls(spec)
     if spec.get("schedulingGates") and spec.get("nodeName"):
         yield forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
+
+
+def sysctls(spec: Object) -> Errors:
+    for index, sysctl in enumerate((spec.get("securityContext") or {}).get("sysctls") or ()):
+        name, path = sysctl.get("name") or "", f"spec.securityContext.sysctls[{index}].name"
+        if not name:
+            yield required(path)
+        elif len(name) > 253 or not _SYSCTL.fullmatch(name):
+            yield invalid(path, name, f"must have at most 253 characters and match regex ^{_SYSCTL.pattern}$")
 
 
 def images(spec: Object) -> Errors:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from typing import Any, Final
+from zoneinfo import ZoneInfo
 
 import msgspec
 
 from dray.api.core import LabelSelector
+from dray.api.cron import BadSchedule, Schedule
 from dray.api.selectors import selects
 from dray.api.validation.errors import (
     Errors,
@@ -190,7 +192,7 @@ def job_spec(spec: Object, path: str) -> Errors:
 def job_update(new: Object, old: Object) -> Errors:
     after, before = _spec(new), _spec(old)
     yield from job(new)
-    for field in ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex"):
+    for field in ("selector", "completionMode", "managedBy", "podFailurePolicy", "backoffLimitPerIndex", "successPolicy"):
         yield from immutable(after.get(field), before.get(field), f"spec.{field}")
     if after.get("completions") != before.get("completions") and not _elastic(after, before):
         yield invalid("spec.completions", after.get("completions"), "field is immutable")
@@ -204,11 +206,13 @@ def _elastic(after: Object, before: Object) -> bool:
 
 
 def _may_reschedule(before: Object, old: Object) -> bool:
-    return bool(before.get("suspend")) and not (old.get("status") or {}).get("startTime")
+    status = old.get("status") or {}
+    stopped = any(c.get("type") == "Suspended" and c.get("status") == "True" for c in status.get("conditions") or ())
+    return bool(before.get("suspend")) and (not status.get("startTime") or (stopped and not status.get("active")))
 
 
 def _job_template(after: Object, before: Object, *, suspended: bool) -> Errors:
-    """A suspended job that never started may still change where its pods may run."""
+    """A suspended job without pods may still change where its pods may run and what they need."""
     new, old = after.get("template") or {}, before.get("template") or {}
     if suspended:
         new, old = _without_scheduling(new), _without_scheduling(old)
@@ -227,8 +231,33 @@ def cron_job(obj: Object) -> Errors:
     spec = _spec(obj)
     if not spec.get("schedule"):
         yield required("spec.schedule")
+    else:
+        yield from _schedule(spec["schedule"])
+    if (zone := spec.get("timeZone")) is not None and (problem := _zone_problem(zone)):
+        yield invalid("spec.timeZone", zone, problem)
     yield from one_of(spec.get("concurrencyPolicy"), _CONCURRENCY, "spec.concurrencyPolicy")
     yield from job_spec((spec.get("jobTemplate") or {}).get("spec") or {}, "spec.jobTemplate.spec")
+
+
+def _schedule(text: str) -> Errors:
+    try:
+        Schedule(text)
+    except BadSchedule as error:
+        yield invalid("spec.schedule", text, str(error))
+
+
+def _zone_problem(zone: str) -> str:
+    if not zone:
+        return "timeZone must be nil or non-empty string"
+    if zone.lower() == "local":
+        return "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+    if not re.fullmatch(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*", zone) or len(zone) > 255:
+        return f"unknown time zone {zone}"
+    try:
+        ZoneInfo(zone)
+    except (LookupError, ValueError, OSError):
+        return f"unknown time zone {zone}"
+    return ""
 
 
 def disruption_budget(obj: Object) -> Errors:

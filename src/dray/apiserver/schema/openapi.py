@@ -164,7 +164,8 @@ class _Components:
             needed = [field.name for field in struct.fields.values() if field.required]
             if needed:
                 made["required"] = needed
-            made["properties"] = {field.name: self._field(field) for field in struct.fields.values()}
+            if struct.fields:  # as with parameters, an empty object is lost when Go writes it again
+                made["properties"] = {field.name: self._field(field) for field in struct.fields.values()}
         return name
 
     def named(self, name: str) -> Document:
@@ -275,9 +276,10 @@ class _Paths:
     def _operation(self, action: str, schema: str) -> Document:
         if schema.startswith(_META):
             self.components.named("meta.Status")
+        parameters = [_query(name) for name in _PARAMETERS.get(action, ())]
         return {
             "tags": [f"{self.kind.group or 'core'}_{self.kind.version}"],
-            "parameters": [_query(name) for name in _PARAMETERS.get(action, ())],
+            **({"parameters": parameters} if parameters else {}),  # an empty list is lost when Go writes it again
             "responses": {"200": {"description": "OK", "content": {_JSON: {"schema": _reference(schema)}}}},
             "x-kubernetes-action": action,
             "x-kubernetes-group-version-kind": _gvk(self.kind.group, self.kind.version, self.kind.kind),

@@ -1,0 +1,112 @@
+"""Kinds in several versions: one object, seen and written in each."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apiserver.conftest import Cluster
+from dray.apiserver.catalog import CATALOG
+
+ROOT = "/apis/resource.k8s.io"
+CLAIMS = "namespaces/default/resourceclaims"
+EXACTLY = {"deviceClassName": "gpu", "count": 2, "allocationMode": "ExactCount"}
+
+
+def old_claim(name: str = "c") -> dict:
+    request = {"name": "r", **EXACTLY}
+    return {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
+
+
+def test_a_claim_written_in_v1beta1_is_one_in_v1(cluster: Cluster) -> None:
+    made = cluster.post(f"{ROOT}/v1beta1/{CLAIMS}", old_claim())
+    assert (made["apiVersion"], made["spec"]["devices"]["requests"]) == ("resource.k8s.io/v1beta1", [{"name": "r", **EXACTLY}])
+    now = cluster.get(f"{ROOT}/v1/{CLAIMS}/c")
+    assert now["spec"]["devices"]["requests"] == [{"name": "r", "exactly": EXACTLY}]
+    assert now["metadata"]["uid"] == made["metadata"]["uid"]
+    assert cluster.get(f"{ROOT}/v1beta2/{CLAIMS}/c")["spec"] == now["spec"]
+
+
+def test_alternatives_stay_where_they_are(cluster: Cluster) -> None:
+    first = {"name": "r", "firstAvailable": [{"name": "a", **EXACTLY}]}
+    cluster.post(f"{ROOT}/v1/{CLAIMS}", {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [first]}}})
+    assert cluster.get(f"{ROOT}/v1beta1/{CLAIMS}/c")["spec"]["devices"]["requests"] == [first | {"deviceClassName": ""}]
+
+
+def test_a_device_is_basic_in_v1beta1_only(cluster: Cluster) -> None:
+    spec = {"nodeName": "n", "driver": "d.example.com", "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}}
+    device = {"name": "gpu-0", "basic": {"attributes": {"model": {"string": "x"}}}}
+    cluster.post(f"{ROOT}/v1beta1/resourceslices", {"metadata": {"name": "s"}, "spec": {**spec, "devices": [device]}})
+    assert cluster.get(f"{ROOT}/v1/resourceslices/s")["spec"]["devices"] == [{"name": "gpu-0", **device["basic"]}]
+    assert cluster.get(f"{ROOT}/v1beta1/resourceslices/s")["spec"]["devices"] == [device]
+
+
+def test_lists_watches_and_deletes_speak_the_version_that_was_asked_for(cluster: Cluster) -> None:
+    news = cluster.watch(f"{ROOT}/v1beta1/{CLAIMS}")
+    cluster.post(
+        f"{ROOT}/v1/{CLAIMS}", {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [{"name": "r", "exactly": EXACTLY}]}}}
+    )
+    [(type_, seen)] = news()
+    assert (type_, seen["apiVersion"]) == ("ADDED", "resource.k8s.io/v1beta1")
+    assert seen["spec"]["devices"]["requests"][0]["deviceClassName"] == "gpu"
+    listed = cluster.get(f"{ROOT}/v1beta1/{CLAIMS}")
+    assert listed["apiVersion"] == "resource.k8s.io/v1beta1"
+    removed = cluster.delete(f"{ROOT}/v1beta1/{CLAIMS}")["items"]
+    assert [each["spec"]["devices"]["requests"][0]["deviceClassName"] for each in removed] == ["gpu"]
+
+
+def test_a_rule_of_v1alpha3_is_one_of_v1(cluster: Cluster) -> None:
+    taint = {"key": "k", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
+    body = {"metadata": {"name": "t"}, "spec": {"deviceSelector": {"driver": "d.example.com"}, "taint": taint}}
+    cluster.post(f"{ROOT}/v1alpha3/devicetaintrules", body)
+    assert cluster.get(f"{ROOT}/v1/devicetaintrules/t")["spec"] == body["spec"]
+
+
+def test_an_applier_is_the_same_in_each_version(cluster: Cluster) -> None:
+    def apply(version: str, requests: list[dict]) -> dict:
+        body = {"apiVersion": f"resource.k8s.io/{version}", "kind": "ResourceClaim", "metadata": {"name": "c"}}
+        body["spec"] = {"devices": {"requests": requests}}
+        path = f"{ROOT}/{version}/{CLAIMS}/c?fieldManager=me"
+        return cluster.call("PATCH", path, msgspec.json.encode(body), content_type="application/apply-patch+yaml")
+
+    apply("v1beta1", [{"name": "r", **EXACTLY}])
+    made = apply("v1", [{"name": "r", "exactly": EXACTLY}])
+    assert [(entry["manager"], entry["apiVersion"]) for entry in made["metadata"]["managedFields"]] == [
+        ("me", "resource.k8s.io/v1")
+    ]
+
+
+REQUESTS = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from("ab")},
+        optional={
+            "exactly": st.fixed_dictionaries(
+                {"deviceClassName": st.sampled_from(["x", "y"])},
+                optional={
+                    "count": st.integers(1, 9),
+                    "adminAccess": st.booleans(),
+                    "selectors": st.just([{"cel": {"expression": "true"}}]),
+                },
+            )
+        },
+    ),
+    max_size=3,
+)
+
+
+@given(REQUESTS)
+def test_there_and_back_nothing_is_lost(requests: list[dict]) -> None:
+    resource = CATALOG.find("resource.k8s.io", "v1beta1", "resourceclaims")
+    assert resource is not None
+    assert resource.to_stored is not None
+    assert resource.from_stored is not None
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": {"devices": {"requests": requests}}}
+    assert resource.to_stored(resource.from_stored(claim)) == claim
+
+
+@pytest.mark.parametrize("plural", ["workloads", "podgroups"])
+def test_groups_are_served_in_both_versions(cluster: Cluster, plural: str) -> None:
+    for version in ("v1beta1", "v1alpha3"):
+        assert cluster.get(f"/apis/scheduling.k8s.io/{version}/namespaces/default/{plural}")["items"] == []
