@@ -17,6 +17,7 @@ from dray.api.core import Node, NodeSelector
 from dray.api.gates import Gates
 from dray.api.resource import Device, DeviceTaint, DeviceTaintRule, ResourceSlice, ResourceSliceSpec
 from dray.api.selectors import SelectorError, node_selector_matches
+from dray.api.tolerations import selects
 from dray.books.journal import Books
 from dray.devices.ledger import DeviceKey, Holding, Ledger, PoolKey
 from dray.devices.pools import Pool, PoolContent, PoolLayout, PublishedSlice, counter_sets
@@ -243,7 +244,7 @@ class Inventory:
         return None if "" in names or None in names else frozenset(name for name in names if name)
 
     def rules_for(self, driver: str, pool: str, device: str) -> list[DeviceTaintRule]:
-        return [rule for rule in self._rules.values() if _rule_matches(rule, driver, pool, device)]
+        return [rule for rule in self._rules.values() if selects(rule.spec.device_selector, driver, pool, device)]
 
     def completeness(self, key: PoolKey) -> tuple[int, int]:
         """How many slices the newest generation of a pool has, and how many it should have."""
@@ -465,13 +466,3 @@ def _node_matches(node: Node, name: str | None, everywhere: bool | None, selecto
     if everywhere:
         return True
     return selector is not None and node_selector_matches(selector, node)
-
-
-def _rule_matches(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool:
-    selector = rule.spec.device_selector
-    return (
-        selector is not None
-        and selector.driver in (None, driver)
-        and selector.pool in (None, pool)
-        and selector.device in (None, device)
-    )

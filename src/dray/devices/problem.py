@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dray.api.gates import Gates
 from dray.api.resource import DeviceAttribute, DeviceToleration
+from dray.api.tolerations import tolerates
 from dray.devices.capacity import CapacityError, Consumes, consumes
 from dray.devices.demand import Alternative, ClaimDemand, Constraint, Demand
 from dray.devices.selection import Failure
-from dray.devices.shapes import Kind, tolerates
+from dray.devices.shapes import Kind
 from dray.devices.views import NodeLayout
 
 PROBLEMS_KEPT = 20_000
@@ -257,7 +258,7 @@ class Analysis:
 def untolerated(kind: Kind, tolerations: tuple[DeviceToleration, ...]) -> int | None:
     """The index of the first taint that no toleration matches."""
     for index, taint in enumerate(kind.taints):
-        if not any(tolerates(t.key, t.operator, t.value, t.effect, taint) for t in tolerations):
+        if not any(tolerates(toleration, taint) for toleration in tolerations):
             return index
     return None
 

@@ -16,9 +16,8 @@ import msgspec
 from dray.api.gates import Gates
 from dray.api.quantity import Quantity, QuantityError
 from dray.api.resource import Device, DeviceAttribute, DeviceCapacity, DeviceCounterConsumption, DeviceTaint, QuantityValue
+from dray.api.tolerations import blocks
 from dray.cel import DeviceView
-
-BLOCKING: Final = frozenset({"NoSchedule", "NoExecute"})
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -82,7 +81,7 @@ class Kind:
     def __init__(self, serial: int, shape: Shape, device: Device, taints: tuple[DeviceTaint, ...], skip: tuple[str, ...]) -> None:
         self.serial = serial
         self.shape = shape
-        self.taints = tuple(taint for taint in taints if taint.effect in BLOCKING)
+        self.taints = tuple(taint for taint in taints if blocks(taint))
         self.binding = device.binding_conditions
         self.binding_failure = device.binding_failure_conditions
         self.binds_to_node = bool(device.binds_to_node)
@@ -160,14 +159,3 @@ class Interner:
             if not self._shareable:
                 found.multiple = False
         return found
-
-
-def tolerates(key: str, operator: str, value: str, effect: str, taint: DeviceTaint) -> bool:
-    """Whether one toleration matches one taint. An empty key or effect matches every one."""
-    if effect and effect != taint.effect:
-        return False
-    if key and key != taint.key:
-        return False
-    if operator in ("", "Equal"):
-        return value == taint.value
-    return operator == "Exists"

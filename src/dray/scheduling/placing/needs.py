@@ -13,6 +13,7 @@ from dray.api.core import Pod
 from dray.api.kinds import DEVICE_CLASSES
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim
+from dray.api.tolerations import untolerated
 from dray.devices import DeviceKey
 from dray.scheduling.binding import conditions
 from dray.scheduling.config import Profile
@@ -21,7 +22,6 @@ from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.placing.state import CycleState, NotPlaced
 from dray.scheduling.plugins.devices import DynamicResources
 from dray.scheduling.plugins.neighbours import Neighbours
-from dray.scheduling.plugins.tolerations import tolerates
 from dray.scheduling.plugins.volumes import VOLUME_PLUGINS, Volumes
 from dray.scheduling.shape.claims import Refused, Resolved, claim_topic, pod_topic, requests, reserved_for, resolve
 from dray.scheduling.waiting import events
@@ -142,8 +142,8 @@ class Needs:
             return None
         for result in state.resolved.allocations[claim.uid].devices.results:
             device = DeviceKey(result.driver, result.pool, result.device)
-            for taint in self._engine.inventory.taints_now(device):
-                if taint.effect in ("NoSchedule", "NoExecute") and not any(tolerates(t, taint) for t in result.tolerations):
-                    data = {"device": str(device), "key": taint.key, "value": taint.value, "effect": taint.effect}
-                    return Reason("ClaimTainted", f"claim/{claim.key}", data)
+            taint = untolerated(self._engine.inventory.taints_now(device), result.tolerations)
+            if taint is not None:
+                data = {"device": str(device), "key": taint.key, "value": taint.value, "effect": taint.effect}
+                return Reason("ClaimTainted", f"claim/{claim.key}", data)
         return None

@@ -7,12 +7,12 @@ from typing import Final
 
 from dray.api.core import NodeSelector, PreferredSchedulingTerm, Taint, Toleration
 from dray.api.selectors import SelectorError, node_selector_matches, node_term_matches
+from dray.api.tolerations import BLOCKING, tolerates
 from dray.books.demand import Demand
 from dray.books.nodes import NodeInfo
 from dray.scheduling.plugins.base import Check, Compiled, Measure, PodShape, Reasons, because, codes_of
 
 UNSCHEDULABLE_TAINT: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-_REPELLING: Final = ("NoSchedule", "NoExecute")
 
 
 # ---------------------------------------------------------------------------------------------------- unschedulable
@@ -117,7 +117,7 @@ def taints(demand: Demand) -> Check:
 
 def untolerated(found: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Taint | None:
     """The first taint that keeps pods with these tolerations away."""
-    return next((taint for taint in found if taint.effect in _REPELLING and not tolerated(taint, tolerations)), None)
+    return next((taint for taint in found if taint.effect in BLOCKING and not tolerated(taint, tolerations)), None)
 
 
 def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
@@ -125,19 +125,11 @@ def tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    match toleration.operator:
-        case "" | "Equal":
-            return toleration.value == taint.value
-        case "Exists":
-            return True
-        case "Lt" | "Gt":
-            return _compares(toleration, taint)
-        case _:
-            return False
+    """As of devices, and beyond that numbers can be compared."""
+    if toleration.operator not in ("Lt", "Gt"):
+        return tolerates(toleration, taint)
+    same = toleration.key in ("", taint.key) and toleration.effect in ("", taint.effect)
+    return same and _compares(toleration, taint)
 
 
 def _compares(toleration: Toleration, taint: Taint) -> bool:
