@@ -89,6 +89,7 @@ def _plain(answer: Why) -> dict[str, Any]:
         "awaited": msgspec.to_builtins(answer.awaited),
         "nearest": msgspec.to_builtins(answer.nearest),
         "choice": msgspec.to_builtins(answer.choice),
+        "advice": msgspec.to_builtins(answer.advice),
     }
 
 
@@ -133,11 +134,24 @@ def show(answer: Why, console: Console, *, wide: bool) -> None:
     if answer.nearest is not None:
         near = answer.nearest
         devices = "device" if near.missing == 1 else "devices"
-        console.print(f"\nNearest: node {near.node} lacks {near.missing} {devices} for request {near.request} of {near.claim}.")
-    if answer.fixes:
-        console.print("\nWhat would help:")
-        for fix in answer.fixes:
-            console.print(f"  - {escape(fix)}")
+        lacks = f"lacks {near.missing} {devices} for request {near.request} of {near.claim}"
+        lacks = f"has enough devices for {near.claim}, but they do not {near.constraint}" if near.constraint else lacks
+        console.print(f"\nNearest: node {near.node} {escape(lacks)}.")
+    _show_fixes(answer, console)
+
+
+def _show_fixes(answer: Why, console: Console) -> None:
+    """What would help, each with what to paste below it."""
+    if not answer.fixes:
+        if answer.verdict in ("unschedulable", "impossible") and answer.nodes:
+            console.print("\nNo single change that was tried would do.")
+        return
+    console.print("\nWhat would help:")
+    commands = {fix.told: fix.command for fix in answer.advice}
+    for fix in answer.fixes:
+        console.print(f"  - {escape(fix)}")
+        for line in commands.get(fix, "").splitlines():
+            console.print(f"      {escape(line)}", style="dim")
 
 
 def _tree(answer: Why, *, wide: bool) -> Tree:
@@ -159,12 +173,32 @@ def _tree(answer: Why, *, wide: bool) -> Tree:
 def _add_request(claim: Tree, findings: dict[str, RequestFinding], *, wide: bool) -> None:
     first = next(iter(findings.values()))
     branch = claim.add(f"request {first.request}: {first.needed} of class {first.device_class}")
-    groups = _alike([(name, _counts(found)) for name, found in findings.items()])
+    groups = _by_relevance(findings)
     for text, names in groups[: None if wide else _SHOWN_NODES]:
         leaf = branch.add(f"{_node_names(names)}: {escape(text)}")
-        for line in _device_lines(findings[names[0]], wide=wide):
+        for line in _device_lines([findings[name] for name in names], wide=wide):
             leaf.add(escape(line))
     _more(branch, groups, wide)
+
+
+def _by_relevance(findings: dict[str, RequestFinding]) -> list[tuple[str, list[str]]]:
+    """Nodes that say the same, those that come nearest first: a node without a device that matches tells little."""
+    groups: dict[str, list[str]] = {}
+    for name, found in findings.items():
+        groups.setdefault(f"{_counts(found)}\n{_kinds(found)}", []).append(name)
+
+    def distance(names: list[str]) -> tuple[bool, int, int]:
+        found = findings[names[0]]
+        return not found.matching, found.missing, -len(names)
+
+    return [(text.partition("\n")[0], names) for text, names in sorted(groups.items(), key=lambda group: distance(group[1]))]
+
+
+def _kinds(found: RequestFinding) -> str:
+    """How many devices fail how, whoever holds them: nodes that differ only in names are one line."""
+    if not found.matching:
+        return str(sorted({_about_device(device.reason, plural=True) for device in found.devices}))
+    return str(sorted(_about_device(device.reason, plural=True) for device in found.devices))
 
 
 def _requests(nodes: Sequence[NodeAnswer]) -> list[tuple[str, str]]:
@@ -189,7 +223,7 @@ def _counts(found: RequestFinding) -> str:
     if not found.devices:
         return "has no devices"
     if not found.matching:
-        return f"none of {len(found.devices)} devices matches"
+        return "no device matches"
     enough = "enough" if found.usable >= found.needed else f"needs {found.needed}"
     return f"{enough}: {found.usable} usable of {found.matching} that match"
 
@@ -214,19 +248,20 @@ def _node_names(names: Sequence[str]) -> str:
     return f"{len(names)} nodes ({shown})"
 
 
-def _device_lines(found: RequestFinding, *, wide: bool) -> list[str]:
-    """Each device with its first failing check; without ``wide``, devices that fail alike are one line."""
+def _device_lines(findings: Sequence[RequestFinding], *, wide: bool) -> list[str]:
+    """Each device with its first failing check; without ``wide``, devices that fail alike are one line, of all these nodes."""
+    devices = [device for found in findings for device in found.devices]
     if wide:
-        return [f"{device.device}: {words(device.reason) if device.reason is not None else 'usable'}" for device in found.devices]
+        return [f"{device.device}: {words(device.reason) if device.reason is not None else 'usable'}" for device in devices]
     groups: dict[str, tuple[Reason | None, list[str]]] = {}
-    for device in found.devices:
+    for device in devices:
         said = _about_device(device.reason, plural=False)
-        groups.setdefault(said, (device.reason, []))[1].append(device.device.rpartition("/")[2])
-    taken = [device.reason for device in found.devices if device.reason is not None and device.reason.code == "DeviceTaken"]
+        groups.setdefault(said, (device.reason, []))[1].append(device.device)
+    taken = [device.reason for device in devices if device.reason is not None and device.reason.code == "DeviceTaken"]
     holders = list(dict.fromkeys(str(reason.data.get("claim") or "another claim") for reason in taken))
     ordered = sorted(groups.values(), key=lambda group: -len(group[1]))
     told = [(names, _about_device(reason, plural=len(names) > 1)) for reason, names in ordered[:_NAMED]]
-    lines = [f"{_devices(names)}: {text}{_some(holders) if text == _TAKEN else ''}" for names, text in told]
+    lines = [f"{_devices(names, len(findings))}: {text}{_some(holders) if text == _TAKEN else ''}" for names, text in told]
     return lines + ([f"… {len(ordered) - _NAMED} more kinds of refusal"] if len(ordered) > _NAMED else [])
 
 
@@ -236,8 +271,14 @@ def _about_device(reason: Reason | None, *, plural: bool) -> str:
     return _TAKEN if reason.code == "DeviceTaken" else predicate(reason, plural=plural)  # by whom is told once for all
 
 
-def _devices(names: Sequence[str]) -> str:
-    return f"device {names[0]}" if len(names) == 1 else f"devices {_some(names)}"
+def _devices(names: Sequence[str], nodes: int) -> str:
+    """By name where they are of one node, or have the same names on all; else how many."""
+    short = list(dict.fromkeys(name.rpartition("/")[2] for name in names))
+    if len(names) not in (len(short), len(short) * nodes):
+        return f"{len(names)} devices"
+    if len(names) == 1:
+        return f"device {short[0]}"
+    return f"devices {_some(short)}" + (" on each" if nodes > 1 and len(names) > len(short) else "")
 
 
 def _some(names: Sequence[str]) -> str:

@@ -307,11 +307,8 @@ class Explainer:
                 claims = [msgspec.convert(msgspec.to_builtins(each), ResourceClaim) for each in self._claims]
                 devices = claims[claim].spec.devices
                 devices.constraints = (*devices.constraints[:index], *devices.constraints[index + 1 :])
-                yield (
-                    Change("unbind", self._claims[claim].key, data={"attribute": constraint.attribute, "index": index}),
-                    claims,
-                    "",
-                )
+                named = {"attribute": constraint.attribute, "index": index}
+                yield Change("unbind", self._claims[claim].key, data=named), claims, ""
 
     def _tried(self, trials: Iterable[Trial]) -> Iterator[Change]:
         for change, claims, without in islice(trials, TRIALS):
