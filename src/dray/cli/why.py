@@ -13,20 +13,24 @@ from rich.console import Console
 from rich.markup import escape
 from rich.tree import Tree
 
+from dray.api.core import Pod
 from dray.api.kinds import DEVICE_CLASSES, EVENTS, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.reason import Reason
 from dray.api.words import as_json, predicate, words
 from dray.cli.choice import show_choice
 from dray.cli.output import emit, output_option, table
+from dray.cli.overview import COLOURS, plain
+from dray.cli.overview import show as show_causes
 from dray.cli.pods import find, named
 from dray.cli.source import Source, source_options
 from dray.cli.trouble import Trouble
+from dray.cluster.world import World
 from dray.devices.explain import RequestFinding
 from dray.explain.failures import failed_bindings
+from dray.explain.overview import WORKLOADS, causes, pods_of, waiting
 from dray.explain.why import NodeAnswer, Why
 from dray.explain.why import why as ask
 
-_COLOURS: Final = {"bound": "green", "waiting": "cyan", "unschedulable": "yellow", "impossible": "red"}
 _NEEDED: Final = (PODS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES)
 _SHOWN_NODES: Final = 5
 _NAMED: Final = 4
@@ -34,32 +38,54 @@ _TAKEN: Final = "allocated to "
 
 
 @click.command()
-@click.argument("pod")
-@click.option("-n", "--namespace", help="The pod's namespace.")
+@click.argument("pod", required=False)
+@click.option("-n", "--namespace", help="The pod's namespace; without a pod: only pods of this one.")
 @click.option("--config", type=click.Path(path_type=Path), help="The scheduler's KubeSchedulerConfiguration, if it has one.")
 @source_options
 @output_option
-def why(pod: str, namespace: str | None, config: Path | None, source: Source, output: str) -> None:
+def why(pod: str | None, namespace: str | None, config: Path | None, source: Source, output: str) -> None:
     """Say why a pod is where it is, or why it is nowhere.
 
     One sentence first; then a tree from claim and request to node and device with the first check that fails and its
     numbers; then the smallest changes that would help. The verdict is bound, waiting, unschedulable (not now) or
-    impossible (not even on an empty cluster).
+    impossible (not even on an empty cluster). Each advice was tried before it is told, and comes with what to paste.
+
+    Without a pod: all pods that wait, by cause, worst first. For deploy/NAME, job/NAME and other workloads: their pods.
 
     \b
     Examples:
+      dray why                                        what are pods waiting for?
       dray why train-0
+      dray why deploy/inference -n research
       dray why train-0 -n research -o json
       dray why train-0 -o wide                        every node and device
       kubectl get pods,nodes,namespaces,events,resourceclaims,resourceslices,deviceclasses -A -o yaml > now.yaml
       dray why train-0 -n research --snapshot now.yaml
     """
-    name, where = named(pod, namespace)
     snapshot = source.read(needs=_NEEDED)
-    found = find(snapshot.world, name, where or source.namespace(None))
-    failures = failed_bindings(snapshot.plain(EVENTS))
-    answer = ask(snapshot.world, found, now=time.time(), config=_config(config), failures=failures)
-    emit(_plain(answer), output, lambda console: show(answer, console, wide=output == "wide"))
+    world, failures = snapshot.world, failed_bindings(snapshot.plain(EVENTS))
+    found = _asked_for(world, pod, namespace, source)
+    if isinstance(found, Pod):
+        answer = ask(world, found, now=time.time(), config=_config(config), failures=failures)
+        emit(_plain(answer), output, lambda console: show(answer, console, wide=output == "wide"))
+        return
+    told = causes(world, waiting(found), now=time.time(), config=_config(config), failures=failures)
+    emit(plain(told, len(found)), output, lambda console: show_causes(told, len(found), console, wide=output == "wide"))
+
+
+def _asked_for(world: World, pod: str | None, namespace: str | None, source: Source) -> Pod | list[Pod]:
+    """The pod that is named, or all that are meant."""
+    if pod is None:
+        return [each for each in world.all(PODS).values() if namespace in (None, each.metadata.namespace)]
+    kind, _, workload = pod.partition("/")
+    if kind not in WORKLOADS:
+        name, where = named(pod, namespace)
+        return find(world, name, where or source.namespace(None))
+    where = source.namespace(namespace)
+    pods = pods_of(world, WORKLOADS[kind], where, workload)
+    if not pods:
+        raise Trouble(f'{WORKLOADS[kind]} "{workload}" has no pods in namespace "{where}", or does not exist')
+    return pods[0] if len(pods) == 1 else pods
 
 
 def _config(file: Path | None) -> Any:
@@ -120,7 +146,7 @@ def _plain_request(request: RequestFinding) -> dict[str, Any]:
 
 def show(answer: Why, console: Console, *, wide: bool) -> None:
     """For people: the sentence, the tree, and what would help."""
-    colour = _COLOURS[answer.verdict]
+    colour = COLOURS[answer.verdict]
     console.print(f"[bold {colour}]{answer.verdict}[/bold {colour}]  {escape(answer.summary)}")
     if answer.awaited:
         console.print()

@@ -125,7 +125,22 @@ def _bound(world: World, pod: Pod) -> Why:
     ]
     held = f" with {', '.join(devices)}" if devices else ""
     phase = f" ({pod.status.phase})" if pod.status.phase else ""
-    return Why(pod.key, "bound", f"pod {pod.key} is on node {pod.spec.node_name}{phase}{held}.", [])
+    summary = f"pod {pod.key} is on node {pod.spec.node_name}{phase}{held}"
+    return Why(pod.key, "bound", f"{summary}{_preempted(world, pod)}.", [])
+
+
+def _preempted(world: World, pod: Pod) -> str:
+    """That the pod has to leave for others, and for whom as far as that shows."""
+    marked = any(c.type == "DisruptionTarget" and c.reason == "PreemptionByScheduler" for c in pod.status.conditions)
+    if not marked or pod.terminal:
+        return ""
+    others: list[Pod] = [
+        other
+        for other in world.all(PODS).values()
+        if other.status.nominated_node_name == pod.spec.node_name and not other.spec.node_name
+    ]
+    above = sorted(other.key for other in others if (other.spec.priority or 0) > (pod.spec.priority or 0))
+    return f", and is being preempted: it makes room for {' and '.join(above) or 'a pod of higher priority'}"
 
 
 def _claims_of(world: World, pod: Pod) -> Iterator[ResourceClaim]:
