@@ -313,7 +313,8 @@ class _Question:
             advice += [fix for fix in then if not advice or not fix.nodes]
             # Where an empty cluster would not do either, what it lacks is told, and not what is in use besides.
             nodes = alone
-        elif len(fits) < len(nodes) or not advice:
+        else:
+            advice = advice[: _MOST_ADVICE - 1]
             advice.append(Fix(f"add a node like {fits[0]}, which would do when empty", rank=6))
         nodes = sorted(nodes, key=_distance)
         counts = counted({node.node: node.reasons for node in nodes})
