@@ -137,7 +137,7 @@ def with_numbers(reason: Reason, state: CycleState, info: NodeInfo) -> Reason:
     if reason.code == "NodeSelectorMismatch" and (found := unmatched(state, info)) is not None:
         data["requirement"] = requirement(found)
     if reason.code == "TopologySpread" and str(data["topologyKey"]) not in info.node.metadata.labels:
-        data["lacks"] = data["topologyKey"]
+        data["label"] = data["topologyKey"]
     if reason.code == "ClaimElsewhere":
         data |= _elsewhere(state, info)
     return Reason(reason.code, reason.object or f"node/{info.name}", data)

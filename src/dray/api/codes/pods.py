@@ -99,10 +99,10 @@ TABLE: Final[dict[str, Code]] = {
         meaning="placing the pod here would break a topology spread constraint",
         wakes=(PODS,),
         subject="node",
-        says="[<does> not have label {lacks}, which a topology spread constraint needs"
+        says="[<does> not have label {label}, which a topology spread constraint needs"
         "||<is> where the pod would break a topology spread constraint[ over {topologyKey}][ (skew {skew}, at most {limit})]]",
         cure="allow a larger maxSkew[ over {topologyKey}], or make room in the other domains",
-        nodes="[<does> not have label {lacks}, which a topology spread constraint needs"
+        nodes="[<does> not have label {label}, which a topology spread constraint needs"
         "||would break a topology spread constraint[ over {topologyKey}]]",
         curable=True,
     ),
