@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from click.testing import CliRunner
 
+from dray.api.kinds import EVENTS, PODS, Kind
 from dray.cli import root
+from dray.cluster.kubeconfig import load
+from dray.cluster.remote import Remote
 from tests.inspect.test_live import TEMPLATE, pod
 from tests.real.upstream.embedded import dray_up
 
@@ -37,7 +43,7 @@ def plain(text: str) -> str:
 def compare(page: str, command: str, kubeconfig: Path) -> None:
     pattern = ".*".join(re.escape(part.strip()) for part in plain(samples(page, command)).split("…"))
     said = ""
-    end = time.monotonic() + 5
+    end = time.monotonic() + 15
     while time.monotonic() < end:
         said = CliRunner().invoke(root, [*command.split()[1:], "--kubeconfig", str(kubeconfig)]).output
         if re.fullmatch(pattern, plain(said), re.S):
@@ -59,6 +65,36 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.parametrize(("page", "command"), [("README.md", "dray why too-much"), ("docs/inspect.md", "dray story attached")])
 def test_on_the_cluster_of_the_demonstration(page: str, command: str, examples: Path) -> None:
     compare(page, command, examples)
+
+
+def listed(kubeconfig: Path, kind: Kind) -> list[dict[str, Any]]:
+    async def read() -> list[dict[str, Any]]:
+        remote = Remote(load(kubeconfig))
+        try:
+            return [msgspec.json.decode(raw) for raw in (await remote.list(kind))[0]]
+        finally:
+            await remote.close()
+
+    return asyncio.run(read())
+
+
+def test_events_and_pods_are_as_the_pages_show_them(examples: Path) -> None:
+    end = time.monotonic() + 15
+    notes: dict[str, str] = {}
+    while "Scheduled" not in notes and time.monotonic() < end:
+        events = [event for event in listed(examples, EVENTS) if event["regarding"]["name"] == "attached"]
+        notes = {event["reason"]: event["note"] for event in events}
+        time.sleep(0.5)
+    page = samples("docs/binding-conditions.md", "kubectl get events --field-selector involvedObject.name=attached")
+    shown = [line.split(None, 4) for line in page.splitlines()[1:]]
+    assert [(reason, message) for _, _, reason, _, message in shown] == [
+        (reason, notes[reason]) for reason in ("BindingConditionsPending", "Scheduled")
+    ]
+    page = samples("docs/laptop-cluster.md", "kubectl get pods,resourceclaims -o wide")
+    (line,) = [line.split() for line in page.splitlines() if line.startswith("pod/attached")]
+    (attached,) = [found for found in listed(examples, PODS) if found["metadata"]["name"] == "attached"]
+    nominated = attached["status"].get("nominatedNodeName", "<none>")
+    assert line[6:8] == [attached["spec"]["nodeName"], nominated]
 
 
 @pytest.fixture(scope="module")
