@@ -188,3 +188,13 @@ class TestNames:
         for number, name in enumerate(("n1", "n2", "n3"), 1):
             objects += [node(name), slice_(f"s-{name}", [{"name": f"g{i}"} for i in range(number)], node=name)]
         assert dray("why", objects, "new", "-n", "ns").stdout.count("class gpu: false is false") == 1
+
+
+def test_of_many_whom_it_could_hit_two_are_told(dray: Run) -> None:
+    objects = [device_class(), claim("two", count=2), pod("new", "two")]
+    for number in range(5):
+        name = f"n{number}"
+        held = claim(f"held-{name}", result("g0", pool=name), pods=(f"old-{name}",), node=name)
+        gpus = slice_(f"s-{name}", [{"name": "g0"}, {"name": "g1"}], node=name)
+        objects += [node(name), gpus, held, pod(f"old-{name}", f"held-{name}", node=name)]
+    assert [fix["text"].split()[0] for fix in ask(dray, objects)["advice"]] == ["ask", "let", "let", "add"]

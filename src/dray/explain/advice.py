@@ -6,6 +6,7 @@ the pod tolerates. Nothing is told that was not found to make a node do; what to
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -31,6 +32,8 @@ _MOST_CHANGES: Final = 6
 _MOST_ROOMS: Final = 24
 _MOST_VICTIMS: Final = 4
 _MOST_SKEW: Final = 8
+# Of advice that differs only in whom it hits.
+_MOST_ALIKE: Final = 2
 
 Refused = Sequence[tuple[str, Sequence[Reason], Explanation | None]]
 """Each node with why it does not take the pod."""
@@ -227,7 +230,11 @@ class Advisor:
                 text = _text(self._world, change)
                 if name not in helped.setdefault(text, (change, []))[1]:
                     helped[text][1].append(name)
-        for text, (change, names) in list(helped.items())[: 2 * _MOST_CHANGES]:
+        told: Counter[str] = Counter()
+        for text, (change, names) in sorted(helped.items(), key=lambda item: -len(item[1][1])):
+            told[change.kind] += 1
+            if told[change.kind] > _MOST_ALIKE:
+                continue
             yield Fix(text, _command(self._world, change), names, rank=_RANKS[change.kind])
             if change.kind == "fewer" and self._when:
                 yield from self._larger_node(change)
@@ -242,13 +249,14 @@ class Advisor:
     # -------------------------------------------------------------------------------------------------------- of others
 
     def _of_others(self, found: Sequence[Fix]) -> list[Fix]:
-        """Pods that could be ended, where that alone would do."""
-        covered = {name for fix in found if fix.text.startswith("let go") for name in fix.nodes}
-        curable = [name for name, reasons, _ in self._refused if name not in covered and any(r.code in CURABLE for r in reasons)]
+        """Pods that could be ended, where that alone would do and no claim is known that it takes."""
+        if any(fix.rank == _RANKS["release"] for fix in found):
+            return []
+        curable = [name for name, reasons, _ in self._refused if any(reason.code in CURABLE for reason in reasons)]
         rooms = [room for name in curable[:_MOST_ROOMS] if (room := self._ask.room(self._state, name)) is not None]
         rooms = [room for room in rooms if 0 < len(room.victims) <= _MOST_VICTIMS]
         told = []
-        for room in sorted(rooms, key=lambda room: (len(room.victims), room.rank))[:2]:
+        for room in sorted(rooms, key=lambda room: (len(room.victims), room.rank))[:_MOST_ALIKE]:
             pods = [placed.pod for placed in room.victims]
             names = ", ".join(sorted(pod.key for pod in pods))
             commands = "\n".join(f"kubectl delete pod {pod.metadata.name} -n {pod.metadata.namespace}" for pod in pods)
