@@ -198,3 +198,9 @@ def test_of_many_whom_it_could_hit_two_are_told(dray: Run) -> None:
         gpus = slice_(f"s-{name}", [{"name": "g0"}, {"name": "g1"}], node=name)
         objects += [node(name), gpus, held, pod(f"old-{name}", f"held-{name}", node=name)]
     assert [fix["text"].split()[0] for fix in ask(dray, objects)["advice"]] == ["ask", "let", "let", "add"]
+
+
+def test_nodes_that_are_told_together_are_told_in_the_plural(dray: Run) -> None:
+    taints = {"spec": {"taints": [{"key": "team", "value": "a", "effect": "NoSchedule"}]}}
+    shown = dray("why", [{**node("n1"), **taints}, {**node("n2"), **taints}, pod("new")], "new", "-n", "ns").stdout
+    assert "2 nodes (n1, n2): have an untolerated taint {team=a:NoSchedule}" in shown

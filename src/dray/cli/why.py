@@ -190,7 +190,9 @@ def _tree(answer: Why, *, wide: bool) -> Tree:
         _add_request(claims[claim], _findings(answer.nodes, claim, request), wide=wide)
     others = [node for node in answer.nodes if node.devices is None or not node.devices.requests]
     groups = _alike([(node.node, "; ".join(_about_node(reason) for reason in node.reasons)) for node in others])
-    for text, names in groups[: None if wide else _SHOWN_NODES]:
+    said = {node.node: node.reasons for node in others}
+    for _, names in groups[: None if wide else _SHOWN_NODES]:
+        text = "; ".join(_about_node(reason, plural=len(names) > 1) for reason in said[names[0]])
         tree.add(f"{_node_names(names)}: {escape(text)}")
     _more(tree, groups, wide)
     return tree
@@ -254,9 +256,8 @@ def _counts(found: RequestFinding) -> str:
     return f"{enough}: {found.usable} usable of {found.matching} that match"
 
 
-def _about_node(reason: Reason) -> str:
-    said = words(reason)
-    return said.partition(" ")[2].partition(" ")[2] if reason.object.startswith("node/") else said
+def _about_node(reason: Reason, *, plural: bool = False) -> str:
+    return predicate(reason, plural=plural) if reason.object.startswith("node/") else words(reason)
 
 
 def _alike(said: Sequence[tuple[str, str]]) -> list[tuple[str, list[str]]]:
