@@ -25,6 +25,9 @@ def changed(line: Json, change: Json) -> Json:
         return line
     name, _, sub = change["request"].partition("/")
     (claim,) = (claim for claim in line["claims"] if key(claim) == change["claim"])
+    if change["kind"] == "unbind":
+        del claim["spec"]["devices"]["constraints"][change["data"]["index"]]
+        return line
     (request,) = (request for request in claim["spec"]["devices"]["requests"] if request["name"] == name)
     wanted = next(each for each in request["firstAvailable"] if each["name"] == sub) if sub else request["exactly"]
     if change["kind"] == "fewer":

@@ -13,6 +13,11 @@ from dray.api.words import MESSAGE_MAX, as_json, counted, data_keys, fixes, mess
 from dray.explain.__main__ import page
 from dray.scheduling.config import DEFAULT_PLUGINS
 
+
+def lacks(free: str) -> dict[str, str]:
+    return {"resource": "cpu", "needed": "96", "free": free, "total": "96"}
+
+
 LEFT_OVER = re.compile(r"[\[\]<>]|\|\||  | [,;:]|\{[a-z]")
 
 
@@ -69,7 +74,7 @@ class TestOneReason:
         reason = Reason("ResourcesInsufficient", "node/n1", {"resource": "cpu", "needed": "4", "free": "1500m"})
         assert as_json(reason) == {
             "code": "ResourcesInsufficient",
-            "message": "node n1 has not enough cpu (needs 4, 1500m free)",
+            "message": "node n1 has not enough cpu (needs 4, 1.5 free)",
             "object": "node/n1",
             "data": {"resource": "cpu", "needed": "4", "free": "1500m"},
         }
@@ -114,6 +119,39 @@ class TestASummary:
     def test_is_the_same_whatever_the_order_of_nodes(self) -> None:
         nodes = {f"n{i}": [Reason("NodeTainted", "", {"key": f"k{i % 3}"})] for i in range(9)}
         assert summary(nodes, 9) == summary(dict(reversed(nodes.items())), 9)
+
+    def test_tells_the_best_number_whatever_its_unit(self) -> None:
+        free = {"a": "63500m", "b": "95500m", "c": "8"}
+        nodes = {name: [Reason("ResourcesInsufficient", f"node/{name}", lacks(amount))] for name, amount in free.items()}
+        assert summary(nodes, 3) == "0/3 nodes are available: 3 nodes have not enough cpu (needs 96, at most 95.5 free of 96)."
+
+    def test_tells_of_several_nodes_only_what_all_of_them_have(self) -> None:
+        data = {"driver": "d", "detail": "two slices have device g0"}
+        each = {name: [Reason("PoolInvalid", f"node/{name}", {**data, "pool": name})] for name in ("w0", "w1")}
+        assert "2 nodes are served by an invalid pool of d: two slices" in summary(each, 2)
+        (reason, _), *_ = counted(each)
+        assert (reason.object, "pool" in reason.data) == ("", False)
+        shared = {name: [Reason("PoolInvalid", f"node/{name}", {**data, "pool": "fabric"})] for name in ("w0", "w1")}
+        assert "invalid pool fabric of d" in summary(shared, 2)
+
+    def test_holders_of_several_nodes_are_all_of_theirs(self) -> None:
+        few = {"class": "gpu", "needed": 2, "free": 1}
+        each = {name: [Reason("NotEnoughDevices", f"node/{name}", {**few, "holders": [f"ns/{name}"]})] for name in ("a", "b")}
+        assert counted(each)[0][0].data["holders"] == ["ns/a", "ns/b"]
+
+
+class TestAmounts:
+    def test_are_in_one_unit(self) -> None:
+        said = words(Reason("ResourcesInsufficient", "node/n", {"resource": "memory", "needed": "10Gi", "free": "512Mi"}))
+        assert said.endswith("(needs 10Gi, 0.5Gi free)")
+
+    def test_of_bytes_are_not_told_in_bytes(self) -> None:
+        data = {"capacity": "memory", "needed": "10737418240", "free": "5368709120"}
+        assert words(Reason("CapacityExhausted", "device/d", data)).endswith("memory needs 10Gi, 5Gi left")
+
+    def test_that_are_too_little_never_look_enough(self) -> None:
+        data = {"resource": "memory", "needed": "10Gi", "free": str(10 * 2**30 - 1)}
+        assert words(Reason("ResourcesInsufficient", "node/n", data)).endswith("(needs 10Gi, 9.99Gi free)")
 
 
 class TestFixes:

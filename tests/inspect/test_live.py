@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,8 +42,10 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     manifests = folder / "pods.yaml"
     manifests.write_text(yaml.safe_dump_all([TEMPLATE, *(pod(name) for name in "abc")]))
     arguments = ["--hardware", "gpu8:2", "-f", manifests]
-    with dray_up(folder / "up", without="", arguments=arguments) as server:
-        yield server.kubeconfig
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("XDG_RUNTIME_DIR", str(folder))
+        with dray_up(folder / "up", without="", arguments=arguments) as server:
+            yield server.kubeconfig
 
 
 def dray(kubeconfig: Path, *arguments: str) -> Result:
@@ -94,3 +97,41 @@ def test_a_cluster_that_does_not_answer_is_trouble(tmp_path: Path) -> None:
     answer = dray(tmp_path / "none", "verify")
     assert answer.exit_code == 2
     assert "does not exist" in answer.stderr
+
+
+class TestACommandThatIsToldNoCluster:
+    def ask(self, monkeypatch: pytest.MonkeyPatch, home: Path) -> Result:
+        monkeypatch.setenv("HOME", str(home))
+        monkeypatch.delenv("KUBECONFIG", raising=False)
+        monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+        return CliRunner().invoke(root, ["devices", "-o", "json"])
+
+    def test_finds_the_one_that_runs(self, kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert kubeconfig.exists()
+        found = eventually(lambda: self.ask(monkeypatch, tmp_path), lambda result: result.exit_code == 0)
+        assert len(json.loads(found.stdout)["devices"]) == 16
+
+    def test_takes_what_kubectl_would_take_first(self, kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert kubeconfig.exists()
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+        assert "none of the files in KUBECONFIG exists" in CliRunner().invoke(root, ["devices"]).stderr
+
+    def test_does_not_find_what_was_killed(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+        left = tmp_path / "dray" / "running" / "999999999"
+        left.parent.mkdir(parents=True)
+        left.write_text(str(tmp_path / "kc"))
+        assert "no kubeconfig found" in self.ask(monkeypatch, tmp_path).stderr
+        assert not left.exists()
+
+    def test_asks_which_where_several_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+        for number, name in ((os.getpid(), "one"), (os.getppid(), "two")):
+            (tmp_path / name).write_text("")
+            file = tmp_path / "dray" / "running" / str(number)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(str(tmp_path / name))
+        found = self.ask(monkeypatch, tmp_path)
+        assert found.exit_code == 2
+        assert "choose with --kubeconfig" in found.stderr

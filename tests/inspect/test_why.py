@@ -97,7 +97,10 @@ class TestImpossible:
         found = ask(dray, "big", [*healthy(), pod("big", cpu="64")])
         assert found["verdict"] == "impossible"
         assert found["nodes"][0]["reasons"][0]["data"] == {"resource": "cpu", "needed": "64", "free": "8", "total": "8"}
-        assert found["fixes"] == ["add a node with 64 cpu, or request at most 8"]
+        assert found["fixes"] == [
+            "request 8 cpu instead of 64 (then node n2 would do)",
+            "add a node like n1 with 64 cpu",
+        ]
 
     def test_is_more_devices_than_a_node_has(self, dray: Run) -> None:
         found = ask(dray, "many", [*healthy(), claim("five", count=5), pod("many", "five")])
@@ -135,16 +138,25 @@ class TestOfClaims:
     def test_a_missing_one_is_named(self, dray: Run) -> None:
         found = ask(dray, "new", [*healthy(), pod("new", "none")])
         assert (found["verdict"], found["summary"]) == (
-            "unschedulable",
-            "pod ns/new cannot be scheduled now: claim ns/none does not exist.",
+            "impossible",
+            "pod ns/new cannot be scheduled as it stands: claim ns/none does not exist.",
         )
 
     def test_one_that_is_not_generated_yet_is_waited_for(self, dray: Run) -> None:
         new = pod("new")
         new["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
-        found = ask(dray, "new", [*healthy(), new])
+        template = {**claim("t"), "kind": "ResourceClaimTemplate", "spec": {"spec": claim("t")["spec"]}}
+        found = ask(dray, "new", [*healthy(), new, template])
         assert found["verdict"] == "waiting"
         assert codes(found["reasons"]) == ["ClaimNotCreated"]
+        never = ask(dray, "new", [*healthy(), new])
+        assert (never["verdict"], codes(never["reasons"])) == ("impossible", ["TemplateMissing"])
+        assert "a claim template that does not exist: t" in never["summary"]
+
+    def test_one_of_a_class_that_does_not_exist_is_impossible(self, dray: Run) -> None:
+        without = [each for each in healthy() if each["kind"] != "DeviceClass"]
+        found = ask(dray, "new", [*without, claim("one"), pod("new", "one")])
+        assert (found["verdict"], codes(found["reasons"])) == ("impossible", ["ClassMissing"])
 
     def test_one_allocated_elsewhere_pins_the_pod(self, dray: Run) -> None:
         cordoned = healthy()
@@ -152,6 +164,9 @@ class TestOfClaims:
         found = ask(dray, "new", [*cordoned, pod("new", "used")])
         nodes = {entry["node"]: codes(entry["reasons"]) for entry in found["nodes"]}
         assert nodes == {"n1": ["NodeUnschedulable"], "n2": ["ClaimElsewhere"]}
+        elsewhere = next(reason for reason in found["reasons"] if reason["code"] == "ClaimElsewhere")
+        assert elsewhere["data"] == {"claim": "ns/used", "nodes": "n1"}
+        assert "cannot use the devices of an already allocated claim ns/used (n1 can)" in found["summary"]
 
 
 class TestBindingConditions:

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from dray.api.amounts import amount, in_one_unit
 from dray.api.codes import CODES
+from dray.api.quantity import Quantity
 from dray.api.reason import Reason
 
 MESSAGE_MAX: Final = 1024
@@ -19,7 +21,12 @@ MESSAGE_MAX: Final = 1024
 BEST: Final = ("free", "total")
 # Worked out from others when the words are made: the total, where even that is too little.
 _DERIVED: Final = frozenset({"most", "besides"})
-_PER_NODE: Final = frozenset({*BEST, "nearest", "lacks", "missing", "device", "pool", "value", "steps", "pod", "until"})
+# Names and details of one node: told of several only where all of them agree.
+_OF_ONE: Final = frozenset({"device", "pool", "value", "steps", "pod", "until", "refused", "alternatives", "nearest", "lacks"})
+_PER_NODE: Final = frozenset({*BEST, *_OF_ONE, "missing"})
+
+# Told in one unit.
+_AMOUNTS: Final = ("needed", "free", "total", "missing", "most")
 
 # What else than being in use keeps devices of a request from it, in a word or two after their number.
 BESIDES: Final = {
@@ -67,7 +74,7 @@ def counted(reasons_by_node: Mapping[str, Sequence[Reason]]) -> list[Counted]:
     for reasons in reasons_by_node.values():
         for key, reason in {_group(reason): reason for reason in reversed(reasons)}.items():
             found = groups.setdefault(key, [reason, 0])
-            found[0], found[1] = _better(found[0], reason), found[1] + 1
+            found[0], found[1] = _common(found[0], reason), found[1] + 1
     ordered = sorted(groups.items(), key=lambda item: (-item[1][1], item[0]))
     return [(reason, count) for _, (reason, count) in ordered]
 
@@ -121,18 +128,29 @@ def _merged(counts: Iterable[Counted], *, keep_general: bool = False) -> list[Co
     for reason, count in counts:
         if count or keep_general:
             before, known = groups.get(_group(reason), (reason, 0))
-            groups[_group(reason)] = (_better(before, reason), known + count)
+            groups[_group(reason)] = (_common(before, reason), known + count)
     return [groups[key] for key in sorted(groups, key=lambda key: (-groups[key][1], key))]
 
 
-def _better(one: Reason, other: Reason) -> Reason:
-    """Of two equal reasons the one that misses less."""
-    return other if _number(other.data.get("free")) > _number(one.data.get("free")) else one
+def _common(one: Reason, other: Reason) -> Reason:
+    """What two equal reasons have in common: the numbers of the one that misses less, and no detail that only one has."""
+    if one is other:
+        return one
+    best = other if _number(other.data.get("free")) > _number(one.data.get("free")) else one
+    data = {key: value for key, value in best.data.items() if key not in _OF_ONE or one.data.get(key) == other.data.get(key)}
+    if "holders" in data:
+        data["holders"] = sorted({*one.data.get("holders", ()), *other.data.get("holders", ())})
+    return Reason(best.code, one.object if one.object == other.object else "", data)
+
+
+def of_several(reason: Reason) -> Reason:
+    """The reason as it can be told of several objects of which only one was looked at: without what only that one has."""
+    return Reason(reason.code, "", {key: value for key, value in reason.data.items() if key not in {*_OF_ONE, "holders"}})
 
 
 def _number(value: Any) -> float:
     try:
-        return float(value)
+        return amount(value)
     except (TypeError, ValueError):
         return -1.0
 
@@ -142,8 +160,6 @@ def _of_nodes(reason: Reason, count: int) -> str:
     data = _data(reason)
     if count > 1 and "free" in data:
         data["free"] = f"at most {data['free']}"
-    if count > 1 and "besides" in data:
-        data["besides"] = f"for example {data['besides']}"
     if text.subject != "node" and not text.nodes:
         return f"{_nodes(count)} {'are' if count > 1 else 'is'} refused because {words(reason)}"
     return f"{_nodes(count)} {_fill(text.nodes or text.says, data, plural=count > 1)}"
@@ -184,12 +200,12 @@ def _subject(object: str, default: str) -> str:
 def _data(reason: Reason) -> dict[str, Any]:
     """The data of a reason as texts need them: lists joined, and what follows from others."""
     data = {key: _shown(value) for key, value in reason.data.items() if value not in (None, "", [], ())}
-    needed, free = _number(reason.data.get("needed")), _number(reason.data.get("free"))
-    if "missing" not in data and needed >= 0 and free >= 0 and needed > free and (needed - free).is_integer():
-        data["missing"] = str(int(needed - free))
-    total = _number(reason.data.get("total"))
+    needed, free, total = (_number(reason.data.get(key)) for key in ("needed", "free", "total"))
+    if "missing" not in data and needed > free >= 0:
+        data["missing"] = str(Quantity.parse(reason.data["needed"]) - Quantity.parse(reason.data["free"]))
     if 0 <= total < needed:
         data["most"] = _shown(reason.data["total"])
+    data |= in_one_unit({key: data[key] for key in _AMOUNTS if key in data})
     refused = reason.data.get("refused")
     if isinstance(refused, Mapping) and (told := [f"{n} {BESIDES[c]}" for c, n in sorted(refused.items()) if c in BESIDES]):
         data["besides"] = ", ".join(told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any, TypeVar
 import click
 
 from dray.api.kinds import Kind
+from dray.cli.found import running
 from dray.cli.trouble import Trouble, patience, told
-from dray.cluster.kubeconfig import KubeconfigError, load
+from dray.cluster.kubeconfig import Access, KubeconfigError, load
 from dray.cluster.port import ClusterError, Forbidden, NotFound
 from dray.cluster.remote import Remote
 from dray.explain.snapshot import Snapshot, SnapshotError, from_cluster, from_files, undecodable
@@ -31,7 +33,9 @@ def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
         help="Read objects from files instead of a cluster, as `kubectl get … -o yaml` writes them. Repeatable.",
     )
     @click.option(
-        "--kubeconfig", type=click.Path(path_type=Path), help="The cluster to read. Default: KUBECONFIG, then ~/.kube/config."
+        "--kubeconfig",
+        type=click.Path(path_type=Path),
+        help="The cluster to read. Default: KUBECONFIG, then ~/.kube/config, then a `dray up` that runs now.",
     )
     @click.option("--context", default="", help="The context in the kubeconfig.")
     @wraps(function)
@@ -63,9 +67,21 @@ class Source:
         if asked or self._files:
             return asked or "default"
         try:
-            return load(self._kubeconfig, self._context).namespace or "default"
+            return self._access().namespace or "default"
         except KubeconfigError as error:
             raise Trouble(str(error)) from error
+
+    def _access(self) -> Access:
+        """What kubectl would use; where that is nothing, and nothing is named, the cluster of a `dray up` that runs now."""
+        try:
+            return load(self._kubeconfig, self._context)
+        except KubeconfigError:
+            clusters = [] if self._kubeconfig or self._context or os.environ.get("KUBECONFIG") else running()
+            if not clusters:
+                raise
+        if len(clusters) > 1:
+            raise Trouble(f"several `dray up` run; choose with --kubeconfig: {', '.join(map(str, clusters))}")
+        return load(clusters[0], self._context)
 
     def read(self, needs: Sequence[Kind]) -> Snapshot:
         """Everything; without the kinds that it ``needs`` there is no answer, others that are not shown are warned of."""
@@ -82,7 +98,7 @@ class Source:
         """Something that is asked of the live cluster."""
 
         async def go() -> T:
-            access = load(self._kubeconfig, self._context)
+            access = self._access()
             remote = Remote(access)
             try:
                 with patience(f"still waiting for {access.server} …"):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
+from dray.cli.found import findable
 from dray.cli.hardware import kubelet_root_option, kubelet_roots, print_catalogue, simulated_machines
 from dray.cli.manifests import read_manifests
 from dray.cli.running import gates, log_options, served_address, since_start, to_the_end
@@ -154,7 +156,8 @@ async def _serve(settings: Any, objects: list[dict[str, Any]], told: Told) -> No
     if ready.is_set():
         _announce(local.server, settings.data, told)
     first.cancel()
-    await running
+    with findable(told.kubeconfig) if ready.is_set() else nullcontext():
+        await running
 
 
 def _announce(server: Any, data: Path | None, told: Told) -> None:

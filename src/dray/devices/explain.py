@@ -54,7 +54,8 @@ class RequestFinding(msgspec.Struct, rename="camel"):
 
 
 class Change(msgspec.Struct):
-    """One change that would admit the claims: ``tolerate`` a taint, ``release`` a claim, or ask for ``fewer`` devices."""
+    """One change that would admit the claims: ``tolerate`` a taint, ``release`` a claim, ask for ``fewer`` devices, or
+    ``unbind`` devices from a constraint on an attribute."""
 
     kind: str
     claim: str
@@ -105,13 +106,48 @@ class Explainer:
             own = [self._request(request, option) for option in request.options]
             findings.extend(own)
             if all(finding.missing or not finding.needed for finding in own) and own:
-                reasons.append(self._summary(request, min(own, key=lambda finding: finding.missing)))
+                reasons.append(self._of_alternatives(request, own))
         if not reasons:
             claim = ", ".join(claim.key for claim in self._claims)
-            reasons.append(Reason("NoCombination", f"node/{self._view.name}", {"claim": claim}))
+            reasons.append(Reason("NoCombination", f"node/{self._view.name}", {"claim": claim} | self._constraint()))
         lacking = [number for number, finding in enumerate(findings) if finding.missing]
         nearest = min(lacking, key=lambda number: findings[number].missing, default=None)
         return Explanation(tuple(reasons), tuple(findings), nearest, tuple(self._changes()))
+
+    def _of_alternatives(self, request: RequestProblem, findings: Sequence[RequestFinding]) -> Reason:
+        """The alternative that lacks least, with what is said of the others."""
+        best = min(findings, key=lambda finding: (not finding.matching, finding.missing))
+        reason = self._summary(request, best)
+        others = [f"for {finding.request} ({_in_short(finding)})" for finding in findings if finding is not best]
+        return Reason(reason.code, reason.object, reason.data | {"alternatives": " nor ".join(others)}) if others else reason
+
+    def _constraint(self) -> dict[str, Any]:
+        """Of the constraints, the first that not enough devices satisfy whatever else is asked; nothing where none is alone
+        to blame."""
+        for claim, constraints in enumerate(self._problem.constraints):
+            for index, constraint in enumerate(constraints):
+                asked = [
+                    (request, option)
+                    for request in self._problem.requests
+                    if request.claim == claim and index in (option := request.options[0]).values and len(request.options) == 1
+                ]
+                needed = sum(option.count for _, option in asked)
+                most = self._agreeing(index, asked) if constraint.match else self._differing(index, asked)
+                if most < needed:
+                    how = "agree on" if constraint.match else "differ in"
+                    named = {"attribute": constraint.attribute, "constraint": f"{how} {constraint.attribute}"}
+                    return {**named, "needed": needed, "free": most}
+        return {}
+
+    def _agreeing(self, index: int, asked: Sequence[tuple[RequestProblem, Option]]) -> int:
+        """The most devices that have one value, of those that the requests may take."""
+        masks = [(self._attempt.candidates(request, option), option.values[index].masks) for request, option in asked]
+        atoms = {atom for _, found in masks for atom in found}
+        return max((_union(mask & found.get(atom, 0) for mask, found in masks).bit_count() for atom in atoms), default=0)
+
+    def _differing(self, index: int, asked: Sequence[tuple[RequestProblem, Option]]) -> int:
+        masks = [(self._attempt.candidates(request, option), option.values[index].masks) for request, option in asked]
+        return len({atom for mask, found in masks for atom, bits in found.items() if mask & bits})
 
     def _summary(self, request: RequestProblem, finding: RequestFinding) -> Reason:
         data: dict[str, Any] = {"class": finding.device_class, "request": finding.request, "claim": finding.claim}
@@ -220,7 +256,8 @@ class Explainer:
         full = takes.room(used, None)
         if full is not None:
             left = takes.limits[full] - used.get(full, 0)
-            yield "CapacityExhausted", {"capacity": full, "needed": str(takes.values[full]), "free": str(Quantity(left))}
+            format = takes.values[full].format
+            yield "CapacityExhausted", {"capacity": full, "needed": str(takes.values[full]), "free": str(Quantity(left, format))}
 
     def _counters(self, position: int, kind: Kind, bit: int) -> Iterator[tuple[str, dict[str, Any]]]:
         layout = self._view.layout
@@ -262,6 +299,16 @@ class Explainer:
         for change in self._tried(trial for request in self._problem.requests for trial in self._smaller(request, seen)):
             seen.add((change.claim, change.request))
             yield change
+        yield from self._tried(self._unconstrained())
+
+    def _unconstrained(self) -> Iterator[Trial]:
+        for claim, constraints in enumerate(self._problem.constraints):
+            for index, constraint in enumerate(constraints):
+                claims = [msgspec.convert(msgspec.to_builtins(each), ResourceClaim) for each in self._claims]
+                devices = claims[claim].spec.devices
+                devices.constraints = (*devices.constraints[:index], *devices.constraints[index + 1 :])
+                named = {"attribute": constraint.attribute, "index": index}
+                yield Change("unbind", self._claims[claim].key, data=named), claims, ""
 
     def _tried(self, trials: Iterable[Trial]) -> Iterator[Change]:
         for change, claims, without in islice(trials, TRIALS):
@@ -336,3 +383,15 @@ class Explainer:
             if toleration is not None:
                 target.tolerations = (*target.tolerations, toleration)
         return claims
+
+
+def _union(masks: Iterable[int]) -> int:
+    found = 0
+    for mask in masks:
+        found |= mask
+    return found
+
+
+def _in_short(finding: RequestFinding) -> str:
+    wanted = f"needs {finding.needed} of class {finding.device_class}"
+    return f"{wanted}, {finding.usable} free of {finding.matching}" if finding.matching else f"{wanted}, none matches"

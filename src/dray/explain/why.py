@@ -14,16 +14,18 @@ import msgspec
 
 from dray.api.core import Pod
 from dray.api.gates import Gates
-from dray.api.kinds import PODS, RESOURCE_CLAIMS
+from dray.api.kinds import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim, ResourceClaimStatus
 from dray.api.times import format_time, parse_time
 from dray.api.words import Counted, counted, fixes, message
 from dray.cluster.world import World
-from dray.devices.explain import Change, Explanation
+from dray.devices.explain import Explanation
 from dray.devices.ledger import DeviceKey
+from dray.explain.advice import Advisor, Refused
 from dray.explain.choice import Choice, choice
 from dray.explain.failures import FailedBinding, of_condition
+from dray.explain.fix import Fix
 from dray.scheduling.actions.preemption import Eviction
 from dray.scheduling.actions.preemptor import preempting
 from dray.scheduling.ask import Ask
@@ -38,7 +40,15 @@ VerdictName = Literal["bound", "waiting", "unschedulable", "impossible"]
 # Reasons that end by themselves, given that every part of the cluster does its work.
 PASSING: Final = frozenset({"ClaimNotCreated", "ClaimInFlight", "ClaimDeleting", "ClaimLost", "BindingPending", "Preempting"})
 # Reasons that only a change of the pod or of its claims can cure.
-NEVER: Final = frozenset({"TooManyDevices", "SelectorError", "InvalidRequest", "ClaimForeign"})
+NEVER: Final = frozenset(
+    {
+        *("TooManyDevices", "SelectorError", "InvalidRequest", "ClaimForeign", "ClassMissing", "ClaimMissing"),
+        *("TemplateMissing", "VolumeClaimMissing"),
+    }
+)
+
+
+_MOST_ADVICE: Final = 6
 
 
 class Awaited(msgspec.Struct, rename="camel"):
@@ -61,13 +71,14 @@ class NodeAnswer(msgspec.Struct):
     devices: Explanation | None = None
 
 
-class Nearest(msgspec.Struct):
-    """The node that lacks least."""
+class Nearest(msgspec.Struct, omit_defaults=True):
+    """The node that lacks least; ``constraint``: what its devices do not, where there are enough of them."""
 
     node: str
     claim: str
     request: str
     missing: int
+    constraint: str = ""
 
 
 class Why(msgspec.Struct):
@@ -81,6 +92,7 @@ class Why(msgspec.Struct):
     awaited: list[Awaited] = []
     nearest: Nearest | None = None
     choice: Choice | None = None
+    advice: list[Fix] = []
 
 
 def why(
@@ -113,7 +125,22 @@ def _bound(world: World, pod: Pod) -> Why:
     ]
     held = f" with {', '.join(devices)}" if devices else ""
     phase = f" ({pod.status.phase})" if pod.status.phase else ""
-    return Why(pod.key, "bound", f"pod {pod.key} is on node {pod.spec.node_name}{phase}{held}.", [])
+    summary = f"pod {pod.key} is on node {pod.spec.node_name}{phase}{held}"
+    return Why(pod.key, "bound", f"{summary}{_preempted(world, pod)}.", [])
+
+
+def _preempted(world: World, pod: Pod) -> str:
+    """That the pod has to leave for others, and for whom as far as that shows."""
+    marked = any(c.type == "DisruptionTarget" and c.reason == "PreemptionByScheduler" for c in pod.status.conditions)
+    if not marked or pod.terminal:
+        return ""
+    others: list[Pod] = [
+        other
+        for other in world.all(PODS).values()
+        if other.status.nominated_node_name == pod.spec.node_name and not other.spec.node_name
+    ]
+    above = sorted(other.key for other in others if (other.spec.priority or 0) > (pod.spec.priority or 0))
+    return f", and is being preempted: it makes room for {' and '.join(above) or 'a pod of higher priority'}"
 
 
 def _claims_of(world: World, pod: Pod) -> Iterator[ResourceClaim]:
@@ -180,7 +207,7 @@ class _Question:
         try:
             state = self._ask.state(self._pod)
         except NotPlaced as refused:
-            return self._refused([reason for reason, _ in refused.refusal.reasons])
+            return self._refused([self._of_template(reason) for reason, _ in refused.refusal.reasons])
         if state.unusable:
             return self._refused([reason for _, reason in state.unusable])
         self._ask.count_promises(state.demand.priority, self._pod.uid)
@@ -196,7 +223,7 @@ class _Question:
         if leaving is not None:
             return self._made_room(leaving, nodes)
         resting = self._rests(nodes)
-        return self._rested(resting, nodes) if resting and self._would_fit_awake(state, resting) else self._nowhere(nodes)
+        return self._rested(resting, nodes) if resting and self._would_fit_awake(state, resting) else self._nowhere(state, nodes)
 
     def choice(self, placed: str) -> Choice | None:
         """The nodes that would do, compared; None where the pod cannot be asked about."""
@@ -235,7 +262,19 @@ class _Question:
             verdict: VerdictName = "waiting"
         else:
             verdict = "impossible" if codes & NEVER else "unschedulable"
-        return Why(self._pod.key, verdict, _sentence(self._pod, verdict, message(counts, 0)), reasons, fixes=fixes(counts))
+        told = message(counts, 0)
+        # No node was asked: nothing is in the way but the pod and what it names.
+        as_it_is = f"pod {self._pod.key} cannot be scheduled as it stands: {told}"
+        summary = as_it_is if verdict == "impossible" else _sentence(self._pod, verdict, told)
+        return Why(self._pod.key, verdict, summary, reasons, fixes=fixes(counts))
+
+    def _of_template(self, reason: Reason) -> Reason:
+        """A claim that is not generated yet never will be where there is no template."""
+        template = str(reason.data.get("template") or "")
+        if reason.code != "ClaimNotCreated" or not template or RESOURCE_CLAIM_TEMPLATES not in self._world.kinds:
+            return reason
+        there = self._world.get(RESOURCE_CLAIM_TEMPLATES, f"{self._pod.metadata.namespace}/{template}")
+        return reason if there is not None else Reason("TemplateMissing", reason.object, reason.data)
 
     def _fits(self, fits: list[str], nodes: list[NodeAnswer]) -> Why:
         named = ", ".join(fits[:3]) + (f" and {len(fits) - 3} more" if len(fits) > 3 else "")
@@ -265,33 +304,24 @@ class _Question:
         summary = _sentence(self._pod, "waiting", message(counts, 0))
         return Why(self._pod.key, "waiting", summary, [reason], nodes, fixes(counts))
 
-    def _nowhere(self, nodes: list[NodeAnswer]) -> Why:
-        alone = self._alone()
-        verdict: VerdictName = "impossible" if alone else "unschedulable"
-        changes = self._changes(nodes) or self._changes(alone, " when empty")
-        # Where an empty cluster would not do either, what it lacks is told, and not what is in use besides.
-        nodes = alone or nodes
+    def _nowhere(self, state: CycleState, nodes: list[NodeAnswer]) -> Why:
+        empty, alone, fits = self._alone()
+        verdict: VerdictName = "unschedulable" if fits else "impossible"
+        advice = Advisor(self._world, self._ask, state, _refused(nodes)).fixes()
+        if not fits:
+            then = Advisor(self._world, empty, empty.state(self._pod), _refused(alone), " when empty").fixes()
+            advice += [fix for fix in then if not advice or not fix.nodes]
+            # Where an empty cluster would not do either, what it lacks is told, and not what is in use besides.
+            nodes = alone
+        else:
+            advice = advice[: _MOST_ADVICE - 1]
+            advice.append(Fix(f"add a node like {fits[0]}, which would do when empty", rank=6))
+        nodes = sorted(nodes, key=_distance)
         counts = counted({node.node: node.reasons for node in nodes})
-        told = [*changes, *fixes(counts)]
-        nearest = _nearest(nodes)
         summary = _sentence(self._pod, verdict, message(counts, len(nodes)))
         reasons = [reason for reason, _ in counts]
-        return Why(self._pod.key, verdict, summary, reasons, nodes, list(dict.fromkeys(told))[:6], nearest=nearest)
-
-    def _changes(self, nodes: list[NodeAnswer], when: str = "") -> list[str]:
-        """Changes that were tried, the ones that help on most nodes first; of fewer devices, the most that would do."""
-        tried = [(change, node.node) for node in nodes if node.devices is not None for change in node.devices.changes]
-        most: dict[tuple[str, str], int] = {}
-        for change, _ in tried:
-            if change.kind == "fewer":
-                asked = (change.claim, change.request)
-                most[asked] = max(change.data["count"], most.get(asked, 0))
-        helped: dict[str, list[str]] = {}
-        for change, node in tried:
-            if change.kind != "fewer" or change.data["count"] == most[change.claim, change.request]:
-                helped.setdefault(_change(self._world, change), []).append(node)
-        ordered = sorted(helped.items(), key=lambda item: (-len(item[1]), item[0]))
-        return [f"{text} (then {_some(names)} would do{when})" for text, names in ordered][:4]
+        told = [fix.told for fix in advice[:_MOST_ADVICE]]
+        return Why(self._pod.key, verdict, summary, reasons, nodes, told, nearest=_nearest(nodes), advice=advice[:_MOST_ADVICE])
 
     # ------------------------------------------------------------------------------------------------------- asking
 
@@ -314,14 +344,14 @@ class _Question:
     def _last_failure(self) -> FailedBinding | None:
         return next((found for found in reversed(self._failures) if found.of(self._pod)), of_condition(self._pod))
 
-    def _alone(self) -> list[NodeAnswer]:
-        """Why no node takes the pod even when no other pod and no allocation is there; nothing where one would."""
+    def _alone(self) -> tuple[Ask, list[NodeAnswer], list[str]]:
+        """The cluster without any other pod and any allocation: what its nodes say, and which of them would do."""
         claims: list[ResourceClaim] = list(self._world.all(RESOURCE_CLAIMS).values())
         free = [msgspec.structs.replace(claim, status=ResourceClaimStatus()) for claim in claims]
         scheduler = Scheduler(_world_with(self._world, [self._pod], free), self._config, self._gates)
         ask = Ask(scheduler, self._now, self._profile)
         nodes = self._nodes(ask, ask.state(self._pod))
-        return nodes if all(node.reasons for node in nodes) else []
+        return ask, nodes, [node.node for node in nodes if not node.reasons]
 
     def _awaited(self) -> Iterator[Awaited]:
         for claim in _claims_of(self._world, self._pod):
@@ -373,34 +403,31 @@ def _sentence(pod: Pod, verdict: VerdictName, told: str) -> str:
             return f"pod {pod.key} cannot be scheduled now: {told}"
 
 
-def _change(world: World, change: Change) -> str:
-    match change.kind:
-        case "tolerate":
-            taint = change.data
-            value = f"={taint['value']}" if taint.get("value") else ""
-            return (
-                f"add a toleration for {{{taint['key']}{value}:{taint['effect']}}} to request {change.request} of {change.claim}"
-            )
-        case "release":
-            claim: ResourceClaim | None = world.get(RESOURCE_CLAIMS, change.claim)
-            pods = [user.name for user in claim.status.reserved_for] if claim is not None else []
-            users = f" (pod {', '.join(pods)})" if pods else ""
-            return f"let go of claim {change.claim}{users}"
-        case _:
-            return f"ask for {change.data.get('count')} instead in request {change.request} of {change.claim}"
+def _refused(nodes: Sequence[NodeAnswer]) -> Refused:
+    return [(node.node, node.reasons, node.devices) for node in nodes if node.reasons]
 
 
-def _some(names: list[str]) -> str:
-    if len(names) <= 2:
-        return "node " + " and ".join(names) if len(names) == 1 else "nodes " + " and ".join(names)
-    return f"{len(names)} nodes"
+def _distance(node: NodeAnswer) -> tuple[object, ...]:
+    """Nodes that lack least first: those where devices decide, then those with fewer reasons."""
+    if node.devices is None or not node.devices.requests:
+        return (1, len(node.reasons), 0, 0, node.node)
+    missing = sum(finding.missing for finding in node.devices.requests)
+    matching = sum(finding.matching for finding in node.devices.requests)
+    return (0 if matching else 2, missing, -matching, 0, node.node)
 
 
 def _nearest(nodes: list[NodeAnswer]) -> Nearest | None:
     """Of nodes that lack equally many, the one with most devices that can be used, then with most that match."""
     found = []
     for node in nodes:
-        if node.devices is not None and node.devices.nearest is not None:
+        if node.devices is None:
+            continue
+        bound = next((r for r in node.reasons if r.code == "NoCombination" and r.data.get("constraint")), None)
+        if bound is not None:
+            near = Nearest(node.node, str(bound.data["claim"]), "", 0, str(bound.data["constraint"]))
+            lacks = int(bound.data["needed"]) - int(bound.data["free"])
+            found.append(((0, lacks, 0, node.node), near))
+        elif node.devices.nearest is not None:
             request = node.devices.requests[node.devices.nearest]
             near = Nearest(node.node, request.claim, request.request, request.missing)
             found.append(((request.missing, -request.usable, -request.matching, node.node), near))

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dray.api.core import Pod
+from dray.api.core import NodeSelectorRequirement, NodeSelectorTerm, Pod
 from dray.api.kinds import PODS
 from dray.api.reason import Reason
+from dray.api.selectors import SelectorError, node_selector_matches, node_term_matches
 from dray.books.nodes import NodeInfo
 from dray.devices import Explanation
 from dray.scheduling.actions.preemption import Eviction
 from dray.scheduling.config import Profile
-from dray.scheduling.placing.state import CycleState, Placement
+from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.plugins.base import Reasons
+from dray.scheduling.plugins.node import names_in
 from dray.scheduling.plugins.resources import readable
 from dray.scheduling.scheduler import Scheduler
 from dray.scheduling.waiting.queue import QueuedPod
@@ -46,6 +48,29 @@ class Ask:
         """What the pod needs now; raises ``NotPlaced`` for what keeps it from every node."""
         pending = self.scheduler.queue.get(pod.uid) or QueuedPod(pod, self.scheduler.demands.of(pod), self._now)
         return self.scheduler.cycle.state(pending, self.profile(pod), self._now)
+
+    def changed(self, pod: Pod) -> CycleState:
+        """What the pod would need if it were written like this; raises ``NotPlaced`` as ``state`` does."""
+        return self.scheduler.cycle.state(QueuedPod(pod, self.scheduler.demands.of(pod), self._now), self.profile(pod), self._now)
+
+    def would_do(self, state: CycleState, name: str) -> bool:
+        """Whether the node takes the pod. An error that concerns the request, whatever the node, is a no."""
+        info = self.scheduler.nodes.get(name)
+        try:
+            return info is not None and isinstance(self.on(state, info), Placement)
+        except NotPlaced:
+            return False
+
+    def room(self, state: CycleState, name: str) -> Eviction | None:
+        """The fewest pods that would have to leave the node, the least important ones, whoever they are."""
+        info = self.scheduler.nodes.get(name)
+        others = [placed for placed in info.pods.values() if placed.pod.uid != state.pod.uid] if info is not None else []
+        if info is None or not others:
+            return None
+        try:
+            return self.scheduler.preemptor.preemption.room(state, info, others)
+        except NotPlaced:
+            return None
 
     # ------------------------------------------------------------------------------------------------------------ where
 
@@ -109,4 +134,68 @@ def with_numbers(reason: Reason, state: CycleState, info: NodeInfo) -> Reason:
         data["total"] = readable(name, info.allocatable.get(name, 0))
     if reason.code == "TooManyPods":
         data["limit"] = info.allowed_pods
+    if reason.code == "NodeSelectorMismatch" and (found := unmatched(state, info)) is not None:
+        data["requirement"] = requirement(found)
+    if reason.code == "TopologySpread" and str(data["topologyKey"]) not in info.node.metadata.labels:
+        data["label"] = data["topologyKey"]
+    if reason.code == "ClaimElsewhere":
+        data |= _elsewhere(state, info)
     return Reason(reason.code, reason.object or f"node/{info.name}", data)
+
+
+def unmatched(state: CycleState, info: NodeInfo) -> NodeSelectorRequirement | None:
+    """The first requirement of the pod's node selector or affinity that the node does not meet; of several terms, one of the
+    term that comes nearest."""
+    labels = info.node.metadata.labels
+    for key, value in sorted(state.demand.node_selector.items()):
+        if labels.get(key) != value:
+            return NodeSelectorRequirement(key, "In", (value,))
+    affinity = state.demand.affinity.node_affinity
+    for selector in (affinity.required if affinity is not None else None, state.profile.added_affinity.required):
+        if selector is None:
+            continue
+        failing = [[r for r in _requirements(term) if not _meets(term, r, info)] for term in selector.node_selector_terms]
+        if failing and all(failing):
+            return min(failing, key=len)[0]
+    return None
+
+
+def requirement(found: NodeSelectorRequirement) -> str:
+    """As people write it: ``zone=a``, ``zone in (a, b)``, ``zone exists``."""
+    values = ", ".join(found.values)
+    match found.operator:
+        case "In":
+            return f"{found.key}={values}" if len(found.values) == 1 else f"{found.key} in ({values})"
+        case "NotIn":
+            return f"{found.key}!={values}" if len(found.values) == 1 else f"{found.key} not in ({values})"
+        case "Gt" | "Lt":
+            return f"{found.key} {'>' if found.operator == 'Gt' else '<'} {values}"
+        case "Exists":
+            return f"{found.key} exists"
+        case _:
+            return f"no {found.key}"
+
+
+def _requirements(term: NodeSelectorTerm) -> tuple[NodeSelectorRequirement, ...]:
+    return (*term.match_expressions, *term.match_fields)
+
+
+def _meets(term: NodeSelectorTerm, one: NodeSelectorRequirement, info: NodeInfo) -> bool:
+    alone = NodeSelectorTerm(match_fields=(one,)) if one in term.match_fields else NodeSelectorTerm(match_expressions=(one,))
+    try:
+        return node_term_matches(alone, info.node)
+    except SelectorError:
+        return False
+
+
+def _elsewhere(state: CycleState, info: NodeInfo) -> dict[str, str]:
+    """Which claim keeps the pod from the node, and where it is allocated."""
+    held = [(claim, state.resolved.allocations[claim.uid].node_selector) for claim in state.resolved.pinned]
+    if state.leftover is not None and state.leftover.status.allocation is not None:
+        held.append((state.leftover, state.leftover.status.allocation.node_selector))
+    for claim, selector in held:
+        if selector is not None and not node_selector_matches(selector, info.node):
+            terms = [", ".join(map(requirement, _requirements(term))) for term in selector.node_selector_terms]
+            names = names_in(selector)
+            return {"claim": claim.key, "nodes": ", ".join(sorted(names)) if names is not None else " or ".join(terms)}
+    return {}

@@ -23,6 +23,14 @@ TABLE: Final[dict[str, Code]] = {
         says="<is> not generated yet[ from template {template}][ (entry {claim})]",
         cure="make sure that the template[ {template}] exists and that a controller of claims runs",
     ),
+    "TemplateMissing": Code(
+        plugins=("DynamicResources",),
+        meaning="the template from which a claim is to be generated does not exist",
+        wakes=(ITSELF,),
+        subject="pod",
+        says="<use> a claim template that does not exist[: {template}][ (entry {claim})]",
+        cure="create the claim template[ {template}], or correct its name in the pod",
+    ),
     "ClaimDeleting": Code(
         plugins=("DynamicResources",),
         meaning="the claim is being deleted",

@@ -154,7 +154,7 @@ TABLE: Final[dict[str, Code]] = {
         wakes=(DEVICES,),
         subject="node",
         says="<has> not enough devices[ of class {class}][ for request {request}]"
-        "[ (needs {needed}[, {free} free][ of {total}][; {besides}])]",
+        "[ (needs {needed}[, {free} free][ of {total}][; {besides}])][, nor {alternatives}]",
         cure="[add a node with {needed} devices[ of class {class}], or ask for at most {most}"
         "||free more devices[ of class {class}] on one node[ ({missing} missing)], or ask for fewer]",
         curable=True,
@@ -164,7 +164,7 @@ TABLE: Final[dict[str, Code]] = {
         meaning="no device matches the request",
         wakes=(DEVICES,),
         subject="node",
-        says="<has> no device[ of class {class}][ for request {request}]",
+        says="<has> no device[ of class {class}][ for request {request}][, nor {alternatives}]",
         cure="add a node with devices[ of class {class}], or change the request[ {request}]",
     ),
     "AllDevicesBusy": Code(
@@ -248,8 +248,9 @@ TABLE: Final[dict[str, Code]] = {
         meaning="enough devices match, but no combination of them satisfies all requests and constraints",
         wakes=(DEVICES,),
         subject="node",
-        says="<has> devices that match each request, but no combination that satisfies all requests and constraints[ of {claim}]",
-        cure="relax a constraint, or free more devices on one node",
+        says="<has> devices that match each request, but no[ {needed} of them {constraint}[ ({free} do)]"
+        "|| combination that satisfies all requests and constraints][ for {claim}]",
+        cure="relax[ the constraint on {attribute}|| a constraint], or free more devices on one node",
         curable=True,
     ),
 }

@@ -99,9 +99,11 @@ TABLE: Final[dict[str, Code]] = {
         meaning="placing the pod here would break a topology spread constraint",
         wakes=(PODS,),
         subject="node",
-        says="<is> where the pod would break a topology spread constraint[ over {topologyKey}][ (skew {skew}, at most {limit})]",
+        says="[<does> not have label {label}, which a topology spread constraint needs"
+        "||<is> where the pod would break a topology spread constraint[ over {topologyKey}][ (skew {skew}, at most {limit})]]",
         cure="allow a larger maxSkew[ over {topologyKey}], or make room in the other domains",
-        nodes="would break a topology spread constraint[ over {topologyKey}]",
+        nodes="[<does> not have label {label}, which a topology spread constraint needs"
+        "||would break a topology spread constraint[ over {topologyKey}]]",
         curable=True,
     ),
     "PodAffinity": Code(

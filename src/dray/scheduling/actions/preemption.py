@@ -219,6 +219,10 @@ class Preemption:
         owner = self._nominator.promised_to(uid)
         return {owner} if owner else {""}
 
+    def room(self, state: CycleState, info: NodeInfo, pods: list[Placed]) -> Eviction | None:
+        """Whom of these pods it takes, if all may go, whatever their priority; for people who ask, not for the scheduler."""
+        return self._try(state, info, pods)
+
     def _try(self, state: CycleState, info: NodeInfo, lower: list[Placed]) -> Eviction | None:
         with self._books.trial():
             trial = self._taken_out(state)

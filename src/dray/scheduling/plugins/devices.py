@@ -14,6 +14,7 @@ from dray.api.kinds import RESOURCE_CLAIMS
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim
 from dray.api.selectors import node_selector_matches
+from dray.api.words import of_several
 from dray.books.nodes import NodeInfo, Nodes
 from dray.devices import Verdict
 from dray.devices.inventory import OPTIONAL_OPERATIONS
@@ -244,7 +245,9 @@ class DynamicResources:
         for names in sorted(states.values(), key=len, reverse=True)[:_EXPLAINED]:
             info = nodes.get(names[0])
             if info is not None and (told := self._engine.explain(names[0], self.claims_on(state, info)[0]).reasons):
-                tally.add(tuple(Reason(reason.code, "", reason.data) for reason in told), len(names))
+                # Nodes in the same state lack the same, but what is named of one is not there on the others.
+                each = told if len(names) == 1 else [of_several(reason) for reason in told]
+                tally.add(tuple(Reason(reason.code, "", reason.data) for reason in each), len(names))
                 explained += len(names)
         generic = LACKING[0]
         kept = [(reason, count - explained if reason is generic else count) for reason, count in counts]

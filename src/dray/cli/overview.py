@@ -1,0 +1,55 @@
+"""``dray why`` for many pods: all that wait, or those of a workload, by cause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from rich.console import Console
+from rich.markup import escape
+
+from dray.api.words import as_json
+from dray.explain.overview import Cause
+
+COLOURS: Final = {"bound": "green", "waiting": "cyan", "unschedulable": "yellow", "impossible": "red"}
+_NAMED: Final = 4
+
+
+def plain(causes: Sequence[Cause], pods: int) -> dict[str, Any]:
+    """For scripts."""
+    return {
+        "pods": pods,
+        "waiting": sum(len(cause.pods) for cause in causes),
+        "causes": [
+            {
+                "verdict": cause.verdict,
+                "summary": cause.summary,
+                "pods": cause.pods,
+                "reasons": [as_json(reason) for reason in cause.reasons],
+                "fixes": cause.fixes,
+                "advice": msgspec.to_builtins(cause.advice),
+            }
+            for cause in causes
+        ],
+    }
+
+
+def show(causes: Sequence[Cause], pods: int, console: Console, *, wide: bool) -> None:
+    """For people: one paragraph for each cause, with the pods and what would help most."""
+    if not causes:
+        console.print("No pod waits for a node." if pods else "There are no pods.")
+        return
+    for number, cause in enumerate(causes):
+        colour = COLOURS[cause.verdict]
+        count = f"{len(cause.pods)} pod{'s' if len(cause.pods) > 1 else ''}"
+        text = escape(cause.summary)
+        console.print(f"{chr(10) if number else ''}[bold {colour}]{cause.verdict}[/bold {colour}]  {count}: {text}")
+        shown = cause.pods if wide else cause.pods[:_NAMED]
+        more = f" and {len(cause.pods) - len(shown)} more" if len(cause.pods) > len(shown) else ""
+        console.print(f"  {', '.join(shown)}{more}")
+        commands = {fix.told: fix.command for fix in cause.advice}
+        for fix in cause.fixes[: None if wide else 1]:
+            console.print(f"  - {escape(fix)}")
+            for line in commands.get(fix, "").splitlines():
+                console.print(f"      {escape(line)}", style="dim")

@@ -1,0 +1,307 @@
+"""What would help a pod that no node takes: single changes, each tried with the scheduler's own checks before it is told.
+
+A change of a node is tried as the change of the pod that amounts to the same there: a node without its taint is one whose taint
+the pod tolerates. Nothing is told that was not found to make a node do; what touches least is told first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from dray.api.codes import CURABLE
+from dray.api.core import NodeSelectorRequirement, Pod
+from dray.api.kinds import RESOURCE_CLAIMS
+from dray.api.quantity import Quantity
+from dray.api.reason import Reason
+from dray.api.resource import ResourceClaim
+from dray.cluster.world import World
+from dray.devices.explain import Change, Explanation
+from dray.explain.fix import Fix, as_yaml, asking_less, patch, tainted, tolerating, with_spec, without_requirement
+from dray.scheduling.ask import Ask, requirement, unmatched
+from dray.scheduling.placing.state import CycleState, NotPlaced
+from dray.scheduling.plugins.node import UNSCHEDULABLE_TAINT
+from dray.scheduling.plugins.resources import readable
+
+# How many nodes a change is tried on, how many changes of one kind are tried, and on how many nodes room is looked for.
+_MOST_NODES: Final = 200
+_MOST_CHANGES: Final = 6
+_MOST_ROOMS: Final = 24
+_MOST_VICTIMS: Final = 4
+_MOST_SKEW: Final = 8
+# Of advice that differs only in whom it hits.
+_MOST_ALIKE: Final = 2
+
+Refused = Sequence[tuple[str, Sequence[Reason], Explanation | None]]
+"""Each node with why it does not take the pod."""
+
+
+class Advisor:
+    """Tries changes for one pod. ``when``: said of every node that would do (the scheduler may be one of an empty cluster)."""
+
+    def __init__(self, world: World, ask: Ask, state: CycleState, refused: Refused, when: str = "") -> None:
+        self._world, self._ask, self._state, self._pod, self._when = world, ask, state, state.pod, when
+        self._refused = refused
+        self._by_code: dict[str, list[tuple[str, Reason]]] = {}
+        for name, reasons, _ in refused:
+            for reason in reasons:
+                self._by_code.setdefault(reason.code, []).append((name, reason))
+
+    def fixes(self) -> list[Fix]:
+        """What touches least first, then what makes most nodes do."""
+        found = [*self._of_nodes(), *self._of_resources(), *self._of_neighbours(), *self._of_devices()]
+        if not self._when:
+            found += self._of_others(found)
+        for fix in found:
+            fix.when = self._when
+        told = {fix.told: fix for fix in sorted(found, key=lambda fix: (fix.rank, -len(fix.nodes), fix.text))}
+        return list(told.values())
+
+    def _do(self, pod: Pod, names: Sequence[str]) -> list[str]:
+        """The nodes of these that would take the pod if it were this one."""
+        try:
+            state = self._ask.changed(pod)
+        except NotPlaced:
+            return []
+        return [name for name in list(dict.fromkeys(names))[:_MOST_NODES] if self._ask.would_do(state, name)]
+
+    def _groups(self, code: str, *keys: str) -> list[tuple[dict[str, Any], list[str]]]:
+        """The nodes that give a reason, by what it says."""
+        groups: dict[tuple[str, ...], tuple[dict[str, Any], list[str]]] = {}
+        for name, reason in self._by_code.get(code, ()):
+            key = tuple(str(reason.data.get(each)) for each in keys)
+            groups.setdefault(key, (reason.data, []))[1].append(name)
+        return sorted(groups.values(), key=lambda group: -len(group[1]))[:_MOST_CHANGES]
+
+    # --------------------------------------------------------------------------------------------------------- of nodes
+
+    def _of_nodes(self) -> Iterator[Fix]:
+        cordoned = [name for name, _ in self._by_code.get("NodeUnschedulable", ())]
+        taint = {"key": UNSCHEDULABLE_TAINT.key, "value": "", "effect": UNSCHEDULABLE_TAINT.effect}
+        if cordoned and (would := self._do(tolerating(self._pod, taint), cordoned)):
+            yield Fix(f"uncordon node {would[0]}", f"kubectl uncordon {would[0]}", would[:1], rank=0)
+        for taint, names in self._groups("NodeTainted", "key", "value", "effect"):
+            if would := self._do(tolerating(self._pod, taint), names):
+                yield from self._of_taint(taint, would)
+        for found, name in self._unmatched():
+            if would := self._do(without_requirement(self._pod, found), [name]):
+                yield from self._of_requirement(found, would)
+
+    def _of_taint(self, taint: dict[str, Any], would: list[str]) -> Iterator[Fix]:
+        told = tainted(taint)
+        if str(taint["key"]).startswith("node.kubernetes.io/"):
+            # Set by the control plane for as long as something is wrong with the node.
+            yield Fix(f"mend what gave the taint {{{told}}}", f"kubectl describe node {would[0]}", would, rank=1)
+            return
+        value = {"key": taint["key"], "operator": "Equal", "value": taint.get("value") or "", "effect": taint["effect"]}
+        has = bool(self._pod.spec.tolerations)
+        operation = {"op": "add", "path": f"/spec/tolerations{'/-' if has else ''}", "value": value if has else [value]}
+        yield Fix(f"add a toleration for the taint {{{told}}} to the pod", patch(self._pod, operation), would, rank=1)
+        yield Fix(
+            f"remove the taint {{{told}}} from node {would[0]}", f"kubectl taint node {would[0]} {told}-", would[:1], rank=2
+        )
+
+    def _unmatched(self) -> list[tuple[NodeSelectorRequirement, str]]:
+        """One node for each requirement that fails somewhere, the first that meets all the others."""
+        found: dict[tuple[str, str], tuple[NodeSelectorRequirement, str]] = {}
+        for name, _ in self._by_code.get("NodeSelectorMismatch", ())[:_MOST_NODES]:
+            info = self._ask.scheduler.nodes.get(name)
+            failing = unmatched(self._state, info) if info is not None else None
+            if failing is not None and (requirement(failing), name) not in found:
+                found[requirement(failing), name] = (failing, name)
+        best: dict[str, tuple[NodeSelectorRequirement, str]] = {}
+        for (told, _), (failing, name) in found.items():
+            if told not in best and self._do(without_requirement(self._pod, failing), [name]):
+                best[told] = (failing, name)
+        return list(best.values())[:_MOST_CHANGES]
+
+    def _of_requirement(self, found: NodeSelectorRequirement, would: list[str]) -> Iterator[Fix]:
+        node, told = would[0], requirement(found)
+        if found.key != "metadata.name" and found.operator in ("In", "Exists"):
+            value = found.values[0] if found.values else ""
+            yield Fix(
+                f"label node {node} {found.key}={value}",
+                f"kubectl label node {node} {found.key}={value} --overwrite",
+                would,
+                rank=1,
+            )
+        elif found.key != "metadata.name" and found.operator in ("NotIn", "DoesNotExist"):
+            yield Fix(f"remove label {found.key} from node {node}", f"kubectl label node {node} {found.key}-", would, rank=1)
+        selected = self._pod.spec.node_selector.get(found.key)
+        wanted = {key: value for key, value in msgspec.to_builtins(found).items() if value}
+        where = {"nodeSelector": {found.key: selected}} if selected is not None else {"matchExpressions": [wanted]}
+        text = f"do without {told} in the pod's node {'selector' if selected is not None else 'affinity'}"
+        yield Fix(text, as_yaml("in the pod, remove", where), would, rank=4)
+
+    # ----------------------------------------------------------------------------------------------------- of resources
+
+    def _of_resources(self) -> Iterator[Fix]:
+        for data, names in self._groups("ResourcesInsufficient", "resource"):
+            resource = str(data["resource"])
+            most = self._most_free(resource, names)
+            changed = self._with_less(resource, most) if most > 0 else None
+            if changed is None:
+                continue
+            pod, container, amount = changed
+            if would := self._do(pod, names):
+                total = readable(resource, dict(self._state.demand.requests)[resource])
+                asked = {"name": container, "resources": {"requests": {resource: amount}}}
+                text = f"request {readable(resource, most)} {resource} instead of {total}"
+                yield Fix(text, as_yaml("in the pod", {"containers": [asked]}), would, rank=3)
+                if self._when:
+                    yield Fix(f"add a node like {would[0]} with {total} {resource}", rank=6)
+
+    def _most_free(self, resource: str, names: Sequence[str]) -> int:
+        """The most that a node has left of it, of those that lack nothing else."""
+        only = {name for name, reasons, _ in self._refused if len(reasons) == 1}
+        infos = [info for name in names if name in only and (info := self._ask.scheduler.nodes.get(name)) is not None]
+        return max((info.free(resource) for info in infos), default=0)
+
+    def _with_less(self, resource: str, most: int) -> tuple[Pod, str, str] | None:
+        """The pod with the largest request of a container cut so that all together ask for as much as there is."""
+        asked = dict(self._state.demand.requests).get(resource, 0)
+        containers = self._pod.spec.containers
+        scale = 1000 if resource == "cpu" else 1
+        sizes = [Quantity.parse(c.resources.requests.get(resource, 0)).nanos * scale // 10**9 for c in containers]
+        if not sizes or max(sizes) <= asked - most:
+            return None
+        largest = sizes.index(max(sizes))
+        amount = readable(resource, max(sizes) - (asked - most))
+        return asking_less(self._pod, resource, largest, amount), containers[largest].name, amount
+
+    # ---------------------------------------------------------------------------------------------------- of neighbours
+
+    def _of_neighbours(self) -> Iterator[Fix]:
+        for data, names in self._groups("TopologySpread", "topologyKey"):
+            yield from self._of_spread(str(data["topologyKey"]), names)
+        affinity = self._pod.spec.affinity
+        for code, field in (("PodAffinity", "pod_affinity"), ("PodAntiAffinity", "pod_anti_affinity")):
+            names = [name for name, _ in self._by_code.get(code, ())]
+            if names and affinity is not None:
+                would = self._do(with_spec(self._pod, affinity=msgspec.structs.replace(affinity, **{field: None})), names)
+                if would:
+                    kind = field.split("_", 1)[1].replace("_", "-")
+                    yield Fix(f"make the pod's required pod {kind} a preference", "", would, rank=4)
+        for data, names in self._groups("PortTaken", "port"):
+            free = tuple(
+                msgspec.structs.replace(c, ports=tuple(p for p in c.ports if p.host_port != data["port"]))
+                for c in self._pod.spec.containers
+            )
+            if would := self._do(with_spec(self._pod, containers=free), names):
+                yield Fix(f"use another host port than {data['port']}", "", would, rank=4)
+
+    def _of_spread(self, key: str, names: list[str]) -> Iterator[Fix]:
+        constraints = self._pod.spec.topology_spread_constraints
+        for index, constraint in enumerate(constraints):
+            if constraint.topology_key != key or constraint.when_unsatisfiable == "ScheduleAnyway":
+                continue
+
+            def changed(index: int = index, **fields: Any) -> Pod:
+                replaced = msgspec.structs.replace(constraints[index], **fields)
+                return with_spec(
+                    self._pod, topology_spread_constraints=(*constraints[:index], replaced, *constraints[index + 1 :])
+                )
+
+            for skew in range(constraint.max_skew + 1, constraint.max_skew + 1 + _MOST_SKEW):
+                if would := self._do(changed(max_skew=skew), names):
+                    yaml = _spread(key, maxSkew=skew)
+                    yield Fix(f"allow maxSkew {skew} over {key} instead of {constraint.max_skew}", yaml, would, rank=4)
+                    break
+            if would := self._do(changed(when_unsatisfiable="ScheduleAnyway"), names):
+                yaml = _spread(key, whenUnsatisfiable="ScheduleAnyway")
+                yield Fix(f"make the spread over {key} a preference", yaml, would, rank=5)
+
+    # ------------------------------------------------------------------------------------------------------- of devices
+
+    def _of_devices(self) -> Iterator[Fix]:
+        """Changes that the allocator tried, on nodes where nothing else is missing; of fewer devices, the most that would do."""
+        tried = [(change, name) for name, _, devices in self._refused if devices is not None for change in devices.changes]
+        most: dict[tuple[str, str], int] = {}
+        for change, _ in tried:
+            if change.kind == "fewer":
+                asked = (change.claim, change.request)
+                most[asked] = max(change.data["count"], most.get(asked, 0))
+        helped: dict[str, tuple[Change, list[str]]] = {}
+        for change, name in tried:
+            if change.kind != "fewer" or change.data["count"] == most[change.claim, change.request]:
+                text = _text(self._world, change)
+                if name not in helped.setdefault(text, (change, []))[1]:
+                    helped[text][1].append(name)
+        told: Counter[str] = Counter()
+        for text, (change, names) in sorted(helped.items(), key=lambda item: -len(item[1][1])):
+            told[change.kind] += 1
+            if told[change.kind] > _MOST_ALIKE:
+                continue
+            yield Fix(text, _command(self._world, change), names, rank=_RANKS[change.kind])
+            if change.kind == "fewer" and self._when:
+                yield from self._larger_node(change)
+
+    def _larger_node(self, change: Change) -> Iterator[Fix]:
+        for _, _, devices in self._refused:
+            for finding in devices.requests if devices is not None else ():
+                if (finding.claim, finding.request) == (change.claim, change.request):
+                    yield Fix(f"add a node with {finding.needed} devices of class {finding.device_class}", rank=6)
+                    return
+
+    # -------------------------------------------------------------------------------------------------------- of others
+
+    def _of_others(self, found: Sequence[Fix]) -> list[Fix]:
+        """Pods that could be ended, where that alone would do and no claim is known that it takes."""
+        if any(fix.rank == _RANKS["release"] for fix in found):
+            return []
+        curable = [name for name, reasons, _ in self._refused if any(reason.code in CURABLE for reason in reasons)]
+        rooms = [room for name in curable[:_MOST_ROOMS] if (room := self._ask.room(self._state, name)) is not None]
+        rooms = [room for room in rooms if 0 < len(room.victims) <= _MOST_VICTIMS]
+        told = []
+        for room in sorted(rooms, key=lambda room: (len(room.victims), room.rank))[:_MOST_ALIKE]:
+            pods = [placed.pod for placed in room.victims]
+            names = ", ".join(sorted(pod.key for pod in pods))
+            commands = "\n".join(f"kubectl delete pod {pod.metadata.name} -n {pod.metadata.namespace}" for pod in pods)
+            told.append(Fix(f"end pod{'s' if len(pods) > 1 else ''} {names}", commands, [room.node], rank=5))
+        return told
+
+
+# A claim cannot be changed.
+_ANEW: Final = "in the claim or its template, which is then made anew"
+_RANKS: Final = {"tolerate": 2, "fewer": 3, "unbind": 4, "release": 5}
+
+
+def _spread(key: str, **fields: Any) -> str:
+    return as_yaml("in the pod", {"topologySpreadConstraints": [{"topologyKey": key, **fields}]})
+
+
+def _text(world: World, change: Change) -> str:
+    match change.kind:
+        case "tolerate":
+            return f"add a toleration for {{{tainted(change.data)}}} to request {change.request} of {change.claim}"
+        case "release":
+            pods = [user.name for user in _users(world, change.claim)]
+            return f"let go of claim {change.claim}" + (f" (pod {', '.join(pods)})" if pods else "")
+        case "unbind":
+            return f"do without the constraint on {change.data['attribute']} in {change.claim}"
+        case _:
+            return f"ask for {change.data.get('count')} instead in request {change.request} of {change.claim}"
+
+
+def _command(world: World, change: Change) -> str:
+    namespace, _, name = change.claim.partition("/")
+    if change.kind == "release":
+        pods = [f"kubectl delete pod {user.name} -n {namespace}" for user in _users(world, change.claim)]
+        return "\n".join(pods) or f"kubectl delete resourceclaim {name} -n {namespace}"
+    if change.kind == "unbind":
+        return as_yaml(f"{_ANEW}, remove", {"matchAttribute": change.data["attribute"]})
+    request, _, sub = change.request.partition("/")
+    asked: dict[str, Any] = {"count": change.data.get("count")}
+    if change.kind == "tolerate":
+        operator = "Equal" if change.data.get("value") else "Exists"
+        asked = {"tolerations": [{"operator": operator, **{key: value for key, value in change.data.items() if value}}]}
+    wanted = {"firstAvailable": [{"name": sub, **asked}]} if sub else {"exactly": asked}
+    return as_yaml(_ANEW, {"spec": {"devices": {"requests": [{"name": request, **wanted}]}}})
+
+
+def _users(world: World, key: str) -> Sequence[Any]:
+    claim: ResourceClaim | None = world.get(RESOURCE_CLAIMS, key)
+    return claim.status.reserved_for if claim is not None else ()

@@ -1,0 +1,96 @@
+"""A change that was tried before it is told, with what to paste; and how pods and claims look when they are changed."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+import msgspec
+import yaml
+
+from dray.api.core import Affinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, Toleration
+
+Json = dict[str, Any]
+
+
+class Fix(msgspec.Struct):
+    """``nodes`` would do then; ``when`` says under which condition. ``command`` is a command, or the lines to change as YAML.
+    ``rank``: the less is touched, the earlier it is told."""
+
+    text: str
+    command: str = ""
+    nodes: list[str] = []
+    when: str = ""
+    rank: int = 0
+
+    @property
+    def told(self) -> str:
+        return f"{self.text} (then {some(self.nodes)} would do{self.when})" if self.nodes else self.text
+
+
+def some(names: list[str]) -> str:
+    if len(names) <= 2:
+        return ("node " if len(names) == 1 else "nodes ") + " and ".join(names)
+    return f"{len(names)} nodes"
+
+
+def tainted(taint: Json) -> str:
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint['key']}{value}:{taint['effect']}"
+
+
+def patch(pod: Pod, *operations: Json) -> str:
+    """The command that patches the pod."""
+    body = msgspec.json.encode(list(operations)).decode()
+    return f"kubectl patch pod {pod.metadata.name} -n {pod.metadata.namespace} --type=json -p {shlex.quote(body)}"
+
+
+def as_yaml(where: str, change: Json) -> str:
+    """The lines to change in a manifest, and where."""
+    return f"# {where}\n{yaml.safe_dump(change, sort_keys=False).rstrip()}"
+
+
+# ---------------------------------------------------------------------------------------------------------------- pods
+
+
+def with_spec(pod: Pod, **fields: Any) -> Pod:
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, **fields))
+
+
+def tolerating(pod: Pod, taint: Json) -> Pod:
+    toleration = Toleration(str(taint["key"]), "Equal", str(taint.get("value") or ""), str(taint["effect"]))
+    return with_spec(pod, tolerations=(*pod.spec.tolerations, toleration))
+
+
+def without_requirement(pod: Pod, dropped: NodeSelectorRequirement) -> Pod:
+    """The pod for a node that meets the requirement: the same as one without it."""
+    selector = dict(pod.spec.node_selector)
+    if dropped.operator == "In" and selector.get(dropped.key) in dropped.values and len(dropped.values) == 1:
+        del selector[dropped.key]
+    affinity = pod.spec.affinity or Affinity()
+    near = affinity.node_affinity
+    if near is not None and near.required is not None:
+        terms = tuple(_term_without(term, dropped) for term in near.required.node_selector_terms)
+        # A term without requirements matches nothing; without the requirement, this one matches every node.
+        free = any(not term.match_expressions and not term.match_fields for term in terms)
+        near = msgspec.structs.replace(near, required=None if free else NodeSelector(terms))
+    return with_spec(pod, node_selector=selector, affinity=msgspec.structs.replace(affinity, node_affinity=near))
+
+
+def _term_without(term: NodeSelectorTerm, dropped: NodeSelectorRequirement) -> NodeSelectorTerm:
+    return NodeSelectorTerm(
+        tuple(r for r in term.match_expressions if r != dropped), tuple(r for r in term.match_fields if r != dropped)
+    )
+
+
+def asking_less(pod: Pod, resource: str, container: int, amount: str) -> Pod:
+    """The pod with one request of one container changed; its limit follows where it has one."""
+    containers = list(pod.spec.containers)
+    changed = containers[container]
+    resources = changed.resources
+    requests = {**resources.requests, resource: amount}
+    limits = {**resources.limits, **({resource: amount} if resource in resources.limits else {})}
+    containers[container] = msgspec.structs.replace(
+        changed, resources=msgspec.structs.replace(resources, requests=requests, limits=limits)
+    )
+    return with_spec(pod, containers=tuple(containers))

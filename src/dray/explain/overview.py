@@ -1,0 +1,105 @@
+"""All pods that wait, by cause: what stands against most pods, and worst, first.
+
+Pods that the scheduler cannot tell apart are asked about once; pods with the same answer are one cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from dray.api.core import Pod
+from dray.api.gates import Gates
+from dray.api.kinds import PODS, REPLICA_SETS
+from dray.api.reason import Reason
+from dray.cluster.world import World
+from dray.explain.failures import FailedBinding
+from dray.explain.fix import Fix
+from dray.explain.why import VerdictName, why
+from dray.scheduling.ask import Ask
+from dray.scheduling.config import Config
+from dray.scheduling.placing.state import NotPlaced
+from dray.scheduling.scheduler import Scheduler
+
+_WORST: Final = ("impossible", "unschedulable", "waiting", "bound")
+# Kinds that own pods, by what people write before the slash.
+WORKLOADS: Final = {
+    **dict.fromkeys(("deploy", "deployment", "deployments"), "Deployment"),
+    **dict.fromkeys(("job", "jobs"), "Job"),
+    **dict.fromkeys(("rs", "replicaset", "replicasets"), "ReplicaSet"),
+    **dict.fromkeys(("sts", "statefulset", "statefulsets"), "StatefulSet"),
+    **dict.fromkeys(("ds", "daemonset", "daemonsets"), "DaemonSet"),
+}
+
+
+class Cause(msgspec.Struct):
+    """Why these pods wait. ``summary`` has no name of a pod in it; ``fixes`` are of the first of them."""
+
+    verdict: VerdictName
+    summary: str
+    pods: list[str]
+    reasons: list[Reason]
+    fixes: list[str] = []
+    advice: list[Fix] = []
+
+
+def waiting(pods: Iterable[Pod]) -> list[Pod]:
+    """Those that have no node and could get one, by name."""
+    found = [pod for pod in pods if not pod.spec.node_name and not pod.terminal and not pod.metadata.deletion_timestamp]
+    return sorted(found, key=lambda pod: pod.key)
+
+
+def pods_of(world: World, kind: str, namespace: str, name: str) -> list[Pod]:
+    """The pods of a workload; those of a deployment through its replica sets."""
+    owners = {(kind, name)}
+    if kind == "Deployment":
+        sets = (world.all(REPLICA_SETS) if REPLICA_SETS in world.kinds else {}).values()
+        owners |= {("ReplicaSet", each.metadata.name) for each in sets if _owned(each, owners) and _in(each, namespace)}
+    return [pod for pod in world.all(PODS).values() if _in(pod, namespace) and _owned(pod, owners)]
+
+
+def _in(found: Pod, namespace: str) -> bool:
+    return found.metadata.namespace == namespace
+
+
+def _owned(found: Pod, owners: set[tuple[str, str]]) -> bool:
+    return any((owner.kind, owner.name) in owners for owner in found.metadata.owner_references)
+
+
+def causes(
+    world: World,
+    pods: Sequence[Pod],
+    *,
+    now: float,
+    config: Config | None = None,
+    gates: Gates | None = None,
+    failures: Sequence[FailedBinding] = (),
+) -> list[Cause]:
+    """Why these pods wait, worst first, then what most of them wait for."""
+    gates = gates or Gates.dray()
+    ask = Ask(Scheduler(world, config, gates), now)
+    alike: dict[Hashable, list[Pod]] = {}
+    for pod in pods:
+        alike.setdefault(_key(ask, pod), []).append(pod)
+    found: dict[tuple[str, str], Cause] = {}
+    for group in alike.values():
+        answer = why(world, group[0], now=now, config=config, gates=gates, failures=failures)
+        said = answer.summary.removeprefix(f"pod {group[0].key} ")
+        cause = found.get((answer.verdict, said))
+        if cause is None:
+            cause = Cause(answer.verdict, said, [], answer.reasons, answer.fixes, answer.advice)
+            found[answer.verdict, said] = cause
+        cause.pods += [pod.key for pod in group]
+    return sorted(found.values(), key=lambda cause: (_WORST.index(cause.verdict), -len(cause.pods), cause.summary))
+
+
+def _key(ask: Ask, pod: Pod) -> Hashable:
+    """Equal keys, equal answers. What is under way for one pod, or refused it by name, is its own."""
+    try:
+        state = ask.state(pod)
+    except NotPlaced:
+        return pod.uid
+    own = pod.status.nominated_node_name or state.unusable or state.resolved.pinned or pod.spec.scheduling_gates
+    return pod.uid if own else (state.key, state.demand.priority, pod.metadata.namespace)
