@@ -69,7 +69,7 @@ class TestCheck:
         assert list(free["placement"]) == ["0"]
         assert list(used["placement"]) == ["1"]
         assert full["reason"]["message"] == (
-            "node n1 has not enough cpu free in the same zones (needs 14 within 1, 13500m free); "
+            "node n1 has not enough cpu free in the same zones (needs 14 within 1, 13.5 free); "
             "zones 1 come nearest and lack cpu=500m"
         )
 
