@@ -40,13 +40,24 @@ def plain(text: str) -> str:
     return " ".join(_VARIES.sub("#", text).split())
 
 
+def pattern(text: str) -> str:
+    return ".*".join(re.escape(part.strip()) for part in plain(text).split("…"))
+
+
+def says(shown: str, said: str, *, in_order: bool) -> bool:
+    """Whether the sample is what was said; of a story, each line by itself: what happens within a second has no fixed order."""
+    if in_order:
+        return re.fullmatch(pattern(shown), plain(said), re.S) is not None
+    lines = [plain(line) for line in said.splitlines()]
+    return all(any(re.fullmatch(pattern(each), line) for line in lines) for each in shown.splitlines())
+
+
 def compare(page: str, command: str, kubeconfig: Path) -> None:
-    pattern = ".*".join(re.escape(part.strip()) for part in plain(samples(page, command)).split("…"))
-    said = ""
+    shown, said = samples(page, command), ""
     end = time.monotonic() + 15
     while time.monotonic() < end:
         said = CliRunner().invoke(root, [*command.split()[1:], "--kubeconfig", str(kubeconfig)]).output
-        if re.fullmatch(pattern, plain(said), re.S):
+        if says(shown, said, in_order="story" not in command):
             return
         time.sleep(0.5)
     raise AssertionError(f"{page}: `{command}` now says\n\n{said}")
