@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types real bench soak clean
+.PHONY: demo test lint types real e2e bench soak clean
 
 demo: $(VENV)/.installed
 	$(BIN)/dray demo $(ARGS)
@@ -25,6 +25,9 @@ real: $(VENV)/.dev
 # Random scenarios on all cores; ARGS="--count 1000", "--seed 7" and others are in tests/simulate/soak.py
 soak: $(VENV)/.dev
 	$(BIN)/python -m tests.simulate.soak $(ARGS)
+
+e2e: $(VENV)/.dev
+	DRAY_E2E=1 $(BIN)/pytest tests/real/test_e2e_specs.py -s $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)
