@@ -125,6 +125,15 @@ class Ledger:
         if self._entries.get(holder) != entry:
             self._books.post(self, holder, entry)
 
+    def restate(self, holder: str, standing: Standing) -> None:
+        """The same devices with another standing: of that nobody hears, because nothing is free or taken that was not before."""
+        known = self._entries[holder]
+        entry = Entry(known.charges, standing, known.name)
+        if self._books.trying:
+            self._books.post(self, holder, entry)
+        else:
+            self.post(holder, entry)
+
     def release(self, holder: str) -> None:
         if holder in self._entries:
             self._books.post(self, holder, None)

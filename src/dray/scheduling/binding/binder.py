@@ -66,6 +66,7 @@ class Binding:
         "since",
         "special",
         "stage",
+        "uid",
         "volumes",
         "waited",
         "writing",
@@ -73,6 +74,7 @@ class Binding:
 
     def __init__(self, pending: QueuedPod, placement: Placement, profile: Profile, now: float) -> None:
         self.pending = pending
+        self.uid = pending.uid
         self.node = placement.node
         self.profile = profile
         self.since = now
@@ -188,8 +190,8 @@ class Binder:
         """The decision is made and counts: write it."""
         binding = Binding(pending, placement, profile, now)
         pod = binding.pod
-        self._bindings[pod.uid] = binding
-        self._by_pod[pod.key] = pod.uid
+        self._bindings[binding.uid] = binding
+        self._by_pod[pod.key] = binding.uid
         for claim, result in zip(placement.open, placement.results):
             self._claims.allocate(claim, result, pod, now)
         for claim in placement.pinned:
@@ -208,7 +210,7 @@ class Binder:
     def _follow(self, binding: Binding, key: str) -> None:
         binding.claims.append(key)
         binding.awaiting.add(key)
-        self._by_claim.setdefault(key, {})[binding.pod.uid] = None
+        self._by_claim.setdefault(key, {})[binding.uid] = None
 
     def _create_special(self, binding: Binding) -> None:
         assert binding.special is not None
@@ -223,16 +225,16 @@ class Binder:
     def _bind_volumes(self, binding: Binding, placement: Placement, now: float) -> None:
         """Tell whoever binds or makes volumes which node was chosen, and wait until they did."""
         chosen: Chosen = tuple((claim.key, volume.metadata.name) for claim, volume in placement.volumes)
-        self._volumes.take(binding.pod.uid, chosen)
+        self._volumes.take(binding.uid, chosen)
         binding.volumes = [*(claim for claim, _ in placement.volumes), *placement.provisioned]
         for claim in binding.volumes:
             binding.awaiting.add(claim.key)
-            self._by_volume.setdefault(claim.key, {})[binding.pod.uid] = None
+            self._by_volume.setdefault(claim.key, {})[binding.uid] = None
         for claim, volume in placement.volumes:
             self._out.append(binds_volume(claim, volume, binding.pod.key))
         for claim in placement.provisioned:
             self._out.append(binds_volume(claim, binding.node, binding.pod.key))
-        heappush(self._timers, (now + binding.profile.volume_timeout, binding.pod.uid))
+        heappush(self._timers, (now + binding.profile.volume_timeout, binding.uid))
 
     def volume_changed(self, key: str, now: float) -> None:
         claim: PersistentVolumeClaim | None = self._world.get(PERSISTENT_VOLUME_CLAIMS, key)
@@ -312,7 +314,7 @@ class Binder:
     def _usable(self, claim: ResourceClaim, binding: Binding) -> bool:
         """Whether the claim has devices that the node can use, and has them for this pod."""
         allocation = claim.status.allocation
-        if allocation is None or not reserved_for(claim, binding.pod.uid):
+        if allocation is None or not reserved_for(claim, binding.uid):
             return False
         node = self._world.get(NODES, binding.node)
         return allocation.node_selector is None or node is None or node_selector_matches(allocation.node_selector, node)
@@ -332,7 +334,7 @@ class Binder:
     def _check_conditions(self, binding: Binding, now: float) -> bool:
         """Whether the wait is over, one way or the other."""
         assert binding.waited is not None
-        claims = [claim for held in binding.held.values() if (claim := self._still(held, binding.pod.uid)) is not None]
+        claims = [claim for held in binding.held.values() if (claim := self._still(held, binding.uid)) is not None]
         if len(claims) < len(binding.held):
             lost = next(key for key in binding.held if key not in {claim.key for claim in claims})
             self._observe_wait(binding, "failure", now)
@@ -352,7 +354,7 @@ class Binder:
         due = min(due for due, verdict in zip(dues, verdicts) if verdict.readiness == "pending")
         if due != binding.due:
             binding.due = due
-            heappush(self._timers, (due, binding.pod.uid))
+            heappush(self._timers, (due, binding.uid))
         return False
 
     def _still(self, held: ResourceClaim, uid: str) -> ResourceClaim | None:
@@ -418,7 +420,7 @@ class Binder:
             self._step(binding, "bound", now)
         elif isinstance(error, Unreachable | Conflict | NotFound):
             # It may be bound, or gone: the watch will tell. Until then it keeps its place, and binding again does no harm.
-            heappush(self._timers, (now + RETRY_AFTER, binding.pod.uid))
+            heappush(self._timers, (now + RETRY_AFTER, binding.uid))
         else:
             self._fail(binding, _write_failed(error), now)
 
@@ -478,7 +480,7 @@ class Binder:
             if current is not None and current.metadata.resource_version != outcome.write.resource_version:
                 self.pod_changed(binding, current, now)
             else:
-                heappush(self._timers, (now + RETRY_AFTER, binding.pod.uid))
+                heappush(self._timers, (now + RETRY_AFTER, binding.uid))
         else:
             self._fail(binding, _write_failed(outcome.error), now)
 
@@ -537,12 +539,12 @@ class Binder:
         """Someone else placed the pod: its claims stay as they are."""
         self._remove(binding)
         for key in binding.claims:
-            self._claims.let_go(key, binding.pod.uid)
+            self._claims.let_go(key, binding.uid)
         if binding.special is not None and not binding.special.name:
             self._claims.drop_unmade(binding.special)
 
     def _take_back(self, binding: Binding, *, gone: bool) -> None:
-        uid, special = binding.pod.uid, binding.special
+        uid, special = binding.uid, binding.special
         self._remove(binding)
         for key in binding.claims:
             if not self._claims.clearing(key) and (special is None or key != special.claim.key):
@@ -556,7 +558,7 @@ class Binder:
             self._claims.drop_unmade(special)
 
     def _remove(self, binding: Binding) -> None:
-        uid = binding.pod.uid
+        uid = binding.uid
         self._bindings.pop(uid, None)
         if self._by_pod.get(binding.pod.key) == uid:
             del self._by_pod[binding.pod.key]

@@ -96,6 +96,14 @@ class Intent:
         wanted = self.reservers or self.leaving or self.clear or self.delete is not None
         return not wanted and self.writing is None and self.unanswered is None
 
+    def show(self, allocation: AllocationResult) -> None:
+        """The API shows this. Where it is what was decided, it is that from now on, so that both are known to be one."""
+        self.shown = True
+        decided = self.allocation
+        if decided is not None and same_allocation(allocation, decided):
+            self.allocation = allocation
+            self.sent = [allocation if sent is decided else sent for sent in self.sent]
+
     def settle_doubt(self, claim: ResourceClaim, now: float) -> bool:
         """Whether what was sent without an answer has come true by now, or cannot any more; then it is forgotten."""
         write = self.unanswered
@@ -174,9 +182,11 @@ class ClaimWriter:
         elif intent is not None and intent.sent:
             standing = "writing"
         if intent is not None:
-            if intent.counted == (standing, allocations):
+            before, intent.counted = intent.counted, (standing, allocations)
+            if before is not None and before[1] == allocations:
+                if allocations and before[0] != standing:
+                    self._engine.ledger.restate(claim.uid, standing)
                 return
-            intent.counted = standing, allocations
         if allocations:
             self._engine.charge(claim, allocations, standing)
         else:
@@ -326,7 +336,8 @@ class ClaimWriter:
         intent = self._of(new)
         if intent is not None:
             self._dirty[new.uid] = None
-            intent.shown = intent.shown or new.status.allocation is not None
+            if new.status.allocation is not None:
+                intent.show(new.status.allocation)
             intent.settle_doubt(new, now)
         if new.status.allocation is not None and (intent is None or intent.allocation is None):
             before = old.status.allocation if old is not None and old.uid == new.uid else None

@@ -270,7 +270,8 @@ class Candidates:
             if entry.devices is None:
                 self._feasible += 1
                 heappush(self._heap, (-self._total(entry), turn(info), entry.version, name))
-        self._count(entry)
+        if entry.told is not None or entry.reasons is not None or entry.devices is not None:
+            self._count(entry)
 
     def _rate(self, info: NodeInfo, entry: Entry) -> None:
         if self.plan.devices is not None:

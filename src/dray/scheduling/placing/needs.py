@@ -56,7 +56,8 @@ class Needs:
             self._check_volumes(state)
         self._check_classes(state)
         self._devices.add_extended(state)
-        state.packs_devices = self._devices.packs(state)
+        if state.needs_devices:
+            state.packs_devices = self._devices.packs(state)
         for claim in resolved.pinned:
             unusable = self._unusable(state, claim, now)
             if unusable is not None:

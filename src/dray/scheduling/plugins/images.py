@@ -57,6 +57,8 @@ class ImageNodes:
 
     def stamp(self, images: tuple[str, ...]) -> tuple[int, ...]:
         """Changes when one of these images is worth something else: it came to other nodes, or there are more or fewer."""
+        if not self._counts:
+            return ()
         counts = tuple(self._counts.get(image, 0) for image in images)
         return (len(self._nodes), *counts) if any(counts) else ()
 

@@ -45,11 +45,13 @@ class QueuedPod:
         "since",
         "state",
         "swept",
+        "uid",
         "version",
     )
 
     def __init__(self, pod: Pod, demand: Demand, seen: float) -> None:
         self.pod = pod
+        self.uid = pod.uid
         self.demand = demand
         self.seen = seen
         self.since = seen
@@ -64,10 +66,6 @@ class QueuedPod:
         # The node on which room is being made for it; it counts there already, so that others do not take it.
         self.nominated = ""
         self.version = 0
-
-    @property
-    def uid(self) -> str:
-        return self.pod.uid
 
     @property
     def turn(self) -> float:

@@ -55,6 +55,9 @@ class Wakeups:
     # --------------------------------------------------------------------------------------------------- from the books
 
     def observe(self, delta: Delta) -> None:
+        if len(delta) == 1 and delta[0][0] is self._nodes:
+            self._moved(delta[0][2], delta[0][3])
+            return
         devices: list[tuple[Entry | None, Entry | None]] = []
         for account, _, before, after in delta:
             if account is self._nodes:
@@ -63,7 +66,7 @@ class Wakeups:
                 devices.append((before, after))
             elif account is self._volumes and before is not None:
                 self._events[events.VOLUMES] = None
-        if any(before is not None for before, _ in devices):
+        if len(devices) != 1 or devices[0][0] is not None:
             for pool in _freed(devices):
                 self.pool(pool)
 
