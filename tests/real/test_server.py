@@ -57,8 +57,8 @@ def test_a_token_that_is_not_known_gets_401(cluster: Server) -> None:
     assert refused.value.code == 401
 
 
-def test_rbac_on_the_real_server_grants_exactly_what_a_role_says(real_server: Server) -> None:
-    admin, plain = Client(real_server.kubeconfig), Client(real_server.kubeconfig, token=PLAIN_TOKEN)
+def test_rbac_on_the_real_server_grants_exactly_what_a_role_says(server: Server) -> None:
+    admin, plain = Client(server.kubeconfig), Client(server.kubeconfig, token=PLAIN_TOKEN)
     with pytest.raises(Refused) as refused:
         plain.list("ResourceSlice")
     assert refused.value.code == 403
