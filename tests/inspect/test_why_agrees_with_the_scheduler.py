@@ -80,8 +80,18 @@ def devices(placement: Placement) -> list[str]:
 
 @pytest.mark.parametrize("start", range(0, 400, 20))
 def test_on_verdict_node_and_devices(start: int) -> None:
+    agree(range(start, start + 20))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_over_thousands_of_clusters() -> None:
+    agree(range(1_000, 5_000))
+
+
+def agree(seeds: range) -> None:
     compared = 0
-    for seed in range(start, start + 20):
+    for seed in seeds:
         rng = random.Random(seed)
         sim = build(rng)
         for serial in range(rng.randrange(3, 9)):
