@@ -26,6 +26,7 @@ from dray.cluster.world import World
 from dray.scheduling.binding import conditions
 from dray.scheduling.binding.claims import RETRY_AFTER, ClaimWriter, Settled, same_allocation
 from dray.scheduling.binding.conditions import Verdict
+from dray.scheduling.binding.measures import Measures
 from dray.scheduling.binding.rests import Rests
 from dray.scheduling.binding.stages import TRANSITIONS, Stage, Stimulus
 from dray.scheduling.binding.volumes import binds_volume
@@ -113,7 +114,7 @@ class Binder:
         self, world: World, nodes: Nodes, claims: ClaimWriter, volumes: VolumeAccount, rests: Rests, meter: Meter, *, waits: bool
     ) -> None:
         self._world, self._nodes, self._claims, self._volumes, self._rests = world, nodes, claims, volumes, rests
-        self._meter = meter
+        self._measures = Measures(meter)
         # Whether binding conditions count; without the feature pods are bound at once, as older schedulers do.
         self._waits = waits
         self._bindings: dict[str, Binding] = {}
@@ -126,7 +127,7 @@ class Binder:
         self.ended: list[Ended] = []
         self._waiting = 0
         self._enter: dict[Stage, Callable[[Binding, float], None]] = {
-            "claims": self._claim_made,
+            "claims": self._advance,
             "conditions": self._wait,
             "binding": self._bind,
             "bound": self._bound,
@@ -204,21 +205,15 @@ class Binder:
             self._adopt(binding, placement.leftover, now)
         elif binding.special is not None:
             binding.stage = "creating"
-            self._create_special(binding)
+            self._claims.hold_unmade(binding.special)
+            binding.creation = _creation(binding.special, pod)
+            self._out.append(binding.creation)
         self._advance(binding, now)
 
     def _follow(self, binding: Binding, key: str) -> None:
         binding.claims.append(key)
         binding.awaiting.add(key)
         self._by_claim.setdefault(key, {})[binding.uid] = None
-
-    def _create_special(self, binding: Binding) -> None:
-        assert binding.special is not None
-        self._claims.hold_unmade(binding.special)
-        pod = binding.pod
-        body = binding.special.body(pod)
-        binding.creation = Write("create", RESOURCE_CLAIMS, pod.metadata.namespace, "", body, about=pod.key)
-        self._out.append(binding.creation)
 
     # ---------------------------------------------------------------------------------------------------------- volumes
 
@@ -297,7 +292,7 @@ class Binder:
         claims: list[ResourceClaim] = []
         for key in binding.claims:
             claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
-            if claim is None or not self._usable(claim, binding):
+            if claim is None or not _usable(self._world, claim, binding):
                 self._fail(binding, Reason("ClaimLost", f"claim/{key}"), now)
                 return
             claims.append(claim)
@@ -310,14 +305,6 @@ class Binder:
         if binding.stage == "claims":
             self._prebound(binding, "success", now)
         self._step(binding, "ready", now)
-
-    def _usable(self, claim: ResourceClaim, binding: Binding) -> bool:
-        """Whether the claim has devices that the node can use, and has them for this pod."""
-        allocation = claim.status.allocation
-        if allocation is None or not reserved_for(claim, binding.uid):
-            return False
-        node = self._world.get(NODES, binding.node)
-        return allocation.node_selector is None or node is None or node_selector_matches(allocation.node_selector, node)
 
     # ---------------------------------------------------------------------------------------------- binding conditions
 
@@ -334,7 +321,7 @@ class Binder:
     def _check_conditions(self, binding: Binding, now: float) -> bool:
         """Whether the wait is over, one way or the other."""
         assert binding.waited is not None
-        claims = [claim for held in binding.held.values() if (claim := self._still(held, binding.uid)) is not None]
+        claims = [claim for held in binding.held.values() if (claim := _still(self._world, held, binding.uid)) is not None]
         if len(claims) < len(binding.held):
             lost = next(key for key in binding.held if key not in {claim.key for claim in claims})
             self._observe_wait(binding, "failure", now)
@@ -357,16 +344,6 @@ class Binder:
             heappush(self._timers, (due, binding.uid))
         return False
 
-    def _still(self, held: ResourceClaim, uid: str) -> ResourceClaim | None:
-        """The claim as it is now, unless somebody took from the pod what it waits for."""
-        claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, held.key)
-        if claim is None or claim.uid != held.uid or claim.metadata.deletion_timestamp is not None:
-            return None
-        before, now = held.status.allocation, claim.status.allocation
-        if before is None or now is None or not same_allocation(before, now):
-            return None
-        return claim if reserved_for(claim, uid) else None
-
     def _not_ready(self, binding: Binding, ended: list[tuple[ResourceClaim, Verdict]], now: float) -> None:
         """Some claims failed or ran out of time. Those are cleared, unless a pod runs with them; what is ready, or on its
         way to be, stays where it is, so that the pod finds it again on the same node."""
@@ -384,18 +361,12 @@ class Binder:
         self._step(binding, "failed", now)
 
     def _observe_wait(self, binding: Binding, status: str, now: float) -> None:
-        """Once for each driver whose devices were waited for."""
         waited = now - (binding.waited if binding.waited is not None else now)
-        for driver in sorted({driver for claim in binding.held.values() for driver in conditions.drivers(claim)}):
-            labels = (binding.profile.scheduler_name, driver, status)
-            self._meter.count("scheduler_dra_bindingconditions_allocations_total", labels)
-            self._meter.observe("scheduler_dra_bindingconditions_wait_duration_seconds", waited, labels)
+        self._measures.waited(binding.held.values(), waited, binding.profile.scheduler_name, status)
 
     def _prebound(self, binding: Binding, status: str, now: float) -> None:
-        """Everything before the bind is over for a pod with devices."""
         if binding.has_devices:
-            labels = (status, "true" if binding.held else "false")
-            self._meter.observe("scheduler_dra_bindingconditions_prebind_duration_seconds", now - binding.since, labels)
+            self._measures.prebound(now - binding.since, status, waited=bool(binding.held))
 
     # --------------------------------------------------------------------------------------------------------- the bind
 
@@ -435,12 +406,9 @@ class Binder:
 
     # ---------------------------------------------------------------------------------------- claims that are made here
 
-    def _claim_made(self, binding: Binding, now: float) -> None:
-        self._advance(binding, now)
-
     def _create_ended(self, binding: Binding, outcome: Outcome, now: float) -> None:
         result = "success" if outcome.ok else "failure"
-        self._meter.count("dynamic_resource_allocation_resourceclaim_creates_total", (result, "false", "", "Pod"))
+        self._measures.created(result)
         if outcome.object is None or outcome.error is not None:
             # Also when there was no answer: a claim that was made all the same is found by its owner and annotation.
             self._fail(binding, Reason("WriteFailed", f"pod/{binding.pod.key}", {"error": str(outcome.error)[:200]}), now)
@@ -576,6 +544,30 @@ class Binder:
         controller = binding.profile.scheduler_name
         body = event_body(PODS, pod, now=now, type="Normal", reason=reason, note=note, action=action, controller=controller)
         self._events.append(Write("create", EVENTS, body["metadata"]["namespace"], body["metadata"]["name"], body, about=pod.key))
+
+
+def _creation(special: Special, pod: Pod) -> Write:
+    return Write("create", RESOURCE_CLAIMS, pod.metadata.namespace, "", special.body(pod), about=pod.key)
+
+
+def _usable(world: World, claim: ResourceClaim, binding: Binding) -> bool:
+    """Whether the claim has devices that the node can use, and has them for this pod."""
+    allocation = claim.status.allocation
+    if allocation is None or not reserved_for(claim, binding.uid):
+        return False
+    node = world.get(NODES, binding.node)
+    return allocation.node_selector is None or node is None or node_selector_matches(allocation.node_selector, node)
+
+
+def _still(world: World, held: ResourceClaim, uid: str) -> ResourceClaim | None:
+    """The claim as it is now, unless somebody took from the pod what it waits for."""
+    claim: ResourceClaim | None = world.get(RESOURCE_CLAIMS, held.key)
+    if claim is None or claim.uid != held.uid or claim.metadata.deletion_timestamp is not None:
+        return None
+    before, now = held.status.allocation, claim.status.allocation
+    if before is None or now is None or not same_allocation(before, now):
+        return None
+    return claim if reserved_for(claim, uid) else None
 
 
 def _pod_status(pod: Pod, status: dict[str, Any], version: str = "") -> Write:
