@@ -60,11 +60,6 @@ class Trial:
         """What was posted stays posted when the trial ends."""
         self._kept = True
 
-    @property
-    def postings(self) -> Delta:
-        """What was posted since the trial began, one for each posting."""
-        return [Posting(account, holder, before, None) for account, holder, before in self._books._journal[self._mark :]]
-
 
 class Books:
     def __init__(self) -> None:

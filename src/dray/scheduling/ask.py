@@ -101,10 +101,6 @@ class Ask:
 
     # ------------------------------------------------------------------------------------------------------ what if
 
-    def evictions(self, state: CycleState) -> Eviction | None:
-        """Who would be evicted for the pod, where it fits nowhere as things are."""
-        return self.scheduler.preemptor.preemption.find(state)
-
     def leaving(self, state: CycleState) -> Eviction | None:
         """The pods that are leaving already the node for which the pod is nominated, if that makes enough room."""
         node = state.pod.status.nominated_node_name

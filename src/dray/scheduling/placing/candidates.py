@@ -212,10 +212,6 @@ class Candidates:
             self._refused[said] = self._refused.get(said, 0) + 1
         entry.told = said
 
-    @property
-    def examined(self) -> int:
-        return len(self._entries)
-
     # ----------------------------------------------------------------------------------------------------- examining
 
     def _restart(self) -> None:
