@@ -294,7 +294,7 @@ def test_each_share_of_a_device_is_judged_by_what_is_said_of_it() -> None:
         {"request": "r", "driver": DRIVER, "pool": "p", "device": "d", "shareID": share, "bindingConditions": [READY]}
         for share in ("one", "two")
     ]
-    said = {"type": READY, "status": "True", "reason": "", "message": "", "lastTransitionTime": "2027-01-15T08:00:00Z"}
+    said = {"type": READY, "status": "True", "reason": "Told", "message": "", "lastTransitionTime": "2027-01-15T08:00:00Z"}
     entry = {"driver": DRIVER, "pool": "p", "device": "d", "shareID": "one", "conditions": [said]}
     status = {"allocation": {"devices": {"results": results}}, "devices": [entry]}
     claim = decode(ResourceClaim, {"metadata": {"name": "c", "namespace": "default"}, "status": status})

@@ -77,7 +77,7 @@ def test_no_pod_of_equal_or_lower_priority_takes_the_freed_device(taken: Sim, pr
 def test_a_device_that_is_free_but_promised_is_not_given_away(taken: Sim) -> None:
     """The pod that waits is not even tried here: only the promise stands between the thief and the device."""
     end(taken, "low")
-    taken.scheduler.queue.forget(taken.pod("high")["metadata"]["uid"])
+    taken.scheduler.queue.forget(taken.pod("high")["metadata"]["uid"], 0.0)
     taken.scheduler.validate = list  # type: ignore[method-assign, assignment]
     give_back(taken, "low")
     ask(taken, "thief", 9)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from scheduling_cluster import EPOCH, Sim
 
 from dray.api import kinds
 from dray.api.times import format_time
-from dray.cluster.port import ClusterError, Conflict, Unreachable, Write
+from dray.cluster.port import ClusterError, Conflict, Invalid, Unreachable, Write
 from dray.scheduling.config import Config, Profile
 
 READY = "dra.example.com/is-prepared"
@@ -445,6 +446,23 @@ def test_a_device_has_no_second_owner_before_the_first_has_given_it_back(sim: Si
     assert len(sim.devices_of("two")) == 2
 
 
+def test_what_the_api_will_not_have_is_sent_again_ever_more_rarely(fabric: Sim) -> None:
+    wait(fabric)
+    fabric.settle(3)
+    refused: list[float] = []
+
+    def fault(write: Write) -> ClusterError | None:
+        if write.kind is not kinds.RESOURCE_CLAIMS:
+            return None
+        refused.append(fabric.now)
+        return Invalid(422, "Invalid", "no")
+
+    fabric.fault = fault
+    fabric.api.delete(kinds.PODS, "default/p")
+    fabric.settle(100)
+    assert [round(later - earlier) for earlier, later in pairwise(refused)] == [1, 2, 4, 8, 16, 32]
+
+
 def is_clear(write: Write) -> bool:
     return write.kind is kinds.RESOURCE_CLAIMS and write.body.get("status", {}).get("allocation", ...) is None
 
@@ -533,7 +551,7 @@ def disturb(sim: Sim, rng: random.Random, serial: int) -> None:
 
 
 def tell_all(sim: Sim, claim: dict[str, Any], condition: str) -> None:
-    said = {"type": condition, "status": "True", "reason": "", "message": "", "lastTransitionTime": format_time(sim.now)}
+    said = {"type": condition, "status": "True", "reason": "Told", "message": "", "lastTransitionTime": format_time(sim.now)}
     known = {(d["pool"], d["device"]): d for d in claim["status"].get("devices") or []}
     for result in claim["status"]["allocation"]["devices"]["results"]:
         entry = {key: result[key] for key in ("driver", "pool", "device")}

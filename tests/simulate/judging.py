@@ -142,13 +142,15 @@ def _waiting(simulation: Simulation, world: World, pod: Pod, failures: list[Fail
 
 
 def _untrue(told: str, summary: str) -> str:
-    """What a pod is told of nodes, or at all, and what `dray why` does not say; numbers do not matter. A node is refused for
+    """What a pod is told of nodes, or at all, and what `dray why` does not say; numbers do not matter, nor details that only
+    `dray why` gives. A node is refused for
     the first check that fails: what a later one had found may still be so, where an earlier one speaks now."""
     if summary.endswith(told):
         return ""
     said = _phrases(summary)
     first = min(map(_turn, said))
-    return "; ".join(sorted(phrase for phrase in _phrases(told) - said if _turn(phrase) <= first))
+    untrue = (phrase for phrase in _phrases(told) if not any(each.startswith(phrase) for each in said))
+    return "; ".join(sorted(phrase for phrase in untrue if _turn(phrase) <= first))
 
 
 def _turn(phrase: str) -> int:

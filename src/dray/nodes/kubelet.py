@@ -108,7 +108,8 @@ class Kubelets(Keyed):
             return self._affected(change)
         pod = change.object
         assert isinstance(pod, Pod)
-        return [f"pod {pod.key}"] if self._simulates(pod.spec.node_name) else []
+        # A pod that was here is let go even if its node is no longer in the API.
+        return [f"pod {pod.key}"] if pod.key in self._seen or self._simulates(pod.spec.node_name) else []
 
     def stir(self, node: str) -> None:
         """Something about the node's drivers changed: look at its pods again."""

@@ -92,7 +92,7 @@ class Observer:
             self._pod_gone(new.uid, now)
 
     def _pod_gone(self, uid: str, now: float) -> None:
-        pending = self._queue.forget(uid)
+        pending = self._queue.forget(uid, now)
         if pending is not None and pending.pod.spec.resource_claims:
             self._give_back_claims(pending.pod)
         self._binder.pod_gone(uid, now)
@@ -112,7 +112,7 @@ class Observer:
         placed = self._nodes.placed(pod.uid)
         same = placed is not None and placed.pod.spec.containers == pod.spec.containers
         demand = placed.demand if placed is not None and same else self._parts.demands.of(pod)
-        self._queue.forget(pod.uid)
+        self._queue.forget(pod.uid, now)
         self._preemptor.bound(pod.uid, now)
         self._preemptor.forget(pod.uid)
         self._binder.pod_placed(pod, now)

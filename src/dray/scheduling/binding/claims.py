@@ -25,6 +25,7 @@ from dray.scheduling.shape.claims import reserved_for
 from dray.scheduling.shape.extended import Special, is_special, owner_uid
 
 RETRY_AFTER: Final = 1.0
+_RETRY_AT_MOST: Final = 60.0
 # A write without an answer can come true for this long: as long as an API server works on a request.
 _DOUBTFUL: Final = 60.0
 
@@ -48,6 +49,7 @@ class Intent:
         "counted",
         "delete",
         "drop",
+        "failures",
         "key",
         "leaving",
         "not_before",
@@ -86,6 +88,8 @@ class Intent:
         # What it was last posted for.
         self.counted: tuple[Standing, list[AllocationResult]] | None = None
         self.not_before = 0.0
+        # Writes in a row that the API refused: what it will not have is not sent again and again.
+        self.failures = 0
         # After a conflict: the version that was refused. It is tried again when another one is seen, or after a while,
         # because a server may refuse for a reason that no watch event follows.
         self.retry_version = ""
@@ -522,7 +526,7 @@ class ClaimWriter:
             intent.not_before = now + RETRY_AFTER
             return
         if error is None:
-            intent.unanswered = None
+            intent.unanswered, intent.failures = None, 0
         if intent.unanswered is None:
             intent.sent.clear()
         if isinstance(error, Conflict):
@@ -532,6 +536,8 @@ class ClaimWriter:
             self._fail_all(intent)
         elif error is not None:
             # It may not be written, or not deleted: then it is used again.
+            intent.failures += 1
+            intent.not_before = now + min(RETRY_AFTER * 2 ** (intent.failures - 1), _RETRY_AT_MOST)
             intent.delete = None
             self._fail_all(intent, error)
         else:

@@ -1,6 +1,7 @@
 """What people see of a refusal: the pod's PodScheduled condition and an event, both within the API's limits.
 
-Always true: a pod is told again only when its reasons changed, not when they were merely counted again.
+Always true: a pod is told again only when its reasons changed, not when they were merely counted again. What its condition shows
+counts as told only while nothing else is on its way to it.
 """
 
 from __future__ import annotations
@@ -33,11 +34,16 @@ class Reports:
         self._queue = queue
         self._waiting: deque[Write] = deque()
         self._under_way: dict[int, Write] = {}
+        # Pods to whose status something is on its way, and how many writes.
+        self._telling: dict[str, int] = {}
         self._late: list[tuple[float, str]] = []
         # Pods that wait for the same as one that was told something new.
         self._others: dict[str, None] = {}
 
     def add(self, writes: list[Write]) -> None:
+        for write in writes:
+            if write.kind is PODS:
+                self._telling[write.uid] = self._telling.get(write.uid, 0) + 1
         self._waiting.extend(writes)
 
     def refused(self, pending: QueuedPod, refusal: Refusal, now: float) -> None:
@@ -51,7 +57,9 @@ class Reports:
         """The pod's condition and an event, unless it was told the same before."""
         if not refusal.says_the_same(pending.reported):
             pending.reported = refusal
-            self.add(refused(pending.pod, refusal, pending.demand.scheduler_name, now, clear_nominated))
+            writes = refused(pending.pod, refusal, pending.demand.scheduler_name, now, clear_nominated)
+            if pending.uid in self._telling or not _says(pending.pod, writes[0].body["status"]["conditions"][0]):
+                self.add(writes)
 
     def tell_others(self, group: Group) -> None:
         """The group is refused for other reasons than before: its other pods are told when there is time for that."""
@@ -88,12 +96,18 @@ class Reports:
         write = outcome.write
         if self._under_way.pop(id(write), None) is None:
             return False
-        if write.kind is PODS and _passes(outcome.error):
+        if write.kind is PODS:
+            self._told(write.uid)
             pending = self._queue.get(write.uid)
-            if pending is not None:
+            if _passes(outcome.error) and pending is not None:
                 pending.reported = None
                 heappush(self._late, (now + _PATIENCE, pending.uid))
         return True
+
+    def _told(self, uid: str) -> None:
+        self._telling[uid] -= 1
+        if not self._telling[uid]:
+            del self._telling[uid]
 
 
 def _passes(error: ClusterError | None) -> bool:
@@ -102,28 +116,24 @@ def _passes(error: ClusterError | None) -> bool:
 
 
 def refused(pod: Pod, refusal: Refusal, controller: str, now: float, clear_nominated: bool) -> list[Write]:
-    """The writes that tell about a refusal; none for what the condition says already."""
+    """The writes that tell about a refusal: the pod's condition, and an event."""
     gated = "SchedulingGated" in refusal.codes
     note = shortened(message(refusal.reasons, refusal.nodes))
-    writes: list[Write] = []
     condition: dict[str, Any] = {
         "type": "PodScheduled",
         "status": "False",
         "reason": "SchedulingGated" if gated else "Unschedulable",
         "message": note,
     }
-    if not _says(pod, condition):
-        if pod.metadata.generation:
-            condition["observedGeneration"] = pod.metadata.generation
-        if not any(known.type == "PodScheduled" and known.status == "False" for known in pod.status.conditions):
-            condition["lastTransitionTime"] = format_time(now)
-        status: dict[str, Any] = {"conditions": [condition]}
-        if clear_nominated and pod.status.nominated_node_name:
-            status["nominatedNodeName"] = None
-        writes.append(status_patch(pod, status))
-        if not gated:
-            writes.append(event(pod, "FailedScheduling", note, "Scheduling", controller, now, "Warning"))
-    return writes
+    if pod.metadata.generation:
+        condition["observedGeneration"] = pod.metadata.generation
+    if not any(known.type == "PodScheduled" and known.status == "False" for known in pod.status.conditions):
+        condition["lastTransitionTime"] = format_time(now)
+    status: dict[str, Any] = {"conditions": [condition]}
+    if clear_nominated and pod.status.nominated_node_name:
+        status["nominatedNodeName"] = None
+    told = [] if gated else [event(pod, "FailedScheduling", note, "Scheduling", controller, now, "Warning")]
+    return [status_patch(pod, status), *told]
 
 
 def preempted(victim: Pod, by: Pod, node: str, controller: str, now: float) -> list[Write]:
@@ -148,7 +158,7 @@ def preempted_event(victim: Pod, by: Pod, node: str, controller: str, now: float
     return event(victim, "Preempted", f"Preempted by pod {by.uid} on node {node}{how}", "Preempting", controller, now)
 
 
-def _says(pod: Pod, wanted: dict[str, str]) -> bool:
+def _says(pod: Pod, wanted: dict[str, Any]) -> bool:
     for condition in pod.status.conditions:
         if condition.type == wanted["type"]:
             return (condition.status, condition.reason, condition.message) == (

@@ -2,7 +2,9 @@
 
 Always true: a waiting pod is in exactly one group, the group of the pods that were refused for the same demand, and the
 group stands under every topic that could change its verdict. An event costs work only for the groups under its topic, and
-then for one pod of the group: when that one is placed the next one follows, when it is refused again the rest stay.
+then for one pod of the group, its leader: only when that one is refused again as before do the rest stay. Whatever else
+becomes of it (it is placed, waits for something else now, changes, is gone), the next one has its turn, so that no wake-up ends with
+the pod that it happened to reach.
 """
 
 from __future__ import annotations
@@ -142,7 +144,7 @@ class Queue:
 
     def push(self, pending: QueuedPod, now: float) -> None:
         """A pod that is new, or that is to be decided on again at once."""
-        self._leave(pending)
+        self._leave(pending, now)
         if pending.uid not in self._pods:
             self._pods[pending.uid] = pending
             self._counts[pending.state] += 1
@@ -174,7 +176,7 @@ class Queue:
     def refuse(self, pending: QueuedPod, key: Hashable, refusal: Refusal, topics: frozenset[str], now: float) -> Group:
         """The pod waits, with all others of the same key, for an event under one of the topics."""
         if pending.group is None or pending.group.key != key:
-            self._leave(pending)
+            self._leave(pending, now)
         pending.version += 1
         pending.refusal = refusal
         pending.blocked_until = now + min(self._initial * 2 ** min(pending.attempts - 1, 16), self._max)
@@ -216,27 +218,17 @@ class Queue:
 
     def placed(self, pending: QueuedPod, now: float) -> None:
         """The pod has its node: the next of its group may have luck too."""
-        group = pending.group
-        self.forget(pending.uid)
-        if group is not None and group.members:
-            next(iter(group.members.values())).blocked_until = 0.0
-            self.wake(group, now)
+        members = pending.group.members.values() if pending.group is not None else ()
+        following = next((each for each in members if each is not pending), None)
+        if following is not None:
+            following.blocked_until = 0.0
+        self.forget(pending.uid, now)
 
-    def forget(self, uid: str) -> QueuedPod | None:
+    def forget(self, uid: str, now: float) -> QueuedPod | None:
         pending = self._pods.pop(uid, None)
-        if pending is None:
-            return None
-        self._counts[pending.state] -= 1
-        group = pending.group
-        pending.version += 1
-        pending.group = None
-        if group is not None:
-            group.members.pop(uid, None)
-            led = group.leader is pending
-            if led:
-                group.leader = None
-            if not group.members and group.leader is None:
-                self._drop(group)
+        if pending is not None:
+            self._leave(pending, now)
+            self._counts[pending.state] -= 1
         return pending
 
     # ------------------------------------------------------------------------------------------------------- inside
@@ -246,7 +238,7 @@ class Queue:
         self._counts[state] += 1
         pending.state = state
 
-    def _leave(self, pending: QueuedPod) -> None:
+    def _leave(self, pending: QueuedPod, now: float) -> None:
         """Out of wherever it is; marks left behind in heaps are recognised by their version."""
         pending.version += 1
         self._serial += 1
@@ -255,10 +247,11 @@ class Queue:
             return
         pending.group = None
         group.members.pop(pending.uid, None)
-        if group.leader is pending:
-            group.leader = None
-        if not group.members and group.leader is None:
+        if not group.members:
             self._drop(group)
+        elif group.leader is pending:
+            group.leader = None
+            self.wake(group, now)
 
     def _current(self, uid: str, version: int, state: State) -> bool:
         pending = self._pods.get(uid)
