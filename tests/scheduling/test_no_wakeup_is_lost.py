@@ -21,7 +21,9 @@ WHY = Refusal(((Reason(next(iter(CODES)), "pod/x"), 0),))
 def waiting(queue: Queue, *names: str) -> list[QueuedPod]:
     """Pods that were refused for one and the same reason, long ago."""
     demands = Demands()
-    pods = [decode(Pod, {**builders.pod(name), "metadata": {"name": name, "namespace": "default", "uid": name}}) for name in names]
+    pods = [
+        decode(Pod, {**builders.pod(name), "metadata": {"name": name, "namespace": "default", "uid": name}}) for name in names
+    ]
     found = [QueuedPod(pod, demands.of(pod), 0.0) for pod in pods]
     for pending in found:
         queue.push(pending, 0.0)

@@ -331,3 +331,50 @@ def test_a_refusal_that_could_not_be_told_is_told_when_the_server_is_back(sim: S
     sim.settle(10)
     assert sim.condition("p")["reason"] == "Unschedulable"
     assert len(sim.events("FailedScheduling")) == 1
+
+
+def test_what_is_on_its_way_to_a_pod_counts_when_it_is_told_something_else(sim: Sim) -> None:
+    """The condition shows the first reason while the second is being written, and then the first is so again."""
+    sim.add_node("n1", cpu="1")
+    sim.add_pod("p", requests={"cpu": "2"})
+    sim.settle()
+    first = sim.condition("p")["message"]
+    sim.add_node("n1", cpu="1", taints=[{"key": "broken", "effect": "NoSchedule"}])
+    writes = sim.scheduler.act(sim.now)
+    assert any("broken" in str(write.body) for write in writes)
+    sim.add_node("n1", cpu="1")
+    again = sim.scheduler.act(sim.now)
+    sim.carry_out(writes)
+    sim.carry_out(again)
+    sim.settle(10)
+    assert sim.condition("p")["message"] == first
+
+
+def test_a_pod_is_told_of_its_own_claims_although_it_shares_the_refusal_of_another(sim: Sim) -> None:
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("n1", 2, attributes={"gpu.example.com/root": {"string": "one"}})
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2}
+    constraints = [{"distinctAttribute": "gpu.example.com/root"}]
+    spec = {"devices": {"requests": [{"name": "req", "exactly": exactly}], "constraints": constraints}}
+    for name in ("a", "b"):
+        sim.add_claim(name, spec=spec)
+        sim.add_pod(name, claims=[name])
+    sim.settle(10)
+    for name in ("a", "b"):
+        assert f"for default/{name}" in sim.condition(name)["message"]
+
+
+def test_words_about_devices_are_not_old_for_long(sim: Sim) -> None:
+    """Devices came, but not those that the pod needs: it still fits nowhere, and soon says why it does not fit now."""
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("n1", 0)
+    sim.add_claim("c", count=2)
+    sim.add_pod("p", claims=["c"])
+    sim.settle(5)
+    assert "no device of class gpu" in sim.condition("p")["message"]
+    sim.add_slice("n1", 1)
+    sim.settle(60)
+    assert "needs 2, 1 free of 1" in sim.condition("p")["message"]
+    assert sim.scheduler.meter.counters.get(("dray_missed_wakeups_total", ()), 0) == 0  # type: ignore[attr-defined]

@@ -72,6 +72,8 @@ KINDS: Final[tuple[Kind, ...]] = (
 )
 # Decisions in one call of ``act``: the shell starts writing them while the next ones are made.
 _PER_ACT: Final = 256
+# How long people may be told of a refusal what was so when it was made, although nodes or devices changed since.
+_STALE: Final = 30.0
 
 
 class Scheduler:
@@ -104,7 +106,7 @@ class Scheduler:
         self.reports = Reports(parts.queue)
         self.preemptor = Preemptor(parts, self.cycle, self.reports)
         self._observer = Observer(parts, self.cycle, self.preemptor, neighbours, images)
-        self._sweep_at: float | None = None
+        self._sweep_at = 0.0
         self._observer.everything()
 
     # ------------------------------------------------------------------------------------------------------- the decider
@@ -210,7 +212,7 @@ class Scheduler:
         known = self.queue.group(refused.key)
         before = known.refusal if known is not None else None
         group = self.queue.refuse(pending, refused.key, refusal, awaited, now)
-        if before is not None and not refusal.says_the_same(before):
+        if before is not None and not refusal.says_the_same(before.told_to(refusal.claims)):
             self.reports.tell_others(group)
         if refused.state is not None:
             group.stamp = changed_since(refused.state.view)
@@ -302,6 +304,9 @@ class Scheduler:
                     continue
                 if event not in (events.NODE, events.FREE, events.DEVICES) or self._may_do_now(group) or opens_to(group):
                     self.queue.wake(group, now)
+                else:
+                    group.stale = True
+                    self._sweep_at = min(self._sweep_at, now + _STALE)
 
     def _may_do_now(self, group: Group) -> bool:
         """Whether any node will do now as far as nodes and freed devices go, or is refused for something else than before:
@@ -313,19 +318,21 @@ class Scheduler:
         return candidates.best() is not None or candidates.told != group.told
 
     def _sweep(self, now: float) -> None:
-        """Pods that waited for long are tried again; one that can be placed shows that a wake-up was missed."""
-        if self._sweep_at is None:
-            self._sweep_at = now + self.config.sweep_interval
+        """Pods that waited for long are tried again; one that can be placed shows that a wake-up was missed. Those sooner
+        that may be told something else now, though they still fit nowhere."""
         if now < self._sweep_at:
             return
         self._sweep_at = now + self.config.sweep_interval
         self._forget_unused()
         for group in self.queue.groups():
-            if now - group.since >= self.config.sweep_interval:
-                leader = self.queue.wake(group, now)
-                if leader is not None:
-                    leader.swept = True
-                    group.since = now
+            due = group.since + (_STALE if group.stale else self.config.sweep_interval)
+            if due > now:
+                self._sweep_at = min(self._sweep_at, due)
+                continue
+            leader = self.queue.wake(group, now)
+            if leader is not None:
+                leader.swept = True
+                group.since = now
 
     def _forget_unused(self) -> None:
         """Shapes of pods and claims that nobody has any more."""

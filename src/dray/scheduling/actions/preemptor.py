@@ -103,7 +103,7 @@ class Preemptor:
     def _wait(self, pending: QueuedPod, refused: NotPlaced, eviction: Eviction, now: float) -> None:
         pod, refusal = pending.pod, refused.refusal
         reason = preempting(pod, eviction.node, [placed.pod.key for placed in eviction.victims])
-        waits = Refusal(((reason, 0), *refusal.reasons), refusal.nodes)
+        waits = Refusal(((reason, 0), *refusal.reasons), refusal.nodes, refusal.claims)
         also = refused.topics | {events.FREE}
         if refused.state is not None and refused.state.needs_devices:
             also |= {events.DEVICES}

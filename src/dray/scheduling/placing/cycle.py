@@ -26,7 +26,7 @@ from dray.scheduling.plugins.base import Plugin, Reasons, Signs, because
 from dray.scheduling.plugins.devices import LACKING, DynamicResources, claim_topics
 from dray.scheduling.plugins.neighbours import View
 from dray.scheduling.plugins.volumes import Volumes
-from dray.scheduling.shape.claims import runs_with
+from dray.scheduling.shape.claims import claim_keys, runs_with
 from dray.scheduling.waiting import events
 from dray.scheduling.waiting.queue import QueuedPod
 
@@ -257,7 +257,8 @@ class Cycle:
 
     def _refused(self, state: CycleState, counts: list[tuple[Reason, int]], refusals: dict[str, Reasons]) -> NotPlaced:
         if len(self._nodes):
-            refusal = Refusal(tuple(self.devices.explained(state, counts, refusals, self._nodes)), len(self._nodes))
+            explained = self.devices.explained(state, counts, refusals, self._nodes)
+            refusal = Refusal(tuple(explained), len(self._nodes), tuple(claim_keys(state.pod)))
         else:
             refusal = Refusal.of("NoNodes")
         claims = [claim for claim in state.resolved.pinned if self._may_free(state, claim)]

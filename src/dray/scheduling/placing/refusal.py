@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -20,10 +21,12 @@ def told(reason: Reason) -> tuple[object, ...]:
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """``reasons`` with the number of nodes each was given for (0: it concerns the pod, not nodes)."""
+    """``reasons`` with the number of nodes each was given for (0: it concerns the pod, not nodes). ``claims`` are those of
+    the pod that was refused, in its own order: where another pod that asks for the same shares the refusal, it has its own."""
 
     reasons: tuple[tuple[Reason, int], ...]
     nodes: int = 0
+    claims: tuple[str, ...] = ()
 
     @property
     def codes(self) -> frozenset[str]:
@@ -34,9 +37,25 @@ class Refusal(msgspec.Struct, frozen=True):
         """A refusal that concerns the pod as such."""
         return Refusal(((Reason(code, object, dict(data)), 0),))
 
+    def told_to(self, claims: Sequence[str]) -> Refusal:
+        """The refusal as it is for a pod with these claims."""
+        own = tuple(claims)
+        if own == self.claims or not self.claims:
+            return self
+        names = dict(zip(self.claims, own))
+        return Refusal(tuple((_renamed(reason, names), count) for reason, count in self.reasons), self.nodes, own)
+
     def says_the_same(self, other: Refusal | None) -> bool:
         """Whether the same reasons are given for the same objects, whatever their numbers."""
         return other is not None and {told(r) for r, _ in self.reasons} == {told(r) for r, _ in other.reasons}
+
+
+def _renamed(reason: Reason, names: Mapping[str, str]) -> Reason:
+    named = reason.data.get("claim")
+    if not isinstance(named, str):
+        return reason
+    own = ", ".join(names.get(name, name) for name in named.split(", "))
+    return Reason(reason.code, reason.object, reason.data | {"claim": own})
 
 
 class Tally:

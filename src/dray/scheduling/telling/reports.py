@@ -17,6 +17,7 @@ from dray.api.times import format_time
 from dray.api.words import message
 from dray.cluster.port import ClusterError, Conflict, Outcome, Refused, Unreachable, Write
 from dray.scheduling.placing.refusal import Refusal
+from dray.scheduling.shape.claims import claim_keys
 from dray.scheduling.waiting.queue import Group, Queue, QueuedPod
 
 # Writes for pods that wait with others of their kind and were not tried themselves: they may come a little later.
@@ -55,6 +56,7 @@ class Reports:
 
     def tell(self, pending: QueuedPod, refusal: Refusal, now: float, *, clear_nominated: bool = True) -> None:
         """The pod's condition and an event, unless it was told the same before."""
+        refusal = refusal.told_to(claim_keys(pending.pod))
         if not refusal.says_the_same(pending.reported):
             pending.reported = refusal
             writes = refused(pending.pod, refusal, pending.demand.scheduler_name, now, clear_nominated)

@@ -3,8 +3,8 @@
 Always true: a waiting pod is in exactly one group, the group of the pods that were refused for the same demand, and the
 group stands under every topic that could change its verdict. An event costs work only for the groups under its topic, and
 then for one pod of the group, its leader: only when that one is refused again as before do the rest stay. Whatever else
-becomes of it (it is placed, waits for something else now, changes, is gone), the next one has its turn, so that no wake-up ends with
-the pod that it happened to reach.
+becomes of it (it is placed, waits for something else now, changes, is gone), the next one has its turn, so that no wake-up ends
+with the pod that it happened to reach.
 """
 
 from __future__ import annotations
@@ -78,13 +78,15 @@ class QueuedPod:
 class Group:
     """Waiting pods with one verdict. ``key`` is what made them equal."""
 
-    __slots__ = ("key", "leader", "members", "refusal", "since", "stamp", "told", "topics")
+    __slots__ = ("key", "leader", "members", "refusal", "since", "stale", "stamp", "told", "topics")
 
     def __init__(self, key: Hashable, refusal: Refusal, topics: frozenset[str], since: float) -> None:
         self.key = key
         self.refusal = refusal
         self.topics = topics
         self.since = since
+        # Nodes or devices changed since, if not so that they would do.
+        self.stale = False
         self.members: dict[str, QueuedPod] = {}
         self.leader: QueuedPod | None = None
         # What nodes said when the group was refused.
@@ -178,7 +180,7 @@ class Queue:
         if pending.group is None or pending.group.key != key:
             self._leave(pending, now)
         pending.version += 1
-        pending.refusal = refusal
+        pending.refusal, pending.swept = refusal, False
         pending.blocked_until = now + min(self._initial * 2 ** min(pending.attempts - 1, 16), self._max)
         group = self._groups.get(key)
         if group is None:
@@ -191,6 +193,7 @@ class Queue:
                 self._subscribe(group)
             group.refusal = refusal
             group.since = now
+            group.stale = False
         group.members[pending.uid] = pending
         pending.group = group
         pending.since = now
