@@ -116,7 +116,8 @@ class Scheduler:
             self._outcome(event, now)
         else:
             self._observer.observe(event, now)
-        self._settle(now)
+        if self.claims.news or self.binder.ended:
+            self._settle(now)
 
     def act(self, now: float) -> list[Write]:
         self.parts.rests.end(now)

@@ -125,7 +125,9 @@ class ClaimWriter:
     def __init__(self, world: World, engine: Devices, schedulers: frozenset[str], *, stamps: bool) -> None:
         self._world, self._engine, self._schedulers, self._stamps = world, engine, schedulers, stamps
         self._intents: dict[str, Intent] = {}
+        # Claims to look at now, and those that rest until a time; one with a write under way is in neither.
         self._dirty: dict[str, None] = {}
+        self._resting: dict[str, float] = {}
         self.news: list[Settled] = []
         self._contested_unmade: set[str] = set()
         self._specials = world.index(RESOURCE_CLAIMS, owner_uid)
@@ -161,8 +163,7 @@ class ClaimWriter:
         return intent is not None and intent.delete is not None
 
     def next_due(self) -> float | None:
-        found = (intent for uid in self._dirty if (intent := self._intents.get(uid)) is not None and intent.writing is None)
-        return min((intent.retry_at if intent.retry_version else intent.not_before for intent in found), default=None)
+        return 0.0 if self._dirty else min(self._resting.values(), default=None)
 
     def intents(self) -> list[Intent]:
         return list(self._intents.values())
@@ -176,10 +177,9 @@ class ClaimWriter:
 
     # ------------------------------------------------------------------------------------------------- what it counts for
 
-    def _account(self, claim: ResourceClaim) -> None:
+    def _account(self, claim: ResourceClaim, intent: Intent | None) -> None:
         """Post what the claim has or may get: the only place where devices of claims are charged or given back."""
-        intent = self._intents.get(claim.uid)
-        allocations = self.accounted(claim)
+        allocations = _accounted(claim, intent)
         standing: Standing = "decided"
         if claim.status.allocation is not None:
             standing = "shown"
@@ -199,19 +199,13 @@ class ClaimWriter:
     def _account_for(self, intent: Intent) -> None:
         claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, intent.key)
         if claim is not None and claim.uid == intent.uid:
-            self._account(claim)
+            self._account(claim, intent)
         else:
             self._engine.remove_claim(intent.uid)
 
     def accounted(self, claim: ResourceClaim) -> list[AllocationResult]:
         """What the claim has or may get: shown, sent, decided."""
-        shown, intent = claim.status.allocation, self._intents.get(claim.uid)
-        found = [shown] if shown is not None else []
-        if intent is not None:
-            for allocation in (*intent.sent, intent.allocation):
-                if allocation is not None and not any(same_allocation(known, allocation) for known in found):
-                    found.append(allocation)
-        return found
+        return _accounted(claim, self._intents.get(claim.uid))
 
     # ---------------------------------------------------------------------------------------------- claims not yet made
 
@@ -226,13 +220,16 @@ class ClaimWriter:
     def adopt(self, special: Special, claim: ResourceClaim, pod: Pod, now: float) -> None:
         """The special claim exists now: it gets its devices and its pod, and holds for itself what was held for it."""
         made = special.claim.uid == claim.uid
-        if claim.status.allocation is None:
-            self.allocate(claim, special.allocation, pod, now)
-        else:
-            self.reserve(claim, pod)
-        if not made:
-            self._for(claim).contested = special.claim.uid in self._contested_unmade
-            self.drop_unmade(special)
+        # One change of the books: nothing becomes free by it, so nobody hears of it.
+        with self._engine.books.trial() as trial:
+            if claim.status.allocation is None:
+                self.allocate(claim, special.allocation, pod, now)
+            else:
+                self.reserve(claim, pod)
+            if not made:
+                self._for(claim).contested = special.claim.uid in self._contested_unmade
+                self.drop_unmade(special)
+            trial.keep()
         special.claim, special.name = claim, claim.metadata.name
 
     # ------------------------------------------------------------------------------------------------------- deciding
@@ -243,7 +240,7 @@ class ClaimWriter:
         intent = self._for(claim)
         intent.allocation, intent.shown = allocation, False
         self._want(intent, pod)
-        self._account(claim)
+        self._account(claim, intent)
 
     def reserve(self, claim: ResourceClaim, pod: Pod) -> None:
         self._want(self._for(claim), pod)
@@ -328,6 +325,7 @@ class ClaimWriter:
     def _tidy(self, intent: Intent) -> None:
         if intent.idle and self._intents.pop(intent.uid, None) is not None:
             self._dirty.pop(intent.uid, None)
+            self._resting.pop(intent.uid, None)
 
     # ------------------------------------------------------------------------------------------------------ observing
 
@@ -337,18 +335,19 @@ class ClaimWriter:
             self._gone(old, now)
         if new is None:
             return
+        shown, before = new.status.allocation, old.status.allocation if old is not None and old.uid == new.uid else None
         intent = self._of(new)
         if intent is not None:
-            self._dirty[new.uid] = None
-            if new.status.allocation is not None:
-                intent.show(new.status.allocation)
-            intent.settle_doubt(new, now)
-        if new.status.allocation is not None and (intent is None or intent.allocation is None):
-            before = old.status.allocation if old is not None and old.uid == new.uid else None
-            if before != new.status.allocation:
-                self.contest([uid for uid in self._engine.rivals(new.status.allocation) if uid != new.uid])
-        if intent is not None or old is None or old.uid != new.uid or old.status.allocation != new.status.allocation:
-            self._account(new)
+            if intent.writing is None:
+                self._dirty[new.uid] = None
+            if shown is not None:
+                intent.show(shown)
+        changed = before != shown
+        if changed and shown is not None and (intent is None or intent.allocation is None):
+            self.contest([uid for uid in self._engine.rivals(shown) if uid != new.uid])
+        settled = intent is not None and intent.unanswered is not None and intent.settle_doubt(new, now)
+        if changed or settled:
+            self._account(new, intent)
         if intent is not None:
             self._tidy(intent)
         owner = new.metadata.controller if is_special(new) else None
@@ -377,40 +376,45 @@ class ClaimWriter:
     # -------------------------------------------------------------------------------------------------------- writing
 
     def writes(self, now: float) -> list[Write]:
+        for uid in [uid for uid, at in self._resting.items() if at <= now] if self._resting else ():
+            del self._resting[uid]
+            self._dirty[uid] = None
+        dirty, self._dirty = self._dirty, {}
         made: list[Write] = []
-        for uid in list(self._dirty):
+        for uid in dirty:
             intent = self._intents.get(uid)
-            if intent is None:
-                # What was done for another claim a moment ago may have settled this one.
-                self._dirty.pop(uid, None)
-                continue
-            if intent.writing is not None or intent.not_before > now:
-                continue
-            claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, intent.key)
-            if claim is None or claim.uid != intent.uid:
-                self._fail_all(intent)
-                continue
-            if intent.retry_version and claim.metadata.resource_version == intent.retry_version and now < intent.retry_at:
-                continue
-            intent.retry_version = ""
-            if intent.settle_doubt(claim, now):
-                self._account(claim)
-            write = self._next(intent, claim)
-            if write is not None:
-                self._send(intent, claim, write)
+            # What was done for another claim a moment ago may have settled this one.
+            if intent is not None and intent.writing is None and (write := self._write(intent, now)) is not None:
                 made.append(write)
-            elif intent.unanswered is not None:
-                intent.not_before = intent.unanswered_until
-            else:
-                self._dirty.pop(uid, None)
-                self._tidy(intent)
         return made
+
+    def _write(self, intent: Intent, now: float) -> Write | None:
+        claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, intent.key)
+        if claim is None or claim.uid != intent.uid:
+            self._fail_all(intent)
+            return None
+        refused = intent.retry_version and claim.metadata.resource_version == intent.retry_version
+        until = max(intent.not_before, intent.retry_at) if refused else intent.not_before
+        if until > now:
+            self._resting[intent.uid] = until
+            return None
+        intent.retry_version = ""
+        if intent.unanswered is not None and intent.settle_doubt(claim, now):
+            self._account(claim, intent)
+        write = self._next(intent, claim)
+        if write is not None:
+            self._send(intent, claim, write)
+        elif intent.unanswered is not None:
+            self._resting[intent.uid] = intent.not_before = intent.unanswered_until
+        else:
+            self._tidy(intent)
+        return write
 
     def _send(self, intent: Intent, claim: ResourceClaim, write: Write) -> None:
         intent.writing = write
         if intent.allocation is not None and (write.body or {}).get("status", {}).get("allocation") is not None:
             intent.sent.append(intent.allocation)
-            self._account(claim)
+            self._account(claim, intent)
 
     def _next(self, intent: Intent, claim: ResourceClaim) -> Write | None:
         """The next write that brings the API closer to what was decided; None when there is nothing left."""
@@ -477,7 +481,7 @@ class ClaimWriter:
         self.news.extend(Settled(uid, intent.key, True) for uid in intent.reservers)
         intent.reservers.clear()
         intent.allocation, intent.clear = None, True
-        self._account(claim)
+        self._account(claim, intent)
         return self._next(intent, claim)
 
     def _outdated(self, intent: Intent, claim: ResourceClaim) -> bool:
@@ -496,7 +500,7 @@ class ClaimWriter:
         intent.reservers.clear()
         intent.leaving.clear()
         intent.allocation = None
-        self._account(claim)
+        self._account(claim, intent)
 
     def _fail_all(self, intent: Intent, error: ClusterError | None = None) -> None:
         """What was decided cannot be: because of an error, or because the claim is another one now."""
@@ -527,6 +531,7 @@ class ClaimWriter:
             return
         if error is None:
             intent.unanswered, intent.failures = None, 0
+        sent = bool(intent.sent)
         if intent.unanswered is None:
             intent.sent.clear()
         if isinstance(error, Conflict):
@@ -541,8 +546,24 @@ class ClaimWriter:
             intent.delete = None
             self._fail_all(intent, error)
         else:
-            self._account_for(intent)
+            if sent:
+                self._account_for(intent)
             self._tidy(intent)
+
+
+def _accounted(claim: ResourceClaim, intent: Intent | None) -> list[AllocationResult]:
+    shown = claim.status.allocation
+    found = [shown] if shown is not None else []
+    if intent is not None:
+        for allocation in (*intent.sent, intent.allocation) if intent.sent else (intent.allocation,):
+            if allocation is None:
+                continue
+            for known in found:
+                if same_allocation(known, allocation):
+                    break
+            else:
+                found.append(allocation)
+    return found
 
 
 def _stuck(claim: ResourceClaim) -> bool:
