@@ -38,6 +38,7 @@ class Ask:
 
     def __init__(self, scheduler: Scheduler, now: float, profile: Profile | None = None) -> None:
         self.scheduler, self._now = scheduler, now
+        scheduler.engine.advance(now)
         self._profile = profile
 
     def profile(self, pod: Pod) -> Profile:
