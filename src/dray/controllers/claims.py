@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dray.api.consumers import is_pod, reserves
 from dray.api.core import Pod, PodResourceClaim
 from dray.api.events import event_body
 from dray.api.gates import Gates
@@ -345,7 +346,7 @@ class ClaimsController:
         """The pods that no longer use the claim, and those of which it must be asked whether they exist."""
         removed, unknown = [], []
         for consumer in claim.status.reserved_for:
-            if consumer.resource != "pods" or consumer.api_group:
+            if not is_pod(consumer):
                 continue
             pod: Pod | None = self._world.get(PODS, f"{claim.metadata.namespace}/{consumer.name}")
             if consumer.uid in self._gone or (pod is not None and (pod.uid != consumer.uid or _done(pod))):
@@ -368,10 +369,9 @@ class ClaimsController:
         """Pods that are on a node and use the allocated claim although nobody reserved it for them."""
         if claim.status.allocation is None or claim.metadata.deletion_timestamp:
             return []
-        reserved = {consumer.uid for consumer in claim.status.reserved_for}
-        room = RESERVED_FOR_MAX - len(reserved) + len(removed)
+        room = RESERVED_FOR_MAX - len(claim.status.reserved_for) + len(removed)
         pods: list[Pod] = [self._world.get(PODS, key) for key in sorted(self._pods_by_claim[claim.key])]
-        return [pod for pod in pods if pod.uid not in reserved and _runs_with(pod, claim)][:room]
+        return [pod for pod in pods if not reserves(claim, pod) and _runs_with(pod, claim)][:room]
 
     def _let_go(self, claim: ResourceClaim) -> list[Write]:
         """A claim without consumers: free its devices, drop the finalizer, delete it; one write at a time."""

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from dray.api.consumers import reserves
 from dray.api.core import Node, Pod
 from dray.api.durations import seconds
 from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
@@ -451,7 +452,7 @@ class Kubelets(Keyed):
                 return {}, f"claim {name or entry} does not exist"
             if claim.status.allocation is None:
                 return {}, f"claim {name} is not allocated"
-            if not any(user.uid == pod.uid for user in claim.status.reserved_for):
+            if not reserves(claim, pod):
                 return {}, f"claim {name} is not reserved for the pod"
             found[entry] = claim
         return found, ""
