@@ -21,7 +21,7 @@ from dray.api.consumers import is_pod, reserves
 from dray.api.core import Pod, PodResourceClaim
 from dray.api.events import event_body
 from dray.api.gates import Gates
-from dray.api.kinds import EVENTS, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Kind
+from dray.api.kinds import EVENTS, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_QUOTAS, Kind
 from dray.api.resource import (
     EXTENDED_RESOURCE_CLAIM,
     FINALIZER,
@@ -35,6 +35,7 @@ from dray.api.resource import (
 from dray.cluster.metrics import Labels, Meter, Silent
 from dray.cluster.port import Change, Event, Forbidden, Invalid, NotFound, Outcome, Unreachable, Write
 from dray.cluster.world import World
+from dray.controllers.room import over_quota, room_in
 from dray.controllers.work import Work
 
 FIELD_MANAGER: Final = "dray-claims"
@@ -68,7 +69,7 @@ class ClaimsController:
     """The decider. Work keys are ``pod:ns/name``, ``claim:ns/name`` and ``consumer:ns/name``."""
 
     name = "claims"
-    kinds: Sequence[Kind] = (PODS, RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES)
+    kinds: Sequence[Kind] = (PODS, RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_QUOTAS)
 
     def __init__(self, world: World, gates: Gates | None = None, meter: Meter | None = None) -> None:
         self._world = world
@@ -101,6 +102,8 @@ class ClaimsController:
             self._pod_changed(event)
         elif event.kind == RESOURCE_CLAIMS:
             self._claim_changed(event)
+        elif event.kind == RESOURCE_QUOTAS:
+            self._work.room(room_in(event))
         else:
             self._work.add(f"pod:{key}" for key in self._pods_by_template[event.object.key])
 
@@ -169,7 +172,7 @@ class ClaimsController:
             self._work.succeeded(key)
         else:
             unsure = write.verb == "create" and isinstance(outcome.error, Unreachable)
-            self._work.failed(key, now, UNSURE_REST if unsure else 0.0)
+            self._work.failed(key, now, UNSURE_REST if unsure else 0.0, over_quota(outcome))
 
     def _create_ended(self, outcome: Outcome) -> None:
         body = outcome.write.body
