@@ -1,6 +1,7 @@
 """The edge cases of device taints, claims, quota, the API and kubelets, by number, each with the tests that show it.
 
-The cases are those of the specification of controllers, API server and kubelet (its last section, 1 to 103).
+The cases are those of the specification of controllers, API server and kubelet (its last section, 1 to 103), and the sentences of
+the design section of KEP-5055 that say what happens.
 """
 
 from __future__ import annotations
@@ -127,6 +128,78 @@ SHOWN: dict[int, str] = {
     103: "test_takeover_comes_a_lease_duration_after_the_last_seen_change_and_counts_a_transition",
 }
 
+SENTENCES: dict[str, str] = {
+    "A controller deletes pods that use tainted devices unless they tolerate the taint": (
+        "test_evicts_the_pods_that_use_the_device_at_once_and_says_so test_without_an_end_keeps_the_pod_for_ever"
+    ),
+    "The kubelet stops its containers; the claim controller lets go of the claim and deallocates it": (
+        "test_pods_leave_and_run_again_elsewhere_and_their_old_claims_are_gone "
+        "test_the_last_one_frees_the_devices_and_a_generated_claim_goes"
+    ),
+    "Effect None is ignored by scheduling and causes no eviction": (
+        "test_a_taint_that_only_informs_changes_nothing test_with_another_effect_evicts_nobody"
+    ),
+    "Taints are cumulative: a rule adds to what the driver published, and all that are not tolerated apply": (
+        "test_is_one_taint_more_beside_what_the_driver_published test_taints_of_driver_and_administrator_add_up"
+    ),
+    "One key with two effects is valid, and tolerating one effect does not imply the other": (
+        "test_must_be_there_for_each_taint_also_for_two_of_one_key test_tolerating_eviction_is_not_tolerating_scheduling "
+        "test_a_taint_for_scheduling_beside_one_for_eviction_needs_no_toleration_to_stay"
+    ),
+    "All pods that share a claim are treated alike": "test_all_pods_of_a_shared_claim_leave",
+    "Device and node taints are applied independently": (
+        "test_a_tainted_device_is_not_given_to_a_pod_that_does_not_tolerate_it test_a_pod_that_does_not_belong_on_the_node_fails"
+    ),
+    "Taints change without a new generation of the pool": "test_a_fault_is_a_taint_that_goes_with_it",
+    "16 taints a device, and 64 devices in a slice with taints": (
+        "test_a_device_within_its_limits_is_accepted_and_beyond_refused "
+        "test_a_slice_within_its_limits_is_accepted_and_beyond_refused"
+    ),
+    "Unknown effects are treated like None, and stored ones are kept": (
+        "test_an_effect_that_is_not_known_is_none test_an_unknown_effect_of_a_rule_may_stay_but_not_come"
+    ),
+    "TimeAdded is set when it is missing, and renewed when the effect of a rule changes": (
+        "test_taints_without_a_time_were_added_now test_a_changed_effect_counts_from_now"
+    ),
+    "NoSchedule keeps new pods away and lets running ones run": "test_no_schedule_keeps_new_pods_away_and_leaves_the_others",
+    "NoExecute must be tolerated to be allocated, too": ("test_a_tainted_device_is_not_given_to_a_pod_that_does_not_tolerate_it"),
+    "No new pod reserves a claim with tainted devices; once all are evicted it is deallocated": (
+        "test_a_claim_with_a_taint_takes_no_new_pod_until_the_taint_is_gone "
+        "test_where_there_is_no_other_place_they_wait_and_come_back_when_the_taint_is_gone"
+    ),
+    "Key, operator, value and effect of a toleration; empty ones match all": (
+        "test_a_toleration_matches_by_key_operator_value_and_effect test_with_an_empty_key_or_effect_matches_every_one"
+    ),
+    "TolerationSeconds count from when the taint was added, zero and less at once, and only for NoExecute": (
+        "test_with_seconds_counts_from_when_the_taint_was_added test_of_no_time_evicts_at_once "
+        "test_seconds_of_a_toleration_that_is_not_of_no_execute_are_ignored"
+    ),
+    "A rule works where no slice lists the device": "test_evicts_from_a_device_that_no_slice_lists",
+    "Rules have a gate of their own": (
+        "test_switched_off_a_rule_evicts_nobody_and_its_status_is_not_touched "
+        "test_without_the_gate_for_rules_only_taints_of_drivers_count"
+    ),
+    "A changed spec counts up the generation": "test_a_changed_effect_counts_from_now",
+    "All criteria of a selector must hold; the empty one matches all, none matches nothing": (
+        "test_matches_by_driver_pool_and_device_and_all_that_are_given test_without_a_selector_matches_nothing"
+    ),
+    "EvictionInProgress is true while pods must leave, and counts pending and evicted ones": (
+        "test_the_counts_move_while_it_goes_on_and_not_more_often_than_every_ten_seconds "
+        "test_it_ends_when_the_last_pod_was_told_to_leave test_without_faults_but_kills_the_counts_are_true_at_each_step"
+    ),
+    "With effect None it is said once for each change of the spec what would happen: devices, pods, namespaces": (
+        "test_it_says_what_would_be_evicted_and_nothing_is test_it_is_said_once_for_each_change_of_the_spec "
+        "test_pods_in_several_namespaces_are_counted"
+    ),
+    "Eight conditions at most": "test_there_are_eight_at_most_and_a_full_list_is_left_alone test_a_rule_has_at_most_8_conditions",
+    "kubectl wait for EvictionInProgress=false": "test_from_none_over_no_execute_to_removed_and_kubectl_waits_for_it",
+    "It becomes false 5 to 10 seconds after the rule, against the race with a scheduler": (
+        "test_without_pods_it_is_said_only_when_schedulers_must_know_the_rule test_a_pod_that_is_placed_meanwhile_makes_it_true"
+    ),
+    "Many pods, with the controller's own rights": "test_a_hundred_pods_leave_at_the_pace",
+    "Metrics": "test_deletions_and_how_long_they_took_are_measured",
+}
+
 
 @lru_cache(maxsize=1)
 def known() -> frozenset[str]:
@@ -140,3 +213,8 @@ def test_every_case_is_there() -> None:
 @pytest.mark.parametrize("number", SHOWN)
 def test_the_tests_of_a_case_exist(number: int) -> None:
     assert set(SHOWN[number].split()) <= known()
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_the_tests_of_a_sentence_exist(sentence: str) -> None:
+    assert set(SENTENCES[sentence].split()) <= known()
