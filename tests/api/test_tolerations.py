@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api.resource import DeviceTaint, DeviceTaintSelector, DeviceToleration
-from dray.api.tolerations import FOREVER, blocks, evicts, selects, tolerated_seconds, tolerates, untolerated
+from dray.api.times import format_time
+from dray.api.tolerations import (
+    FOREVER,
+    blocks,
+    evicts,
+    refused_taint,
+    selects,
+    tolerated_seconds,
+    tolerates,
+    untolerated,
+)
 
 WORDS = st.sampled_from(["", "a", "b"])
 EFFECTS = st.sampled_from(["None", "NoSchedule", "NoExecute", "SomethingNew"])
@@ -63,3 +73,21 @@ def test_a_selector_matches_what_it_names_nothing_without_one_and_everything_whe
     assert not selects(None, "d", "p", "g")
     for driver, pool, device in product((None, "d", "x"), (None, "p", "x"), (None, "g", "x")):
         assert selects(DeviceTaintSelector(driver, pool, device), "d", "p", "g") == ("x" not in (driver, pool, device))
+
+
+@given(st.lists(TAINTS, max_size=4), st.lists(TOLERATIONS, max_size=4), st.integers(0, 120))
+def test_what_is_let_in_is_not_due_to_leave_and_what_is_kept_out_would_be(
+    taints: list[DeviceTaint], tolerations: list[DeviceToleration], now: int
+) -> None:
+    added = [DeviceTaint(each.key, each.value, each.effect, format_time(0)) for each in taints]
+    leaves = any(evicts(each) and tolerated_seconds(each, tolerations) <= now for each in added)
+    kept_out = refused_taint(added, tolerations, now) is not None
+    assert kept_out == (leaves or untolerated(added, tolerations) is not None)
+
+
+def test_a_reason_says_until_when_a_taint_was_tolerated() -> None:
+    taint, known = DeviceTaint("a", "", "NoExecute", format_time(100)), [DeviceToleration("a", "Exists", "", "NoExecute", 60)]
+    assert refused_taint([taint], known, 159) is None
+    refused = refused_taint([taint], known, 160)
+    assert refused is not None
+    assert refused[1]["until"] == "1970-01-01T00:02:40Z"

@@ -57,6 +57,18 @@ class TestStatus:
         after = cluster.put(f"{PODS}/p/status", made | {"status": {"phase": "Running"}})
         assert after["status"]["resourceClaimStatuses"] == [{"name": "gpu", "resourceClaimName": "c"}]
 
+    def test_so_does_the_claim_for_extended_resources(self, cluster: Cluster) -> None:
+        wanted = pod()
+        (container,) = wanted["spec"]["containers"]
+        container["resources"] = {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}
+        made = cluster.post(PODS, wanted)
+        mapping = {"containerName": container["name"], "resourceName": "example.com/gpu", "requestName": "r"}
+        known = {"resourceClaimName": "special", "requestMappings": [mapping]}
+        cluster.patch(f"{PODS}/p/status", {"status": {"extendedResourceClaimStatus": known}})
+        made["metadata"].pop("resourceVersion")
+        after = cluster.put(f"{PODS}/p/status", made | {"status": {"phase": "Running"}})
+        assert after["status"]["extendedResourceClaimStatus"] == known
+
 
 class TestContainers:
     @pytest.mark.parametrize("wanted", ["log", "exec", "attach", "portforward", "ephemeralcontainers"])
@@ -92,6 +104,20 @@ class TestTaintRules:
         rule["metadata"].pop("resourceVersion")
         refused = cluster.put(f"{self.PATH}/r", rule, code=422)
         assert "metadata.resourceVersion" in refused["message"]
+
+    @pytest.mark.parametrize("version", ["v1beta2", "v1alpha3"])
+    def test_older_versions_take_a_put_without_one_and_show_what_they_delete(self, cluster: Cluster, version: str) -> None:
+        self.rule(cluster)
+        path = f"/apis/resource.k8s.io/{version}/devicetaintrules/r"
+        rule = cluster.get(path)
+        rule["metadata"].pop("resourceVersion")
+        rule["spec"]["taint"]["value"] = "x"
+        assert cluster.put(path, rule)["spec"]["taint"]["value"] == "x"
+        assert cluster.delete(path)["kind"] == "DeviceTaintRule"
+
+    def test_v1_answers_a_delete_with_a_status(self, cluster: Cluster) -> None:
+        self.rule(cluster)
+        assert cluster.delete(f"{self.PATH}/r")["kind"] == "Status"
 
 
 class TestBinding:

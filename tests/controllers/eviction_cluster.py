@@ -72,6 +72,8 @@ class Tainted(Place):
         entries += more.pop("entries", [])
         container = {"name": "c", "image": "i", "resources": {"claims": [{"name": entry["name"]} for entry in entries]}}
         spec = {"containers": [container], "resourceClaims": entries, **({"nodeName": node} if node else {})}
+        if group := more.pop("group", ""):
+            spec["schedulingGroup"] = {"podGroupName": group}
         return self.create(PODS, {"metadata": {"name": name}, "spec": spec}, namespace)
 
     def claim(self, name: str, *devices: str, namespace: str = "default", **more: Any) -> Plain:
@@ -87,6 +89,10 @@ class Tainted(Place):
     def reserve(self, name: str, *pods: str, namespace: str = "default") -> Plain:
         users = [{"resource": "pods", "name": pod, "uid": self.uid(pod, namespace)} for pod in pods]
         return self.status(RESOURCE_CLAIMS, name, {"reservedFor": users}, namespace)
+
+    def reserve_for_group(self, name: str, group: str, namespace: str = "default") -> Plain:
+        user = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": group, "uid": f"uid of {group}"}
+        return self.status(RESOURCE_CLAIMS, name, {"reservedFor": [user]}, namespace)
 
     def using(self, name: str, *devices: str, node: str = "n1", namespace: str = "default", **more: Any) -> None:
         """A pod, and a claim of the same name that it uses."""

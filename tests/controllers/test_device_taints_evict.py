@@ -416,6 +416,75 @@ class TestWhichPodsUseTheDevice:
         assert cluster.evicted("train", "research")
 
 
+class TestAClaimThatIsReservedForAPodGroup:
+    @pytest.fixture
+    def group(self) -> Tainted:
+        """A claim for a group of two, one more pod that names the claim, and a pod of another group."""
+        made = Tainted()
+        made.start_eviction()
+        made.slice()
+        for name, group in (("rank-0", "ranks"), ("rank-1", "ranks"), ("stranger", ""), ("other", "others")):
+            made.pod(name, "shared", group=group)
+        made.claim("shared", "gpu-0")
+        made.reserve_for_group("shared", "ranks")
+        made.run()
+        return made
+
+    def test_all_pods_of_the_group_leave_and_nobody_else(self, group: Tainted) -> None:
+        group.rule()
+        group.run(60)
+        assert group.leaving() == {"rank-0", "rank-1"}
+        assert group.told()[2] == "2 pods evicted since starting the controller."
+
+    def test_a_pod_that_joins_the_group_later_leaves_too(self, group: Tainted) -> None:
+        group.rule()
+        group.run()
+        group.pod("rank-2", "shared", group="ranks")
+        group.run()
+        assert group.evicted("rank-2")
+
+    def test_a_group_of_the_same_name_elsewhere_stays(self, group: Tainted) -> None:
+        group.pod("rank-0", "shared", group="ranks", namespace="elsewhere")
+        group.claim("shared", "gpu-1", namespace="elsewhere")
+        group.reserve_for_group("shared", "ranks", "elsewhere")
+        group.rule()
+        group.run(10)
+        assert not group.evicted("rank-0", "elsewhere")
+
+    def test_they_may_stay_when_the_reservation_goes(self, group: Tainted) -> None:
+        group.pod("patient", "slow", group="ranks")
+        group.claim("slow", "gpu-1", tolerations=[tolerates(60)])
+        group.reserve_for_group("slow", "ranks")
+        group.slice({"gpu-1": [taint()]})
+        group.run(10)
+        group.reserve("slow")
+        group.run(120)
+        assert not group.evicted("patient")
+        assert group.events("patient") == ["Cancelling deletion"]
+
+    @pytest.mark.parametrize(("owner", "leaves"), [("ranks", True), ("others", False)])
+    def test_a_claim_that_was_made_for_the_group_counts_for_its_pods(self, group: Tainted, owner: str, leaves: bool) -> None:
+        group.pod("made", entries=[{"name": "gpu", "resourceClaimTemplateName": "t"}], group="ranks")
+        reference = {
+            "apiVersion": "scheduling.k8s.io/v1beta1",
+            "kind": "PodGroup",
+            "name": owner,
+            "uid": "u",
+            "controller": True,
+        }
+        group.claim("generated", "gpu-1", metadata={"ownerReferences": [reference]})
+        group.reserve_for_group("generated", "ranks")
+        group.status(PODS, "made", {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "generated"}]})
+        group.slice({"gpu-1": [taint()]})
+        group.run(10)
+        assert group.evicted("made") == leaves
+
+    def test_a_preview_counts_its_pods(self, group: Tainted) -> None:
+        group.rule(effect="None")
+        group.run(10)
+        assert "2 pods" in group.told()[2]
+
+
 class TestGates:
     @pytest.mark.parametrize("gate", ["DRADeviceTaints", "DRADeviceTaintRules"])
     def test_switched_off_a_rule_evicts_nobody_and_its_status_is_not_touched(self, gate: str) -> None:

@@ -88,6 +88,15 @@ def test_a_pod_that_tolerates_it_for_a_while_may_use_the_device_for_that_long(tm
     assert min(evicted) >= 150
 
 
+def test_who_tolerated_it_long_enough_is_evicted_once_and_not_placed_there_again(tmp_path: Path) -> None:
+    toleration = {"key": "example.com/broken", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 90}
+    everything = {"at": "1m", "apply": rule("NoExecute", {})}
+    report = run(tmp_path, template(toleration), deployment(4), steps=[everything], until="15m")
+    assert len([eviction for eviction in report.evictions if eviction.by == "controllers"]) == 4
+    assert {(pod["phase"], pod["node"]) for pod in report.pods} == {("Pending", None)}
+    assert all(pod["reasons"] for pod in report.pods)
+
+
 def test_no_schedule_keeps_new_pods_away_and_leaves_the_others(tmp_path: Path) -> None:
     more = {
         "at": "2m",

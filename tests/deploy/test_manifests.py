@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,13 @@ import pytest
 import yaml
 
 from dray.api.gates import Gates
+from dray.api.kinds import Kind
 from dray.cli import root
+from dray.controllers.sets import kinds as set_kinds
+from dray.nodes.hardware import CATALOGUE, hardware
+from dray.runtime.machines import Machines
 from dray.scheduling.configuration import parse
+from dray.scheduling.scheduler import KINDS as SCHEDULER_KINDS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 FILES = sorted(path for path in DEPLOY.rglob("*.yaml") if path.name != "kustomization.yaml")
@@ -61,8 +67,10 @@ class TestADeployment:
     def test_uses_a_service_account_of_its_own_that_is_bound(self, deployment: dict[str, Any]) -> None:
         account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
         assert account in [found["metadata"]["name"] for found in OBJECTS if found["kind"] == "ServiceAccount"]
-        bound = [s["name"] for found in OBJECTS if found["kind"].endswith("RoleBinding") for s in found["subjects"]]
-        assert bound.count(account) == 2
+        bound = {
+            f["kind"] for f in OBJECTS if f["kind"].endswith("RoleBinding") and account in [s["name"] for s in f["subjects"]]
+        }
+        assert bound == {"ClusterRoleBinding", "RoleBinding"}
 
     def test_its_arguments_are_understood(self, deployment: dict[str, Any]) -> None:
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -71,8 +79,37 @@ class TestADeployment:
         assert command is not None
         parsed = command.make_context(name, list(arguments)).params
         assert parsed["leader_elect"]
-        assert parsed["leader_elect_resource_namespace"] == "dray-system"
+        assert parsed["leader_elect_resource_namespace"] == deployment["metadata"].get("namespace", "dray-system")
         assert parsed["serve"] == "0.0.0.0:8080"
+
+
+def may_follow(role: dict[str, Any]) -> set[tuple[str, str]]:
+    """Groups and resources that a role may list and watch."""
+    reading = [rule for rule in role["rules"] if {"list", "watch"} <= set(rule["verbs"])]
+    return {(group, name) for rule in reading for group in rule["apiGroups"] for name in rule["resources"]}
+
+
+@pytest.mark.parametrize(
+    ("role", "kinds"),
+    [
+        ("dray-scheduler", SCHEDULER_KINDS),
+        ("dray-controllers", set_kinds(("claims", "eviction"), ())),
+        ("dray-quota", set_kinds(("quota",), ())),
+        ("dray-exporter-operator", set_kinds(("exporter",), ())),
+        ("dray-nodes", Machines.kinds),
+    ],
+)
+def test_a_role_may_follow_every_kind_that_its_part_follows(role: str, kinds: Sequence[Kind]) -> None:
+    (found,) = [each for each in OBJECTS if (each["kind"], each["metadata"]["name"]) == ("ClusterRole", role)]
+    assert {(kind.group, kind.plural) for kind in kinds} <= may_follow(found)
+
+
+def test_the_devices_of_a_fabric_are_those_of_the_drivers_that_nodes_may_speak_for() -> None:
+    (role,) = [each for each in OBJECTS if (each["kind"], each["metadata"]["name"]) == ("ClusterRole", "dray-nodes")]
+    named = [name for rule in role["rules"] if rule["resources"] == ["resourceclaims/driver"] for name in rule["resourceNames"]]
+    slices = [each["spec"] for each in hardware([f"{name}:1" for name in CATALOGUE]).objects if each["kind"] == "ResourceSlice"]
+    attached = {each["driver"] for each in slices if any("bindingConditions" in device for device in each.get("devices", []))}
+    assert set(named) == attached
 
 
 def test_the_configuration_is_understood() -> None:

@@ -59,9 +59,9 @@ def test_the_server_accepts_the_manifests(what: str, cluster: Server) -> None:
     assert all("server dry run" in line for line in told.splitlines())
 
 
-def as_account(server: Server, account: str, folder: Path) -> Path:
+def as_account(server: Server, account: str, folder: Path, namespace: str = "dray-system") -> Path:
     """A kubeconfig with the token of a service account: exactly the rights that the manifests give."""
-    token = kubectl(server, "create", "token", account, "-n", "dray-system").strip()
+    token = kubectl(server, "create", "token", account, "-n", namespace).strip()
     config = json.loads(server.kubeconfig.read_text())
     config["users"][0]["user"] = {"token": token}
     made = folder / f"{account}.kubeconfig"

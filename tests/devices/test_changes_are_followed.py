@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dray.api.meta import decode
 from dray.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
+from dray.api.times import format_time
 from dray.devices import Devices, inventory
 from tests.devices.building import claim, counters, device, engine, exactly, node, slice_, takes
 
@@ -34,9 +35,10 @@ def some_slice(pick: random.Random) -> ResourceSlice:
     return slice_(devices, **options)
 
 
-def some_rule(pick: random.Random) -> DeviceTaintRule:
+def some_rule(pick: random.Random, now: float) -> DeviceTaintRule:
     selector = pick.choice([{}, {"pool": "p1"}, {"device": f"d{pick.randint(0, 5)}-0"}])
-    spec = {"deviceSelector": selector, "taint": {"key": "k", "effect": "NoSchedule"}}
+    evicting = {"key": "k", "effect": "NoExecute", "timeAdded": format_time(now - pick.randint(0, 60))}
+    spec = {"deviceSelector": selector, "taint": pick.choice([{"key": "k", "effect": "NoSchedule"}, evicting])}
     return decode(DeviceTaintRule, {"metadata": {"name": f"rule{pick.randint(0, 1)}"}, "spec": spec})
 
 
@@ -49,6 +51,8 @@ class Told:
         self.rules: dict[str, DeviceTaintRule] = {}
         self.labels: dict[str, dict[str, str]] = {name: {} for name in NODES}
         self.claims: dict[str, ResourceClaim] = {}
+        self.now = 1000.0
+        self.engine.advance(self.now)
 
     def fresh(self) -> Devices:
         made = engine(*(node(name, **labels) for name, labels in self.labels.items()))
@@ -56,10 +60,11 @@ class Told:
             (made.put_slice if isinstance(each, ResourceSlice) else made.put_rule)(each)  # type: ignore[operator]
         for held in self.claims.values():
             made.put_claim(held)
+        made.advance(self.now)
         return made
 
     def change(self, pick: random.Random) -> None:
-        match pick.randint(0, 6):
+        match pick.randint(0, 7):
             case 0 | 1 | 2:
                 made = some_slice(pick)
                 self.slices[made.metadata.name] = made
@@ -69,7 +74,7 @@ class Told:
                 del self.slices[name]
                 self.engine.remove_slice(name)
             case 4:
-                rule = some_rule(pick)
+                rule = some_rule(pick, self.now)
                 # A rule that changes is a new one at the end of the list.
                 self.rules.pop(rule.metadata.name, None)
                 self.rules[rule.metadata.name] = rule
@@ -78,6 +83,9 @@ class Told:
                 name = pick.choice(NODES)
                 self.labels[name] = pick.choice([{}, {"zone": "a"}])
                 self.engine.put_node(node(name, **self.labels[name]))
+            case 6:
+                self.now += pick.randint(1, 60)
+                self.engine.advance(self.now)
             case _:
                 self.allocate(pick)
 
@@ -92,7 +100,9 @@ class Told:
 
 def answers(made: Devices) -> list[tuple[Any, ...]]:
     match = [{"matchAttribute": "gpu.example.com/root"}]
+    patient = [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}]
     questions = [claim(exactly()), claim(exactly(count=2), constraints=match), claim(exactly(allocationMode="All"))]
+    questions.append(claim(exactly(tolerations=patient)))
     found = []
     for name in NODES:
         for question in questions:
@@ -118,3 +128,13 @@ def test_forgetting_old_shapes_changes_no_answer(monkeypatch: Any) -> None:
     for _ in range(40):
         told.change(pick)
         assert answers(told.engine) == answers(told.fresh())
+
+
+def test_a_rule_about_others_leaves_what_is_known_of_a_node() -> None:
+    made = engine(node("n1"), slice_([device("d0")], name="s1", pool="p1", nodeName="n1"))
+    before = made.inventory.view("n1")
+    other = {"metadata": {"name": "r"}, "spec": {"deviceSelector": {"pool": "p2"}, "taint": {"key": "k", "effect": "NoSchedule"}}}
+    made.put_rule(decode(DeviceTaintRule, other))
+    assert made.inventory.view("n1") is before
+    made.remove_rule("r")
+    assert made.inventory.view("n1") is before

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
+from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+import yaml
+from rich.console import Console
 
-from dray.api.resource import DeviceTaint, DeviceTaintSelector
+from dray.api.resource import DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
 from dray.cli import targets
+from dray.cli.taint import show
+from dray.explain.blast import blast
+from dray.explain.snapshot import from_files
 from tests.inspect.conftest import Plain, Run, claim, device_class, healthy, node, pod, result, slice_
 
 TAINT = "example.com/broken:NoExecute"
@@ -54,6 +61,17 @@ def cluster(free: int) -> list[Plain]:
     ]
 
 
+def many(count: int, free: int) -> list[Plain]:
+    """So many pods of one ReplicaSet on n1, and so many free devices on n2."""
+    names = [f"p{n}" for n in range(count)]
+    pods = [owned(pod(name, name, node="n1"), "ReplicaSet", "web-1") for name in names]
+    claims = [claim(name, result(f"g{n}"), pods=(name,)) for n, name in enumerate(names)]
+    slices = [slice_("s1", [{"name": f"g{n}"} for n in range(count)], node="n1")]
+    if free:
+        slices.append(slice_("s2", [{"name": f"g{n}"} for n in range(free)], node="n2"))
+    return [node("n1", cpu="200"), node("n2", cpu="200"), device_class(), *slices, *claims, *pods]
+
+
 def preview(dray: Run, objects: list[Plain], target: str, taint: str = TAINT) -> dict[str, Any]:
     answer = dray("taint", objects, target, taint, "--preview", "-o", "json")
     assert answer.exit_code == 0
@@ -92,6 +110,47 @@ class TestThePreview:
         objects = [found for found in cluster(0) if found["metadata"]["name"] != "bare"]
         (leaves,) = preview(dray, objects, "gpu.example.com/n1/g0")["owners"][0]["pods"]
         assert (leaves["devices"], leaves["placeThen"]) == (["gpu.example.com/n1/g0"], "n1")
+
+    def test_every_pod_is_asked_about(self, dray: Run) -> None:
+        found = preview(dray, many(50, free=40), "gpu.example.com/n1/*")
+        (owner,) = found["owners"]
+        assert found["asked"] == 50
+        assert [leaves["findsPlace"] for leaves in owner["pods"]].count(True) == 40
+        assert "40 of 50: n2" in dray("taint", many(50, free=40), "gpu.example.com/n1/*", TAINT, "--preview").stdout
+
+    def test_the_more_important_find_a_place_first(self, dray: Run) -> None:
+        objects = many(3, free=1)
+        objects[-1]["spec"]["priority"] = 1000
+        (owner,) = preview(dray, objects, "gpu.example.com/n1/*")["owners"]
+        assert [leaves["pod"] for leaves in owner["pods"] if leaves["findsPlace"]] == [f"ns/{objects[-1]['metadata']['name']}"]
+
+    def test_pods_that_share_a_claim_go_to_one_place(self, dray: Run) -> None:
+        pods = [owned(pod(name, "shared", node="n1"), "ReplicaSet", "web-1") for name in ("a", "b")]
+        objects = [node("n1"), node("n2"), device_class(), slice_("s1", [{"name": "g0"}], node="n1")]
+        objects += [slice_("s2", [{"name": "g0"}], node="n2"), claim("shared", result("g0"), pods=("a", "b")), *pods]
+        (owner,) = preview(dray, objects, "gpu.example.com/n1/*")["owners"]
+        assert [leaves["placeThen"] for leaves in owner["pods"]] == ["n2", "n2"]
+
+    def test_who_tolerates_it_for_a_while_does_not_come_back_to_it(self, dray: Run) -> None:
+        objects = many(1, free=0)
+        patient = {"key": "example.com/broken", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 600}
+        (held,) = [each for each in objects if each["kind"] == "ResourceClaim"]
+        held["spec"]["devices"]["requests"][0]["exactly"]["tolerations"] = [patient]
+        held["status"]["allocation"]["devices"]["results"][0]["tolerations"] = [patient]
+        (owner,) = preview(dray, objects, "gpu.example.com/n1/*")["owners"]
+        assert [leaves["findsPlace"] for leaves in owner["pods"]] == [False]
+
+    def test_when_the_time_is_up_it_says_how_many_were_asked_about(self, tmp_path: Path) -> None:
+        file = tmp_path / "cluster.yaml"
+        file.write_text(yaml.safe_dump_all(many(10, free=10)))
+        world = from_files([file]).world
+        times = iter(range(0, 1000, 6))
+        rule = DeviceTaintRule(spec=DeviceTaintRuleSpec(DeviceTaintSelector(pool="n1"), DeviceTaint("k", "", "NoExecute")))
+        found = blast(world, rule, lambda pod: "n2", clock=lambda: next(times))
+        assert found.asked == 3
+        shown = io.StringIO()
+        show(found, rule.spec.taint, Console(file=shown, width=120), wide=False)
+        assert "asked about 3 of the 10 pods that are made again" in shown.getvalue()
 
     def test_says_which_budget_would_be_broken(self, dray: Run) -> None:
         found = preview(dray, cluster(3), "gpu.example.com/n1/*")

@@ -34,6 +34,16 @@ def test_a_pod_runs_when_its_claim_is_prepared_and_goes_when_it_is_unprepared(la
     assert (lab.phase("p"), driver(lab).calls[1:]) == ("gone", [("unprepare", DRIVER, ["mine"])])
 
 
+@pytest.mark.parametrize(("group", "phase"), [("ranks", "Running"), ("others", "Pending")])
+def test_a_claim_may_be_reserved_for_the_group_of_the_pod(lab: Laboratory, group: str, phase: str) -> None:
+    lab.claim("ours")
+    lab.pod("p", "ours", schedulingGroup={"podGroupName": "ranks"})
+    user = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": group, "uid": "u"}
+    lab.status("ours", {"reservedFor": [user]})
+    lab.run(5)
+    assert lab.phase("p") == phase
+
+
 def test_a_pod_that_finishes_is_reported_only_after_its_claim_is_unprepared(lab: Laboratory) -> None:
     lab.claim("mine")
     lab.pod("p", "mine", annotations={"dray.dev/finishes-after": "10s"})

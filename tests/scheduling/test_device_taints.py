@@ -9,6 +9,7 @@ from scheduling_cluster import Sim, slice_of
 
 from dray.api import kinds
 from dray.api.gates import Gates
+from dray.api.times import format_time
 from dray.cluster.port import Unreachable
 
 NO_SCHEDULE = {"key": "gpu.example.com/overheating", "value": "yes", "effect": "NoSchedule"}
@@ -176,3 +177,45 @@ def test_without_the_gate_for_taints_it_is_as_if_there_were_none() -> None:
     rule(sim, "r", {})
     assert ask(sim, "first") == "n1"
     assert ask(sim, "second", claim="first") == "n1"
+
+
+def timed(sim: Sim, seconds: float, effect: str = "NoExecute") -> None:
+    """The device gets a taint that was added so many seconds ago."""
+    taint(sim, {**NO_SCHEDULE, "effect": effect, "timeAdded": format_time(sim.now - seconds)})
+
+
+def for_seconds(seconds: int) -> list[dict[str, Any]]:
+    return [{"key": NO_SCHEDULE["key"], "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}]
+
+
+def test_a_toleration_whose_seconds_are_over_lets_nobody_in(gpu: Sim) -> None:
+    """Whatever it let in would be evicted at once, and without end where a controller makes the pod again."""
+    timed(gpu, 100)
+    assert ask(gpu, "late", tolerations=for_seconds(60)) == ""
+    assert "1 tainted" in gpu.condition("late")["message"]
+    assert ask(gpu, "early", tolerations=for_seconds(600)) == "n1"
+
+
+def test_an_answer_that_counted_on_a_toleration_ends_with_it(gpu: Sim) -> None:
+    timed(gpu, 0)
+    assert ask(gpu, "early", tolerations=for_seconds(60)) == "n1"
+    gpu.api.delete(kinds.PODS, "default/early")
+    gpu.api.delete(kinds.RESOURCE_CLAIMS, "default/early")
+    gpu.settle(60)
+    assert ask(gpu, "late", tolerations=for_seconds(60)) == ""
+
+
+def test_a_claim_whose_toleration_is_over_takes_no_new_pods(gpu: Sim) -> None:
+    timed(gpu, 0)
+    assert ask(gpu, "early", tolerations=for_seconds(60)) == "n1"
+    gpu.settle(60)
+    assert ask(gpu, "late", claim="early") == ""
+    assert "no longer since" in gpu.condition("late")["message"]
+
+
+def test_the_taint_that_comes_back_is_tolerated_anew(gpu: Sim) -> None:
+    timed(gpu, 100)
+    assert ask(gpu, "late", tolerations=for_seconds(60)) == ""
+    timed(gpu, 0)
+    gpu.settle(20)
+    assert gpu.node_of("late") == "n1"

@@ -8,13 +8,14 @@ import pytest
 from scheduling_cluster import Sim
 
 from dray.api import kinds
+from dray.api.class_names import ClassNames
 from dray.api.core import PodSpec
 from dray.api.gates import Gates
 from dray.api.meta import decode
 from dray.api.resource import FINALIZER, DeviceClass
 from dray.cluster.port import Forbidden, Write
 from dray.scheduling.configuration import parse
-from dray.scheduling.shape.extended import ClassNames, requests_for
+from dray.scheduling.shape.extended import requests_for
 
 GPU = "example.com/gpu"
 ANNOTATION = "resource.kubernetes.io/extended-resource-claim"

@@ -172,3 +172,32 @@ class TestLockstep:
         again = held.server.plant(claim("c", count=2))
         assert first["metadata"]["uid"] == again["metadata"]["uid"]
         assert int(first["metadata"]["resourceVersion"]) < int(again["metadata"]["resourceVersion"])
+
+
+def test_a_sick_device_shows_in_the_status_of_its_pod_and_ends_it_if_it_must(cluster: VirtualCluster) -> None:
+    cluster.create(pod("train", template="one-gpu"))
+    cluster.run(10)
+    (slice_,) = cluster.all(RESOURCE_SLICES)
+    name, (found,) = slice_["metadata"]["name"], slice_["spec"]["devices"]
+    annotation = f"fault.dray.dev/{found['name']}"
+    cluster.patch(RESOURCE_SLICES, name, {"metadata": {"annotations": {annotation: "NoSchedule two bits flipped"}}})
+    cluster.run(10)
+    (status,) = (cluster.get(PODS, "train") or {})["status"]["containerStatuses"]
+    ((unit,),) = [resources["resources"] for resources in status["allocatedResourcesStatus"]]
+    assert (unit["health"], unit["message"]) == ("Unhealthy", "two bits flipped")
+    cluster.patch(RESOURCE_SLICES, name, {"metadata": {"annotations": {annotation: "fell off the bus"}}})
+    cluster.run(60)
+    assert cluster.get(PODS, "train") is None
+
+
+def test_a_kubelet_that_stops_is_missed_where_nodes_have_a_heartbeat() -> None:
+    cluster = VirtualCluster()
+    cluster.start_controllers()
+    cluster.start_nodes(heartbeat=10)
+    cluster.create(node("n1"), node("n2"))
+    cluster.run(30)
+    cluster.patch(NODES, "n1", {"metadata": {"annotations": {"dray.dev/kubelet": "stopped"}}})
+    cluster.run(120)
+    taints = {name: (cluster.get(NODES, name) or {})["spec"].get("taints") for name in ("n1", "n2")}
+    assert [taint["key"] for taint in taints["n1"]] == ["node.kubernetes.io/unreachable"] * 2
+    assert not taints["n2"]

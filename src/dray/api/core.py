@@ -205,6 +205,10 @@ class PodReadinessGate(Struct):
     condition_type: str = ""
 
 
+class PodSchedulingGroup(Struct):
+    pod_group_name: str | None = None
+
+
 class PodSpec(Struct):
     readiness_gates: tuple[PodReadinessGate, ...] = ()
     node_name: str = ""
@@ -222,6 +226,7 @@ class PodSpec(Struct):
     volumes: tuple[Volume, ...] = ()
     resource_claims: tuple[PodResourceClaim, ...] = ()
     scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
     overhead: ResourceList = {}
     resources: ResourceRequirements | None = None
     restart_policy: str = "Always"

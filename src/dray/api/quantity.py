@@ -132,26 +132,27 @@ def _parse(text: str) -> Quantity:
     nanos = numerator * 10 ** min(scale, 60) if scale >= 0 else _ceil_away(numerator, 10**-scale)
     if format == BINARY_SI:
         nanos = min(nanos, MAX * NANO)
-    # Go keeps a binary suffix only for amounts that it can print with one.
-    if format == BINARY_SI and nanos < 1024 * NANO and nanos % NANO:
+    # As Go does it: less than one unit would be rounded away in binary units.
+    if format == BINARY_SI and 0 < nanos < NANO:
         format = DECIMAL_SI
     return Quantity(-nanos if sign == "-" else nanos, format)
+
+
+def _binary(units: int) -> str:
+    """In the largest binary unit of which it is a whole number. Without one it reads back as a decimal amount: 15000 as 15k."""
+    power = 0
+    while power < 60 and units % 1024 == 0:
+        units //= 1024
+        power += 10
+    return f"{units}{_BINARY_SUFFIX.get(power, '')}"
 
 
 def _canonical(nanos: int, format: str) -> str:
     if nanos == 0:
         return "0"
     sign, amount = ("-", -nanos) if nanos < 0 else ("", nanos)
-    if format == BINARY_SI:
-        if amount < 1024 * NANO:
-            format = DECIMAL_SI
-        else:
-            units = _ceil_away(amount, NANO)
-            power = 0
-            while power < 60 and units % 1024 == 0:
-                units //= 1024
-                power += 10
-            return f"{sign}{units}{_BINARY_SUFFIX.get(power, '')}"
+    if format == BINARY_SI and amount >= 1024 * NANO and amount % NANO == 0:
+        return f"{sign}{_binary(amount // NANO)}"
     power = -9
     while amount % 1000 == 0 and power < 18:
         amount //= 1000

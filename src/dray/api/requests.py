@@ -1,18 +1,29 @@
-"""How much of each resource a pod needs, as the scheduler counts it.
+"""How much of each resource a pod needs: the rule, for any kind of number, and the numbers of the scheduler.
 
-cpu is counted in thousandths, everything else in whole units. Init containers run one after another, so only the largest
-counts; sidecars (init containers that restart always) keep running beside everything that starts after them.
+Init containers run one after another, so only the largest counts; sidecars (init containers that restart always) keep running
+beside everything that starts after them. The scheduler counts cpu in thousandths, everything else in whole units.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from dray.api.core import Container, PodSpec, ResourceList
 from dray.api.quantity import Quantity
 
 Amounts = dict[str, int]
+
+
+class Number(Protocol):
+    """Whole units, or exact quantities."""
+
+    def __add__(self, other: Any, /) -> Self: ...
+
+    def __gt__(self, other: Any, /) -> bool: ...
+
+
+N = TypeVar("N", bound=Number)
 
 # What a container that asks for nothing is taken to use when nodes are compared; never when they are filtered.
 ASSUMED: Final[Amounts] = {"cpu": 100, "memory": 200 * 1024 * 1024}
@@ -50,9 +61,9 @@ def assumed_usage(spec: PodSpec) -> Amounts:
 def _total(spec: PodSpec, missing: Amounts) -> Amounts:
     pod_level = _pod_level(spec)
     assumed = {name: value for name, value in missing.items() if name not in pod_level}
-    total = _containers(spec, assumed)
+    total = together(spec, lambda container: {**assumed, **container_requests(container)})
     total.update(pod_level)
-    _add(total, amounts(spec.overhead))
+    add(total, amounts(spec.overhead))
     return {name: value for name, value in total.items() if value}
 
 
@@ -61,36 +72,42 @@ def _pod_level(spec: PodSpec) -> Amounts:
     if spec.resources is None:
         return {}
     named = {**spec.resources.limits, **spec.resources.requests}
-    return amounts({name: value for name, value in named.items() if name in _POD_LEVEL or name.startswith("hugepages-")})
+    return amounts({name: value for name, value in named.items() if is_pod_level(name)})
 
 
-def _containers(spec: PodSpec, assumed: Amounts) -> Amounts:
-    running: Amounts = {}
+def is_pod_level(resource: str) -> bool:
+    """Whether an amount of the pod as a whole replaces the sum of its containers."""
+    return resource in _POD_LEVEL or resource.startswith("hugepages-")
+
+
+def together(spec: PodSpec, of: Callable[[Container], dict[str, N]]) -> dict[str, N]:
+    """What the containers of a pod need at most at one time, where ``of`` says what one of them needs."""
+    running: dict[str, N] = {}
     for container in spec.containers:
-        _add(running, {**assumed, **container_requests(container)})
-    sidecars: Amounts = {}
-    peak: Amounts = {}
+        add(running, of(container))
+    sidecars: dict[str, N] = {}
+    peak: dict[str, N] = {}
     for container in spec.init_containers:
-        needed = {**assumed, **container_requests(container)}
+        needed = of(container)
         if is_sidecar(container):
-            _add(running, needed)
-            _add(sidecars, needed)
+            add(running, needed)
+            add(sidecars, needed)
             _raise(peak, sidecars)
         else:
-            _add(needed, sidecars)
+            add(needed, sidecars)
             _raise(peak, needed)
     _raise(running, peak)
     return running
 
 
-def _add(total: Amounts, more: Amounts) -> None:
+def add(total: dict[str, N], more: Mapping[str, N]) -> None:
     for name, value in more.items():
-        total[name] = total.get(name, 0) + value
+        total[name] = total[name] + value if name in total else value
 
 
-def _raise(total: Amounts, other: Amounts) -> None:
+def _raise(total: dict[str, N], other: Mapping[str, N]) -> None:
     for name, value in other.items():
-        if value > total.get(name, 0):
+        if name not in total or value > total[name]:
             total[name] = value
 
 

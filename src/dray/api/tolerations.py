@@ -11,12 +11,14 @@ from collections.abc import Iterable
 from math import inf
 from typing import Final, Protocol
 
-from dray.api.resource import DeviceTaintSelector, DeviceToleration
+from dray.api.resource import DeviceTaint, DeviceTaintSelector, DeviceToleration
+from dray.api.times import format_time, parse_time
 
 # Effects that keep a device from being allocated to a request that does not tolerate them.
 BLOCKING: Final = frozenset({"NoSchedule", "NoExecute"})
 EVICTING: Final = "NoExecute"
 FOREVER: Final = inf
+NEVER: Final = -inf
 
 
 class Taint(Protocol):
@@ -74,6 +76,35 @@ def tolerated_seconds(taint: Taint, tolerations: Iterable[DeviceToleration]) -> 
     if None in limits:
         return FOREVER
     return float(max(0, min(limit for limit in limits if limit is not None)))
+
+
+def tolerated_until(taint: DeviceTaint, tolerations: Iterable[DeviceToleration]) -> float:
+    """Until when a taint that blocks is tolerated: ``NEVER`` when no toleration matches, ``FOREVER`` without an end.
+
+    A toleration whose seconds are over is none: what it let in would be evicted at once.
+    """
+    known = tuple(tolerations)
+    if not any(tolerates(toleration, taint) for toleration in known):
+        return NEVER
+    if not evicts(taint) or not taint.time_added:
+        return FOREVER
+    try:
+        return parse_time(taint.time_added) + tolerated_seconds(taint, known)
+    except ValueError:  # a time that cannot be read began never
+        return FOREVER
+
+
+def refused_taint(
+    taints: Iterable[DeviceTaint], tolerations: Iterable[DeviceToleration], now: float
+) -> tuple[DeviceTaint, dict[str, str]] | None:
+    """The first taint that blocks and is not tolerated now, and what a reason says of it; ``until``: a toleration ended then."""
+    known = tuple(tolerations)
+    for taint in taints:
+        until = tolerated_until(taint, known) if blocks(taint) else FOREVER
+        if until <= now:
+            told = {"key": taint.key, "value": taint.value, "effect": taint.effect}
+            return taint, told if until == NEVER else {**told, "until": format_time(until)}
+    return None
 
 
 def selects(selector: DeviceTaintSelector | None, driver: str, pool: str, device: str) -> bool:

@@ -52,6 +52,11 @@ HEALTH: Final = ("/healthz", "/livez", "/readyz")
 _OF_CONTAINERS: Final = ("log", "exec", "attach", "portforward", "proxy", "ephemeralcontainers")
 _DURATION: Final = re.compile(r"[+-]?(0|(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+", re.ASCII)
 TOKEN_REQUESTS: Final = Kind("authentication.k8s.io", "v1", "", "TokenRequest", False)
+SCALES: Final = Kind("autoscaling", "v1", "", "Scale", True)
+POD_ACTIONS: Final = {
+    "binding": Kind("", "v1", "bindings", "Binding", True),
+    "eviction": Kind("policy", "v1", "", "Eviction", True),
+}
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
@@ -345,11 +350,10 @@ class Api:
 
     def _pod_action(self, target: Target, request: Request, options: WriteOptions) -> Answer:
         asked = "fieldValidation" in request.query
-        given = read_body(request.body, request.content_type, options if asked else None)
-        if not isinstance(given, dict) or given.get("kind", "") not in ("", target.subresource.capitalize()):
-            raise bad_request(f"the body must be a {target.subresource.capitalize()}")
-        if not isinstance(given.get("metadata") or {}, dict):
-            raise bad_request("metadata must be an object")
+        body, kind = read_body(request.body, request.content_type, options if asked else None), POD_ACTIONS[target.subresource]
+        if not isinstance(body, dict) or body.get("kind", "") not in ("", kind.kind):
+            raise bad_request(f"the body must be a {kind.kind}")
+        given = self._typed(kind, body)
         if target.subresource == "binding":
             self._subresources.bind(target.namespace, target.name, given, options)
         else:
@@ -362,7 +366,7 @@ class Api:
             scale = self._subresources.scale_of(resource, self.operations.get(resource, namespace, name))
         else:
             change = self._patching.change_of_scale(request) if verb == "patch" else (lambda old: _object(request))
-            scale = self._subresources.rescale(resource, namespace, name, change, options)
+            scale = self._subresources.rescale(resource, namespace, name, lambda old: self._typed(SCALES, change(old)), options)
         return Answer(200, encode(scale), revision=self.store.revision)
 
     def _review(self, target: Target, request: Request) -> Answer:
@@ -375,10 +379,15 @@ class Api:
         return Answer(201, encode(self._reviews.answer(kind, target.namespace, review, request.user)))
 
     def _token(self, target: Target, request: Request) -> Answer:
-        given, problems = self.operations.schemas.normalise(TOKEN_REQUESTS, _object(request))
-        if wrong := [problem.message for problem in problems if problem.category == WRONG_TYPE]:
-            raise bad_request(f"TokenRequest cannot be handled: {wrong[0]}")
+        given = self._typed(TOKEN_REQUESTS, _object(request))
         return Answer(201, encode(self._accounts.request(target.namespace, target.name, given)))
+
+    def _typed(self, kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+        """A body that is not stored, with every field of the type that its kind says."""
+        given, problems = self.operations.schemas.normalise(kind, body)
+        if wrong := [problem.message for problem in problems if problem.category == WRONG_TYPE]:
+            raise bad_request(f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {wrong[0]}')
+        return given
 
 
 def _attributes(request: Request) -> Attributes:

@@ -28,6 +28,9 @@ _EXACTLY: Final = (
     "selectors",
     "tolerations",
 )
+# What older versions of DeviceTaintRules have always allowed, and v1 does not: an update without the version that it changes, and
+# the answer to a delete that shows what was deleted.
+_AS_BEFORE: Final = {"unconditional_update": True, "returns_deleted": True}
 
 
 def versioned(resources: Iterable[Resource]) -> tuple[Resource, ...]:
@@ -50,7 +53,9 @@ def _view(resource: Resource, version: str, up: View, down: View) -> Resource:
     def from_stored(obj: Object) -> Object:
         return down(obj) | {"apiVersion": kind.api_version}
 
-    return msgspec.structs.replace(resource, kind=kind, table=resource.storage, to_stored=to_stored, from_stored=from_stored)
+    older = _AS_BEFORE if resource.kind == k.DEVICE_TAINT_RULES else {}
+    views: dict[str, Any] = {"to_stored": to_stored, "from_stored": from_stored}
+    return msgspec.structs.replace(resource, kind=kind, table=resource.storage, **views, **older)
 
 
 def _same(obj: Object) -> Object:

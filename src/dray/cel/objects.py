@@ -18,36 +18,12 @@ from dray.cel.errors import CompileError, CostLimitExceeded, EvaluationError, Fa
 from dray.cel.estimate import Path, estimate
 from dray.cel.library.times import parse_duration, parse_timestamp
 from dray.cel.meter import Meter
-from dray.cel.parser import parse
+from dray.cel.parser import RESERVED, parse
 from dray.cel.ranges import Range
 from dray.cel.tree import Comprehension, Ident, Node
 from dray.cel.types import Type, list_of, map_of, optional_of
 
-_KEYWORDS: Final = frozenset(
-    [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ]
-)
+_KEYWORDS: Final = RESERVED | {"true", "false", "null", "in"}
 _ESCAPES: Final = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
 _NAME: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-/")
 

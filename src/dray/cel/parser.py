@@ -19,7 +19,7 @@ MAX_DEPTH: Final = 100
 """Levels of the tree. Upstream stops at 250, but every level costs several frames of the stack in every walk."""
 
 _TOO_DEEP: Final = f"expression is nested too deeply: at most {MAX_DEPTH} levels are allowed"
-_RESERVED: Final = frozenset(
+RESERVED: Final = frozenset(
     [
         "as",
         "break",
@@ -226,7 +226,7 @@ class _Parser:
     def name(self, token: Token) -> Node:
         rooted = token.kind == "."
         name = self.advance().value if rooted else token.value
-        if name in _RESERVED:
+        if name in RESERVED:
             self.fail(f"reserved identifier: {name}", token.position)
         if self.token.kind == "{":
             self.fail(f"messages cannot be created here: {name}", token.position)

@@ -31,8 +31,10 @@ def nodes(hardware: tuple[str, ...], plain: int | None, taint: bool, kubelet_roo
       dray nodes --kubeconfig ~/.kube/config --hardware h100-8:4
       dray nodes --nodes 1 --kubelet-root plain-0=/tmp/k      a driver registers in /tmp/k/plugins_registry
     """
+    from dray.nodes.numbers import METRICS
     from dray.runtime.local import Unappliable, bring_in
     from dray.runtime.machines import Machines
+    from dray.runtime.meter import Meter
     from dray.runtime.process import Part
 
     made = simulated_machines(hardware, plain)
@@ -45,7 +47,7 @@ def nodes(hardware: tuple[str, ...], plain: int | None, taint: bool, kubelet_roo
     connection = Connection("dray-nodes", options)
     part = Part(
         Machines.kinds,
-        lambda world, metrics: machines.deciders(world),
+        lambda world, metrics: machines.deciders(world, Meter(metrics.registry, METRICS)),
         connection.serve,
         connection.election,
         beside=machines.beside if kubelet_root else None,

@@ -108,9 +108,9 @@ def _previewed(world: World, rule: DeviceTaintRule, *, ask: bool) -> Blast:
     executed = msgspec.structs.replace(rule, spec=msgspec.structs.replace(rule.spec, taint=taint_now))
     found = blast(world, executed)
     if ask and found.pods:
-        leaving = [leaves.pod for owner in found.owners for leaves in owner.pods]
+        leaving = {leaves.pod: parse_time(leaves.at) for owner in found.owners for leaves in owner.pods}
         with patience("asking the scheduler where the pods would go …"):
-            found = blast(world, executed, Places(world, executed, leaving, now))
+            found = blast(world, executed, Places(world, executed, leaving, max(now, *leaving.values())))
     found.taint = taint_text(rule.spec.taint)
     return found
 
@@ -225,6 +225,10 @@ def show(found: Blast, wanted: DeviceTaint, console: Console, *, wide: bool) -> 
     console.print(table(("namespace", "owner", "pods", "on", "finds another place"), rows if wide else rows[:_SHOWN]))
     if len(rows) > _SHOWN and not wide:
         console.print(f"… and {len(rows) - _SHOWN} owners more: -o wide")
+    again = sum(len(owner.pods) for owner in found.owners if owner.owner)
+    if 0 < found.asked < again:
+        told = f"The scheduler was asked about {found.asked} of the {again} pods that are made again; then the time was up."
+        console.print(told, markup=False)
     for budget in found.budgets:
         if budget.evicted > budget.allowed:
             told = (

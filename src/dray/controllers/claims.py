@@ -17,10 +17,11 @@ from typing import Any, Final
 
 import msgspec
 
+from dray.api.consumers import is_pod, reserves
 from dray.api.core import Pod, PodResourceClaim
 from dray.api.events import event_body
 from dray.api.gates import Gates
-from dray.api.kinds import EVENTS, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, Kind
+from dray.api.kinds import EVENTS, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, RESOURCE_QUOTAS, Kind
 from dray.api.resource import (
     EXTENDED_RESOURCE_CLAIM,
     FINALIZER,
@@ -34,6 +35,7 @@ from dray.api.resource import (
 from dray.cluster.metrics import Labels, Meter, Silent
 from dray.cluster.port import Change, Event, Forbidden, Invalid, NotFound, Outcome, Unreachable, Write
 from dray.cluster.world import World
+from dray.controllers.room import over_quota, room_in
 from dray.controllers.work import Work
 
 FIELD_MANAGER: Final = "dray-claims"
@@ -67,7 +69,7 @@ class ClaimsController:
     """The decider. Work keys are ``pod:ns/name``, ``claim:ns/name`` and ``consumer:ns/name``."""
 
     name = "claims"
-    kinds: Sequence[Kind] = (PODS, RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES)
+    kinds: Sequence[Kind] = (PODS, RESOURCE_CLAIMS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_QUOTAS)
 
     def __init__(self, world: World, gates: Gates | None = None, meter: Meter | None = None) -> None:
         self._world = world
@@ -100,6 +102,8 @@ class ClaimsController:
             self._pod_changed(event)
         elif event.kind == RESOURCE_CLAIMS:
             self._claim_changed(event)
+        elif event.kind == RESOURCE_QUOTAS:
+            self._work.room(room_in(event))
         else:
             self._work.add(f"pod:{key}" for key in self._pods_by_template[event.object.key])
 
@@ -168,7 +172,7 @@ class ClaimsController:
             self._work.succeeded(key)
         else:
             unsure = write.verb == "create" and isinstance(outcome.error, Unreachable)
-            self._work.failed(key, now, UNSURE_REST if unsure else 0.0)
+            self._work.failed(key, now, UNSURE_REST if unsure else 0.0, over_quota(outcome))
 
     def _create_ended(self, outcome: Outcome) -> None:
         body = outcome.write.body
@@ -345,7 +349,7 @@ class ClaimsController:
         """The pods that no longer use the claim, and those of which it must be asked whether they exist."""
         removed, unknown = [], []
         for consumer in claim.status.reserved_for:
-            if consumer.resource != "pods" or consumer.api_group:
+            if not is_pod(consumer):
                 continue
             pod: Pod | None = self._world.get(PODS, f"{claim.metadata.namespace}/{consumer.name}")
             if consumer.uid in self._gone or (pod is not None and (pod.uid != consumer.uid or _done(pod))):
@@ -368,10 +372,9 @@ class ClaimsController:
         """Pods that are on a node and use the allocated claim although nobody reserved it for them."""
         if claim.status.allocation is None or claim.metadata.deletion_timestamp:
             return []
-        reserved = {consumer.uid for consumer in claim.status.reserved_for}
-        room = RESERVED_FOR_MAX - len(reserved) + len(removed)
+        room = RESERVED_FOR_MAX - len(claim.status.reserved_for) + len(removed)
         pods: list[Pod] = [self._world.get(PODS, key) for key in sorted(self._pods_by_claim[claim.key])]
-        return [pod for pod in pods if pod.uid not in reserved and _runs_with(pod, claim)][:room]
+        return [pod for pod in pods if not reserves(claim, pod) and _runs_with(pod, claim)][:room]
 
     def _let_go(self, claim: ResourceClaim) -> list[Write]:
         """A claim without consumers: free its devices, drop the finalizer, delete it; one write at a time."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from dray.api.cron import BadSchedule, Schedule
-from dray.api.kinds import CRON_JOBS, JOBS, Kind
+from dray.api.kinds import CRON_JOBS, JOBS, RESOURCE_QUOTAS, Kind
 from dray.api.times import format_time, parse_time
 from dray.api.workloads import CronJob, Job
 from dray.cluster.port import Change, Conflict, Outcome, Refused, Write
@@ -30,7 +30,8 @@ class CronJobs(Keyed):
     """The decider. Keys are ``namespace/name`` of CronJobs."""
 
     name = "cronjobs"
-    kinds: Sequence[Kind] = (CRON_JOBS, JOBS)
+    kinds: Sequence[Kind] = (CRON_JOBS, JOBS, RESOURCE_QUOTAS)
+    counted = True
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.core import Node, Pod, PodSpec, Toleration
-from dray.api.kinds import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS, Kind
+from dray.api.kinds import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS, RESOURCE_QUOTAS, Kind
 from dray.api.selectors import node_selector_matches
 from dray.api.workloads import DaemonSet
 from dray.cluster.port import Change, Write
@@ -41,7 +41,8 @@ class DaemonSets(Keyed):
     """The decider. Keys are ``namespace/name`` of DaemonSets."""
 
     name = "daemonsets"
-    kinds: Sequence[Kind] = (DAEMON_SETS, NODES, PODS, CONTROLLER_REVISIONS)
+    kinds: Sequence[Kind] = (DAEMON_SETS, NODES, PODS, CONTROLLER_REVISIONS, RESOURCE_QUOTAS)
+    counted = True
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.core import ReplicaSet
-from dray.api.kinds import DEPLOYMENTS, PODS, REPLICA_SETS, Kind
+from dray.api.kinds import DEPLOYMENTS, PODS, REPLICA_SETS, RESOURCE_QUOTAS, Kind
 from dray.api.selectors import selects
 from dray.api.times import parse_time
 from dray.api.workloads import Deployment
@@ -37,7 +37,8 @@ class Deployments(Keyed):
     """The decider. Keys are ``namespace/name`` of Deployments."""
 
     name = "deployments"
-    kinds: Sequence[Kind] = (DEPLOYMENTS, REPLICA_SETS, PODS)
+    kinds: Sequence[Kind] = (DEPLOYMENTS, REPLICA_SETS, PODS, RESOURCE_QUOTAS)
+    counted = True
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

@@ -28,7 +28,7 @@ from dray.cluster.world import World
 from dray.controllers import eviction_status as status
 from dray.controllers.keyed import Keyed
 from dray.controllers.pace import Pace
-from dray.controllers.taints import Eviction, Taints, Users, eviction_of, leavable, reserved_pods, tainted
+from dray.controllers.taints import Eviction, Taints, Users, eviction_of, leavable, tainted
 
 CONTROLLER: Final = "device-taint-eviction-controller"
 FIELD_MANAGER: Final = "dray-eviction"
@@ -134,7 +134,7 @@ class TaintEviction(Keyed):
         new = change.new
         now_tainted = isinstance(new, ResourceClaim) and bool(self._taints) and tainted(self._taints, new)
         for claim in (change.old, new):
-            for key in reserved_pods(claim) if isinstance(claim, ResourceClaim) else ():
+            for key in self._users.of_claim(claim) if isinstance(claim, ResourceClaim) else ():
                 if now_tainted or key in self._pending:
                     self._dirty[key] = None
 

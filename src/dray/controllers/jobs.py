@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from dray.api.core import Pod
-from dray.api.kinds import JOBS, PODS, Kind
+from dray.api.kinds import JOBS, PODS, RESOURCE_QUOTAS, Kind
 from dray.api.meta import Condition
 from dray.api.selectors import selects
 from dray.api.times import format_time, parse_time
@@ -50,7 +50,8 @@ class Jobs(Keyed):
     """The decider. Keys are ``namespace/name`` of Jobs."""
 
     name = "jobs"
-    kinds: Sequence[Kind] = (JOBS, PODS)
+    kinds: Sequence[Kind] = (JOBS, PODS, RESOURCE_QUOTAS)
+    counted = True
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

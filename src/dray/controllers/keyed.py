@@ -13,9 +13,10 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from dray.api.kinds import Kind
+from dray.api.kinds import RESOURCE_QUOTAS, Kind
 from dray.cluster.port import Change, Event, Outcome, Write
 from dray.cluster.world import World
+from dray.controllers.room import over_quota, room_in
 from dray.controllers.work import Work
 
 REPEAT_SECONDS: Final = 5.0
@@ -26,6 +27,8 @@ class Keyed:
 
     name: str = ""
     kinds: Sequence[Kind] = ()
+    # Whether what it creates is counted by quotas: then it hears of them in ``kinds``, and ``concerned`` does not.
+    counted: ClassVar[bool] = False
     # Written without being waited for: events.
     aside: ClassVar[str] = "events"
 
@@ -68,7 +71,9 @@ class Keyed:
     # -------------------------------------------------------------------------------------------------- the decider
 
     def observe(self, event: Event, now: float) -> None:
-        if isinstance(event, Change):
+        if isinstance(event, Change) and self.counted and event.kind == RESOURCE_QUOTAS:
+            self._work.room(room_in(event))
+        elif isinstance(event, Change):
             self._work.add(self.concerned(event))
         elif event.write.kind.plural != self.aside:
             key = event.write.about
@@ -77,7 +82,7 @@ class Keyed:
                 self._work.succeeded(key)
             else:
                 self._last.pop(key, None)
-                self._work.failed(key, now)
+                self._work.failed(key, now, over_quota=over_quota(event))
 
     def act(self, now: float) -> list[Write]:
         while (due := self._next_timer()) is not None and due[0] <= now:

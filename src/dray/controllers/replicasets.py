@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.core import Pod, ReplicaSet, ReplicaSetSpec, ReplicationController
-from dray.api.kinds import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, Kind
+from dray.api.kinds import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, RESOURCE_QUOTAS, Kind
 from dray.api.selectors import selects
 from dray.api.times import format_time
 from dray.cluster.port import Change, Outcome, Refused, Write
@@ -31,7 +31,8 @@ class ReplicaSets(Keyed):
     """The decider. Keys are ``namespace/name`` of ReplicaSets."""
 
     name = "replicasets"
-    kinds: Sequence[Kind] = (REPLICA_SETS, PODS)
+    kinds: Sequence[Kind] = (REPLICA_SETS, PODS, RESOURCE_QUOTAS)
+    counted = True
     kind: Kind = REPLICA_SETS
     source = "replicaset-controller"
 
@@ -164,7 +165,8 @@ class ReplicationControllers(ReplicaSets):
     """The same for ReplicationControllers, whose selector is a map of labels. Keys are their ``namespace/name``."""
 
     name = "replicationcontrollers"
-    kinds: Sequence[Kind] = (REPLICATION_CONTROLLERS, PODS)
+    kinds: Sequence[Kind] = (REPLICATION_CONTROLLERS, PODS, RESOURCE_QUOTAS)
+    counted = True
     kind = REPLICATION_CONTROLLERS
     source = "replication-controller"
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from dray.api.core import Pod, StatefulSet
-from dray.api.kinds import CONTROLLER_REVISIONS, PODS, STATEFUL_SETS, Kind
+from dray.api.kinds import CONTROLLER_REVISIONS, PODS, RESOURCE_QUOTAS, STATEFUL_SETS, Kind
 from dray.api.selectors import selects
 from dray.cluster.port import Change, Write
 from dray.cluster.world import World
@@ -29,7 +29,8 @@ class StatefulSets(Keyed):
     """The decider. Keys are ``namespace/name`` of StatefulSets."""
 
     name = "statefulsets"
-    kinds: Sequence[Kind] = (STATEFUL_SETS, PODS, CONTROLLER_REVISIONS)
+    kinds: Sequence[Kind] = (STATEFUL_SETS, PODS, CONTROLLER_REVISIONS, RESOURCE_QUOTAS)
+    counted = True
 
     def __init__(self, world: World) -> None:
         super().__init__(world)

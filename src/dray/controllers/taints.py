@@ -13,6 +13,7 @@ from itertools import product
 
 import msgspec
 
+from dray.api.consumers import group_of, is_group, is_pod, owns, reserves
 from dray.api.core import Pod
 from dray.api.kinds import PODS, RESOURCE_CLAIMS
 from dray.api.meta import Object
@@ -230,6 +231,7 @@ class Users:
     def __init__(self, world: World) -> None:
         self._world = world
         self._holders = world.index(RESOURCE_CLAIMS, _devices_held)
+        self._members = world.index(PODS, lambda pod: (f"{pod.metadata.namespace}/{group_of(pod)}",) if group_of(pod) else ())
 
     def of_device(self, device: str) -> Iterator[ResourceClaim]:
         for key in self._holders[device]:
@@ -246,7 +248,16 @@ class Users:
 
     def pods_on(self, devices: Iterable[str]) -> dict[str, None]:
         """The keys of the pods that the claims on these devices are reserved for."""
-        return {key: None for device in devices for claim in self.of_device(device) for key in reserved_pods(claim)}
+        return {key: None for device in devices for claim in self.of_device(device) for key in self.of_claim(claim)}
+
+    def of_claim(self, claim: ResourceClaim) -> Iterator[str]:
+        """The keys of the pods that a claim is reserved for, by themselves or as a group."""
+        for user in claim.status.reserved_for:
+            key = f"{claim.metadata.namespace}/{user.name}"
+            if is_pod(user):
+                yield key
+            elif is_group(user):
+                yield from self._members[key]
 
     def affected(self, rule: DeviceTaintRule) -> Affected:
         """Whom the rule alone would evict if its effect was ``NoExecute``, now or when a toleration ends."""
@@ -300,11 +311,6 @@ def tainted(taints: Taints, claim: ResourceClaim) -> bool:
     return any(True for result in results for _ in _untolerated(taints, result))
 
 
-def reserved_pods(claim: ResourceClaim) -> list[str]:
-    namespace = claim.metadata.namespace
-    return [f"{namespace}/{user.name}" for user in claim.status.reserved_for if user.resource == "pods" and not user.api_group]
-
-
 def _untolerated(taints: Taints, result: DeviceRequestAllocationResult) -> Iterator[tuple[float, Cause]]:
     for active in taints.on(result.driver, result.pool, result.device):
         seconds = tolerated_seconds(active.taint, result.tolerations)
@@ -313,7 +319,8 @@ def _untolerated(taints: Taints, result: DeviceRequestAllocationResult) -> Itera
 
 
 def claims_in_use(world: World, pod: Pod) -> Iterator[ResourceClaim]:
-    """The allocated claims that are reserved for the pod: named by it, made for it, or made for its extended resources."""
+    """The allocated claims that are reserved for the pod or its group: named by it, made for it, or made for its extended
+    resources."""
     recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
     names = [(entry.resource_claim_name or recorded.get(entry.name), not entry.resource_claim_name) for entry in
              pod.spec.resource_claims]  # fmt: skip
@@ -323,10 +330,7 @@ def claims_in_use(world: World, pod: Pod) -> Iterator[ResourceClaim]:
         claim: ResourceClaim | None = world.get(RESOURCE_CLAIMS, f"{pod.metadata.namespace}/{name}") if name else None
         if claim is None or claim.status.allocation is None:
             continue
-        owner = claim.metadata.controller
-        if generated and (owner is None or owner.uid != pod.uid):
-            continue
-        if any(user.uid == pod.uid for user in claim.status.reserved_for):
+        if reserves(claim, pod) and (not generated or owns(pod, claim.metadata.controller)):
             yield claim
 
 

@@ -19,8 +19,10 @@ class Work:
     def __init__(self) -> None:
         self._due: dict[str, None] = {}
         self._writing: dict[str, int] = {}
-        self._failures: dict[str, int] = {}
+        self._failures: dict[str, int] = {}  # rounds of writes in a row of which some failed
+        self._failing: set[str] = set()  # keys of whose writes under way some failed
         self._rests: dict[str, float] = {}
+        self._refused: dict[str, str] = {}  # key -> namespace whose quota refused what was last written for it
 
     def add(self, keys: Iterable[str]) -> None:
         for key in keys:
@@ -32,6 +34,7 @@ class Work:
         for key in ready:
             del self._due[key]
             self._rests.pop(key, None)
+            self._refused.pop(key, None)
         return ready
 
     def writing(self, key: str) -> bool:
@@ -45,14 +48,23 @@ class Work:
             self._failures.pop(key, None)
 
     def succeeded(self, key: str) -> None:
-        self._failures.pop(key, None)
         self._finished(key)
 
-    def failed(self, key: str, now: float, least: float = 0.0) -> None:
-        """The key rests, longer after each failure in a row, and at least ``least`` seconds."""
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
+    def failed(self, key: str, now: float, least: float = 0.0, over_quota: str = "") -> None:
+        """The key rests, longer after each round in a row of which something failed, and at least ``least`` seconds; where a
+        quota of a namespace refused it, until there is room at most."""
+        if over_quota:
+            self._refused[key] = over_quota
+        failures = self._failures[key] = self._failures.get(key, 0) + (key not in self._failing)
+        self._failing.add(key)
         self._rests[key] = now + max(least, min(LONGEST_REST, FIRST_REST * 2 ** min(failures - 1, 30)))
         self._finished(key)
+
+    def room(self, namespace: str) -> None:
+        """A quota of the namespace lets more in: who rests because of one need not rest longer."""
+        for key in [key for key, where in self._refused.items() if where == namespace]:
+            del self._refused[key]
+            self._rests.pop(key, None)
 
     def _finished(self, key: str) -> None:
         left = self._writing.get(key, 0) - 1
@@ -60,11 +72,15 @@ class Work:
             self._writing[key] = left
         else:
             self._writing.pop(key, None)
+            if key not in self._failing:
+                self._failures.pop(key, None)
+            self._failing.discard(key)
         self._due[key] = None
 
     def forget(self, key: str) -> None:
         """The key's object is gone; what is under way still ends."""
         self._failures.pop(key, None)
+        self._refused.pop(key, None)
         self._rests.pop(key, None)
 
     def wake(self) -> float | None:

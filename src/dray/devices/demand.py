@@ -25,6 +25,7 @@ from dray.api.resource import (
     ExactDeviceRequest,
     ResourceClaim,
 )
+from dray.api.tolerations import FOREVER
 from dray.devices.selection import Column, DerivedColumn, Selection, Source
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -112,7 +113,7 @@ class ClaimDemand:
 class Demand:
     """The claims of one pod, compiled. ``cache`` holds what is known about it, by layout and by state."""
 
-    __slots__ = ("answers", "claims", "could", "epoch", "error", "key", "packed", "problems", "refused")
+    __slots__ = ("__weakref__", "answers", "claims", "could", "epoch", "error", "expires", "key", "packed", "problems", "refused")
 
     def __init__(self, key: tuple[bytes, ...], claims: tuple[ClaimDemand, ...], error: DemandError | None) -> None:
         self.key = key
@@ -125,6 +126,14 @@ class Demand:
         # By layout: whether it would fit if no device were in use.
         self.could: dict[int, bool] = {}
         self.epoch = -1
+        # When the first toleration ends that one of the answers counted on.
+        self.expires = FOREVER
+
+    def forget(self) -> None:
+        """Everything that is known about it."""
+        for known in (self.problems, self.answers, self.packed, self.refused, self.could):
+            known.clear()
+        self.expires = FOREVER
 
 
 class Compiler:

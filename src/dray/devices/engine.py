@@ -138,6 +138,10 @@ class Devices:
     def remove_node(self, name: str) -> None:
         self.inventory.remove_node(name)
 
+    def advance(self, now: float) -> bool:
+        """It is later: whether a toleration ended that an answer counted on. Until it is called, none ever ends."""
+        return self.analysis.advance(now)
+
     def prepare(self) -> None:
         """Look at every node now, so that the first question does not have to."""
         for name in self.inventory.nodes:
@@ -357,7 +361,7 @@ class Devices:
         if view is None or demand.error is not None:
             return Explanation(verdict.reasons)
         problem = self.analysis.problem(demand, view.layout)
-        found = Explainer(self, view, problem, claims, binding=self.analysis.binding).explain()
+        found = Explainer(self, view, problem, claims, binding=self.analysis.binding, now=self.analysis.now).explain()
         unreadable = tuple(self._incomplete(view, key) for key in view.incomplete)
         found.reasons = verdict.reasons or (*found.reasons, *unreadable)
         return found

@@ -16,11 +16,12 @@ import msgspec
 from dray.api.quantity import Quantity
 from dray.api.reason import Reason
 from dray.api.resource import DeviceToleration, ResourceClaim
+from dray.api.tolerations import refused_taint
 from dray.devices.attempt import Attempt
 from dray.devices.capacity import CapacityError
 from dray.devices.demand import Alternative
 from dray.devices.ledger import DeviceKey
-from dray.devices.problem import Option, Problem, RequestProblem, positions, untolerated
+from dray.devices.problem import Option, Problem, RequestProblem, positions
 from dray.devices.selection import Failure
 from dray.devices.shapes import Kind
 from dray.devices.views import NodeView
@@ -90,13 +91,13 @@ class Explainer:
     """Explains one problem on one node."""
 
     def __init__(
-        self, engine: Engine, view: NodeView, problem: Problem, claims: Sequence[ResourceClaim], *, binding: bool
+        self, engine: Engine, view: NodeView, problem: Problem, claims: Sequence[ResourceClaim], *, binding: bool, now: float
     ) -> None:
         self._engine = engine
         self._view = view
         self._problem = problem
         self._claims = claims
-        self._binding = binding
+        self._binding, self._now = binding, now
         self._attempt = Attempt(problem, view)
 
     def explain(self) -> Explanation:
@@ -217,10 +218,9 @@ class Explainer:
         if kind.skip_operations and not self._view.layout.operations:
             yield "NodeOperationsUnsupported", {"operations": ", ".join(kind.skip_operations)}
         yield from self._counters(position, kind, bit)
-        taint = untolerated(kind, option.alternative.tolerations)
-        if taint is not None:
-            found = kind.taints[taint]
-            yield "DeviceTainted", {"key": found.key, "value": found.value, "effect": found.effect}
+        refused = refused_taint(kind.taints, option.alternative.tolerations, self._now)
+        if refused is not None:
+            yield "DeviceTainted", refused[1]
         for index, values in option.values.items():
             if not values.present & bit:
                 yield "AttributeMissing", {"attribute": self._problem.constraints[request.claim][index].attribute}
@@ -330,10 +330,10 @@ class Explainer:
     def _tolerations(self, request: RequestProblem, option: Option, seen: set[object]) -> Iterator[Trial]:
         for position in positions(option.selected):
             kind = self._view.layout.kinds[position]
-            index = untolerated(kind, option.alternative.tolerations)
-            if index is None:
+            refused = refused_taint(kind.taints, option.alternative.tolerations, self._now)
+            if refused is None:
                 continue
-            taint = kind.taints[index]
+            taint = refused[0]
             key = (request.claim, request.index, taint.key, taint.value, taint.effect)
             if key in seen:
                 continue

@@ -1,14 +1,18 @@
 """A demand on a layout: which positions each alternative may take, before anything about use is known.
 
 Everything here depends only on what the devices look like, so it is computed once per demand and layout and shared by all
-nodes with that layout.
+nodes with that layout; with one exception: a toleration of an evicting taint can end. Then what counted on it is forgotten.
 """
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
+from itertools import count
+from weakref import ref
+
 from dray.api.gates import Gates
-from dray.api.resource import DeviceAttribute, DeviceToleration
-from dray.api.tolerations import tolerates
+from dray.api.resource import DeviceAttribute
+from dray.api.tolerations import FOREVER, NEVER, tolerated_until
 from dray.devices.capacity import CapacityError, Consumes, consumes
 from dray.devices.demand import Alternative, ClaimDemand, Constraint, Demand
 from dray.devices.selection import Failure
@@ -16,6 +20,7 @@ from dray.devices.shapes import Kind
 from dray.devices.views import NodeLayout
 
 PROBLEMS_KEPT = 20_000
+EXPIRING_KEPT = 100_000
 
 Atom = tuple[str, object]
 Atoms = frozenset[Atom]
@@ -137,7 +142,7 @@ def positions(mask: int) -> list[int]:
 
 
 class Analysis:
-    """Makes problems. Holds the gates that change what a device's fields mean."""
+    """Makes problems. Holds the gates that change what a device's fields mean, and the time, by which tolerations end."""
 
     def __init__(self, gates: Gates) -> None:
         self.binding = gates("DRADeviceBindingConditions") and gates("DRAResourceClaimDeviceStatus")
@@ -145,6 +150,21 @@ class Analysis:
         self._capacity = gates("DRAConsumableCapacity")
         self._fractional = gates("DRAFractionalCapacityRange")
         self._partitions = gates("DRAPartitionableDevices")
+        self.now = NEVER
+        self._ends = FOREVER  # the first toleration that ends, of the problem that is being made
+        self._expiring: list[tuple[float, int, ref[Demand]]] = []  # heap
+        self._numbers = count()
+
+    def advance(self, now: float) -> bool:
+        """It is later: whether a toleration ended that some answer counted on. Such answers are forgotten."""
+        self.now = now
+        ended = False
+        while self._expiring and (self._expiring[0][0] <= now or len(self._expiring) > EXPIRING_KEPT):
+            demand = heappop(self._expiring)[2]()
+            if demand is not None:
+                demand.forget()
+                ended = True
+        return ended
 
     def problem(self, demand: Demand, layout: NodeLayout) -> Problem:
         found = demand.problems.get(layout.serial)
@@ -157,6 +177,7 @@ class Analysis:
 
     def _make(self, demand: Demand, layout: NodeLayout) -> Problem:
         requests: list[RequestProblem] = []
+        self._ends = FOREVER
         for number, claim in enumerate(demand.claims):
             own = [
                 RequestProblem(
@@ -169,6 +190,9 @@ class Analysis:
                 request.least_after = after
                 after += request.least
             requests.extend(own)
+        if self._ends < demand.expires:
+            demand.expires = self._ends
+            heappush(self._expiring, (self._ends, next(self._numbers), ref(demand)))
         return Problem(demand, layout, tuple(requests))
 
     def _option(self, claim: ClaimDemand, alternative: Alternative, layout: NodeLayout) -> Option:
@@ -234,7 +258,13 @@ class Analysis:
             return False
         if kind.consumes and not self._partitions:
             return False
-        return untolerated(kind, alternative.tolerations) is None
+        if not kind.taints:
+            return True
+        until = min(tolerated_until(taint, alternative.tolerations) for taint in kind.taints)
+        if until <= self.now:
+            return False
+        self._ends = min(self._ends, until)
+        return True
 
     def _values(self, constraint: Constraint, alternative: Alternative, admissible: int, layout: NodeLayout) -> Values:
         values = Values()
@@ -253,14 +283,6 @@ class Analysis:
                 if atoms or not self._lists:
                     values.add(position, atoms)
         return values
-
-
-def untolerated(kind: Kind, tolerations: tuple[DeviceToleration, ...]) -> int | None:
-    """The index of the first taint that no toleration matches."""
-    for index, taint in enumerate(kind.taints):
-        if not any(tolerates(toleration, taint) for toleration in tolerations):
-            return index
-    return None
 
 
 def _atoms(attribute: DeviceAttribute, *, lists: bool) -> Atoms:

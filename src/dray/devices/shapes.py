@@ -16,7 +16,7 @@ import msgspec
 from dray.api.gates import Gates
 from dray.api.quantity import Quantity, QuantityError
 from dray.api.resource import Device, DeviceAttribute, DeviceCapacity, DeviceCounterConsumption, DeviceTaint, QuantityValue
-from dray.api.tolerations import blocks
+from dray.api.tolerations import blocks, evicts
 from dray.cel import DeviceView
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -111,6 +111,11 @@ def _check(capacity: DeviceCapacity) -> None:
             Quantity.parse(amount)
 
 
+def _taint_key(taint: DeviceTaint) -> tuple[object, ...]:
+    """What of a taint can decide: when it was added does for how long it is tolerated, which is said of evicting ones only."""
+    return taint.key, taint.value, taint.effect, taint.time_added if evicts(taint) else None
+
+
 def _consumption(entry: DeviceCounterConsumption) -> Consumption:
     counters = tuple((name, Quantity.parse(counter.value).nanos) for name, counter in sorted(entry.counters.items()))
     return Consumption(entry.counter_set, counters, frozenset(entry.compatibility_groups))
@@ -146,7 +151,7 @@ class Interner:
         shape = self.shape(driver, device)
         key = (
             shape.serial,
-            tuple((taint.key, taint.value, taint.effect) for taint in taints) if taints else (),
+            tuple(_taint_key(taint) for taint in taints) if taints else (),
             device.binding_conditions,
             device.binding_failure_conditions,
             bool(device.binds_to_node),

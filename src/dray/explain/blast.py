@@ -1,20 +1,22 @@
 """What a taint on devices would do, before it does: the pods that must leave, whose they are, and where they would go.
 
 The pods are those that the eviction controller would evict, worked out by the same code. Whether a pod finds another place is
-asked of a scheduler through ``FindsPlace``, one pod after the other, so that two pods are not promised the same place.
+asked of a scheduler through ``FindsPlace``, one pod after the other in the order of their priorities, so that two pods are not
+promised the same place, and for a bounded time: ``asked`` says of how many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
+from dray.api.consumers import is_pod
 from dray.api.core import Pod, PodDisruptionBudget
 from dray.api.kinds import (
     DEVICE_TAINT_RULES,
-    NODES,
     POD_DISRUPTION_BUDGETS,
     PODS,
     REPLICA_SETS,
@@ -25,22 +27,24 @@ from dray.api.kinds import (
 from dray.api.resource import (
     EXTENDED_RESOURCE_CLAIM,
     AllocationResult,
-    DeviceAllocationResult,
-    DeviceRequestAllocationResult,
     DeviceTaintRule,
     DeviceTaintSelector,
     ResourceClaim,
+    ResourceClaimConsumerReference,
     ResourceClaimStatus,
 )
 from dray.api.selectors import selects
 from dray.api.times import format_time
+from dray.cluster.port import Change
 from dray.cluster.world import World
-from dray.controllers.taints import Affected, Taints, Users, claims_in_use, split_name, taint_text
-from dray.explain.why import why
+from dray.controllers.taints import Affected, Taints, Users, claims_in_use, taint_text
+from dray.scheduling.ask import Ask
+from dray.scheduling.placing.state import Placement
+from dray.scheduling.scheduler import Scheduler
 
-ASKED_MAX: Final = 20
-# Asking a scheduler about a pod takes a look at the whole cluster: so many objects are looked at in all.
-LOOKED_AT_MAX: Final = 150_000
+# How long pods are asked about: whoever waits for the answer wants to decide something.
+ASK_SECONDS: Final = 20.0
+LOWEST_PRIORITY: Final = -(1 << 31)
 
 FindsPlace = Callable[[Pod], str | None]
 
@@ -87,14 +91,16 @@ class Blast(msgspec.Struct, rename="camel"):
     asked: int = 0
 
 
-def blast(world: World, rule: DeviceTaintRule, finds_place: FindsPlace | None = None) -> Blast:
-    """``finds_place`` is asked about the first pods, those that have an owner, because the others do not come back."""
+def blast(
+    world: World, rule: DeviceTaintRule, finds_place: FindsPlace | None = None, clock: Callable[[], float] = time.monotonic
+) -> Blast:
+    """``finds_place`` is asked about the pods that have an owner, because the others do not come back."""
     affected = Users(world).affected(rule)
     taints = Taints()
     for slice in world.all(RESOURCE_SLICES).values():
         taints.change_slice(None, slice)
     owners = _by_owner(world, affected)
-    asked = _ask(world, owners, finds_place) if finds_place is not None else 0
+    asked = _ask(world, owners, finds_place, clock) if finds_place is not None else 0
     return Blast(
         rule.metadata.name,
         selector_text(rule.spec.device_selector),
@@ -139,14 +145,15 @@ def owner_of(world: World, pod: Pod) -> str:
     return f"{owner.kind}/{owner.name}"
 
 
-def _ask(world: World, owners: Iterable[Owner], finds_place: FindsPlace) -> int:
-    size = sum(len(world.all(kind)) for kind in (PODS, NODES, RESOURCE_CLAIMS))
-    most = min(ASKED_MAX, max(1, LOOKED_AT_MAX // size))
-    wanted = [leaves for owner in owners if owner.owner for leaves in owner.pods][:most]
-    for leaves in wanted:
+def _ask(world: World, owners: Iterable[Owner], finds_place: FindsPlace, clock: Callable[[], float]) -> int:
+    made_again = [leaves for owner in owners if owner.owner for leaves in owner.pods]
+    until = clock() + ASK_SECONDS
+    for asked, leaves in enumerate(sorted(made_again, key=lambda leaves: -(world.get(PODS, leaves.pod).spec.priority or 0))):
+        if clock() > until:
+            return asked
         leaves.place_then = finds_place(world.get(PODS, leaves.pod)) or ""
         leaves.finds_place = bool(leaves.place_then)
-    return len(wanted)
+    return len(made_again)
 
 
 def _budgets(world: World, pods: Iterable[str]) -> list[BudgetHit]:
@@ -167,7 +174,8 @@ def _budgets(world: World, pods: Iterable[str]) -> list[BudgetHit]:
 class Places:
     """A scheduler on a cluster in which the rule holds and the pods have left: where each of them would go.
 
-    A pod that found a place keeps it, with its devices, for the pods that are asked about after it.
+    A pod that found a place keeps it, with its devices, for the pods that are asked about after it. ``now`` is when the last of
+    them leaves: until then one may tolerate the taint.
     """
 
     def __init__(self, world: World, rule: DeviceTaintRule, leaving: Iterable[str], now: float) -> None:
@@ -181,38 +189,52 @@ class Places:
             for claim in claims_in_use(world, pod):
                 self._free(claim, gone)
             self._put(PODS, _pending(pod))
+        self._scheduler = Scheduler(self._world)
+        self._ask = Ask(self._scheduler, now)
+        self._ask.count_promises(LOWEST_PRIORITY, "")
 
     def __call__(self, pod: Pod) -> str | None:
-        answer = why(self._world, self._world.get(PODS, pod.key), now=self._now)
-        if not answer.fits:
+        waiting: Pod = self._world.get(PODS, pod.key)
+        placement = self._ask.decide(waiting)
+        if placement is None:
             return None
-        node = answer.choice.node if answer.choice is not None else answer.fits[0]
-        chosen = answer.choice.of(node) if answer.choice is not None else None
-        placed = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
-        self._put(PODS, placed)
-        self._take(pod, [score.device for score in chosen.devices] if chosen is not None else [])
-        return node
+        for kind, found in _kept(waiting, placement):
+            for change in self._put(kind, found):
+                self._scheduler.observe(change, self._now)
+        return placement.node
 
     def _free(self, claim: ResourceClaim, gone: set[str]) -> None:
-        if not {user.uid for user in claim.status.reserved_for} <= gone:
+        if not {user.uid for user in claim.status.reserved_for if is_pod(user)} <= gone:
             return
         if claim.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM) == "true":
             self._world.forget(RESOURCE_CLAIMS, claim.key, claim.uid)
         else:
             self._put(RESOURCE_CLAIMS, msgspec.structs.replace(claim, status=ResourceClaimStatus()))
 
-    def _take(self, pod: Pod, devices: list[str]) -> None:
-        """Held for the pod, whichever of its claims they are for."""
-        results = tuple(DeviceRequestAllocationResult("", *split_name(name)) for name in devices)
-        if results:
-            status = ResourceClaimStatus(AllocationResult(DeviceAllocationResult(results)))
-            metadata = msgspec.structs.replace(pod.metadata, name=f"{pod.metadata.name}-then", uid=f"{pod.uid}-then")
-            self._put(RESOURCE_CLAIMS, ResourceClaim(metadata, status=status))
-
-    def _put(self, kind: Kind, found: Pod | ResourceClaim | DeviceTaintRule) -> None:
+    def _put(self, kind: Kind, found: Pod | ResourceClaim | DeviceTaintRule) -> Sequence[Change]:
         self._version += 1
         metadata = msgspec.structs.replace(found.metadata, resource_version=str(self._version))
-        self._world.put(kind, msgspec.json.encode(msgspec.structs.replace(found, metadata=metadata)))
+        return self._world.put(kind, msgspec.json.encode(msgspec.structs.replace(found, metadata=metadata)))
+
+
+def _kept(pod: Pod, placement: Placement) -> Iterator[tuple[Kind, Pod | ResourceClaim]]:
+    """The objects as they are when the pod is where it goes."""
+    user = ResourceClaimConsumerReference("", "pods", pod.metadata.name, pod.uid)
+    for claim, result in zip(placement.open, placement.results):
+        yield RESOURCE_CLAIMS, _allocated(claim, result, user)
+    for claim in placement.pinned:
+        assert claim.status.allocation is not None
+        yield RESOURCE_CLAIMS, _allocated(claim, claim.status.allocation, user)
+    if (special := placement.special) is not None:
+        metadata = msgspec.structs.replace(special.claim.metadata, name=f"{pod.metadata.name}-then")
+        made = msgspec.structs.replace(special.claim, metadata=metadata)
+        yield RESOURCE_CLAIMS, _allocated(made, special.allocation, user)
+    yield PODS, msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=placement.node))
+
+
+def _allocated(claim: ResourceClaim, result: AllocationResult, user: ResourceClaimConsumerReference) -> ResourceClaim:
+    status = msgspec.structs.replace(claim.status, allocation=result, reserved_for=(*claim.status.reserved_for, user))
+    return msgspec.structs.replace(claim, status=status)
 
 
 def _pending(pod: Pod) -> Pod:

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from dray.api.consumers import is_pod
 from dray.api.core import Pod
 from dray.api.kinds import PODS, RESOURCE_CLAIMS
 from dray.api.resource import ResourceClaim
@@ -55,7 +56,7 @@ def usage(claim: ResourceClaim, pods: Iterable[Pod]) -> Usage:
     using, proof = [], []
     for user in claim.status.reserved_for:
         pod = by_uid.get(user.uid)
-        if user.resource != "pods" or user.api_group:
+        if not is_pod(user):
             using.append(f"{user.resource} {user.name}, of which only its controller knows")
         elif pod is None:
             other = " (a later pod has its name)" if user.name in by_name else ""

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from dray.api.consumers import is_pod, reserves
 from dray.api.core import Node, Pod
 from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS
 from dray.api.quantity import Quantity
@@ -246,7 +247,7 @@ def _pods_have_claims(published: Published) -> Iterator[Finding]:
                 yield Finding("pod-claim", objects, "the pod runs and its claim does not exist")
             elif claim.status.allocation is None:
                 yield Finding("pod-claim", objects, "the pod runs and its claim is not allocated")
-            elif pod.uid not in {user.uid for user in claim.status.reserved_for}:
+            elif not reserves(claim, pod):
                 yield Finding("pod-claim", objects, "the pod runs and its claim is not reserved for it")
 
 
@@ -292,7 +293,7 @@ def _host_ports(published: Published) -> Iterator[Finding]:
 def _stale_reservations(published: Published) -> Iterator[Finding]:
     for claim in _claims(published):
         for user in claim.status.reserved_for:
-            if user.resource != "pods" or user.api_group:
+            if not is_pod(user):
                 continue
             pod: Pod | None = published.world.get(PODS, f"{claim.metadata.namespace}/{user.name}")
             if pod is None or pod.uid != user.uid:

@@ -75,9 +75,10 @@ class NotYet(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """The call as a whole failed."""
+    """The call as a whole failed; ``code`` is gRPC's name for how."""
 
     error: str
+    code: str = "Unknown"
 
 
 Answer = Mapping[str, Done] | Failed | NotYet  # by uid of the claim

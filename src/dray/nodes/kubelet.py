@@ -24,11 +24,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from dray.api.consumers import reserves
 from dray.api.core import Node, Pod
 from dray.api.durations import seconds
 from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 from dray.api.resource import ResourceClaim, ResourceSlice
 from dray.api.times import parse_time
+from dray.cluster.metrics import Meter, Silent
 from dray.cluster.port import Change, Outcome, Write
 from dray.cluster.recorder import Recorder
 from dray.cluster.world import World
@@ -78,13 +80,15 @@ class Kubelets(Keyed):
         drivers: Drivers | None = None,
         admission: Admission | None = None,
         checkpoint: Checkpoint | None = None,
+        meter: Meter | None = None,
     ) -> None:
         super().__init__(world)
         self._heartbeats = Heartbeats(manifests, heartbeat)
         self._start_seconds = start_seconds
         self._drivers = drivers or Simulated(world)
         self.admission = admission
-        self._preparing = Preparing(self._drivers, checkpoint)
+        self.meter: Meter = meter or Silent()
+        self._preparing = Preparing(self._drivers, checkpoint, self.meter)
         self._recorder = Recorder("kubelet")
         self._pods_by_node = world.index(PODS, lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
         self._pods_by_claim = world.index(PODS, _claim_keys)
@@ -248,8 +252,9 @@ class Kubelets(Keyed):
             self.admission.release(node.metadata.name, pod.uid)
         if known is None:
             room.take(pod)
-        else:
+        elif pod.uid not in self._rejected:
             self._rejected[pod.uid] = known
+            self.meter.count("kubelet_admission_rejections_total", (known.reason,))
         return known
 
     def _hindered(self, pod: Pod, why: str, retry: float, now: float) -> list[Write]:
@@ -452,7 +457,7 @@ class Kubelets(Keyed):
                 return {}, f"claim {name or entry} does not exist"
             if claim.status.allocation is None:
                 return {}, f"claim {name} is not allocated"
-            if not any(user.uid == pod.uid for user in claim.status.reserved_for):
+            if not reserves(claim, pod):
                 return {}, f"claim {name} is not reserved for the pod"
             found[entry] = claim
         return found, ""

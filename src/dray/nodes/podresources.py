@@ -25,6 +25,7 @@ from dray.nodes.wire import WireError, decode, encode
 SOCKET: Final = "pod-resources/kubelet.sock"
 PER_SECOND: Final = 100.0
 AT_ONCE: Final = 10.0
+_COUNTED: Final = {"List": "list", "Get": "get", "GetAllocatableResources": "get_allocatable"}
 
 
 class PodResources:
@@ -46,6 +47,21 @@ class PodResources:
         admission = self._kubelets.admission
         there = admission.allocatable(self._node) if admission is not None else Exclusive()
         return m.AllocatableResourcesResponse(_devices(there), there.cpus, _memory(there))
+
+    def counted(self, method: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The function, with its calls counted as a kubelet does."""
+        name, count = _COUNTED[method], self._kubelets.meter.count
+
+        def answer(request: Any) -> Any:
+            count("kubelet_pod_resources_endpoint_requests_total", ("v1",))
+            count(f"kubelet_pod_resources_endpoint_requests_{name}", ("v1",))
+            try:
+                return function(request)
+            except LookupError:
+                count(f"kubelet_pod_resources_endpoint_errors_{name}", ("v1",))
+                raise
+
+        return answer
 
     def _pod(self, pod: Pod) -> m.PodResources:
         admission, entries = self._kubelets.admission, self._kubelets.entries(pod)
@@ -100,7 +116,7 @@ async def serve(root: Path, resources: PodResources, clock: Callable[[], float] 
         "Get": (resources.get, m.GetPodResourcesRequest),
         "GetAllocatableResources": (resources.allocatable, m.AllocatableResourcesRequest),
     }
-    handlers = {name: _method(function, kind, limit) for name, (function, kind) in methods.items()}
+    handlers = {name: _method(resources.counted(name, function), kind, limit) for name, (function, kind) in methods.items()}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(m.POD_RESOURCES, handlers),))
     server.add_insecure_port(f"unix:{path}")
     await server.start()

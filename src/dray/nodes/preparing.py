@@ -7,6 +7,7 @@ pod; after a restart nothing counts as prepared, so drivers are asked again, and
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
@@ -14,7 +15,9 @@ import msgspec
 
 from dray.api.core import Pod
 from dray.api.resource import DeviceRequestAllocationResult, ResourceClaim
+from dray.cluster.metrics import Meter, Silent
 from dray.nodes.drivers import Answer, ClaimName, Done, Drivers, Failed, NotYet, Operation, PreparedDevice
+from dray.nodes.numbers import ANY_DRIVER
 
 # After a failure the kubelet tries again when it next looks at the pod.
 RETRY_SECONDS: Final = 10.0
@@ -77,8 +80,8 @@ class Nowhere:
 class _Round:
     """One call to each driver that is concerned; who answered is not asked again before the round is over."""
 
-    def __init__(self, operation: Operation, entries: Sequence[Entry]) -> None:
-        self.operation = operation
+    def __init__(self, operation: Operation, entries: Sequence[Entry], now: float) -> None:
+        self.operation, self.began = operation, now
         self.claims = {entry.claim for entry in entries}
         self.wanted: dict[str, list[ClaimName]] = {}  # by driver
         self.answers: dict[str, Mapping[str, Done] | Failed] = {}
@@ -89,9 +92,11 @@ class _Round:
 
 
 class Preparing:
-    def __init__(self, drivers: Drivers, checkpoint: Checkpoint | None = None) -> None:
+    def __init__(self, drivers: Drivers, checkpoint: Checkpoint | None = None, meter: Meter | None = None) -> None:
         self._drivers = drivers
         self._checkpoint = checkpoint or Nowhere()
+        self._meter: Meter = meter or Silent()
+        self._in_use: Counter[str] = Counter()  # claims by driver, on all nodes
         self._nodes: dict[str, dict[str, Entry]] = {}
         self._rounds: dict[tuple[str, str], _Round] = {}  # by node and pod
 
@@ -99,8 +104,20 @@ class Preparing:
         """The entries of a node by ``namespace/name`` of the claim."""
         found = self._nodes.get(node)
         if found is None:
-            found = self._nodes[node] = {entry.claim.key: entry for entry in self._checkpoint.load(node)}
+            found = self._nodes[node] = {}
+            for entry in self._checkpoint.load(node):
+                self._enter(found, entry)
         return found
+
+    def _enter(self, entries: dict[str, Entry], entry: Entry) -> Entry:
+        entries[entry.claim.key] = entry
+        self._count(entry, 1)
+        return entry
+
+    def _count(self, entry: Entry, by: int) -> None:
+        for driver in (ANY_DRIVER, *entry.drivers):
+            self._in_use[driver] += by
+            self._meter.gauge("dra_resource_claims_in_use", self._in_use[driver], (driver,))
 
     def of(self, node: str, uid: str) -> list[Entry]:
         """The entries that a pod holds."""
@@ -118,8 +135,9 @@ class Preparing:
         """Make a pod's claims ready: None when all are."""
         entries = self.on(node)
         if (why := self._hindrance(node, entries, claims)) is not None:
+            self._took("prepare", 0.0, error=True)
             return Refused(why)
-        mine = [entries.setdefault(claim.key, Entry.of(claim)) for claim in claims]
+        mine = [entries.get(claim.key) or self._enter(entries, Entry.of(claim)) for claim in claims]
         if any(entry.by not in ("", pod.uid) for entry in mine):
             return NotYet(now + SHARED_SECONDS)
         if any(pod.uid not in entry.pods for entry in mine):
@@ -131,7 +149,7 @@ class Preparing:
             return None
         for entry in fresh:
             entry.by = pod.uid
-        answers = self._call(self._round("prepare", node, pod.uid, fresh), node, pod.uid, now)
+        answers = self._call(self._round("prepare", node, pod.uid, fresh, now), node, pod.uid, now)
         if isinstance(answers, NotYet):
             return answers
         for entry in fresh:
@@ -177,7 +195,7 @@ class Preparing:
         last = [entry for entry in held if entry.pods == {uid}]
         for entry in last:
             entry.leaving = True
-        round_ = self._round("unprepare", node, uid, last)
+        round_ = self._round("unprepare", node, uid, last, now)
         answers = self._call(round_, node, uid, now)
         if not isinstance(answers, dict):
             return answers
@@ -185,7 +203,8 @@ class Preparing:
             if entry not in last or entry.claim in round_.claims:
                 entry.pods.discard(uid)
             if not entry.pods:
-                self.on(node).pop(entry.claim.key, None)
+                del self.on(node)[entry.claim.key]
+                self._count(entry, -1)
         self._save(node)
         # Whoever shared a claim may have left it to this pod while drivers answered.
         return self.unprepare(node, uid, (), now) if self.of(node, uid) else None
@@ -207,16 +226,20 @@ class Preparing:
         lost = [Entry.of(claim) for claim in claims if claim.key not in entries and claim.status.allocation is not None]
         for entry in lost:
             entry.pods.add(uid)
-            entries[entry.claim.key] = entry
+            self._enter(entries, entry)
         return lost
 
     # -------------------------------------------------------------------------------------------------------- calls
 
-    def _round(self, operation: Operation, node: str, uid: str, entries: Sequence[Entry]) -> _Round:
+    def _round(self, operation: Operation, node: str, uid: str, entries: Sequence[Entry], now: float) -> _Round:
         """The round of calls for these claims: a new one, or the one that is under way."""
         under_way = self._rounds.get((node, uid))
         if under_way is None or under_way.operation != operation:
-            under_way = self._rounds[(node, uid)] = _Round(operation, entries)
+            under_way = self._rounds[(node, uid)] = _Round(operation, entries, now)
+            for entry in entries:
+                for driver, state in entry.drivers.items():
+                    if not state.called_to(operation):
+                        self._meter.count(f"dra_node_{operation}_skips_total", (driver,))
         return under_way
 
     def _call(self, round_: _Round, node: str, uid: str, now: float) -> Answers | NotYet | Refused:
@@ -229,12 +252,21 @@ class Preparing:
                 answer = self._drivers.call(round_.operation, node, driver, claims, now)
             if isinstance(answer, NotYet):
                 waits.append(answer.until)
-            else:
-                round_.answers[driver] = answer
+                continue
+            round_.answers[driver] = answer
+            code = answer.code if isinstance(answer, Failed) else "OK"
+            labels = (driver, _CALLS[round_.operation], code)
+            self._meter.observe("dra_grpc_operations_duration_seconds", now - round_.began, labels)
         if waits:
             return NotYet(min((at for at in waits if at is not None), default=None))
         del self._rounds[(node, uid)]
-        return _together(round_)
+        found = _together(round_)
+        self._took(round_.operation, now - round_.began, error=isinstance(found, Refused))
+        return found
+
+    def _took(self, operation: Operation, seconds: float, *, error: bool) -> None:
+        labels = (f"{operation.capitalize()}Resources", "true" if error else "false")
+        self._meter.observe("dra_operations_duration_seconds", seconds, labels)
 
     def _save(self, node: str) -> None:
         self._checkpoint.save(node, self.on(node).values())

@@ -69,7 +69,7 @@ class Plugin:
         try:
             answer = await ask(self.channel, self.service + method, request, kind, CALL_SECONDS)
         except grpc.aio.AioRpcError as error:
-            return Failed(f"rpc error: code = {_code(error)} desc = {error.details()}")
+            return Failed(f"rpc error: code = {_code(error)} desc = {error.details()}", _code(error))
         except WireError as error:
             return Failed(f"the driver's answer cannot be read: {error}")
         return {uid: _done(operation, found) for uid, found in answer.claims.items()}

@@ -13,10 +13,11 @@ import msgspec
 
 from dray.api.core import Pod, ResourceQuotaSpec, ScopedSelectorRequirement
 from dray.api.meta import Object
+from dray.api.requests import add
 from dray.quota import charges, scopes
 from dray.quota.charges import Charge, Facts, PodFacts
 from dray.quota.devices import Served
-from dray.quota.names import ZERO, Amounts, add, only, subtract
+from dray.quota.names import ZERO, Amounts, only, subtract
 
 Member = tuple[str, str]  # resource, namespace/name
 

@@ -15,9 +15,10 @@ from dray.api.core import PersistentVolumeClaim, Pod, Service
 from dray.api.meta import Object
 from dray.api.quantity import Quantity
 from dray.api.quota_names import PLAIN_COUNTS, REQUESTS
+from dray.api.requests import add
 from dray.api.resource import ResourceClaim
 from dray.quota import devices, pods, scopes
-from dray.quota.names import COUNT, ONE, ZERO, Amounts, add
+from dray.quota.names import COUNT, ONE, ZERO, Amounts
 from dray.quota.scopes import OTHER, Subject
 
 _STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"

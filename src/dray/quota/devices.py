@@ -1,7 +1,6 @@
 """Devices as quotas count them: by class, whichever way they were asked for (KEP-5004).
 
-Always true: a name is served by the newest class that claims it, of equally old ones by the one whose name sorts first; all names
-of a class are charged the same.
+Always true: all names of a class are charged the same; which class a name means is for ``ClassNames`` to say.
 """
 
 from __future__ import annotations
@@ -11,8 +10,10 @@ from typing import Final
 
 import msgspec
 
+from dray.api.class_names import ClassNames
 from dray.api.quantity import Quantity
 from dray.api.quota_names import REQUESTS
+from dray.api.requests import add
 from dray.api.resource import (
     EXTENDED_RESOURCE_CLAIM,
     IMPLICIT_RESOURCE_PREFIX,
@@ -21,7 +22,7 @@ from dray.api.resource import (
     DeviceSubRequest,
     ResourceClaim,
 )
-from dray.quota.names import DEVICES, IMPLICIT, Amounts, add
+from dray.quota.names import DEVICES, IMPLICIT, Amounts
 
 # All devices that match: as many as an allocation can have.
 ALL: Final = 32
@@ -35,10 +36,10 @@ class Served(msgspec.Struct, frozen=True):
 
     @staticmethod
     def by(classes: Iterable[DeviceClass]) -> Served:
-        oldest_first = sorted(classes, key=lambda c: c.metadata.name, reverse=True)
-        oldest_first.sort(key=lambda c: c.metadata.creation_timestamp or "")
-        named = ((c.spec.extended_resource_name, c.metadata.name) for c in oldest_first)
-        serving = {resource: name for resource, name in named if resource}
+        names = ClassNames()
+        for each in classes:
+            names.put(each)
+        serving = names.explicit()
         return Served(serving, {name: resource for resource, name in serving.items()})
 
     def class_of(self, resource: str) -> str | None:

@@ -42,11 +42,6 @@ def is_countable(name: str, kinds: Container[str]) -> bool:
     return name.startswith(REQUESTS) and is_extended(name[len(REQUESTS) :])
 
 
-def add(total: Amounts, more: Mapping[str, Quantity]) -> None:
-    for name, amount in more.items():
-        total[name] = total[name] + amount if name in total else amount
-
-
 def subtract(total: Amounts, less: Mapping[str, Quantity]) -> None:
     for name, amount in less.items():
         total[name] = total.get(name, ZERO) - amount

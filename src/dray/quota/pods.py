@@ -1,30 +1,29 @@
 """What a pod asks for: exact totals of requests and limits, and how long it is charged for them.
 
-Totals are those that the kubelet and the scheduler use: init containers run one after another, so the largest counts; sidecars
-run beside all that starts after them; amounts of the pod as a whole replace the sum of its containers.
+Totals follow the rule of the kubelet and the scheduler, which is in ``dray.api.requests``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Literal
+from typing import Literal
 
-from dray.api.core import Container, Pod, PodSpec, ResourceList, ResourceRequirements
+from dray.api.core import Pod, PodSpec, ResourceList, ResourceRequirements
 from dray.api.quantity import Quantity
 from dray.api.quota_names import COMPUTE, HUGE_PAGES, LIMITS, MUST_SPECIFY, REQUESTS
+from dray.api.requests import add, is_pod_level, together
 from dray.api.times import parse_time
-from dray.quota.names import ONE, Amounts, add, is_extended
+from dray.quota.names import ONE, Amounts, is_extended
 
 Which = Literal["requests", "limits"]
-_OF_THE_POD: Final = ("cpu", "memory")
 
 
 def totals(spec: PodSpec, which: Which) -> Amounts:
     """What the pod's containers ask for together."""
-    total = _of_containers(spec, which)
+    total = together(spec, lambda container: _amounts(_listed(container.resources, which)))
     if spec.resources is not None:
         whole = _amounts(_listed(spec.resources, which))
-        total.update({name: q for name, q in whole.items() if name in _OF_THE_POD or name.startswith(HUGE_PAGES)})
+        total.update({name: q for name, q in whole.items() if is_pod_level(name)})
     for name, overhead in _amounts(spec.overhead).items():
         if which == "requests" or name in total:
             add(total, {name: overhead})
@@ -66,28 +65,6 @@ def unspecified(pod: Pod, names: Iterable[str]) -> dict[str, list[str]]:
 
 def _specified(resources: ResourceRequirements) -> frozenset[str]:
     return frozenset(compute(_amounts(resources.requests), _amounts(resources.limits)))
-
-
-def _of_containers(spec: PodSpec, which: Which) -> Amounts:
-    running: Amounts = {}
-    for container in spec.containers:
-        add(running, _of_container(container, which))
-    for container in spec.init_containers:
-        if container.restart_policy == "Always":
-            add(running, _of_container(container, which))
-    beside: Amounts = {}
-    for container in spec.init_containers:
-        needed = _of_container(container, which)
-        add(needed, beside)
-        if container.restart_policy == "Always":
-            beside = needed
-        for name, amount in needed.items():
-            running[name] = max(running.get(name, amount), amount)
-    return running
-
-
-def _of_container(container: Container, which: Which) -> Amounts:
-    return _amounts(_listed(container.resources, which))
 
 
 def _listed(resources: ResourceRequirements, which: Which) -> ResourceList:

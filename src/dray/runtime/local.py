@@ -26,6 +26,7 @@ from dray.cluster.world import World
 from dray.controllers.claims import METRICS as CLAIM_METRICS
 from dray.controllers.eviction import METRICS as EVICTION_METRICS
 from dray.controllers.sets import SETS, Setting, deciders, kinds
+from dray.nodes.numbers import METRICS as KUBELET_METRICS
 from dray.runtime.machines import Machines
 from dray.runtime.meter import Meter
 from dray.runtime.metrics import Metrics
@@ -116,7 +117,7 @@ class Local:
 
     def _deciders(self, parts: Sequence[str], world: World, metrics: Metrics) -> list[Decider]:
         settings, made = self._settings, list[Decider]()
-        meter = Meter(metrics.registry, {**CLAIM_METRICS, **EVICTION_METRICS, **METRICS})
+        meter = Meter(metrics.registry, {**CLAIM_METRICS, **EVICTION_METRICS, **METRICS, **KUBELET_METRICS})
         if "scheduler" in parts:
             made.append(Scheduler(world, settings.config, settings.gates, meter=meter))
         if "controllers" in parts:
@@ -125,7 +126,7 @@ class Local:
             setting = Setting(world, settings.gates, CATALOG.owned, identity.ca, meter, sign=sign, serving=self.server.address)
             made.extend(deciders(tuple(SETS), setting))
         if "nodes" in parts:
-            made.extend(self._machines.deciders(world))
+            made.extend(self._machines.deciders(world, meter))
         if self._watching is not None:
             made.append(self._watching(world))
         return made

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dray.api.kinds import Kind
+from dray.cluster.metrics import Meter
 from dray.cluster.port import Decider
 from dray.cluster.world import World
 from dray.nodes.admission import Admission
@@ -64,16 +65,16 @@ class Machines:
         self._sockets: Sockets | None = None
         self._kubelets: Kubelets | None = None
 
-    def deciders(self, world: World) -> list[Decider]:
+    def deciders(self, world: World, meter: Meter | None = None) -> list[Decider]:
         if not self._roots:
-            return [self._kubelets_of(world), Fabric(world), DeviceFaults(world)]
+            return [self._kubelets_of(world, meter=meter), Fabric(world), DeviceFaults(world)]
         from dray.nodes.checkpoint import Files
         from dray.nodes.sockets import Sockets
         from dray.nodes.wiping import SliceWiping
 
         simulated = Simulated(world)
         sockets = self._sockets = Sockets(self._roots, simulated, simulated.publishes)
-        kubelets = self._kubelets = self._kubelets_of(world, drivers=sockets, checkpoint=Files(self._roots))
+        kubelets = self._kubelets = self._kubelets_of(world, drivers=sockets, checkpoint=Files(self._roots), meter=meter)
         wiping = SliceWiping(world, self._roots, sockets.connected)
 
         def changed(node: str) -> None:

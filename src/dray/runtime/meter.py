@@ -16,7 +16,11 @@ VICTIMS: Final = (1, 2, 4, 8, 16, 32, 64)
 SHORT: Final = (0.00001, 0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.25)
 # From when a pod had to leave until it was told to: upstream's buckets.
 EVICTIONS: Final = (0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0)
-_BUCKETS: Final = {"histogram": BUCKETS, "attempts": ATTEMPTS, "victims": VICTIMS, "short": SHORT, "evictions": EVICTIONS}
+# A tenth of a second to 40, in 15 equal steps of their logarithm: upstream's buckets for calls that end after 45 seconds.
+CALLS: Final = tuple(round(0.1 * 400 ** (step / 14), 4) for step in range(15))
+_BUCKETS: Final = {
+    "histogram": BUCKETS, "attempts": ATTEMPTS, "victims": VICTIMS, "short": SHORT, "evictions": EVICTIONS, "calls": CALLS
+}  # fmt: skip
 
 Labels = tuple[str, ...]
 

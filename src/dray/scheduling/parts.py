@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dray.api.class_names import ClassNames
 from dray.api.gates import Gates
 from dray.books.demand import Demands
 from dray.books.journal import Books
@@ -16,7 +17,6 @@ from dray.scheduling.binding.binder import Binder
 from dray.scheduling.binding.claims import ClaimWriter
 from dray.scheduling.binding.rests import Rests
 from dray.scheduling.config import Config
-from dray.scheduling.shape.extended import ClassNames
 from dray.scheduling.waiting.queue import Queue
 from dray.scheduling.waiting.wakeups import Wakeups
 

@@ -121,6 +121,8 @@ class Scheduler:
 
     def act(self, now: float) -> list[Write]:
         self.parts.rests.end(now)
+        if self.engine.advance(now):
+            self.parts.wakeups.devices()
         self._wake_waiting(now)
         self.reports.tell_late(now)
         self._sweep(now)

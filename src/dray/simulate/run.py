@@ -28,9 +28,9 @@ from dray.explain.failures import FailedBinding, failed_bindings
 from dray.explain.snapshot import KINDS
 from dray.explain.verify import Finding, verify
 from dray.explain.why import Why, why
-from dray.nodes.fabric import Fabric
-from dray.nodes.kubelet import SIMULATED, Kubelets
+from dray.nodes.kubelet import SIMULATED
 from dray.runtime.inprocess import InProcess
+from dray.runtime.machines import Machines
 from dray.runtime.virtual import Clock, Virtual, Written
 from dray.scheduling.scheduler import KINDS as SCHEDULER_KINDS
 from dray.scheduling.scheduler import Scheduler
@@ -157,7 +157,7 @@ class Simulation:
     def _start_hosts(self) -> None:
         self._virtual.start("scheduler", SCHEDULER_KINDS, self._scheduler)
         self._virtual.start("controllers", kinds(tuple(SETS), CATALOG.owned), self._controllers)
-        self._virtual.start("nodes", tuple(dict.fromkeys((*Kubelets.kinds, *Fabric.kinds))), self._nodes)
+        self._virtual.start("nodes", Machines.kinds, Machines((), heartbeat=self._scenario.heartbeat).deciders)
 
     def _scheduler(self, world: World) -> Sequence[Decider]:
         shares = random.Random(f"shares {self._scenario.seed} {self.clock.now}")
@@ -170,9 +170,6 @@ class Simulation:
 
     def _controllers(self, world: World) -> Sequence[Decider]:
         return deciders(tuple(SETS), Setting(world, self._scenario.gates, CATALOG.owned))
-
-    def _nodes(self, world: World) -> Sequence[Decider]:
-        return [Kubelets(world, (), heartbeat=0), Fabric(world)]
 
     # ------------------------------------------------------------------------------------------------------ actions
 

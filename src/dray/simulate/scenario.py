@@ -2,7 +2,7 @@
 
 A scenario is one or more files of Kubernetes objects, of which any may be
 
-- a ``Scenario`` (``dray.dev/v1alpha1``): ``until``, ``seed``, ``hardware``, ``faults`` and ``steps``,
+- a ``Scenario`` (``dray.dev/v1alpha1``): ``until``, ``seed``, ``hardware``, ``heartbeat``, ``faults`` and ``steps``,
 - a ``KubeSchedulerConfiguration``: how the scheduler is set up,
 - anything else: created at time 0, in the order given.
 
@@ -59,6 +59,7 @@ class Scenario(msgspec.Struct):
     faults: Faults
     config: Config
     gates: Gates
+    heartbeat: float = 0.0  # how often nodes renew their leases; 0: never, and none is missed
 
 
 # ------------------------------------------------------------------------------------------------------------ the files
@@ -100,6 +101,7 @@ class _Spec(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     until: Time = ""
     seed: int | None = None
     hardware: list[str] = []
+    heartbeat: Time = ""
     faults: _Faults | str | None = None
     steps: list[_Step] = []
     feature_gates: dict[str, bool] = {}
@@ -143,6 +145,7 @@ def _add_spec(found: Scenario, document: Plain, where: str) -> None:
     except msgspec.ValidationError as error:
         raise ScenarioError(f"{where}: spec: {error}") from error
     found.until = _time(spec.until, f"{where}: spec.until") if spec.until else found.until
+    found.heartbeat = _time(spec.heartbeat, f"{where}: spec.heartbeat") if spec.heartbeat else found.heartbeat
     found.seed = spec.seed if spec.seed is not None else found.seed
     found.gates = found.gates.updated(spec.feature_gates) if spec.feature_gates else found.gates
     found.faults = _faults(spec.faults, found.faults, where)

@@ -23,10 +23,9 @@ from dray.explain.failures import failed_bindings
 from dray.explain.snapshot import KINDS
 from dray.explain.verify import Report, verify
 from dray.explain.why import Why, why
-from dray.nodes.fabric import Fabric
-from dray.nodes.kubelet import Kubelets
 from dray.runtime.faults import NONE, Faults
 from dray.runtime.local import EMBEDDED, served_kind
+from dray.runtime.machines import Machines
 from dray.runtime.virtual import Clock, Virtual
 from dray.scheduling.config import Config
 from dray.scheduling.scheduler import KINDS as SCHEDULER_KINDS
@@ -77,11 +76,10 @@ class VirtualCluster:
 
         self.start("controllers", kinds(names, CATALOG.owned), made)
 
-    def start_nodes(self, manifests: Iterable[Plain] = ()) -> None:
-        """Kubelets for every simulated Node there is or will be, and the fabric of the example hardware."""
-        known = tuple(manifests)
-        watched = tuple(dict.fromkeys((*Kubelets.kinds, *Fabric.kinds)))
-        self.start("nodes", watched, lambda world: [Kubelets(world, known, heartbeat=0), Fabric(world)])
+    def start_nodes(self, manifests: Iterable[Plain] = (), *, heartbeat: float = 0) -> None:
+        """Kubelets for every simulated Node there is or will be, faults of devices, and the fabric of the example hardware.
+        With a ``heartbeat`` they renew leases that often, so that a node whose kubelet is stopped is noticed."""
+        self.start("nodes", Machines.kinds, Machines(tuple(manifests), heartbeat=heartbeat).deciders)
 
     def crash(self, name: str, down: float = 1.0) -> None:
         """The process stops dead; it starts again, knowing nothing, ``down`` seconds later."""

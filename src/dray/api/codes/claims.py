@@ -88,8 +88,8 @@ TABLE: Final[dict[str, Code]] = {
         meaning="the claim holds a device whose taint it does not tolerate",
         wakes=(DEVICES,),
         subject="claim",
-        says="<hold> a device with a taint that it does not tolerate[" + TAINT + "]",
-        cure="have the taint[" + TAINT + "] removed, or let the claim be allocated anew",
+        says="<hold> a device with a taint that it does not tolerate[" + TAINT + "][, no longer since {until}]",
+        cure="have the taint[" + TAINT + "] removed[, tolerate it for longer], or let the claim be allocated anew",
     ),
     "ClaimLost": Code(
         plugins=("DynamicResources",),

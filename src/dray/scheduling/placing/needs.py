@@ -13,7 +13,7 @@ from dray.api.core import Pod
 from dray.api.kinds import DEVICE_CLASSES
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim
-from dray.api.tolerations import untolerated
+from dray.api.tolerations import refused_taint
 from dray.devices import DeviceKey
 from dray.scheduling.binding import conditions
 from dray.scheduling.config import Profile
@@ -143,8 +143,7 @@ class Needs:
             return None
         for result in state.resolved.allocations[claim.uid].devices.results:
             device = DeviceKey(result.driver, result.pool, result.device)
-            taint = untolerated(self._engine.inventory.taints_now(device), result.tolerations)
-            if taint is not None:
-                data = {"device": str(device), "key": taint.key, "value": taint.value, "effect": taint.effect}
-                return Reason("ClaimTainted", f"claim/{claim.key}", data)
+            refused = refused_taint(self._engine.inventory.taints_now(device), result.tolerations, now)
+            if refused is not None:
+                return Reason("ClaimTainted", f"claim/{claim.key}", {"device": str(device), **refused[1]})
         return None

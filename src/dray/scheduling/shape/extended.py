@@ -1,8 +1,7 @@
-"""Extended resources that devices provide (KEP-5004): class names, and the one claim that the scheduler makes for a pod.
+"""Extended resources that devices provide (KEP-5004): the one claim that the scheduler makes for a pod.
 
-Always true: a resource name is served by the newest class that names it, then by the class whose name sorts first; when
-that one goes the next serves it. The requests of the special claim depend on the node only through which of the pod's
-resources that node leaves to devices, so nodes that leave the same ones share the same requests.
+Always true: the requests of the special claim depend on the node only through which of the pod's resources that node leaves to
+devices, so nodes that leave the same ones share the same requests.
 """
 
 from __future__ import annotations
@@ -11,16 +10,15 @@ from typing import Any
 
 import msgspec
 
+from dray.api.class_names import ClassNames
 from dray.api.core import Pod, PodExtendedResourceClaimStatus, PodSpec
 from dray.api.meta import ObjectMeta, OwnerReference
 from dray.api.requests import container_requests, is_sidecar
 from dray.api.resource import (
     EXTENDED_RESOURCE_CLAIM,
     FINALIZER,
-    IMPLICIT_RESOURCE_PREFIX,
     AllocationResult,
     DeviceClaim,
-    DeviceClass,
     DeviceRequest,
     ExactDeviceRequest,
     ResourceClaim,
@@ -29,47 +27,6 @@ from dray.api.resource import (
 from dray.books.nodes import NodeInfo
 from dray.devices import Devices
 from dray.scheduling.plugins.resources import is_extended
-
-
-class ClassNames:
-    """Which class serves an extended resource name."""
-
-    def __init__(self) -> None:
-        self._classes: dict[str, DeviceClass] = {}
-        self._by_name: dict[str, dict[str, DeviceClass]] = {}
-
-    def put(self, cls: DeviceClass) -> set[str]:
-        """The class is now this; answers the resource names that this may concern."""
-        concerned = self.remove(cls.metadata.name)
-        self._classes[cls.metadata.name] = cls
-        for name in _names_of(cls):
-            self._by_name.setdefault(name, {})[cls.metadata.name] = cls
-            concerned.add(name)
-        return concerned
-
-    def remove(self, name: str) -> set[str]:
-        known = self._classes.pop(name, None)
-        if known is None:
-            return set()
-        for resource in _names_of(known):
-            classes = self._by_name[resource]
-            del classes[name]
-            if not classes:
-                del self._by_name[resource]
-        return set(_names_of(known))
-
-    def serving(self, resource: str) -> DeviceClass | None:
-        classes = self._by_name.get(resource)
-        if not classes:
-            return None
-        newest = max(cls.metadata.creation_timestamp or "" for cls in classes.values())
-        return min(
-            (cls for cls in classes.values() if (cls.metadata.creation_timestamp or "") == newest),
-            key=lambda cls: cls.metadata.name,
-        )
-
-    def offers(self, resource: str) -> bool:
-        return resource in self._by_name
 
 
 class DeviceBacked:
@@ -85,13 +42,6 @@ class DeviceBacked:
         """How many devices the node has for the resource, and how many of them are in use."""
         serving = self._classes.serving(resource)
         return self._engine.in_class(node, serving.metadata.name) if serving is not None else (0, 0)
-
-
-def _names_of(cls: DeviceClass) -> list[str]:
-    names = [IMPLICIT_RESOURCE_PREFIX + cls.metadata.name]
-    if cls.spec.extended_resource_name:
-        names.append(cls.spec.extended_resource_name)
-    return names
 
 
 # -------------------------------------------------------------------------------------------------- requests and mappings
