@@ -302,6 +302,31 @@ def _pod_template(obj: Object, now: float) -> None:
     default_pod_template(obj.get("template"))
 
 
+# what extends the API
+
+
+def _api_service(obj: Object, now: float) -> None:
+    service = _spec(obj).get("service")
+    if service is not None:
+        _fill(service, port=443)
+
+
+def _webhooks(obj: Object, now: float) -> None:
+    for hook in obj.get("webhooks") or ():
+        _fill(hook, failurePolicy="Fail", matchPolicy="Equivalent", namespaceSelector={}, objectSelector={}, timeoutSeconds=10)
+        for rule in hook.get("rules") or ():
+            _fill(rule, scope="*")
+        service = (hook.get("clientConfig") or {}).get("service")
+        if service is not None:
+            _fill(service, port=443)
+
+
+def _mutating_webhooks(obj: Object, now: float) -> None:
+    _webhooks(obj, now)
+    for hook in obj.get("webhooks") or ():
+        _fill(hook, reinvocationPolicy="Never")
+
+
 # rbac.authorization.k8s.io
 
 
@@ -315,6 +340,7 @@ def _role_binding(obj: Object, now: float) -> None:
 
 
 _BY_PLURAL: Final[dict[str, _Default]] = {
+    "apiservices": _api_service,
     "clusterrolebindings": _role_binding,
     "cronjobs": _cron_job,
     "csidrivers": _csi_driver,
@@ -325,6 +351,7 @@ _BY_PLURAL: Final[dict[str, _Default]] = {
     "endpointslices": _endpoint_slice,
     "jobs": _job,
     "limitranges": _limit_range,
+    "mutatingwebhookconfigurations": _mutating_webhooks,
     "namespaces": _namespace,
     "nodes": _node,
     "persistentvolumeclaims": _volume_claim,
@@ -343,4 +370,5 @@ _BY_PLURAL: Final[dict[str, _Default]] = {
     "services": _service,
     "statefulsets": _stateful_set,
     "storageclasses": _storage_class,
+    "validatingwebhookconfigurations": _webhooks,
 }
