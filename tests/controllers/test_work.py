@@ -23,3 +23,22 @@ def test_a_key_with_nothing_left_to_write_starts_afresh() -> None:
     work.started("key")
     work.failed("key", 0.0)
     assert work.wake() == FIRST_REST
+
+
+def test_writes_that_were_decided_together_fail_as_one() -> None:
+    work = Work()
+    for failures in range(3):
+        work.started("key", 4)
+        work.succeeded("key")
+        work.failed("key", 0.0)
+        work.failed("key", 0.0)
+        work.succeeded("key")
+        assert work.wake() == FIRST_REST * 2**failures
+        assert work.take(10.0) == ["key"]
+    work.started("key", 2)
+    work.succeeded("key")
+    work.succeeded("key")
+    work.take(10.0)
+    work.started("key")
+    work.failed("key", 0.0)
+    assert work.wake() == FIRST_REST

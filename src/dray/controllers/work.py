@@ -1,7 +1,8 @@
 """What a controller still has to look at: keys that changed, keys whose writes are under way, keys that rest after a failure.
 
 Always true: a key is given out only when none of its writes is under way and its rest is over, and a key that changes while it
-is being written is given out again afterwards. Failures of one key never delay another.
+is being written is given out again afterwards. Failures of one key never delay another; writes of a key that were decided
+together fail as one, whatever else of them went well.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class Work:
         self._writing: dict[str, int] = {}
         self._failures: dict[str, int] = {}
         self._rests: dict[str, float] = {}
+        self._unlucky: set[str] = set()  # something that is being written for them has failed
 
     def add(self, keys: Iterable[str]) -> None:
         for key in keys:
@@ -45,27 +47,33 @@ class Work:
             self._failures.pop(key, None)
 
     def succeeded(self, key: str) -> None:
-        self._failures.pop(key, None)
         self._finished(key)
 
     def failed(self, key: str, now: float, least: float = 0.0) -> None:
         """The key rests, longer after each failure in a row, and at least ``least`` seconds."""
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
-        self._rests[key] = now + max(least, min(LONGEST_REST, FIRST_REST * 2 ** min(failures - 1, 30)))
+        if key not in self._unlucky:
+            self._failures[key] = self._failures.get(key, 0) + 1
+            self._unlucky.add(key)
+        self._rests[key] = now + max(least, min(LONGEST_REST, FIRST_REST * 2 ** min(self._failures[key] - 1, 30)))
         self._finished(key)
 
     def _finished(self, key: str) -> None:
         left = self._writing.get(key, 0) - 1
+        self._due[key] = None
         if left > 0:
             self._writing[key] = left
+            return
+        self._writing.pop(key, None)
+        if key in self._unlucky:
+            self._unlucky.remove(key)
         else:
-            self._writing.pop(key, None)
-        self._due[key] = None
+            self._failures.pop(key, None)
 
     def forget(self, key: str) -> None:
         """The key's object is gone; what is under way still ends."""
         self._failures.pop(key, None)
         self._rests.pop(key, None)
+        self._unlucky.discard(key)
 
     def wake(self) -> float | None:
         """When the next resting key can be looked at."""
