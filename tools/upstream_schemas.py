@@ -47,7 +47,7 @@ FILES: dict[str, tuple[str, tuple[str, ...]]] = {
         "authorization/v1",
         ("SelfSubjectAccessReview", "SubjectAccessReview", "LocalSubjectAccessReview", "SelfSubjectRulesReview"),
     ),
-    "autoscaling": ("autoscaling/v1", ("Scale",)),
+    "autoscaling": ("autoscaling/v1", ("Scale", "HorizontalPodAutoscaler")),
     "autoscaling.v2": ("autoscaling/v2", ("HorizontalPodAutoscaler",)),
     "batch": ("batch/v1", ("Job", "CronJob")),
     "certificates": ("certificates/v1", ("CertificateSigningRequest", "ClusterTrustBundle", "PodCertificateRequest")),

@@ -278,6 +278,14 @@ def _csi_driver(obj: Object, now: float) -> None:
     _fill(spec, fsGroupPolicy="ReadWriteOnceWithFSType", volumeLifecycleModes=["Persistent"])
 
 
+def _autoscaler(obj: Object, now: float) -> None:
+    spec = _spec(obj)
+    _fill(spec, minReplicas=1)
+    if not spec.get("metrics"):
+        target = {"type": "Utilization", "averageUtilization": 80}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+
+
 def _limit_range(obj: Object, now: float) -> None:
     for item in _spec(obj).get("limits") or ():
         if item.get("type") != "Container":
@@ -349,6 +357,7 @@ _BY_PLURAL: Final[dict[str, _Default]] = {
     "devicetaintrules": _taint_rule,
     "endpoints": _endpoints,
     "endpointslices": _endpoint_slice,
+    "horizontalpodautoscalers": _autoscaler,
     "jobs": _job,
     "limitranges": _limit_range,
     "mutatingwebhookconfigurations": _mutating_webhooks,
