@@ -57,7 +57,7 @@ def to_v1(scaler: Object) -> Object:
 
 
 def _unpacked(made: Object) -> Object:
-    metadata = made.get("metadata")
+    metadata: Any = made.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     if not isinstance(annotations, dict) or CARRIED not in annotations:
         return {}
