@@ -27,7 +27,7 @@ soak: $(VENV)/.dev
 	$(BIN)/python -m tests.simulate.soak $(ARGS)
 
 e2e: $(VENV)/.dev
-	DRAY_E2E=1 $(BIN)/pytest tests/real/test_e2e_specs.py -s $(ARGS)
+	$(BIN)/pytest tests/real/test_e2e_specs.py $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -8,10 +8,10 @@ import time
 import click
 from rich.console import Console
 
-from benchmarks import access, allocator, apiserver, decisions, eviction, numa, preemption, scheduler
+from benchmarks import access, allocator, apiserver, decisions, eviction, numa, preemption, scale, scheduler
 from tests.real.upstream.binaries import Unavailable
 
-_PARTS = (access, allocator, apiserver, scheduler, decisions, preemption, numa, eviction)
+_PARTS = (access, allocator, apiserver, scheduler, decisions, preemption, numa, eviction, scale)
 TABLES = {name: table for part in _PARTS for name, table in part.TABLES.items()}
 
 

@@ -25,10 +25,10 @@ def access(quick: bool) -> Table:
     core.furnish_access()
     table = Table(f"Who may do what: {times} times each", ("what", "a request"))
     for what, ask in _questions(core):
-        began = time.perf_counter()
+        began = time.process_time()
         for _ in range(times):
             ask()
-        table.add(what, f"{(time.perf_counter() - began) / times * 1e6:.2f} us")
+        table.add(what, f"{(time.process_time() - began) / times * 1e6:.2f} us")
     return table
 
 

@@ -3,10 +3,11 @@
 
     tools/upstream_schemas.py [--modules DIR] [--version v0.37.1] [--check]
 
-Reads the Go types of ``k8s.io/api`` and ``k8s.io/apimachinery`` in a Go module cache (``go mod download k8s.io/api@v0.37.1``) and
-writes ``src/dray/apiserver/schema/*.schema`` and ``src/dray/apiserver/protobuf.numbers``. Only facts are taken: names, types,
-numbers and merge keys. The words in the files are Dray's own and stay; a file's first line, the order of its kinds and which
-kinds it has are decided here. ``--check`` writes nothing and fails when a file is not what the release says.
+Reads the Go types of ``k8s.io/api``, ``apimachinery``, ``apiextensions-apiserver`` and ``kube-aggregator`` in a Go module cache
+(``go mod download k8s.io/api@v0.37.1`` and so on) and writes ``src/dray/apiserver/schema/*.schema`` and
+``src/dray/apiserver/protobuf.numbers``. Only facts are taken: names, types, numbers and merge keys. The words in the files are
+Dray's own and stay; a file's first line, the order of its kinds and which kinds it has are decided here. ``--check`` writes
+nothing and fails when a file is not what the release says.
 
 A new release: change the version in ``tests/real/upstream/go.mod`` and ``VERSION`` here, run this, read what it changed, and
 run the tests.
@@ -25,7 +26,7 @@ VERSION = "v0.37.1"
 SCHEMAS = Path(__file__).parents[1] / "src/dray/apiserver/schema"
 NUMBERS = SCHEMAS.parent / "protobuf.numbers"
 
-# file -> folder of the types, and the kinds that are declared. Files of other modules than k8s.io/api are written by hand.
+# file -> folder of the types, and the kinds that are declared. A folder without a module is one of k8s.io/api.
 FILES: dict[str, tuple[str, tuple[str, ...]]] = {
     "admissionregistration": (
         "admissionregistration/v1",
@@ -38,13 +39,15 @@ FILES: dict[str, tuple[str, tuple[str, ...]]] = {
             "MutatingWebhookConfiguration",
         ),
     ),
+    "apiextensions": ("apiextensions-apiserver:pkg/apis/apiextensions/v1", ("CustomResourceDefinition",)),
+    "apiregistration": ("kube-aggregator:pkg/apis/apiregistration/v1", ("APIService",)),
     "apps": ("apps/v1", ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "ControllerRevision")),
     "authentication": ("authentication/v1", ("TokenReview", "TokenRequest", "SelfSubjectReview")),
     "authorization": (
         "authorization/v1",
         ("SelfSubjectAccessReview", "SubjectAccessReview", "LocalSubjectAccessReview", "SelfSubjectRulesReview"),
     ),
-    "autoscaling": ("autoscaling/v1", ("Scale",)),
+    "autoscaling": ("autoscaling/v1", ("Scale", "HorizontalPodAutoscaler")),
     "autoscaling.v2": ("autoscaling/v2", ("HorizontalPodAutoscaler",)),
     "batch": ("batch/v1", ("Job", "CronJob")),
     "certificates": ("certificates/v1", ("CertificateSigningRequest", "ClusterTrustBundle", "PodCertificateRequest")),
@@ -124,6 +127,10 @@ SCALARS = {
     "metav1.Duration": "string",
     "Duration": "string",
     "types.NodeName": "string",
+    "JSON": "any",
+    "JSONSchemaPropsOrArray": "any",
+    "JSONSchemaPropsOrBool": "any",
+    "JSONSchemaPropsOrStringArray": "any",
 }
 # Older versions borrow the words of the one that is stored; some of their structs have another name there.
 BORROWED = {"resource.v1alpha3": "resource", "resource.v1beta1": "resource", "resource.v1beta2": "resource"}
@@ -202,6 +209,7 @@ class Package:
                 )
                 self.types[made.name] = made
                 current = made if made.target == "struct" else None
+                made.target = made.target.removesuffix("{}")
             if stripped:
                 comments = []
             elif not stripped and current is None and comments:
@@ -228,20 +236,29 @@ def _member(found: re.Match[str], comments: list[str]) -> Member:
     )
 
 
+def _place(folder: str) -> str:
+    """The module and the folder in it, ``module:folder``."""
+    return folder if ":" in folder else f"api:{folder}"
+
+
+def _source(modules: Path, version: str, folder: str) -> Path:
+    module, _, inside = _place(folder).partition(":")
+    root = modules / f"k8s.io/{module}@{version}"
+    if not root.is_dir():
+        raise SystemExit(f"{root} is missing: run `go mod download k8s.io/{module}@{version}`")
+    return root / inside
+
+
 class Writer:
     """Declarations in the words of ``schema/text.py``."""
 
     def __init__(self, modules: Path, version: str) -> None:
-        api, meta = modules / f"k8s.io/api@{version}", modules / f"k8s.io/apimachinery@{version}"
-        for folder in (api, meta):
-            if not folder.is_dir():
-                raise SystemExit(f"{folder} is missing: run `go mod download k8s.io/api@{version} k8s.io/apimachinery@{version}`")
-        self.files = {file: Package(api / folder) for file, (folder, _) in FILES.items()}
+        self.files = {file: Package(_source(modules, version, folder)) for file, (folder, _) in FILES.items()}
         for (file, struct), lines in AHEAD.items():
             have = {member.name for member in self.files[file].types[struct].members}
             made = [_member(found, ["+optional"]) for line in lines if (found := _FIELD.match(line))]
             self.files[file].types[struct].members += [member for member in made if member.name not in have]
-        self.files["meta"] = Package(meta / "pkg/apis/meta/v1")
+        self.files["meta"] = Package(_source(modules, version, "apimachinery:pkg/apis/meta/v1"))
         self._by_folder = {folder: file for file, (folder, _) in FILES.items()}
         self._wanted: dict[str, dict[str, None]] = {file: {} for file in self.files}
         for file, (_, kinds) in FILES.items():
@@ -431,7 +448,7 @@ class Writer:
             package, group, kinds = "io.k8s.apimachinery.pkg.apis.meta.v1", "v1", ("Status", "DeleteOptions")
         else:
             folder, kinds = FILES[file]
-            package = f"io.k8s.api.{folder.replace('/', '.')}"
+            package = f"io.k8s.{_place(folder).replace(':', '.').replace('/', '.')}"
             group = _api_version(folder)
         lines = [head or f"# Kinds of {group}.", f"package {package}", f"group {group}"]
         others = sorted(name for name in self._wanted[file] if name not in kinds)
@@ -483,7 +500,7 @@ class Writer:
                 inlined[where[1]] = None
             else:
                 parts.append((member.number, member.name))
-        return f"{file.replace('.', '_')}.{name} " + " ".join(f"{number}={shown}" for number, shown in sorted(parts))
+        return " ".join([f"{file.replace('.', '_')}.{name}", *(f"{number}={shown}" for number, shown in sorted(parts))])
 
 
 def _words(text: str) -> tuple[dict[str, str], str]:
@@ -516,7 +533,7 @@ _GROUPS = {
 
 
 def _api_version(folder: str) -> str:
-    name, _, version = folder.partition("/")
+    name, version = _place(folder).partition(":")[2].removeprefix("pkg/apis/").split("/")
     group = _GROUPS.get(name, f"{name}.k8s.io")
     return f"{group}/{version}" if group else version
 

@@ -21,8 +21,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, RESOURCE_QUOTAS, Kind
+from dray.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, RESOURCE_QUOTAS, ROLE_BINDINGS, ROLES, Kind
 from dray.apiserver import journal
+from dray.apiserver.authentication.users import User
+from dray.apiserver.authorization.attributes import Attributes
 from dray.apiserver.embedded import Embedded
 from dray.apiserver.identity import identity
 from dray.apiserver.journal import Journal, JournalError
@@ -225,6 +227,62 @@ class TestAFullDisk:
         room[0] = 1_000_000
         await port.write(definition)
         assert (await port.list(widgets))[0] == []
+
+    async def test_objects_of_a_defined_kind_are_lost_or_kept_as_any(self, full: tuple[ApiServer, list[int]]) -> None:
+        server, room = full
+        port = Embedded(server)
+        schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+        version = {"name": "v1", "served": True, "storage": True, "schema": schema}
+        names = {"plural": "widgets", "kind": "Widget"}
+        spec = {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+        body = {"metadata": {"name": "widgets.example.com"}, "spec": spec}
+        await port.write(Write("create", CUSTOM_RESOURCE_DEFINITIONS, body=body))
+        widgets = Kind("example.com", "v1", "widgets", "Widget", True)
+        kept = await port.write(Write("create", widgets, "default", body={"metadata": {"name": "kept"}, "size": 1}))
+        room[0] = 1
+        with pytest.raises(Unreachable):
+            await port.write(Write("patch", widgets, "default", "kept", {"text": "x" * 100_000}))
+        other = [{**version, "served": False, "schema": {"openAPIV3Schema": {"type": "object", "description": "x" * 100_000}}}]
+        with pytest.raises(Unreachable):
+            await port.write(
+                Write("patch", CUSTOM_RESOURCE_DEFINITIONS, name="widgets.example.com", body={"spec": {"versions": other}})
+            )
+        assert await port.get(widgets, "default", "kept") == kept
+        room[0] = 1_000_000
+        changed = await port.write(Write("patch", widgets, "default", "kept", {"size": 2}))
+        assert changed["size"] == 2
+
+    async def test_rights_that_were_lost_were_never_given_nor_taken(self, full: tuple[ApiServer, list[int]]) -> None:
+        server, room = full
+        port = Embedded(server)
+        bob, wanted = User("bob"), Attributes("list", "", "pods", namespace="default")
+        large = {"annotations": {"text": "x" * 100_000}}
+        rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
+        await port.write(Write("create", ROLES, "default", body={"metadata": {"name": "r"}, "rules": rules}))
+        binding = {
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}],
+        }
+
+        def may() -> bool:
+            return server.core.policy.allowed(bob, wanted)[0]
+
+        room[0] = 1
+        with pytest.raises(Unreachable):
+            await port.write(Write("create", ROLE_BINDINGS, "default", body={"metadata": {"name": "b", **large}, **binding}))
+        assert not may()
+        room[0] = 1_000_000
+        await port.write(Write("create", ROLE_BINDINGS, "default", body={"metadata": {"name": "b"}, **binding}))
+        assert may()
+        room[0] = 1
+        with pytest.raises(Unreachable):
+            await port.write(Write("patch", ROLES, "default", "r", {"rules": [], "metadata": large}))
+        with pytest.raises(Unreachable):
+            await port.write(Write("patch", ROLE_BINDINGS, "default", "b", {"subjects": [], "metadata": large}))
+        assert may()
+        room[0] = 1_000_000
+        await port.write(Write("delete", ROLE_BINDINGS, "default", "b"))
+        assert not may()
 
     async def test_what_was_lost_is_charged_to_no_quota(self, full: tuple[ApiServer, list[int]]) -> None:
         server, room = full

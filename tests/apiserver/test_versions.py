@@ -110,3 +110,40 @@ def test_there_and_back_nothing_is_lost(requests: list[dict]) -> None:
 def test_groups_are_served_in_both_versions(cluster: Cluster, plural: str) -> None:
     for version in ("v1beta1", "v1alpha3"):
         assert cluster.get(f"/apis/scheduling.k8s.io/{version}/namespaces/default/{plural}")["items"] == []
+
+
+class TestAutoscalers:
+    """autoscaling/v1 is a view of v2, which can say more."""
+
+    PATH = "namespaces/default/horizontalpodautoscalers"
+    TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+
+    def test_the_use_of_processors_is_one_number_in_v1(self, cluster: Cluster) -> None:
+        spec = {"scaleTargetRef": self.TARGET, "maxReplicas": 3, "targetCPUUtilizationPercentage": 70}
+        made = cluster.post(f"/apis/autoscaling/v1/{self.PATH}", {"metadata": {"name": "h"}, "spec": spec})
+        assert made["spec"] == {**spec, "minReplicas": 1}
+        stored = cluster.get(f"/apis/autoscaling/v2/{self.PATH}/h")
+        target = {"type": "Utilization", "averageUtilization": 70}
+        assert stored["spec"]["metrics"] == [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+
+    def test_a_client_of_v1_loses_nothing_that_v2_said(self, cluster: Cluster) -> None:
+        pods = {"type": "Pods", "pods": {"metric": {"name": "rps"}, "target": {"type": "AverageValue", "averageValue": "10"}}}
+        usage = {"type": "Utilization", "averageUtilization": 50}
+        metrics = [pods, {"type": "Resource", "resource": {"name": "cpu", "target": usage}}]
+        spec = {"scaleTargetRef": self.TARGET, "maxReplicas": 3, "metrics": metrics, "behavior": {"scaleUp": {"policies": []}}}
+        before = cluster.post(f"/apis/autoscaling/v2/{self.PATH}", {"metadata": {"name": "h"}, "spec": spec})
+        seen = cluster.get(f"/apis/autoscaling/v1/{self.PATH}/h")
+        assert seen["spec"]["targetCPUUtilizationPercentage"] == 50
+        cluster.put(f"/apis/autoscaling/v1/{self.PATH}/h", seen | {"spec": seen["spec"] | {"maxReplicas": 9}})
+        after = cluster.get(f"/apis/autoscaling/v2/{self.PATH}/h")
+        assert after["spec"] == before["spec"] | {"maxReplicas": 9}
+        assert "annotations" not in after["metadata"]
+
+    def test_the_newer_version_is_preferred(self, cluster: Cluster) -> None:
+        assert cluster.get("/apis/autoscaling")["preferredVersion"]["version"] == "v2"
+
+    def test_an_annotation_that_somebody_wrote_is_no_trouble(self, cluster: Cluster) -> None:
+        odd = {"name": "h", "annotations": {"autoscaling.dray.dev/v2": "[7"}}
+        spec = {"scaleTargetRef": self.TARGET, "maxReplicas": 3}
+        cluster.post(f"/apis/autoscaling/v1/{self.PATH}", {"metadata": odd, "spec": spec})
+        assert cluster.get(f"/apis/autoscaling/v2/{self.PATH}/h")["spec"]["maxReplicas"] == 3

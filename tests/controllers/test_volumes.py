@@ -81,3 +81,13 @@ def test_a_claim_stays_while_a_pod_uses_it_and_its_volume_while_it_is_bound() ->
     place.delete(PODS, "p")
     place.pass_time(60)
     assert (place.get(PERSISTENT_VOLUME_CLAIMS, "c"), place.get(PERSISTENT_VOLUMES, "v")) == (None, None)
+
+
+def test_a_claim_gets_a_volume_of_its_attributes_class_and_is_told_which_it_has() -> None:
+    place = begin()
+    volume(place, "plain", "1Gi")
+    volume(place, "gold", "2Gi", volumeAttributesClassName="gold")
+    claim(place, "c", "1Gi", volumeAttributesClassName="gold")
+    place.pass_time(5)
+    assert shown(place) == {"c": ("Bound", "gold")}
+    assert place.get(PERSISTENT_VOLUME_CLAIMS, "c")["status"]["currentVolumeAttributesClassName"] == "gold"  # type: ignore[index]

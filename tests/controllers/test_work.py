@@ -52,3 +52,22 @@ def test_a_key_that_a_quota_refused_rests_only_until_there_is_room_in_its_namesp
     work.room("here")
     assert work.take(1.0) == ["here"]
     assert work.take(100.0) == ["there"]
+
+
+def test_writes_that_were_decided_together_fail_as_one() -> None:
+    work = Work()
+    for failures in range(3):
+        work.started("key", 4)
+        work.succeeded("key")
+        work.failed("key", 0.0)
+        work.failed("key", 0.0)
+        work.succeeded("key")
+        assert work.wake() == FIRST_REST * 2**failures
+        assert work.take(10.0) == ["key"]
+    work.started("key", 2)
+    work.succeeded("key")
+    work.succeeded("key")
+    work.take(10.0)
+    work.started("key")
+    work.failed("key", 0.0)
+    assert work.wake() == FIRST_REST

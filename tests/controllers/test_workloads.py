@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dray.api.kinds import DEPLOYMENTS, JOBS, PODS, REPLICA_SETS
+from dray.api.kinds import DEPLOYMENTS, JOBS, PODS, REPLICA_SETS, RESOURCE_QUOTAS
 from tests.simulated import Place
 from tests.workloads import job, replicated
 
@@ -44,6 +44,25 @@ def test_a_deployment_becomes_available(place: Place) -> None:
     assert condition(found, "Available") == ("True", "MinimumReplicasAvailable")
     assert condition(found, "Progressing") == ("True", "NewReplicaSetAvailable")
     assert found["metadata"]["annotations"][REVISION] == "1"
+
+
+def test_who_is_refused_by_a_quota_asks_rarely_and_goes_on_when_there_is_room(place: Place) -> None:
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "2"}}}
+    place.create(RESOURCE_QUOTAS, quota)
+    place.create(DEPLOYMENTS, replicated("web", 50))
+    place.shell.run(10)
+    asked: list[Any] = []
+    place.shell.listeners.append(lambda written: asked.append(written) if written.write.kind is PODS else None)
+    place.shell.run(300)
+    assert len(place.all(PODS, app="web")) == 2
+    assert 0 < len(asked) < 15
+    (found,) = place.all(REPLICA_SETS)
+    assert condition(found, "ReplicaFailure") == ("True", "FailedCreate")
+    place.patch(RESOURCE_QUOTAS, "q", {"spec": {"hard": {"pods": "100"}}})
+    place.shell.run(600)
+    assert len(place.all(PODS, app="web")) == 50
+    (found,) = place.all(REPLICA_SETS)
+    assert "ReplicaFailure" not in [each["type"] for each in found["status"].get("conditions", ())]
 
 
 def test_during_a_rollout_never_too_many_and_never_too_few(place: Place) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.apiserver.custom.conftest import definition, fields
 from tests.apiserver.custom.test_definitions import BROKEN, broken
 from tests.apiserver.custom.test_objects import FINE, FORMATS, WRONG, text
-from tests.apiserver.custom.test_rules import REFUSED, SEEN, ruled
+from tests.apiserver.custom.test_rules import FAILING, REFUSED, SEEN, ruled
 from tests.real.upstream.client import Client, Refused
 from tests.real.upstream.control_plane import Server
 
@@ -142,6 +142,14 @@ def test_rules_hold_of_the_same_values(both: Both, schema: Json, value: Any, rul
     real, ours = both.call("POST", path, _object(defined, value))
     assert ours == real
     assert real["code"] == 200
+
+
+@pytest.mark.parametrize(("schema", "value", "rule", "told"), FAILING, ids=[told[8:60] for _, _, _, told in FAILING])
+def test_rules_that_fail_say_the_same(both: Both, schema: Json, value: Any, rule: Any, told: str) -> None:
+    defined = renamed(definition(spec=fields(v=ruled(schema, rule))))
+    real, ours = both.call("POST", both.define(defined), _object(defined, value))
+    assert ours == real
+    assert real["message"].endswith(told)
 
 
 def _object(defined: Json, value: Any, name: str = "w") -> Json:

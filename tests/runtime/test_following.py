@@ -17,8 +17,10 @@ from dray.cluster.port import NotFound, Write
 from dray.cluster.world import World
 from dray.controllers.garbage import Garbage
 from dray.controllers.namespaces import Namespaces
+from dray.runtime.faults import EVERY
 from dray.runtime.live import Live
 from tests.apiserver.custom.conftest import definition
+from tests.simulated import Place
 
 WIDGETS = Kind("example.com", "v1", "widgets", "Widget", True)
 GADGETS = Kind("example.com", "v1", "gadgets", "Gadget", False)
@@ -132,3 +134,47 @@ async def test_kinds_that_were_there_before_are_looked_after_too(cluster: Embedd
         await until(lambda: len(world.all(WIDGETS)) == 2 if WIDGETS in world.kinds else False)
         await cluster.write(Write("delete", WIDGETS, "default", "owner"))
         await gone(cluster, WIDGETS, "default", "child")
+
+
+class TestOnVirtualTime:
+    """The simulation's shell tells of defined kinds, too, whatever fails on the way."""
+
+    KINDS = (CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, CONFIG_MAPS)
+
+    def begin(self, **more: Any) -> Place:
+        place = Place(**more)
+        place.start("controllers", self.KINDS, lambda world: [Namespaces(world, self.KINDS), Garbage(world, self.KINDS)])
+        return place
+
+    @pytest.mark.parametrize("faults", EVERY)
+    def test_dependents_go_with_owners_of_defined_kinds(self, faults: str) -> None:
+        place = self.begin(seed=5, faults=EVERY[faults])
+        place.create(CUSTOM_RESOURCE_DEFINITIONS, definition("Widget"))
+        place.pass_time(30)
+        owner = place.create(WIDGETS, {"metadata": {"name": "owner"}})
+        reference = {"apiVersion": "example.com/v1", "kind": "Widget", "name": "owner", "uid": owner["metadata"]["uid"]}
+        for kind in (WIDGETS, CONFIG_MAPS):
+            place.create(kind, {"metadata": {"name": "dependent", "ownerReferences": [reference]}})
+        place.pass_time(30)
+        place.delete(WIDGETS, "owner")
+        place.pass_time(400)
+        assert place.all(WIDGETS) == []
+        assert [found["metadata"]["name"] for found in place.all(CONFIG_MAPS) if found["metadata"]["name"] == "dependent"] == []
+
+    def test_a_namespace_takes_objects_of_defined_kinds_with_it_until_the_definition_goes(self) -> None:
+        place = self.begin()
+        place.create(CUSTOM_RESOURCE_DEFINITIONS, definition("Widget"))
+        place.create(NAMESPACES, {"metadata": {"name": "team"}})
+        place.pass_time(5)
+        place.create(WIDGETS, {"metadata": {"name": "w"}}, namespace="team")
+        place.delete(NAMESPACES, "team")
+        place.pass_time(60)
+        assert place.all(WIDGETS) == []
+        assert place.get(NAMESPACES, "team") is None
+        place.delete(CUSTOM_RESOURCE_DEFINITIONS, "widgets.example.com")
+        place.pass_time(5)
+        host = place.shell.hosts["controllers"]
+        assert WIDGETS not in host.world.kinds
+        place.create(CUSTOM_RESOURCE_DEFINITIONS, definition("Widget"))
+        place.pass_time(5)
+        assert WIDGETS in host.world.kinds

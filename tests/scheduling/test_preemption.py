@@ -201,3 +201,30 @@ def test_a_pod_that_is_on_its_way_out_is_not_evicted_again(sim: Sim) -> None:
     assert sim.pod("high")["status"]["nominatedNodeName"] == "n1"
     assert not [write for write in sim.log if write.verb == "delete"]
     assert sim.events("Preempted") == []
+
+
+def test_more_go_where_a_spread_constraint_needs_it(sim: Sim) -> None:
+    """Resources alone would ask for one victim; with one, the node would still have too many of them."""
+    for name in ("n1", "n2"):
+        sim.add_node(name, cpu="10", labels={"zone": name})
+    sim.add_pod("high", requests={"cpu": "9"}, priority=1000, labels={"app": "x"}, node_name="n1")
+    for number in range(3):
+        sim.add_pod(f"low-{number}", requests={"cpu": "3"}, priority=1, labels={"app": "x"}, node_name="n2")
+    even = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    spread = [{**even, "labelSelector": {"matchLabels": {"app": "x"}}}]
+    sim.add_pod("medium", requests={"cpu": "3"}, priority=100, labels={"app": "x"}, topologySpreadConstraints=spread)
+    sim.settle(30)
+    assert sim.node_of("medium") == "n2"
+    assert len(sim.events("Preempted")) == 2
+
+
+def test_pods_that_must_not_be_near_go_from_the_node_where_room_is_made(sim: Sim) -> None:
+    for name in ("n1", "n2"):
+        sim.add_node(name, cpu="4", labels={"zone": "z"})
+    sim.add_pod("rival", requests={"cpu": "1"}, priority=1, labels={"app": "rival"}, node_name="n1")
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "rival"}}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    sim.add_pod("high", requests={"cpu": "1"}, priority=10, affinity=apart)
+    sim.settle(30)
+    assert sim.node_of("high") == "n1"
+    assert [event["regarding"]["name"] for event in sim.events("Preempted")] == ["rival"]

@@ -340,6 +340,7 @@ class PersistentVolumeSpec(Struct):
     persistent_volume_reclaim_policy: str = "Retain"
     node_affinity: VolumeNodeAffinity | None = None
     storage_class_name: str = ""
+    volume_attributes_class_name: str | None = None
     volume_mode: str | None = None
     csi: dict[str, Any] | None = None
 

@@ -278,6 +278,14 @@ def _csi_driver(obj: Object, now: float) -> None:
     _fill(spec, fsGroupPolicy="ReadWriteOnceWithFSType", volumeLifecycleModes=["Persistent"])
 
 
+def _autoscaler(obj: Object, now: float) -> None:
+    spec = _spec(obj)
+    _fill(spec, minReplicas=1)
+    if not spec.get("metrics"):
+        target = {"type": "Utilization", "averageUtilization": 80}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+
+
 def _limit_range(obj: Object, now: float) -> None:
     for item in _spec(obj).get("limits") or ():
         if item.get("type") != "Container":
@@ -302,6 +310,31 @@ def _pod_template(obj: Object, now: float) -> None:
     default_pod_template(obj.get("template"))
 
 
+# what extends the API
+
+
+def _api_service(obj: Object, now: float) -> None:
+    service = _spec(obj).get("service")
+    if service is not None:
+        _fill(service, port=443)
+
+
+def _webhooks(obj: Object, now: float) -> None:
+    for hook in obj.get("webhooks") or ():
+        _fill(hook, failurePolicy="Fail", matchPolicy="Equivalent", namespaceSelector={}, objectSelector={}, timeoutSeconds=10)
+        for rule in hook.get("rules") or ():
+            _fill(rule, scope="*")
+        service = (hook.get("clientConfig") or {}).get("service")
+        if service is not None:
+            _fill(service, port=443)
+
+
+def _mutating_webhooks(obj: Object, now: float) -> None:
+    _webhooks(obj, now)
+    for hook in obj.get("webhooks") or ():
+        _fill(hook, reinvocationPolicy="Never")
+
+
 # rbac.authorization.k8s.io
 
 
@@ -315,6 +348,7 @@ def _role_binding(obj: Object, now: float) -> None:
 
 
 _BY_PLURAL: Final[dict[str, _Default]] = {
+    "apiservices": _api_service,
     "clusterrolebindings": _role_binding,
     "cronjobs": _cron_job,
     "csidrivers": _csi_driver,
@@ -323,8 +357,10 @@ _BY_PLURAL: Final[dict[str, _Default]] = {
     "devicetaintrules": _taint_rule,
     "endpoints": _endpoints,
     "endpointslices": _endpoint_slice,
+    "horizontalpodautoscalers": _autoscaler,
     "jobs": _job,
     "limitranges": _limit_range,
+    "mutatingwebhookconfigurations": _mutating_webhooks,
     "namespaces": _namespace,
     "nodes": _node,
     "persistentvolumeclaims": _volume_claim,
@@ -343,4 +379,5 @@ _BY_PLURAL: Final[dict[str, _Default]] = {
     "services": _service,
     "statefulsets": _stateful_set,
     "storageclasses": _storage_class,
+    "validatingwebhookconfigurations": _webhooks,
 }

@@ -13,6 +13,7 @@ LABEL_LENGTH: Final = 63
 SUBDOMAIN_LENGTH: Final = 253
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
+_LABEL_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
 _C_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _ENV_NAME: Final = re.compile(r"[ -<>-~]+", re.ASCII)
@@ -28,6 +29,10 @@ _SEMVER: Final = re.compile(
 _LABEL_WORDS: Final = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an "
     "alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+)
+_LABEL_1035_WORDS: Final = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end "
+    "with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
 _SUBDOMAIN_WORDS: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
@@ -71,6 +76,11 @@ def label(name: str) -> list[str]:
     """RFC 1123 label: containers, requests, devices."""
     problems = [too_long(LABEL_LENGTH)] if len(name) > LABEL_LENGTH else []
     return problems + ([] if _LABEL.fullmatch(name) else [_LABEL_WORDS])
+
+
+def label1035(name: str) -> list[str]:
+    """A label that begins with a letter."""
+    return [] if len(name) <= LABEL_LENGTH and _LABEL_1035.fullmatch(name) else [_LABEL_1035_WORDS]
 
 
 def subdomain(name: str) -> list[str]:

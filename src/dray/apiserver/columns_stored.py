@@ -174,4 +174,21 @@ AUTOSCALERS: Final = (
     plain("Replicas", "status.currentReplicas", 0),
     AGE,
 )
+
+
+def _host(obj: dict[str, Any], now: float) -> str:
+    found = at(obj, "spec.service")
+    return f"{found.get('namespace', '')}/{found.get('name', '')}" if found else "Local"
+
+
+def _available(obj: dict[str, Any], now: float) -> str:
+    for condition in at(obj, "status.conditions", ()):
+        if condition.get("type") == "Available":
+            status = str(condition.get("status", ""))
+            reason = condition.get("reason")
+            return status if status == "True" or not reason else f"{status} ({reason})"
+    return "Unknown"
+
+
+API_SERVICES: Final = (NAME, Column("Service", _host), Column("Available", _available), AGE)
 WEBHOOKS: Final = (NAME, Column("Webhooks", lambda obj, now: len(obj.get("webhooks") or ()), "integer"), AGE)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dray.api.kinds import Kind
-from dray.api.validation.errors import FieldError
+from dray.api.validation.errors import OMITTED, FieldError
 
 
 class ApiError(Exception):
@@ -147,7 +147,7 @@ _WITHOUT_VALUE = frozenset({"Required", "Forbidden", "TooLong", "TooMany", "Inte
 def describe(problem: FieldError) -> str:
     """``Invalid value: "x": must be ...``"""
     prefix = _PREFIX.get(problem.type, problem.type)
-    value = "" if problem.type in _WITHOUT_VALUE else f": {_shown(problem.value)}"
+    value = "" if problem.type in _WITHOUT_VALUE or problem.value is OMITTED else f": {_shown(problem.value)}"
     return f"{prefix}{value}" + (f": {problem.message}" if problem.message else "")
 
 

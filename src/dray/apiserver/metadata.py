@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Any, Final
 
-from dray.api.names import label, label_value, qualified_name, subdomain
+from dray.api.names import label, label1035, label_value, qualified_name, subdomain
 from dray.api.validation.access import path_segment
 from dray.api.validation.errors import FieldError
 
@@ -16,14 +15,9 @@ _SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
 _GENERATED_BASE: Final = 58
 _RANDOM_BITS: Final = ~(0xF000 << 64 | 0xC000 << 48)
 _VERSION_4: Final = 0x4000 << 64 | 0x8000 << 48
-_LABEL_1035: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _ANNOTATIONS_BYTES: Final = 256 * 1024
 _STANDARD_FINALIZERS: Final = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
-
-_LABEL_1035_MESSAGE: Final = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end "
-    "with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
-)
+_RULES: Final = {"label": label, "label1035": label1035, "subdomain": subdomain}
 
 
 def new_uid(randomness: random.Random) -> str:
@@ -49,10 +43,7 @@ def name_problem(name: str, rule: str) -> str:
         return "" if is_address(name) else "must be a valid IP address in canonical form, (e.g. 10.9.8.7 or 2001:db8::ffff)"
     if rule in ("segment", "any"):
         return path_segment(name) if rule == "segment" else ""
-    if rule == "label1035":
-        fine = len(name) <= 63 and _LABEL_1035.fullmatch(name)
-        return "" if fine else _LABEL_1035_MESSAGE
-    return next(iter(label(name) if rule == "label" else subdomain(name)), "")
+    return next(iter(_RULES[rule](name)), "")
 
 
 def label_problems(labels: Any, path: str) -> Iterator[FieldError]:

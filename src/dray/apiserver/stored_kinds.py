@@ -20,6 +20,7 @@ def _kind(group: str, plural: str, kind: str, namespaced: bool = False, version:
 NETWORKING: Final = "networking.k8s.io"
 ADMISSION: Final = "admissionregistration.k8s.io"
 FLOW: Final = "flowcontrol.apiserver.k8s.io"
+REGISTRATION: Final = "apiregistration.k8s.io"
 
 STORED: Final = (
     Resource(
@@ -85,6 +86,13 @@ STORED: Final = (
         categories=("api-extensions",),
         columns=columns_stored.WEBHOOKS,
         generation=True,
+    ),
+    Resource(
+        kind=_kind(REGISTRATION, "apiservices", "APIService"),
+        categories=("api-extensions",),
+        subresources=(STATUS,),
+        columns=columns_stored.API_SERVICES,
+        names="segment",
     ),
     Resource(
         kind=_kind("autoscaling", "horizontalpodautoscalers", "HorizontalPodAutoscaler", True, "v2"),

@@ -13,6 +13,7 @@ import msgspec
 
 from dray.api import kinds as k
 from dray.api.kinds import Kind
+from dray.apiserver import autoscalers
 from dray.apiserver.registry import Resource, View
 
 Object = dict[str, Any]
@@ -121,6 +122,7 @@ def _changed(obj: Object, path: tuple[str, ...], change: View) -> Object:
 
 
 _VERSIONS: Final[tuple[tuple[str, tuple[Kind, ...]], ...]] = (
+    ("v1", (Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", True),)),
     (
         "v1beta2",
         (k.RESOURCE_CLAIMS, k.RESOURCE_CLAIM_TEMPLATES, k.DEVICE_CLASSES, k.RESOURCE_SLICES, k.DEVICE_TAINT_RULES),
@@ -136,6 +138,7 @@ _VERSIONS: Final[tuple[tuple[str, tuple[Kind, ...]], ...]] = (
     ),
 )
 _SHAPES: Final[dict[tuple[str, str], tuple[View, View]]] = {
+    ("v1", "horizontalpodautoscalers"): (autoscalers.to_v2, autoscalers.to_v1),
     ("v1beta1", "resourceclaims"): (_claim_up, _claim_down),
     ("v1beta1", "resourceclaimtemplates"): (_template_up, _template_down),
     ("v1beta1", "resourceslices"): (_slice_up, _slice_down),

@@ -113,7 +113,8 @@ class ReplicaSets(Keyed):
         if difference < 0 and not unseen:
             surplus = sorted(pods, key=podstate.removal_order)[: min(-difference, BURST)]
             return [owning.delete(PODS, pod) for pod in surplus]
-        new = [self._create(found, now, number) for number in range(min(difference, BURST))]
+        burst = 1 if found.key in self._refused else BURST  # who was refused tries with one
+        new = [self._create(found, now, number) for number in range(min(difference, burst))]
         return [*self._creates.again(found.key, but=new), *new]
 
     def _create(self, found: ReplicaSet, now: float, number: int) -> Write:
@@ -148,7 +149,7 @@ class ReplicaSets(Keyed):
         """The condition ReplicaFailure, where it has to come or go."""
         had = next((c for c in found.status.conditions if c.type == FAILURE), None)
         why = self._refused.get(found.key)
-        if (had.message if had is not None else None) == why:
+        if (had is None) == (why is None):  # the message names another pod each time
             return {}
         others = [c for c in found.status.conditions if c.type != FAILURE]
         made = {

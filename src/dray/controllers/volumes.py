@@ -134,7 +134,9 @@ class Volumes(Keyed):
             return _phase(PERSISTENT_VOLUME_CLAIMS, claim, "Pending")
         if COMPLETED not in claim.metadata.annotations:
             return [_patch(PERSISTENT_VOLUME_CLAIMS, claim, {"metadata": {"annotations": {COMPLETED: "yes"}}})]
-        shown = {"accessModes": list(volume.spec.access_modes), "capacity": volume.spec.capacity}
+        shown: dict[str, Any] = {"accessModes": list(volume.spec.access_modes), "capacity": volume.spec.capacity}
+        if volume.spec.volume_attributes_class_name:
+            shown["currentVolumeAttributesClassName"] = volume.spec.volume_attributes_class_name
         return _phase(PERSISTENT_VOLUME_CLAIMS, claim, "Bound", shown)
 
     def _fitting(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
@@ -150,6 +152,8 @@ def _fits(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
     if (claim.spec.storage_class_name or "") != spec.storage_class_name or not set(claim.spec.access_modes) <= set(
         spec.access_modes
     ):
+        return False
+    if (claim.spec.volume_attributes_class_name or "") != (spec.volume_attributes_class_name or ""):
         return False
     if (claim.spec.volume_mode or "Filesystem") != (spec.volume_mode or "Filesystem"):
         return False

@@ -5,6 +5,7 @@ The API server is a ``Core``: anything that lists, writes and tells what changed
 
 Always true: the same core, hosts, seed and faults give the same run, write for write; time never goes back; the events of one
 kind reach a host in order; the writes of one object by one host are sent in order, each after the answer to the one before.
+Deciders that look after every kind are told of those that definitions bring, as the live shell does.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from dray.api.kinds import Kind
+from dray.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, Kind
+from dray.cluster.custom import CustomKinds, Followed, Follower
 from dray.cluster.port import Change, ClusterError, Conflict, Decider, Event, Expired, Outcome, Unreachable, WatchEvent, Write
 from dray.cluster.world import World
 from dray.runtime.faults import NONE, Faults, Range
@@ -207,6 +209,9 @@ class Host:
     def _reset(self) -> None:
         self.world = World(self.kinds)
         self.deciders: list[Decider] = []
+        self._followers: list[Any] = []
+        self._custom = CustomKinds(self.world)
+        self._defined: set[Kind] = set()
         self._position: dict[Kind, str] = {}
         self._last_delivery: dict[Kind, float] = {}
         self._watches: dict[Kind, int] = {}
@@ -220,6 +225,7 @@ class Host:
         self._reset()
         self.up = True
         self.deciders = list(self._factory(self.world))
+        self._followers = [decider for decider in self.deciders if isinstance(decider, Follower)]
         self._stirred = {decider.name for decider in self.deciders}
         for kind in self.kinds:
             self._later(self._shell.faults.event_delay, lambda kind=kind: self._list(kind))  # type: ignore[misc]
@@ -240,6 +246,8 @@ class Host:
 
     def _list(self, kind: Kind) -> None:
         shell = self._shell
+        if kind not in self.world.kinds:  # its definition went meanwhile
+            return
         if shell.faults.gone(shell.elapsed):
             self._at(shell.epoch + shell.faults.back_at(shell.elapsed) + shell.rng.uniform(0, 1), lambda: self._list(kind))
             return
@@ -289,8 +297,34 @@ class Host:
     def _tell(self, changes: Sequence[Change]) -> None:
         for change in changes:
             for decider in self.deciders:
-                if change.kind in decider.kinds:
+                if change.kind in decider.kinds or (change.kind in self._defined and decider in self._followers):
                     self._observe(decider, change)
+            if change.kind == CUSTOM_RESOURCE_DEFINITIONS and self._followers:
+                gone, come = self._custom.changed(change)
+                if gone is not None and gone.own:
+                    self._unfollow(gone.kind)
+                if come is not None:
+                    self._follow(come)
+
+    def _follow(self, followed: Followed) -> None:
+        kind = followed.kind
+        self.world.follow(kind)
+        for decider in self._followers:
+            decider.follow(kind, followed.api_versions)
+        self._defined.add(kind)
+        if followed.own:
+            self._later(self._shell.faults.event_delay, lambda: self._list(kind))
+        else:
+            self._tell([Change(kind, None, known) for known in list(self.world.all(kind).values())])
+
+    def _unfollow(self, kind: Kind) -> None:
+        self._position.pop(kind, None)
+        self._watches[kind] = self._watches.get(kind, 0) + 1
+        self._tell(self.world.replace(kind, ()))
+        for decider in self._followers:
+            decider.unfollow(kind)
+        self._defined.discard(kind)
+        self.world.drop(kind)
 
     def _observe(self, decider: Decider, event: Event) -> None:
         self._stirred.add(decider.name)

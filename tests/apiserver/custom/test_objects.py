@@ -97,6 +97,21 @@ def test_objects_in_objects_have_what_objects_have(cluster: Cluster) -> None:
     assert "spec.template.kind: Required value" in told
 
 
+def test_metadata_of_objects_in_objects_is_metadata_whatever_the_schema_says_of_it(cluster: Cluster) -> None:
+    within = {"metadata": {"type": "object", "properties": {"name": {"type": "string"}}}, "spec": {"type": "object"}}
+    template = {"type": "object", "x-kubernetes-embedded-resource": True, "properties": within}
+    widgets = define(cluster, definition(spec=fields(template=template)))
+    metadata = {"name": "p", "namespace": "n", "labels": {"a": "b"}, "colour": "red"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+    made = widgets.make(spec={"template": pod})["spec"]["template"]
+    assert made["metadata"] == {"name": "p", "namespace": "n", "labels": {"a": "b"}}
+    told = widgets.make("w2", code=400, query="?fieldValidation=Strict", spec={"template": pod})["message"]
+    assert 'unknown field "spec.template.metadata.colour"' in told
+    assert "namespace" not in told
+    told = widgets.refusal(spec={"template": pod | {"metadata": {"labels": ["a"]}}})
+    assert "spec.template.metadata: Invalid value" in told
+
+
 # ------------------------------------------------------------------------------------------------------------- validation
 
 WRONG: list[tuple[Json, Any, str]] = [
@@ -465,7 +480,7 @@ def test_a_definition_of_the_shape_of_a_job_queue_works(cluster: Cluster) -> Non
     assert made["spec"]["jobs"] == [work | {"replicas": 1, "group": "default"}]
     sets.patch({"spec": {"suspend": True}}, "train")
     changed = {"spec": {"jobs": [work | {"replicas": 2}]}}
-    assert 'spec.jobs: Invalid value: "array": field is immutable' in sets.patch(changed, "train", code=422)["message"]
+    assert "spec.jobs: Invalid value: field is immutable" in sets.patch(changed, "train", code=422)["message"]
     wrong = {"name": "w", "template": {"metadata": {"namespace": "other"}}}
     assert "spec.jobs[0].template" in sets.refusal("other", spec={"jobs": [wrong]})
     sets.patch({"status": {"conditions": [{"type": "Done", "status": "True"}]}}, "train", sub="/status")

@@ -17,7 +17,7 @@ def ruled(schema: Json, *rules: str | Json) -> Json:
 def test_a_rule_that_does_not_hold_refuses_with_its_message(cluster: Cluster) -> None:
     rule = {"rule": "self.min <= self.max", "message": "min must not exceed max"}
     widgets = define(cluster, definition(spec=ruled(fields(min=number(), max=number()), rule)))
-    assert 'spec: Invalid value: "object": min must not exceed max' in widgets.refusal(spec={"min": 3, "max": 2})
+    assert "spec: Invalid value: min must not exceed max" in widgets.refusal(spec={"min": 3, "max": 2})
     widgets.make(spec={"min": 1, "max": 2})
 
 
@@ -130,6 +130,27 @@ SEEN: list[tuple[Json, Any, str]] = [
 def test_values_have_the_types_of_their_schema(cluster: Cluster, schema: Json, value: Any, rule: str) -> None:
     widgets = define(cluster, definition(spec=fields(v=ruled(schema, rule))))
     widgets.make(spec={"v": value})
+
+
+FAILING: list[tuple[Json, Any, Any, str]] = [
+    (number(), 3, "self < 2", "spec.v: Invalid value: 3: failed rule: self < 2"),
+    (text(), "b", "self == 'a'", "spec.v: Invalid value: \"b\": failed rule: self == 'a'"),
+    (fields(a=number()), {"a": 1}, "self.a == 2", "spec.v: Invalid value: failed rule: self.a == 2"),
+    (listed(text(), maxItems=3), ["a"], {"rule": "size(self) == 2", "message": "two"}, "spec.v: Invalid value: two"),
+    (fields(a=number()), {}, "self.a == 2", 'spec.v: Invalid value: "object": no such key: a evaluating rule: self.a == 2'),
+    (listed(text(), maxItems=3), [], "self[0] == 'a'",
+     "spec.v: Invalid value: \"array\": index out of bounds: 0 evaluating rule: self[0] == 'a'"),
+    (number(), 0, {"rule": "1 / self > 0", "message": "some"},
+     'spec.v: Invalid value: "integer": division by zero evaluating rule: some'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "value", "rule", "told"), FAILING, ids=[told[8:60] for _, _, _, told in FAILING])
+def test_what_fails_is_told_with_the_value_if_it_is_small(
+    cluster: Cluster, schema: Json, value: Any, rule: Any, told: str
+) -> None:
+    widgets = define(cluster, definition(spec=fields(v=ruled(schema, rule))))
+    assert widgets.refusal(spec={"v": value}).endswith(told)
 
 
 REFUSED = {

@@ -15,6 +15,7 @@ import subprocess
 from pathlib import Path
 
 MODULE = Path(__file__).parent
+OPERATORS = MODULE.parent / "operators"
 PACKAGES = {
     "etcd": "go.etcd.io/etcd/server/v3",
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
@@ -45,20 +46,33 @@ def binary(name: str) -> Path:
     return built(cache() / name, PACKAGES[name], MODULE)
 
 
-def sources() -> Path:
-    """The source tree of Kubernetes, from which the e2e suite reads its manifests."""
+def sources(module: str = "k8s.io/kubernetes", within: Path = MODULE) -> Path:
+    """The source tree of a Go module in the version that ``within`` asks for: manifests and definitions are read from it."""
     go = shutil.which("go")
     if go is None:
-        raise Unavailable("Go is not installed; the manifests of the e2e suite come from its module cache")
-    asked = [go, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"]
+        raise Unavailable(f"Go is not installed; the files of {module} come from its module cache")
     environment = {**os.environ, "GOFLAGS": "", "GOTOOLCHAIN": "local"}
-    return Path(subprocess.run(asked, cwd=MODULE, env=environment, capture_output=True, text=True, check=True).stdout.strip())
+    subprocess.run([go, "mod", "download", module], cwd=within, env=environment, capture_output=True, check=False)
+    asked = [go, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", module]
+    return Path(subprocess.run(asked, cwd=within, env=environment, capture_output=True, text=True, check=True).stdout.strip())
 
 
 def driver() -> Path:
     """A DRA driver of our own on the upstream library, built again when its source changes."""
-    source = hashlib.sha256((MODULE / "driver" / "main.go").read_bytes()).hexdigest()[:12]
-    return built(cache() / f"driver-{source}", "./driver", MODULE)
+    return built(cache() / f"driver-{_digest(MODULE / 'driver/main.go')}", "./driver", MODULE)
+
+
+def operator() -> Path:
+    """An operator of our own on controller-runtime, built again when its source or a version changes."""
+    return built(cache() / f"operator-{_digest(OPERATORS / 'operator/main.go', OPERATORS / 'go.mod')}", "./operator", OPERATORS)
+
+
+def helm() -> Path:
+    return built(cache() / f"helm-{_digest(OPERATORS / 'go.mod')}", "helm.sh/helm/v4/cmd/helm", OPERATORS)
+
+
+def _digest(*files: Path) -> str:
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 
 
 def built(path: Path, package: str, module: Path) -> Path:

@@ -220,7 +220,7 @@ TABLE: Final[dict[str, Code]] = {
             CLASSES,
         ),
         subject="claim",
-        says="<has> a selector that fails[ on device {device}][: {error}][ in {expression}]",
+        says="<has> a selector that fails[ with a CEL runtime error on device {device}][: {error}][ in {expression}]",
         cure="correct the expression[ {expression}][ of {source}]",
     ),
     "InvalidRequest": Code(

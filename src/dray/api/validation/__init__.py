@@ -16,6 +16,7 @@ from dray.api.validation import (
     claim_status,
     claims,
     cluster,
+    extending,
     network,
     pod_updates,
     pods,
@@ -61,6 +62,7 @@ def _change(check: Callable[[Object, Object], Iterable[FieldError]]) -> _Update:
 
 
 _CREATE: Final[dict[str, _Create]] = {
+    "apiservices": _plain(extending.api_service),
     "clusterrolebindings": _plain(access.cluster_role_binding),
     "clusterroles": _plain(access.cluster_role),
     "configmaps": _plain(cluster.config_map),
@@ -72,6 +74,7 @@ _CREATE: Final[dict[str, _Create]] = {
     "events": _plain(cluster.event),
     "jobs": _plain(workloads.job),
     "leases": _plain(cluster.lease),
+    "mutatingwebhookconfigurations": _plain(extending.webhooks),
     "networkpolicies": _plain(network.network_policy),
     "limitranges": _plain(quotas.limit_range),
     "nodes": _plain(cluster.node),
@@ -92,6 +95,7 @@ _CREATE: Final[dict[str, _Create]] = {
     "services": _plain(cluster.service),
     "statefulsets": _plain(workloads.stateful_set),
     "storageclasses": _plain(cluster.storage_class),
+    "validatingwebhookconfigurations": _plain(extending.webhooks),
 }
 
 _UPDATE: Final[dict[tuple[str, str], _Update]] = {

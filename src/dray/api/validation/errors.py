@@ -7,9 +7,12 @@ that a hostile object costs little.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 Errors = Iterator["FieldError"]
+
+# The value of an error that is about so much that it is not shown.
+OMITTED: Final = object()
 
 
 class FieldError(NamedTuple):

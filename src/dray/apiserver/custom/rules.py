@@ -10,9 +10,10 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from dray.api.validation.errors import FieldError, forbidden
+from dray.api.validation.errors import OMITTED, FieldError, forbidden
 from dray.apiserver.custom import paths
 from dray.apiserver.custom.structure import ABSENT, Node, same
+from dray.apiserver.custom.validation import json_type
 from dray.cel import types
 from dray.cel.errors import CelError, CompileError, CostLimitExceeded, EvaluationError, Failure
 from dray.cel.meter import Meter
@@ -119,8 +120,8 @@ class Rule:
             if self.message.type != types.STRING:
                 raise MessageError("must evaluate to a string", 0, given["messageExpression"])
 
-    def problem(self, value: Any, old: Any, path: str, kind: str, meter: Meter) -> FieldError | None:
-        """What is wrong when the rule does not hold; ``value`` and ``old`` as expressions see them."""
+    def problem(self, value: Any, old: Any, path: str, plain: Any, meter: Meter) -> FieldError | None:
+        """What is wrong when the rule does not hold; ``value`` and ``old`` as expressions see them, ``plain`` as it was given."""
         before = old
         if self.optional_old:
             before = NONE if old is ABSENT else Optional(True, old)
@@ -132,9 +133,11 @@ class Rule:
         except CostLimitExceeded:
             raise
         except EvaluationError as error:
-            return FieldError(path, "Invalid", kind, f"rule evaluation error: {error}: {self._words()}")
+            words = (self.given.get("message") or self.given["rule"]).strip()
+            return FieldError(path, "Invalid", json_type(plain), f"{error.message} evaluating rule: {words}")
         reason = _REASONS.get(self.given.get("reason") or "", "Invalid")
-        return FieldError(_below(path, self.given.get("fieldPath") or ""), reason, kind, self._said(value, before, meter))
+        shown = OMITTED if isinstance(plain, dict | list) else plain
+        return FieldError(_below(path, self.given.get("fieldPath") or ""), reason, shown, self._said(value, before, meter))
 
     def _words(self) -> str:
         return self.given.get("message") or f"failed rule: {self.given['rule'].strip()}"
@@ -260,12 +263,12 @@ class _Asking:
     def ask(self, rule: Rule, now: _Seen, old: _Seen, path: str) -> None:
         meter = Meter(min(RULE_COST, self.left))
         try:
-            problem = rule.problem(now.read, old.read, path, _kind(now.plain), meter)
+            problem = rule.problem(now.read, old.read, path, now.plain, meter)
         except CostLimitExceeded:
             if self.left <= RULE_COST:
                 raise
             words = f"call cost exceeds limit for rule: {rule.given['rule'].strip()}"
-            problem = FieldError(path, "Invalid", _kind(now.plain), f"no further validation rules will be run due to {words}")
+            problem = FieldError(path, "Invalid", json_type(now.plain), f"no further validation rules will be run due to {words}")
         self.left -= min(meter.cost, self.left)
         if problem is not None:
             self.found.append(problem)
@@ -286,11 +289,6 @@ def _elements(node: Node, old: _Seen) -> Mapping[str, _Seen]:
 
 def _key(node: Node, value: Any) -> str:
     return repr([value.get(name) for name in node.list_keys]) if isinstance(value, dict) else repr(value)
-
-
-def _kind(value: Any) -> Any:
-    """What is shown of a value: objects and lists only by their name, as upstream does."""
-    return "object" if isinstance(value, dict) else "array" if isinstance(value, list) else value
 
 
 # ------------------------------------------------------------------------------------------------------------- definitions

@@ -9,6 +9,7 @@ import copy
 from typing import Any, Final
 
 from dray.apiserver.custom.structure import Node
+from dray.apiserver.schema import UNKNOWN_FIELD, load
 
 # What every object has, whether or not its schema says so.
 OWN: Final = ("apiVersion", "kind", "metadata")
@@ -36,11 +37,14 @@ def _object(value: dict[str, Any], node: Node | None, path: str, unknown: list[s
         return made
     for name, child in value.items():
         place = f"{path}.{name}" if path else name
+        if node.embedded and name in OWN:
+            made[name] = _own(name, child, place, unknown)
+            continue
         known = node.properties.get(name)
         if known is None and node.extra:
             known = node.additional
         elif known is None:
-            if node.open or (node.embedded and name in OWN):
+            if node.open:
                 made[name] = copy.deepcopy(child)
             else:
                 unknown.append(place)
@@ -52,4 +56,13 @@ def _object(value: dict[str, Any], node: Node | None, path: str, unknown: list[s
         for name, default in node.defaults:
             if name not in made:
                 made[name] = shaped(copy.deepcopy(default), node.properties[name], f"{path}.{name}", [], fill=True)
+    return made
+
+
+def _own(name: str, value: Any, path: str, unknown: list[str]) -> Any:
+    """What an object within an object has as every object has it, whatever else the schema says of it."""
+    if name != "metadata" or type(value) is not dict:
+        return copy.deepcopy(value)
+    made, problems = load().part("meta.ObjectMeta", value)
+    unknown.extend(f"{path}.{problem.path}" for problem in problems if problem.category == UNKNOWN_FIELD)
     return made

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from dray.api.validation.errors import FieldError
 from dray.apiserver.custom.structure import ABSENT, Node, same
+from dray.apiserver.schema import WRONG_TYPE, load
 
 MAX_ERRORS: Final = 100
 MAX_STEPS: Final = 500_000
@@ -168,8 +169,13 @@ def _embedded(value: dict[str, Any], path: str) -> Iterator[FieldError]:
             yield FieldError(_below(path, name), "Required", "", "must not be empty")
         elif type(found) is not str:
             yield FieldError(_below(path, name), "Invalid", found, "must be a string")
-    if not isinstance(value.get("metadata", {}), dict):
-        yield FieldError(_below(path, "metadata"), "Invalid", value["metadata"], "must be an object")
+    metadata = value.get("metadata", {})
+    if not isinstance(metadata, dict):
+        yield FieldError(_below(path, "metadata"), "Invalid", metadata, "must be an object")
+        return
+    for problem in load().part("meta.ObjectMeta", metadata)[1]:
+        if problem.category == WRONG_TYPE:
+            yield FieldError(_below(path, "metadata"), "Invalid", metadata, problem.message)
 
 
 # ------------------------------------------------------------------------------------------------------------------ lists

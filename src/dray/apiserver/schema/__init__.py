@@ -210,6 +210,7 @@ _FILES: Final = {
     "v1": "core",
     "admissionregistration.k8s.io/v1": "admissionregistration",
     "apiextensions.k8s.io/v1": "apiextensions",
+    "apiregistration.k8s.io/v1": "apiregistration",
     "apps/v1": "apps",
     "authentication.k8s.io/v1": "authentication",
     "authorization.k8s.io/v1": "authorization",

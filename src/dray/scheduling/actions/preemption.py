@@ -33,6 +33,8 @@ _MOST_TRIES: Final = 256
 # For devices that are held elsewhere: nodes that are tried (one is as good as the other) and holders that are looked at.
 _MOST_BEYOND: Final = 8
 _MOST_HOLDERS: Final = 512
+# What is told by pods or volumes of the whole cluster: whether it stays is seen only when the pods are taken out.
+_OF_MORE_THAN_THE_NODE: Final = ("Volume", "TopologySpread", "PodAffinity", "PodAntiAffinity")
 # Of more pods than this, halves are tried together.
 _ONE_BY_ONE: Final = 8
 
@@ -194,7 +196,7 @@ class Preemption:
         if refused is not None:
             own = info.pods.get(state.pod.uid)
             still = self._cycle.plan(state).refuses(info.without([*lower, own] if own is not None else lower))
-            if still is not None and not any(reason.code.startswith("Volume") for reason in still):
+            if still is not None and not any(reason.code.startswith(_OF_MORE_THAN_THE_NODE) for reason in still):
                 return False
         return state.leftover is not None or self._cycle.devices.could(state, info)
 
