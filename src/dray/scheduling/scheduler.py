@@ -209,7 +209,7 @@ class Scheduler:
         self.binder.start(pending, placement, profile, now)
 
     def _refuse(self, pending: QueuedPod, refused: NotPlaced, profile: Profile, now: float) -> None:
-        pod, refusal = pending.pod, refused.refusal
+        pod, refusal = pending.pod, self.preemptor.without_room(refused)
         own = frozenset(claim_topic(key) for key in claim_keys(pod)) if pod.spec.resource_claims else frozenset()
         awaited = refused.topics | own | self.preemptor.events_for(refused)
         known = self.queue.group(refused.key)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Final
 
+from msgspec.structs import replace
+
 from dray.api.core import Pod
 from dray.api.reason import Reason
 from dray.books.changes import EVERYTHING
@@ -111,6 +113,14 @@ class Preemptor:
         if eviction.node != pod.status.nominated_node_name:
             self._out.append(reports.status_patch(pod, {"nominatedNodeName": eviction.node}))
         self._reports.tell(pending, waits, now, clear_nominated=False)
+
+    def without_room(self, refused: NotPlaced) -> Refusal:
+        """The refusal of a pod for which no room was made, with what that came to."""
+        state, refusal = refused.state, refused.refusal
+        if state is None or not state.profile.preempts:
+            return refusal
+        never = state.demand.preemption_policy == "Never"
+        return replace(refusal, preemption="never" if never else "tried")
 
     def events_for(self, refused: NotPlaced) -> frozenset[str]:
         """What may make evicting others enough that is not enough yet, whatever else the pod waits for."""
