@@ -239,11 +239,11 @@ class TestAfterABindingThatFailed:
     def test_the_device_rests_and_the_pod_waits_for_it(self, dray: Run) -> None:
         found = ask(dray, "new", self.objects(self.event(10)))
         assert found["verdict"] == "waiting"
-        assert "device gpu.example.com/n1/g0 is resting after a failed binding until 20" in found["summary"]
+        assert "device gpu.example.com/n1/g0 failed to bind a short while ago, and is the last choice until" in found["summary"]
         assert "The last attempt: device gpu.example.com/n1/g0 could not be bound to node n1: failed" in found["summary"]
         assert (codes(found["reasons"]), found["fits"]) == (["DeviceCoolingDown"], [])
         assert found["nodes"][0]["requests"][0]["devices"][0]["reason"]["code"] == "DeviceCoolingDown"
-        assert found["fixes"][0].startswith("wait until 20")
+        assert found["fixes"][0].startswith("wait: it is tried again after the pod's back-off")
 
     def test_what_failed_for_another_pod_rests_too(self, dray: Run) -> None:
         found = ask(dray, "new", self.objects(self.event(10, name="other", uid="uid-other")))

@@ -24,6 +24,7 @@ from dray.api.kinds import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     STORAGE_CLASSES,
+    VOLUME_ATTACHMENTS,
     Kind,
 )
 from dray.api.resource import ResourceClaim
@@ -63,6 +64,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     PERSISTENT_VOLUME_CLAIMS,
     STORAGE_CLASSES,
     CSI_NODES,
+    VOLUME_ATTACHMENTS,
     POD_DISRUPTION_BUDGETS,
     DEVICE_CLASSES,
     RESOURCE_SLICES,
@@ -74,6 +76,8 @@ KINDS: Final[tuple[Kind, ...]] = (
 _PER_ACT: Final = 256
 # How long people may be told of a refusal what was so when it was made, although nodes or devices changed since.
 _STALE: Final = 30.0
+# Events that may make something free for pods, as far as nodes and devices go.
+_OPENING: Final = frozenset((events.NODE, events.FREE, events.DEVICES))
 
 
 class Scheduler:
@@ -168,7 +172,9 @@ class Scheduler:
             try:
                 placement = self._find(pending, profile, now)
             except NotPlaced as refused:
-                if not self.preemptor.make(pending, refused, profile, now):
+                if pending.failed_until > now:
+                    self.queue.look_later(pending, now)
+                elif not self.preemptor.make(pending, refused, profile, now):
                     self._refuse(pending, refused, profile, now)
                 result = "unschedulable"
             else:
@@ -193,10 +199,11 @@ class Scheduler:
         self.meter.count("scheduler_schedule_attempts_total", ("scheduled", profile.scheduler_name))
         if pending.swept:
             self.meter.count("dray_missed_wakeups_total")
-        if pending.nominated:
+        if pending.nominated or placement.rested:
             # What it was promised and what it takes are one change: others hear only of what is left.
             with self.parts.books.trial() as trial:
                 self.preemptor.placed(pending)
+                self.parts.rests.taken(placement.rested)
                 self._take(pending, placement, profile, now)
                 trial.keep()
         else:
@@ -276,6 +283,8 @@ class Scheduler:
             self.meter.count("scheduler_schedule_attempts_total", ("error", profile.scheduler_name))
         if reason is None or reason.code == "ClaimLost":
             self.queue.push(pending, now)
+        elif reason.code in ("BindingFailed", "BindingTimeout"):
+            self.queue.fail_devices(pending, now)
         else:
             self.queue.fail(pending, now)
 
@@ -301,11 +310,14 @@ class Scheduler:
     def _wake_waiting(self, now: float) -> None:
         happened, openings = self.parts.wakeups.take()
         opens_to = self.preemptor.opens_to(openings)
+        if not _OPENING.isdisjoint(happened):
+            self.queue.stir()
         for event in happened:
+            rested = event == events.DEVICES and self.parts.rests.opened_by(openings.nodes)
             for group in self.queue.under(event):
                 if event == events.PODS and group.stamp is not None and not group.stamp():
                     continue
-                if event not in (events.NODE, events.FREE, events.DEVICES) or self._may_do_now(group) or opens_to(group):
+                if event not in _OPENING or rested or self._may_do_now(group) or opens_to(group):
                     self.queue.wake(group, now)
                 else:
                     group.stale = True
