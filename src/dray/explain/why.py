@@ -31,8 +31,9 @@ from dray.scheduling.actions.preemptor import preempting
 from dray.scheduling.ask import Ask
 from dray.scheduling.binding import conditions
 from dray.scheduling.config import Config, Profile
+from dray.scheduling.kinds import KINDS
 from dray.scheduling.placing.state import CycleState, NotPlaced
-from dray.scheduling.scheduler import KINDS, Scheduler
+from dray.scheduling.scheduler import Scheduler
 from dray.scheduling.shape.extended import is_special
 
 VerdictName = Literal["bound", "waiting", "unschedulable", "impossible"]

@@ -11,22 +11,7 @@ from typing import Final
 
 from dray.api.core import LabelSelector, Pod
 from dray.api.gates import Gates
-from dray.api.kinds import (
-    CSI_NODES,
-    DEVICE_CLASSES,
-    DEVICE_TAINT_RULES,
-    NAMESPACES,
-    NODES,
-    PERSISTENT_VOLUME_CLAIMS,
-    PERSISTENT_VOLUMES,
-    POD_DISRUPTION_BUDGETS,
-    PODS,
-    RESOURCE_CLAIMS,
-    RESOURCE_SLICES,
-    STORAGE_CLASSES,
-    VOLUME_ATTACHMENTS,
-    Kind,
-)
+from dray.api.kinds import NAMESPACES, PODS, RESOURCE_CLAIMS
 from dray.api.resource import ResourceClaim
 from dray.api.selectors import selects
 from dray.books.nodes import Placed
@@ -36,6 +21,7 @@ from dray.cluster.world import World
 from dray.scheduling.actions.preemptor import Preemptor
 from dray.scheduling.binding.binder import Ended
 from dray.scheduling.config import Config, Profile
+from dray.scheduling.kinds import KINDS
 from dray.scheduling.observing import Observer
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
@@ -45,7 +31,7 @@ from dray.scheduling.placing.state import NotPlaced, Placement
 from dray.scheduling.plugins.devices import DynamicResources
 from dray.scheduling.plugins.images import ImageNodes
 from dray.scheduling.plugins.neighbours import Neighbours
-from dray.scheduling.plugins.owners import OWNER_KINDS, Owners
+from dray.scheduling.plugins.owners import Owners
 from dray.scheduling.plugins.registry import plugins
 from dray.scheduling.plugins.volumes import Volumes
 from dray.scheduling.shape.claims import claim_keys, claim_topic
@@ -56,22 +42,6 @@ from dray.scheduling.waiting import events
 from dray.scheduling.waiting.hints import changed_since
 from dray.scheduling.waiting.queue import Group, QueuedPod
 
-KINDS: Final[tuple[Kind, ...]] = (
-    NODES,
-    PODS,
-    NAMESPACES,
-    PERSISTENT_VOLUMES,
-    PERSISTENT_VOLUME_CLAIMS,
-    STORAGE_CLASSES,
-    CSI_NODES,
-    VOLUME_ATTACHMENTS,
-    POD_DISRUPTION_BUDGETS,
-    DEVICE_CLASSES,
-    RESOURCE_SLICES,
-    DEVICE_TAINT_RULES,
-    RESOURCE_CLAIMS,
-    *OWNER_KINDS,
-)
 # Decisions in one call of ``act``: the shell starts writing them while the next ones are made.
 _PER_ACT: Final = 256
 # How long people may be told of a refusal what was so when it was made, although nodes or devices changed since.
