@@ -22,6 +22,7 @@ from dray.api.words import Counted, counted, fixes, in_upstream_words, message
 from dray.cluster.world import World
 from dray.devices.explain import Explanation
 from dray.devices.ledger import DeviceKey
+from dray.explain import missing
 from dray.explain.advice import Advisor, Refused
 from dray.explain.choice import Choice, choice
 from dray.explain.failures import FailedBinding, of_condition
@@ -269,7 +270,9 @@ class _Question:
         as_it_is = f"pod {self._pod.key} cannot be scheduled as it stands: {told}"
         summary = as_it_is if verdict == "impossible" else _sentence(self._pod, verdict, told)
         said = in_upstream_words(counts, 0)
-        return Why(self._pod.key, verdict, summary, reasons, fixes=fixes(counts), upstream=said)
+        advice = missing.advice(self._world, self._pod, reasons)
+        told = [fix.told for fix in advice] or fixes(counts)
+        return Why(self._pod.key, verdict, summary, reasons, fixes=told, advice=advice, upstream=said)
 
     def _of_template(self, reason: Reason) -> Reason:
         """A claim that is not generated yet never will be where there is no template."""
