@@ -108,6 +108,7 @@ def _plain(answer: Why) -> dict[str, Any]:
         "pod": answer.pod,
         "verdict": answer.verdict,
         "summary": answer.summary,
+        "upstream": answer.upstream,
         "reasons": [as_json(reason) for reason in answer.reasons],
         "nodes": [_plain_node(node) for node in answer.nodes],
         "fixes": answer.fixes,

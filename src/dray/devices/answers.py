@@ -187,6 +187,8 @@ class Answers:
                 failure = failure._replace(source=failure.source._replace(owner=f"claim {claim}"))
             answer.error = failure.text(device)
             data |= {"expression": failure.source.expression, "source": failure.source.owner, "error": failure.message}
+            if failure.compile:
+                data["stage"] = "compile"
         elif isinstance(fatal.failure, CapacityError):
             answer.error = f"{where}: checking capacity for device {device}: {fatal.failure}"
             code, data["detail"] = "InvalidRequest", str(fatal.failure)

@@ -21,6 +21,7 @@ from dray.api.kinds import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     STORAGE_CLASSES,
+    VOLUME_ATTACHMENTS,
     Kind,
 )
 from dray.api.resource import ResourceClaim
@@ -55,6 +56,7 @@ class Observer:
             PERSISTENT_VOLUME_CLAIMS: self._volume,
             STORAGE_CLASSES: self._volume,
             CSI_NODES: self._attach_limits,
+            VOLUME_ATTACHMENTS: self._attachment,
             NAMESPACES: self._namespace,
         }
 
@@ -135,7 +137,7 @@ class Observer:
         self._preemptor.seen(old, pending, now)
         if changed:
             pending.demand = self._parts.demands.of(new)
-            pending.blocked_until = 0.0
+            pending.blocked_until = pending.failed_until = 0.0
             self._queue.push(pending, now)
 
     # ------------------------------------------------------------------------------------------------- nodes and devices
@@ -208,6 +210,10 @@ class Observer:
 
     def _attach_limits(self, old: Any, new: Any, now: float) -> None:
         self._wakeups.event(events.VOLUMES, events.FREE)
+
+    def _attachment(self, old: Any, new: Any, now: float) -> None:
+        if new is None:
+            self._wakeups.event(events.VOLUMES, events.FREE)
 
     def _namespace(self, old: Any, new: Any, now: float) -> None:
         if old is None or new is None or old.metadata.labels != new.metadata.labels:

@@ -32,7 +32,7 @@ from dray.nodes.kubelet import SIMULATED
 from dray.runtime.inprocess import InProcess
 from dray.runtime.machines import Machines
 from dray.runtime.virtual import Clock, Virtual, Written
-from dray.scheduling.scheduler import KINDS as SCHEDULER_KINDS
+from dray.scheduling.kinds import KINDS as SCHEDULER_KINDS
 from dray.scheduling.scheduler import Scheduler
 from dray.simulate.scenario import Action, Scenario
 from dray.simulate.taken import Taken

@@ -28,7 +28,7 @@ from dray.runtime.local import EMBEDDED, served_kind
 from dray.runtime.machines import Machines
 from dray.runtime.virtual import Clock, Virtual
 from dray.scheduling.config import Config
-from dray.scheduling.scheduler import KINDS as SCHEDULER_KINDS
+from dray.scheduling.kinds import KINDS as SCHEDULER_KINDS
 from dray.scheduling.scheduler import Scheduler
 from dray.testing.server import Plain, Server
 

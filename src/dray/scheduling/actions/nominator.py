@@ -7,7 +7,7 @@ promised there is worked out again from the pods that leave.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dray.api.resource import AllocationResult, ResourceClaim
 from dray.books.journal import Books
@@ -143,9 +143,13 @@ class Nominator:
             self._engine.take_back(claim.uid)
 
 
-def _taken(placement: Placement) -> set[Device]:
+def devices_of(placement: Placement) -> Sequence[AllocationResult]:
     special = placement.special
-    return _devices(placement.results if special is None else (*placement.results, special.allocation))
+    return placement.results if special is None else (*placement.results, special.allocation)
+
+
+def _taken(placement: Placement) -> set[Device]:
+    return _devices(devices_of(placement))
 
 
 def _devices(results: Iterable[AllocationResult]) -> set[Device]:
