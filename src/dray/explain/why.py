@@ -26,6 +26,7 @@ from dray.explain.advice import Advisor, Refused
 from dray.explain.choice import Choice, choice
 from dray.explain.failures import FailedBinding, of_condition
 from dray.explain.fix import Fix
+from dray.explain.zones import where
 from dray.scheduling.actions.preemption import Eviction
 from dray.scheduling.actions.preemptor import preempting
 from dray.scheduling.ask import Ask
@@ -124,8 +125,9 @@ def _bound(world: World, pod: Pod) -> Why:
         for result in claim.status.allocation.devices.results
     ]
     held = f" with {', '.join(devices)}" if devices else ""
+    zones = f", in {found}" if (found := where(pod)) else ""
     phase = f" ({pod.status.phase})" if pod.status.phase else ""
-    summary = f"pod {pod.key} is on node {pod.spec.node_name}{phase}{held}"
+    summary = f"pod {pod.key} is on node {pod.spec.node_name}{phase}{held}{zones}"
     return Why(pod.key, "bound", f"{summary}{_preempted(world, pod)}.", [])
 
 
