@@ -26,6 +26,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "exporter": ("exporter", "Write which zones each pod of a node has into its annotations."),
     "why": ("why", "Say why a pod is where it is, or why it is nowhere."),
     "devices": ("devices", "Show every device: free, used, by whom, tainted."),
+    "zones": ("zones", "Show the NUMA zones of nodes: what is free, and who has the rest."),
     "taint": ("taint", "Taint devices: keep new pods away, or evict those that use them."),
     "untaint": ("taint", "Remove taints from devices."),
     "claims": ("claims", "Show every claim, and those that nobody needs."),

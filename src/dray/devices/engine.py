@@ -19,7 +19,7 @@ from dray.api.reason import Reason
 from dray.api.resource import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.books.journal import Books, Standing
 from dray.devices.answers import INVALID_POOLS, Answer, Answers
-from dray.devices.demand import Compiler, Demand
+from dray.devices.demand import Compiler, Demand, Limit
 from dray.devices.explain import Explainer, Explanation
 from dray.devices.inventory import Inventory
 from dray.devices.ledger import Charge, DeviceKey, charged, charges_of
@@ -200,11 +200,16 @@ class Devices:
 
     # ------------------------------------------------------------------------------------------------------ questions
 
-    def allocate(self, node_name: str, claims: Sequence[ResourceClaim], order: Order = "first") -> Verdict:
-        """Which devices the claims would get on this node. Charges nothing. The order never decides whether they fit."""
+    def allocate(
+        self, node_name: str, claims: Sequence[ResourceClaim], order: Order = "first", within: Limit | None = None
+    ) -> Verdict:
+        """Which devices the claims would get on this node. Charges nothing. The order never decides whether they fit;
+        ``within`` does: no other devices are taken."""
         demand = self.compiler.demand(tuple(claims))
         if demand.error is not None:
             return self._impossible(demand, claims)
+        if within is not None:
+            demand = demand.within(within)
         view = self.inventory.view(node_name)
         if view is None:
             return Verdict(False, error=f'node "{node_name}" is not known', node_error=True)

@@ -27,6 +27,7 @@ from dray.explain.advice import Advisor, Refused
 from dray.explain.choice import Choice, choice
 from dray.explain.failures import FailedBinding, of_condition
 from dray.explain.fix import Fix
+from dray.explain.zones import where
 from dray.scheduling.actions.preemption import Eviction
 from dray.scheduling.actions.preemptor import preempting
 from dray.scheduling.ask import Ask
@@ -127,8 +128,9 @@ def _bound(world: World, pod: Pod) -> Why:
         for result in claim.status.allocation.devices.results
     ]
     held = f" with {', '.join(devices)}" if devices else ""
+    zones = f", in {found}" if (found := where(pod)) else ""
     phase = f" ({pod.status.phase})" if pod.status.phase else ""
-    summary = f"pod {pod.key} is on node {pod.spec.node_name}{phase}{held}"
+    summary = f"pod {pod.key} is on node {pod.spec.node_name}{phase}{held}{zones}"
     return Why(pod.key, "bound", f"{summary}{_preempted(world, pod)}.", [])
 
 
@@ -271,8 +273,8 @@ class _Question:
         summary = as_it_is if verdict == "impossible" else _sentence(self._pod, verdict, told)
         said = in_upstream_words(counts, 0)
         advice = missing.advice(self._world, self._pod, reasons)
-        told = [fix.told for fix in advice] or fixes(counts)
-        return Why(self._pod.key, verdict, summary, reasons, fixes=told, advice=advice, upstream=said)
+        helps = [fix.told for fix in advice] or fixes(counts)
+        return Why(self._pod.key, verdict, summary, reasons, fixes=helps, advice=advice, upstream=said)
 
     def _of_template(self, reason: Reason) -> Reason:
         """A claim that is not generated yet never will be where there is no template."""

@@ -34,6 +34,8 @@ from dray.scheduling.plugins.neighbours import Neighbours
 from dray.scheduling.plugins.owners import Owners
 from dray.scheduling.plugins.registry import plugins
 from dray.scheduling.plugins.volumes import Volumes
+from dray.scheduling.plugins.zone_devices import DevicesInZones
+from dray.scheduling.plugins.zones import Zones
 from dray.scheduling.shape.claims import claim_keys, claim_topic
 from dray.scheduling.shape.extended import is_special
 from dray.scheduling.telling.reports import Reports
@@ -75,11 +77,13 @@ class Scheduler:
         volumes = Volumes(world, parts.nodes, parts.volumes)
         images = ImageNodes(parts.nodes)
         devices = DynamicResources(parts)
+        self.zones = Zones(parts)
+        devices.limits = DevicesInZones(self.zones, parts.engine).limits
         needs = Needs(parts, neighbours, volumes, devices)
-        self.cycle = Cycle(parts, needs, plugins(parts, volumes, images, devices), volumes, devices)
+        self.cycle = Cycle(parts, needs, plugins(parts, volumes, images, devices, self.zones), volumes, devices)
         self.reports = Reports(parts.queue)
         self.preemptor = Preemptor(parts, self.cycle, self.reports)
-        self._observer = Observer(parts, self.cycle, self.preemptor, neighbours, images)
+        self._observer = Observer(parts, self.cycle, self.preemptor, neighbours, images, self.zones)
         self._sweep_at = 0.0
         self._observer.everything()
 
@@ -97,6 +101,7 @@ class Scheduler:
         self.parts.rests.end(now)
         if self.engine.advance(now):
             self.parts.wakeups.devices()
+        self.zones.due(now)
         self._wake_waiting(now)
         self.reports.tell_late(now)
         self._sweep(now)
@@ -115,7 +120,7 @@ class Scheduler:
     def wake(self) -> float | None:
         if self.queue.count("active") and self.binder.in_flight < self.config.in_flight:
             return 0.0
-        times = [part.next_due() for part in (self.queue, self.binder, self.claims, self.reports, self.parts.rests)]
+        times = [part.next_due() for part in (self.queue, self.binder, self.claims, self.reports, self.parts.rests, self.zones)]
         if self.queue.count("waiting"):
             times.append(self._sweep_at)
         return min((at for at in times if at is not None), default=None)
@@ -325,3 +330,4 @@ class Scheduler:
         used.update(pending.demand for pending in self.queue)
         self.demands.keep(used)
         self.cycle.needs.forget({demand.id for demand in used})
+        self.zones.forget({demand.id for demand in used})

@@ -15,7 +15,6 @@ from dray.api.defaults import apply_defaults
 from dray.api.gates import Gates
 from dray.api.kinds import Kind
 from dray.api.times import format_time
-from dray.apiserver.catalog import CATALOG
 from dray.apiserver.metadata import generated_name, new_uid
 from dray.apiserver.operations import WriteOptions, key_of
 from dray.cluster.port import WatchEvent, Write
@@ -48,7 +47,7 @@ class Server(InProcess):
     def plant(self, body: Plain, kind: Kind | None = None) -> Plain:
         """The object is this from now on, whatever it was; defaults are filled in, and nobody is asked. What is stored."""
         kind = kind or served_kind(body)
-        resource = CATALOG.of(kind)
+        resource = self.core.operations.registry.of(kind)
         given = {"apiVersion": kind.api_version, "kind": kind.kind, **copy.deepcopy(body)}
         made = self.core.operations.normalised(resource, given, WriteOptions())
         metadata = made["metadata"]
@@ -67,7 +66,7 @@ class Server(InProcess):
 
     def read(self, kind: Kind, key: str) -> Plain | None:
         """The object as it is served, to be changed by the caller; None where there is none."""
-        resource = CATALOG.of(kind)
+        resource = self.core.operations.registry.of(kind)
         entry = self.core.store.table(resource.storage).entries.get(key)
         if entry is None:
             return None
@@ -75,11 +74,11 @@ class Server(InProcess):
 
     def keys(self, kind: Kind) -> list[str]:
         """Of all objects of a kind: ``namespace/name``, or the name alone."""
-        return sorted(self.core.store.table(CATALOG.of(kind).storage).entries)
+        return sorted(self.core.store.table(self.core.operations.registry.of(kind).storage).entries)
 
     def uproot(self, kind: Kind, key: str) -> None:
         """The object is gone from now on, whatever its finalizers say."""
-        self.core.store.delete(self.core.store.table(CATALOG.of(kind).storage), key)
+        self.core.store.delete(self.core.store.table(self.core.operations.registry.of(kind).storage), key)
         self._tell()
 
     def _tell(self) -> None:

@@ -118,6 +118,8 @@ class Nominator:
             nomination = self._of[pending.uid] = Nomination(pending, placement)
             pending.nominated = nomination.node
             self._nodes.place(Placed(pending.pod, pending.demand, nomination.node, "promised"))
+            for account, entry in placement.postings:
+                self._books.post(account, pending.uid, entry)
             for claim, result in nomination.promises:
                 self._by_claim[claim.uid] = pending.uid
                 self._engine.promise(claim, result)

@@ -30,6 +30,7 @@ class Placement:
         "key",
         "leftover",
         "node",
+        "notes",
         "open",
         "pinned",
         "postings",
@@ -52,6 +53,8 @@ class Placement:
         self.provisioned: list[PersistentVolumeClaim] = []
         # What plugins post besides, under the pod's uid.
         self.postings: list[tuple[Account, object]] = []
+        # Annotations that the binding carries to the pod.
+        self.notes: dict[str, str] = {}
         self.because = ""
         self.rested: list[DeviceKey] = []
 
