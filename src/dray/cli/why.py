@@ -26,6 +26,7 @@ from dray.cli.source import Source, placing_of, source_options
 from dray.cli.trouble import Trouble
 from dray.cluster.world import World
 from dray.devices.explain import RequestFinding
+from dray.explain.evicting import WouldEvict
 from dray.explain.failures import failed_bindings
 from dray.explain.overview import WORKLOADS, causes, pods_of, waiting
 from dray.explain.why import NodeAnswer, Why
@@ -107,6 +108,7 @@ def _plain(answer: Why) -> dict[str, Any]:
         "nearest": msgspec.to_builtins(answer.nearest),
         "choice": msgspec.to_builtins(answer.choice),
         "advice": msgspec.to_builtins(answer.advice),
+        "evicts": msgspec.to_builtins(answer.evicts),
     }
 
 
@@ -154,7 +156,15 @@ def show(answer: Why, console: Console, *, wide: bool) -> None:
         lacks = f"lacks {near.missing} {devices} for request {near.request} of {near.claim}"
         lacks = f"has enough devices for {near.claim}, but they do not {near.constraint}" if near.constraint else lacks
         console.print(f"\nNearest: node {near.node} {escape(lacks)}.")
+    if answer.evicts is not None:
+        _show_evicted(answer.evicts, console)
     _show_fixes(answer, console)
+
+
+def _show_evicted(evicts: WouldEvict, console: Console) -> None:
+    console.print(f"\nThe scheduler would make room on node {escape(evicts.node)}: {escape(evicts.why)}.")
+    rows = [(each.pod, each.node, str(each.priority), ", ".join(each.devices)) for each in evicts.victims]
+    console.print(table(("would leave", "from", "priority", "gives back"), rows))
 
 
 def _show_fixes(answer: Why, console: Console) -> None:

@@ -32,6 +32,7 @@ from dray.devices.ledger import DeviceKey
 from dray.explain import missing
 from dray.explain.advice import Advisor, Refused
 from dray.explain.choice import Choice, choice
+from dray.explain.evicting import WouldEvict, would_evict
 from dray.explain.failures import FailedBinding, of_condition
 from dray.explain.fix import Fix
 from dray.explain.zones import where
@@ -111,6 +112,8 @@ class Why(msgspec.Struct):
     choice: Choice | None = None
     advice: list[Fix] = []
     upstream: str = ""
+    evicts: WouldEvict | None = None
+    """Whom the scheduler would evict for the pod when it next looks at it."""
 
 
 def why(
@@ -367,9 +370,13 @@ class _Question:
         advice = advice[:_MOST_ADVICE]
         told = [fix.told for fix in advice]
         said = in_upstream_words(counts, len(nodes))
-        return Why(
-            *(self._pod.key, verdict, summary, reasons, nodes, told), nearest=_nearest(nodes), advice=advice, upstream=said
-        )
+        answer = Why(self._pod.key, verdict, summary, reasons, nodes, told, nearest=_nearest(nodes), advice=advice, upstream=said)
+        answer.evicts = self._evicts(state) if fits else None
+        return answer
+
+    def _evicts(self, state: CycleState) -> WouldEvict | None:
+        eviction = self._ask.evicts(state)
+        return would_evict(self._world, state, eviction) if eviction is not None else None
 
     # ------------------------------------------------------------------------------------------------------- asking
 
