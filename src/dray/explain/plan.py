@@ -132,13 +132,12 @@ class Plan(msgspec.Struct, rename="camel"):
 @without_collecting()
 def plan(found: Snapshot, changes: Changes, *, now: float, config: Config | None = None, gates: Gates | None = None) -> Plan:
     """Raises ``PlanError`` for a change that cannot be made."""
-    names, comes = scheduler_names(changes.objects), {str(body.get("kind")) for _, body in changes.objects}
-    rehearsal = Rehearsal(found, now=now, config=config, gates=gates, schedulers=names, comes=comes)
+    rehearsal = begun(found, changes, now, config, gates)
     rehearsal.settle()
     before = standing(rehearsal.scheduler)
     idle = {pod.uid for pod in waiting(rehearsal.world.all(PODS).values()) if not rehearsal.node_of(pod)}
     rehearsal.evicted.clear()
-    making = _Making(rehearsal)
+    making = Making(rehearsal)
     making.all(changes)
     settled = rehearsal.settle() and making.drain_the_rest(changes)
     told = _Told(rehearsal, idle, making)
@@ -153,6 +152,12 @@ def plan(found: Snapshot, changes: Changes, *, now: float, config: Config | None
         standing(rehearsal.scheduler),
         settled,
     )
+
+
+def begun(found: Snapshot, changes: Changes, now: float, config: Config | None, gates: Gates | None, *also: str) -> Rehearsal:
+    """The cluster as it was read, ready for the change; ``also``: further kinds that will come."""
+    names, comes = scheduler_names(changes.objects), {*also, *(str(body.get("kind")) for _, body in changes.objects)}
+    return Rehearsal(found, now=now, config=config, gates=gates, schedulers=names, comes=comes)
 
 
 def scheduler_names(objects: Iterable[tuple[str, Plain]]) -> set[str]:
@@ -171,7 +176,7 @@ def _named(spec: Any) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------------------------- the change
 
 
-class _Making:
+class Making:
     """Makes the change; what the API refuses is collected."""
 
     def __init__(self, rehearsal: Rehearsal) -> None:
@@ -288,7 +293,7 @@ def _usable_node(body: Plain) -> Plain:
 
 
 class _Told:
-    def __init__(self, rehearsal: Rehearsal, idle: set[str], making: _Making) -> None:
+    def __init__(self, rehearsal: Rehearsal, idle: set[str], making: Making) -> None:
         self._rehearsal, self._idle, self._making = rehearsal, idle, making
         self._scheduler, self._world = rehearsal.scheduler, rehearsal.world
         self._ask = Ask(self._scheduler, rehearsal.clock.now)
