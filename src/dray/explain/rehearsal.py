@@ -144,7 +144,7 @@ class Rehearsal:
             if core.get(NAMESPACES, name) is None:
                 core.plant({"metadata": {"name": name}}, NAMESPACES)
         for (kind, _), body in sorted(objects.items(), key=lambda item: (item[0][0].resource, item[0][1])):
-            if kind in _PUT and self._found.world.get(kind, _key(body)) is not None:
+            if kind in _PUT and core.serves(kind) and self._found.world.get(kind, _key(body)) is not None:
                 core.transplant(_as_it_is(body) if kind == DAEMON_SETS else body, kind)
 
     def _deciders(self, world: World) -> Sequence[Decider]:
