@@ -186,7 +186,7 @@ def test_a_node_that_is_tainted_loses_who_does_not_tolerate_it(asked: Asked) -> 
         (("--drain", "nowhere"), None, '--drain nowhere: nodes "nowhere" not found'),
         (("--taint", "n1", "wrong"), None, "is not a taint"),
         ((), [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}}], "spec.containers"),
-        ((), [{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "p"}}], "no kind 'Thing'"),
+        ((), [{"apiVersion": "apps/v1beta1", "kind": "Deployment", "metadata": {"name": "p"}}], "no kind 'Deployment'"),
     ],
 )
 def test_a_change_that_is_wrong_is_no_plan(
@@ -195,6 +195,14 @@ def test_a_change_that_is_wrong_is_no_plan(
     answer = asked(*arguments, files=files)
     assert answer.exit_code == 2
     assert says in answer.stderr
+
+
+def test_kinds_that_no_placement_depends_on_are_left_out_and_named(asked: Asked) -> None:
+    thing = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}
+    answer = asked("-o", "json", files=[thing, working("new")])
+    assert answer.exit_code == 0
+    assert json.loads(answer.stdout)["leftOut"] == ["Thing of example.com/v1: t"]
+    assert "left out, because no placement depends on it: Thing of example.com/v1: t" in answer.stderr
 
 
 def test_the_table_tells_all_of_it(asked: Asked) -> None:

@@ -101,6 +101,8 @@ def plan(source: Source, output: str, config: Path | None, templates: Sequence[s
     if templates:
         emit(answers, output, lambda console: _show_templates(answers, console))
         sys.exit(0 if answers.all_placed else 1)
+    for left_out in found.left_out:
+        click.echo(f"warning: left out, because no placement depends on it: {left_out}", err=True)
     emit(found.to_json(), output, lambda console: _show(found, console, wide=output == "wide"))
     sys.exit(0 if found.all_placed else 1)
 

@@ -22,6 +22,7 @@ from dray.api.kinds import (
     PODS,
     REPLICA_SETS,
     RESOURCE_SLICES,
+    Kind,
 )
 from dray.api.reason import Reason
 from dray.api.resource import DeviceTaint, DeviceTaintSelector
@@ -104,7 +105,8 @@ class PlannedEviction(msgspec.Struct, rename="camel"):
 
 class Plan(msgspec.Struct, rename="camel"):
     """``pods``: those of the change, and those that it displaces; of a change without pods, those that wait. ``others``: pods
-    that waited and get a node by the way. ``protected``: pods that a disruption budget keeps on a node that is to be drained."""
+    that waited and get a node by the way. ``protected``: pods that a disruption budget keeps on a node that is to be drained.
+    ``left_out``: objects of kinds that no placement depends on."""
 
     pods: list[PlannedPod]
     evictions: list[PlannedEviction]
@@ -113,6 +115,7 @@ class Plan(msgspec.Struct, rename="camel"):
     protected: list[str]
     before: Standing
     after: Standing
+    left_out: list[str] = []
     settled: bool = True
 
     @property
@@ -150,6 +153,7 @@ def plan(found: Snapshot, changes: Changes, *, now: float, config: Config | None
         making.protected,
         before,
         standing(rehearsal.scheduler),
+        making.left_out,
         settled,
     )
 
@@ -184,6 +188,7 @@ class Making:
         self._problems: list[str] = []
         self.added: list[str] = []
         self.protected: list[str] = []
+        self.left_out: list[str] = []
         self.why: dict[str, str] = {}
         """Why a node's pods leave, by node."""
 
@@ -214,7 +219,9 @@ class Making:
             self._problems.append(f"{where}: {error}")
 
     def _object(self, body: Plain) -> None:
-        kind = served_kind(body, self._core.core.operations.registry)
+        kind = self._kind(body)
+        if kind is None:
+            return
         if not isinstance(body.get("metadata"), dict) or not body["metadata"].get("name"):
             raise Unappliable(f"{kind.kind} without metadata.name")
         namespace, name = place_of(kind, body)
@@ -226,6 +233,17 @@ class Making:
         if kind == NODES:
             self._rehearsal.new_nodes = True
         self._rehearsal.touched.add((kind.kind, key))
+
+    def _kind(self, body: Plain) -> Kind | None:
+        """None, and noted, for a kind that no placement depends on; one that is known in another version is a mistake."""
+        registry = self._core.core.operations.registry
+        try:
+            return served_kind(body, registry)
+        except Unappliable:
+            if any(resource.kind.kind == body.get("kind") for resource in registry.resources):
+                raise
+        self.left_out.append(f"{body.get('kind')} of {body.get('apiVersion')}: {(body.get('metadata') or {}).get('name') or ''}")
+        return None
 
     def _taint(self, node: str, taint: Taint) -> None:
         found = self._core.get(NODES, node)

@@ -58,27 +58,28 @@ def spare_slices(world: World) -> list[ResourceSlice]:
     return sorted((each for each in found if each.metadata.labels.get(SPARE) == "true"), key=lambda each: each.metadata.name)
 
 
-def attached_slices(world: World, spare: str = "") -> list[ResourceSlice]:
+def attached_slices(world: World) -> list[ResourceSlice]:
     found: Iterable[ResourceSlice] = world.all(RESOURCE_SLICES).values()
-    return [each for each in found if (of := each.metadata.labels.get(FROM)) and spare in ("", of)]
+    return sorted((each for each in found if each.metadata.labels.get(FROM)), key=lambda each: each.metadata.name)
 
 
 def attachment(world: World, ask: Ask, state: CycleState, taken: Iterable[str] = ()) -> Attachment | None:
     """The fewest devices that would make some node do; ``taken``: names of devices that are spoken for."""
-    if not state.needs_devices:
-        return None
+    spares = spare_slices(world) if state.needs_devices else []
+    attached = attached_slices(world) if spares else []
     for count in range(1, _MOST_DEVICES + 1):
-        for spare in spare_slices(world):
-            for devices in _alike(_free(world, spare, set(taken)), count):
+        for spare in spares:
+            for devices in _alike(_free(spare, attached, set(taken)), count):
                 for node in _reached(world, spare):
-                    if _would_do(world, ask, state, spare, node, devices):
+                    if _would_do(ask, state, spare, _on(spare, node, attached), node, devices):
                         return Attachment(spare.metadata.name, spare.spec.driver, node, tuple(each.name for each in devices))
     return None
 
 
-def _free(world: World, spare: ResourceSlice, taken: set[str]) -> list[Device]:
+def _free(spare: ResourceSlice, attached: Sequence[ResourceSlice], taken: set[str]) -> list[Device]:
     """What the fabric has and no node."""
-    used = {device.name for each in attached_slices(world, spare.metadata.name) for device in each.spec.devices} | taken
+    own = (each for each in attached if each.metadata.labels[FROM] == spare.metadata.name)
+    used = {device.name for each in own for device in each.spec.devices} | taken
     return [device for device in spare.spec.devices if device.name not in used]
 
 
@@ -99,8 +100,11 @@ def _reached(world: World, spare: ResourceSlice) -> list[str]:
     return [node.metadata.name for node in fit if not node.spec.unschedulable][:_MOST_NODES]
 
 
-def _would_do(world: World, ask: Ask, state: CycleState, spare: ResourceSlice, node: str, devices: Sequence[Device]) -> bool:
-    engine, known = ask.scheduler.engine, _on(world, spare, node)
+def _would_do(
+    ask: Ask, state: CycleState, spare: ResourceSlice, known: ResourceSlice | None, node: str, devices: Sequence[Device]
+) -> bool:
+    """With these devices beside those that are attached to the node already, if any are (``known``)."""
+    engine = ask.scheduler.engine
     tried = msgspec.convert(
         _body(spare, node, [*(known.spec.devices if known is not None else ()), *devices], known), ResourceSlice
     )
@@ -114,8 +118,9 @@ def _would_do(world: World, ask: Ask, state: CycleState, spare: ResourceSlice, n
             engine.remove_slice(tried.metadata.name)
 
 
-def _on(world: World, spare: ResourceSlice, node: str) -> ResourceSlice | None:
-    return next((each for each in attached_slices(world, spare.metadata.name) if each.spec.node_name == node), None)
+def _on(spare: ResourceSlice, node: str, attached: Iterable[ResourceSlice]) -> ResourceSlice | None:
+    own = (each for each in attached if each.metadata.labels[FROM] == spare.metadata.name)
+    return next((each for each in own if each.spec.node_name == node), None)
 
 
 def _body(spare: ResourceSlice, node: str, devices: Sequence[Device], known: ResourceSlice | None) -> Plain:
@@ -211,10 +216,11 @@ class DeviceAutoscaler:
                 continue
             del self._attaching[uid]
             spare: ResourceSlice | None = self._world.get(RESOURCE_SLICES, found.spare)
-            free = {device.name: device for device in _free(self._world, spare, set())} if spare is not None else {}
+            attached = attached_slices(self._world)
+            free = {device.name: device for device in _free(spare, attached, set())} if spare is not None else {}
             if spare is None or not set(found.devices) <= set(free):
                 continue  # somebody else was quicker, or the fabric lost them: the pod is looked at again
-            known = _on(self._world, spare, found.node)
+            known = _on(spare, found.node, attached)
             devices = [*(known.spec.devices if known is not None else ()), *(free[name] for name in found.devices)]
             yield _published(_body(spare, found.node, devices, known), known)
 
@@ -228,7 +234,7 @@ class DeviceAutoscaler:
             for result in claim.status.allocation.devices.results
         }
         seen: set[tuple[str, str]] = set()
-        for known in sorted(attached_slices(self._world), key=lambda each: each.metadata.name):
+        for known in attached_slices(self._world):
             yield from self._of_slice(known, used, seen, now)
         self._idle = {key: since for key, since in self._idle.items() if key in seen}
 
