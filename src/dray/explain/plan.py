@@ -17,6 +17,7 @@ import msgspec
 from dray.api.core import Pod, Taint
 from dray.api.gates import Gates
 from dray.api.kinds import (
+    DEPLOYMENTS,
     DEVICE_TAINT_RULES,
     NODES,
     PODS,
@@ -227,6 +228,8 @@ class Making:
         namespace, name = place_of(kind, body)
         key = f"{namespace}/{name}" if namespace else name
         before = self._core.get(kind, key)
+        if kind == DEPLOYMENTS and before is not None and REPLICA_SETS in self._rehearsal.unknown:
+            raise Unappliable(f"{kind.kind} {name} is there, and its pods are not known: {self._rehearsal.unknown[REPLICA_SETS]}")
         self._hand.apply(kind, _usable_node(body) if kind == NODES else body)
         if kind == PODS and before is None:
             self.added.append(key)

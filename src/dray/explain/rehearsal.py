@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -122,6 +122,11 @@ class Rehearsal:
         self._put()
         self.virtual = Virtual(self.core, self.clock, faults=_AT_ONCE)
         self._host = self.virtual.start("cluster", _PUT, self._deciders)
+
+    @property
+    def unknown(self) -> Mapping[Kind, str]:
+        """Kinds of which there may be objects that were not read, and why."""
+        return self._found.unknown
 
     @property
     def world(self) -> World:
