@@ -22,10 +22,11 @@ from dray.cli.output import emit, output_option, table
 from dray.cli.overview import COLOURS, plain
 from dray.cli.overview import show as show_causes
 from dray.cli.pods import find, named
-from dray.cli.source import Source, source_options
+from dray.cli.source import Source, placing_of, source_options
 from dray.cli.trouble import Trouble
 from dray.cluster.world import World
 from dray.devices.explain import RequestFinding
+from dray.explain.evicting import WouldEvict
 from dray.explain.failures import failed_bindings
 from dray.explain.overview import WORKLOADS, causes, pods_of, waiting
 from dray.explain.why import NodeAnswer, Why
@@ -59,17 +60,19 @@ def why(pod: str | None, namespace: str | None, config: Path | None, source: Sou
       dray why deploy/inference -n research
       dray why train-0 -n research -o json
       dray why train-0 -o wide                        every node and device
-      kubectl get pods,nodes,namespaces,events,resourceclaims,resourceslices,deviceclasses -A -o yaml > now.yaml
-      dray why train-0 -n research --snapshot now.yaml
+      dray snapshot -o now.json                       for somebody who has no access to the cluster
+      dray why train-0 -n research -f now.json
     """
     snapshot = source.read(needs=_NEEDED)
     world, failures = snapshot.world, failed_bindings(snapshot.plain(EVENTS))
+    settings, gates = placing_of(config, snapshot)
+    now = snapshot.taken_at or time.time()
     found = _asked_for(world, pod, namespace, source)
     if isinstance(found, Pod):
-        answer = ask(world, found, now=time.time(), config=_config(config), failures=failures)
+        answer = ask(world, found, now=now, config=settings, gates=gates, failures=failures, unknown=snapshot.unknown)
         emit(_plain(answer), output, lambda console: show(answer, console, wide=output == "wide"))
         return
-    told = causes(world, waiting(found), now=time.time(), config=_config(config), failures=failures)
+    told = causes(world, waiting(found), now=now, config=settings, gates=gates, failures=failures, unknown=snapshot.unknown)
     emit(plain(told, len(found)), output, lambda console: show_causes(told, len(found), console, wide=output == "wide"))
 
 
@@ -86,18 +89,6 @@ def _asked_for(world: World, pod: str | None, namespace: str | None, source: Sou
     if not pods:
         raise Trouble(f'{WORKLOADS[kind]} "{workload}" has no pods in namespace "{where}", or does not exist')
     return pods[0] if len(pods) == 1 else pods
-
-
-def _config(file: Path | None) -> Any:
-    if file is None:
-        return None
-    from dray.api.gates import Gates
-    from dray.scheduling.configuration import ConfigError, load
-
-    try:
-        return load(file.read_text(), Gates.dray())
-    except (OSError, ConfigError) as error:
-        raise Trouble(f"{file}: {error}") from error
 
 
 # --------------------------------------------------------------------------------------------------------- for scripts
@@ -117,6 +108,7 @@ def _plain(answer: Why) -> dict[str, Any]:
         "nearest": msgspec.to_builtins(answer.nearest),
         "choice": msgspec.to_builtins(answer.choice),
         "advice": msgspec.to_builtins(answer.advice),
+        "evicts": msgspec.to_builtins(answer.evicts),
     }
 
 
@@ -164,7 +156,15 @@ def show(answer: Why, console: Console, *, wide: bool) -> None:
         lacks = f"lacks {near.missing} {devices} for request {near.request} of {near.claim}"
         lacks = f"has enough devices for {near.claim}, but they do not {near.constraint}" if near.constraint else lacks
         console.print(f"\nNearest: node {near.node} {escape(lacks)}.")
+    if answer.evicts is not None:
+        _show_evicted(answer.evicts, console)
     _show_fixes(answer, console)
+
+
+def _show_evicted(evicts: WouldEvict, console: Console) -> None:
+    console.print(f"\nThe scheduler would make room on node {escape(evicts.node)}: {escape(evicts.why)}.")
+    rows = [(each.pod, each.node, str(each.priority), ", ".join(each.devices)) for each in evicts.victims]
+    console.print(table(("would leave", "from", "priority", "gives back"), rows))
 
 
 def _show_fixes(answer: Why, console: Console) -> None:
