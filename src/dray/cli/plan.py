@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dray.api.gates import Gates
     from dray.explain.plan import Changes, Plan, PlannedPod
     from dray.explain.snapshot import Snapshot
-    from dray.explain.standing import Standing
+    from dray.explain.standing import QueueShare, Standing
     from dray.explain.templates import Answers
     from dray.scheduling.config import Config
 
@@ -234,8 +234,21 @@ def _show_standing(before: Standing, after: Standing, console: Console) -> None:
     for name in sorted(before.fits.keys() | after.fits.keys()):
         fits = [each.fits.get(name) for each in (before, after)]
         rows.append((f"largest claim of {name}", *(f"{one.largest}" if one else "0" for one in fits)))
+    for name in sorted(before.queues.keys() | after.queues.keys()):
+        shares = [each.queues.get(name) for each in (before, after)]
+        rows.append((f"queue {name} holds", *(_share(one) for one in shares)))
     if rows:
         console.print(table(("", "before", "after"), rows))
+
+
+def _share(share: QueueShare | None) -> str:
+    """What a queue holds of what it deserves, where that is anything."""
+    if share is None:
+        return ""
+    fair = share.fair_share
+    return ", ".join(
+        f"{held} of {fair.get(name, '0')} {name}" for name, held in share.allocated.items() if fair.get(name, "0") != "0"
+    )
 
 
 def _leaving(count: int, lost: int) -> str:
