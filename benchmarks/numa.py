@@ -32,7 +32,8 @@ from dray.numa.layout import State, layout_of
 from dray.runtime.inprocess import InProcess
 from dray.runtime.virtual import Clock, Virtual, Written
 from dray.scheduling.config import FILTERS, Config, Profile
-from dray.scheduling.scheduler import KINDS, Scheduler
+from dray.scheduling.kinds import KINDS
+from dray.scheduling.scheduler import Scheduler
 
 Json = dict[str, Any]
 
