@@ -117,6 +117,7 @@ def _plain(answer: Why) -> dict[str, Any]:
         "nearest": msgspec.to_builtins(answer.nearest),
         "choice": msgspec.to_builtins(answer.choice),
         "advice": msgspec.to_builtins(answer.advice),
+        "notes": answer.notes,
     }
 
 
@@ -165,6 +166,8 @@ def show(answer: Why, console: Console, *, wide: bool) -> None:
         lacks = f"has enough devices for {near.claim}, but they do not {near.constraint}" if near.constraint else lacks
         console.print(f"\nNearest: node {near.node} {escape(lacks)}.")
     _show_fixes(answer, console)
+    for note in answer.notes:
+        console.print(f"\n{escape(note)}")
 
 
 def _show_fixes(answer: Why, console: Console) -> None:

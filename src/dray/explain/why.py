@@ -27,7 +27,7 @@ from dray.explain.advice import Advisor, Refused
 from dray.explain.choice import Choice, choice
 from dray.explain.failures import FailedBinding, of_condition
 from dray.explain.fix import Fix
-from dray.explain.zones import where
+from dray.explain.zones import where, without_guarantee
 from dray.scheduling.actions.preemption import Eviction
 from dray.scheduling.actions.preemptor import preempting
 from dray.scheduling.ask import Ask
@@ -97,6 +97,8 @@ class Why(msgspec.Struct):
     choice: Choice | None = None
     advice: list[Fix] = []
     upstream: str = ""
+    # What nobody promises, although it may look so.
+    notes: list[str] = []
 
 
 def why(
@@ -109,15 +111,21 @@ def why(
     failures: Sequence[FailedBinding] = (),
 ) -> Why:
     """The answer for one pod of the world. ``config``: the scheduler's, where it is known; ``failures``: from events."""
+    answer = _why(world, pod, now, config, gates or Gates.dray(), failures)
+    answer.notes = without_guarantee(world, pod)
+    return answer
+
+
+def _why(world: World, pod: Pod, now: float, config: Config | None, gates: Gates, failures: Sequence[FailedBinding]) -> Why:
     if pod.spec.node_name:
         answer = _bound(world, pod)
         if not pod.terminal and not pod.metadata.deletion_timestamp:
-            answer.choice = _placed_again(world, pod, now, config, gates or Gates.dray())
+            answer.choice = _placed_again(world, pod, now, config, gates)
         return answer
     if pod.terminal or pod.metadata.deletion_timestamp:
         ended = f"has ended ({pod.status.phase})" if pod.terminal else "is being deleted"
         return Why(pod.key, "impossible", f"pod {pod.key} {ended} and will not be scheduled.", [])
-    return _Question(world, pod, now, config, gates or Gates.dray(), failures).answer()
+    return _Question(world, pod, now, config, gates, failures).answer()
 
 
 def _bound(world: World, pod: Pod) -> Why:
