@@ -132,6 +132,8 @@ class Jobs:
     def __init__(self, world: World) -> None:
         self._world = world
         self._kinds = [kind for kind in (QUEUES, POD_GROUPS, CORE_POD_GROUPS) if kind in world.kinds]
+        self.active = False
+        self.look()
         self._by_key: dict[str, Job] = {}
         self._by_pod: dict[str, Job] = {}
         self._tree: Tree | None = None
@@ -151,10 +153,9 @@ class Jobs:
 
     # --------------------------------------------------------------------------------------------------------- queues
 
-    @property
-    def active(self) -> bool:
-        """Whether there are queues or pod groups at all."""
-        return any(self._world.all(kind) for kind in self._kinds)
+    def look(self) -> None:
+        """Whether there are queues or pod groups at all; asked with every pod, so it is found out only when one comes or goes."""
+        self.active = any(self._world.all(kind) for kind in self._kinds)
 
     @property
     def tree(self) -> Tree:

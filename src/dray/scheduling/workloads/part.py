@@ -80,7 +80,10 @@ class Workloads:
         if change.kind is PODS:
             if self.jobs.active:
                 self._pod(change.old, change.new)
-        elif change.kind is QUEUES:
+            return
+        if change.kind in (QUEUES, POD_GROUPS, CORE_POD_GROUPS):
+            self.jobs.look()
+        if change.kind is QUEUES:
             if not _same(change.old, change.new):
                 self.jobs.forget_tree()
                 self._stale_queues = self._dirty = True
