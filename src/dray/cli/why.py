@@ -109,6 +109,7 @@ def _plain(answer: Why) -> dict[str, Any]:
         "choice": msgspec.to_builtins(answer.choice),
         "advice": msgspec.to_builtins(answer.advice),
         "evicts": msgspec.to_builtins(answer.evicts),
+        "notes": answer.notes,
     }
 
 
@@ -159,6 +160,8 @@ def show(answer: Why, console: Console, *, wide: bool) -> None:
     if answer.evicts is not None:
         _show_evicted(answer.evicts, console)
     _show_fixes(answer, console)
+    for note in answer.notes:
+        console.print(f"\n{escape(note)}")
 
 
 def _show_evicted(evicts: WouldEvict, console: Console) -> None:
