@@ -72,7 +72,8 @@ def _show(found: Inventory, console: Console, *, wide: bool, only: bool) -> None
         console.print(f"\n{_totals(found)} Each of them: -o wide, or --node NAME.")
         return
     extra = ("capacity", "why") if wide else ()
-    columns = ("node", "driver", "pool", "device", "zone", "state", "users", "taints", *extra)
+    zoned = ("zone",) if any(row.zones for row in found.devices) else ()
+    columns = ("node", "driver", "pool", "device", *zoned, "state", "users", "taints", *extra)
     console.print(table(columns, _rows(found.devices, wide)))
     if wide and found.counter_sets:
         console.print()
@@ -89,6 +90,7 @@ def _by_node(node: NodeRow) -> tuple[str, ...]:
 def _rows(devices: Sequence[Row], wide: bool) -> list[tuple[str | Text, ...]]:
     rows: list[tuple[str | Text, ...]] = []
     coloured = {state: Text(state, colour) for state, colour in _COLOURS.items()}
+    zoned = any(row.zones for row in devices)
     for row in devices:
         users = "\n".join(", ".join(user.pods) or f"claim {user.claim}" for user in row.users)
         where = row.node or "(by selector)"
@@ -97,7 +99,7 @@ def _rows(devices: Sequence[Row], wide: bool) -> list[tuple[str | Text, ...]]:
             row.driver,
             row.pool,
             row.device,
-            ",".join(map(str, row.zones)),
+            *((",".join(map(str, row.zones)),) if zoned else ()),
             coloured[row.state],
             users,
             "\n".join(row.taints),
