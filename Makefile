@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types real e2e bench soak clean
+.PHONY: demo test lint types real e2e bench soak web clean
 
 demo: $(VENV)/.installed
 	$(BIN)/dray demo $(ARGS)
@@ -31,6 +31,14 @@ e2e: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# The page: from web/ into src/dray/web/assets, for those who change it. Needs node and npm.
+web: web/node_modules
+	cd web && npx tsc --noEmit -p . && node build.mjs
+
+web/node_modules: web/package-lock.json
+	cd web && npm ci --no-audit --no-fund --silent
+	@touch $@
 
 $(VENV)/.installed: pyproject.toml
 	@echo "Setting up $(VENV); the first time this takes a minute …"

@@ -1,0 +1,92 @@
+"""What the page shows: a cluster as it is now, files taken from one, or a recorded run at any of its times.
+
+A ``Moment`` is a cluster at one instant. Always true: its world is never changed after it was given out, so that questions about
+it can be answered beside everything else; two moments of a scene with the same number are the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from dray.api.kinds import EVENTS
+from dray.cluster.port import Cluster
+from dray.cluster.world import World
+from dray.explain.snapshot import Snapshot
+from dray.scheduling.config import Config
+
+Mode = Literal["live", "snapshot", "run"]
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """``number`` grows with every change; ``events`` are plain objects of either API."""
+
+    number: int
+    at: float
+    world: World
+    events: tuple[Mapping[str, Any], ...]
+
+
+class Span(msgspec.Struct, frozen=True):
+    """The times of a recorded run, and those of them at which something changed."""
+
+    start: float
+    end: float
+    marks: list[float]
+
+
+class Scene(Protocol):
+    """Where moments come from. ``config``: the scheduler's, where it is known; ``cluster``: where changes can be written."""
+
+    title: str
+    mode: Mode
+    config: Config | None
+    cluster: Cluster | None
+
+    @property
+    def span(self) -> Span | None: ...
+
+    @property
+    def notices(self) -> list[str]:
+        """What the one who looks must know about what is shown."""
+        ...
+
+    async def begin(self) -> None:
+        """Called when somebody looks for the first time; returns when there is something to show."""
+        ...
+
+    def moment(self, at: float | None = None) -> Moment: ...
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """``changed`` is called after every change, from the loop's thread."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Still:
+    """Files taken from a cluster. Nothing changes but the clock."""
+
+    mode: Mode = "snapshot"
+    span: Span | None = None
+    cluster: Cluster | None = None
+
+    def __init__(self, snapshot: Snapshot, title: str, config: Config | None = None) -> None:
+        self.title, self.config = title, config
+        self.notices = [f"left out: {count} of kind {kind}" for kind, count in sorted(snapshot.left_out.items())]
+        self._world, self._events = snapshot.world, tuple(snapshot.plain(EVENTS))
+
+    async def begin(self) -> None:
+        pass
+
+    def moment(self, at: float | None = None) -> Moment:
+        return Moment(1, time.time(), self._world, self._events)
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
