@@ -21,26 +21,40 @@ export const HEADER = 26;
 const MARGIN = 10;
 
 interface Candidate { name: string; kind: "node" | "pool"; info: NodeInfo | null; pools: Pool[] }
+/** A node that is to be shown: what it has, and which of it the filter leaves out. */
+interface Chosen extends Candidate { contents: Content[]; counts: Record<string, number>; dim: boolean[][] | null; shape: string }
+export interface Choice { chosen: Chosen[]; of: number; counts: Record<string, number> }
 
-export function arrange(picture: Picture, filter: Filter, groupBy: string, cell: number, width: number): Layout {
+/** What the filter leaves of the picture; independent of how large it is drawn. */
+export function choose(picture: Picture, filter: Filter): Choice {
+  const all = candidates(picture);
+  const choice: Choice = { chosen: [], of: all.length, counts: {} };
+  for (const candidate of all) {
+    const found = chosen(candidate, picture, filter);
+    if (!found) continue;
+    choice.chosen.push(found);
+    add(choice.counts, found.counts);
+  }
+  return choice;
+}
+
+export function arrange(choice: Choice, groupBy: string, cell: number, width: number): Layout {
   const names = cell >= 12;
   const shapes = new Map<string, Shape>();
-  const all = candidates(picture);
   const groups = new Map<string, Tile[]>();
-  const counts: Record<string, number> = {};
-  let shown = 0;
-  for (const candidate of all) {
-    const tile = tileOf(candidate, picture, filter, cell, names, shapes, width);
-    if (!tile) continue;
-    shown++;
-    add(counts, tile.counts);
-    const title = groupTitle(candidate, groupBy);
+  for (const each of choice.chosen) {
+    let shape = shapes.get(each.shape);
+    if (!shape) shapes.set(each.shape, (shape = shapeOf(each.contents, cell, names, width)));
+    const { name, kind, info, contents, counts, dim } = each;
+    const tile = { x: 0, y: 0, w: shape.w, h: shape.h, name, kind, info, shape, contents, counts, dim };
+    const title = groupTitle(each, groupBy);
     const found = groups.get(title);
     if (found) found.push(tile);
     else groups.set(title, [tile]);
   }
   const ordered = [...groups].sort(([a], [b]) => collate(a, b));
-  const layout: Layout = { tiles: [], groups: [], height: MARGIN, shown, of: all.length, names, counts, tallest: 0 };
+  const { counts, of } = choice;
+  const layout: Layout = { tiles: [], groups: [], height: MARGIN, shown: choice.chosen.length, of, names, counts, tallest: 0 };
   for (const [title, tiles] of ordered) flow(layout, title, tiles, width, cell, ordered.length > 1);
   return layout;
 }
@@ -69,9 +83,7 @@ function groupTitle(candidate: Candidate, groupBy: string): string {
   return value === undefined ? `without ${groupBy}` : `${groupBy.replace(/^.*\//, "")} ${value}`;
 }
 
-function tileOf(
-  candidate: Candidate, picture: Picture, filter: Filter, cell: number, names: boolean, shapes: Map<string, Shape>, width: number,
-): Tile | null {
+function chosen(candidate: Candidate, picture: Picture, filter: Filter): Chosen | null {
   if (!filter.node({ name: candidate.name, labels: candidate.info?.labels ?? {}, info: candidate.info })) return null;
   const contents = contentsOf(candidate.pools);
   const counts: Record<string, number> = { devices: 0, used: 0 };
@@ -81,10 +93,8 @@ function tileOf(
     contents.forEach((content, block) => tally(counts, content.cells.filter((_, place) => !dim![block]![place]), picture));
   } else for (const pool of candidate.pools) add(counts, tallied(pool, picture));
   if ((filter.narrows && !counts.devices) || !filter.counts(counts)) return null;
-  const key = contents.map((content) => `${content.cells.length}:${content.cells[0]?.[WITHIN] ? `b${bars(content).length}` : "z"}`).join(" ");
-  let shape = shapes.get(key);
-  if (!shape) shapes.set(key, (shape = shapeOf(contents, cell, names, width)));
-  return { x: 0, y: 0, w: shape.w, h: shape.h, name: candidate.name, kind: candidate.kind, info: candidate.info, shape, contents, counts, dim };
+  const shape = contents.map((content) => `${content.cells.length}${content.cells[0]?.[WITHIN] ? `b${bars(content).length}` : "z"}${content.title ? "t" : ""}`).join(" ");
+  return { ...candidate, contents, counts, dim, shape };
 }
 
 function tally(counts: Record<string, number>, cells: Cell[], picture: Picture): void {
@@ -200,11 +210,11 @@ function add(into: Record<string, number>, more: Record<string, number>): void {
 }
 
 /** The largest cells with which everything is seen at once, within what is pleasant. */
-export function fitting(picture: Picture, filter: Filter, groupBy: string, width: number, height: number): number {
+export function fitting(choice: Choice, groupBy: string, width: number, height: number): number {
   let low = 3, high = 28;
   while (low < high) {
     const middle = Math.ceil((low + high) / 2);
-    if (arrange(picture, filter, groupBy, middle, width).height <= height) low = middle;
+    if (arrange(choice, groupBy, middle, width).height <= height) low = middle;
     else high = middle - 1;
   }
   return low;

@@ -5,7 +5,7 @@ import { go, onMap, read, withOptions } from "./address";
 import { ATTACHING, MARK, NAME, PODS, RESTING, ROOT, STATE, USED, WITHIN, ZONE, type Picture } from "./cluster";
 import { Panel } from "./details";
 import { compile, type Filter } from "./filter";
-import { arrange, collate, fitting, hit, type Hit, type Layout, type Tile } from "./layout";
+import { arrange, choose, collate, fitting, hit, type Hit, type Layout, type Tile } from "./layout";
 import { paint, resting, ring } from "./paint";
 import { Sign, useCluster, usePalette } from "./parts";
 import { count } from "./words";
@@ -20,7 +20,7 @@ function Mapped({ picture }: { picture: Picture }) {
   const { options } = read();
   const text = options.get("filter") ?? "", groupBy = options.get("group") ?? "", selected = options.get("on") ?? "";
   const table = options.get("as") === "table";
-  const filter = useMemo(() => compile(text, picture), [text, picture.number, picture]);
+  const filter = useMemo(() => compile(text, picture), [text, picture]);
   const stage = useRef<HTMLDivElement>(null);
   const [size, setSize] = useState({ width: 0, height: 0 });
   useLayoutEffect(() => {
@@ -30,16 +30,16 @@ function Mapped({ picture }: { picture: Picture }) {
     look();
     return () => observer.disconnect();
   }, [table]);
-  const nodes = Object.keys(picture.nodes).length;
+  const choice = useMemo(() => choose(picture, filter), [picture, filter]);
   const zoom = Number(options.get("zoom")) || 0;
   const fit = useMemo(
-    () => (size.width ? fitting(picture, filter, groupBy, size.width, size.height) : 10),
-    [size.width, size.height, text, groupBy, nodes],
+    () => (size.width ? fitting(choice, groupBy, size.width, size.height) : 10),
+    [size.width, size.height, text, groupBy, choice.of],
   );
   const cell = zoom || Math.min(26, Math.max(5, fit));
   const layout = useMemo(
-    () => arrange(picture, filter, groupBy, cell, size.width || 1000),
-    [picture, filter, groupBy, cell, size.width],
+    () => arrange(choice, groupBy, cell, size.width || 1000),
+    [choice, groupBy, cell, size.width],
   );
   return (
     <div class="map">
@@ -176,7 +176,7 @@ function Stage({ stage, layout, picture, selected, cell, size }: StageOf) {
   };
   const choose = (event: MouseEvent) => {
     const found = at(event);
-    if (found) open(found.tile, found.block, found.place);
+    if (found) openOf(found.tile, found.block, found.place);
   };
   const keys = (event: KeyboardEvent) => {
     const next = moved(layout, focused, event.key);
@@ -186,7 +186,7 @@ function Stage({ stage, layout, picture, selected, cell, size }: StageOf) {
       stage.current!.scrollTo({ top: Math.max(0, Math.min(next.y - 20, Math.max(stage.current!.scrollTop, next.y + next.h + 20 - size.height))) });
     } else if ((event.key === "Enter" || event.key === " ") && focused) {
       event.preventDefault();
-      open(focused, -1, -1);
+      openOf(focused, -1, -1);
     } else if (event.key === "+" || event.key === "-") {
       go(withOptions({ zoom: Math.min(30, Math.max(3, cell + (event.key === "+" ? 1 : -1))) }), true);
     }
@@ -207,7 +207,7 @@ function Stage({ stage, layout, picture, selected, cell, size }: StageOf) {
   );
 }
 
-function open(tile: Tile, block: number, place: number): void {
+function openOf(tile: Tile, block: number, place: number): void {
   const content = tile.contents[block], cell = content?.cells[place];
   if (cell) go(onMap("device", `${content!.pool.driver}/${content!.pool.pool}/${cell[NAME]}`));
   else if (tile.kind === "node") go(onMap("node", tile.name));
