@@ -103,14 +103,14 @@ async def test_a_huge_object_is_answered_in_bounded_time() -> None:
         await client.ok("/api/map")
 
 
-class _Watched:
+class Watched:
     """An API server of our own, without deciders, that a page looks at."""
 
     def __init__(self) -> None:
         self.server = ApiServer(None)
         self.port = Embedded(self.server)
 
-    async def __aenter__(self) -> _Watched:
+    async def __aenter__(self) -> Watched:
         await self.server.start(port=0)
         made = hardware(["gpu8:2"])
         await bring_in(self.port, [*made.nodes, *made.objects], self.server.core.operations.registry)
@@ -134,7 +134,7 @@ async def _until(answer: aiohttp.ClientResponse, name: str) -> Any:
 
 
 async def test_what_changes_is_told_to_whoever_listens() -> None:
-    async with _Watched() as watched, serving(Live(watched.port, "live")) as client:
+    async with Watched() as watched, serving(Live(watched.port, "live")) as client:
         picture = await client.ok("/api/map")
         assert len(picture["nodes"]) == 2
         stream = await _stream(client, picture["number"])
@@ -152,7 +152,7 @@ async def test_what_changes_is_told_to_whoever_listens() -> None:
 
 
 async def test_who_comes_back_with_a_picture_that_nobody_remembers_begins_anew() -> None:
-    async with _Watched() as watched, serving(Live(watched.port, "live")) as client:
+    async with Watched() as watched, serving(Live(watched.port, "live")) as client:
         await client.ok("/api/map")
         stream = await _stream(client, 12345)
         assert (await asyncio.wait_for(_until(stream, "reset"), 10))["number"] == 1
@@ -160,7 +160,7 @@ async def test_who_comes_back_with_a_picture_that_nobody_remembers_begins_anew()
 
 
 async def test_thousands_of_streams_are_refused_and_the_page_still_answers() -> None:
-    async with _Watched() as watched, serving(Live(watched.port, "live")) as client:
+    async with Watched() as watched, serving(Live(watched.port, "live")) as client:
         await client.ok("/api/map")
         streams = [await _stream(client, 1) for _ in range(STREAMS_MAX)]
         assert {stream.status for stream in streams} == {200}

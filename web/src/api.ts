@@ -50,6 +50,11 @@ export async function post<T>(path: string, body: unknown): Promise<T> {
   return (await (await ask(path, { method: "POST", body: JSON.stringify(body), headers })).json()) as T;
 }
 
+export async function remove(path: string, asked: Asked): Promise<void> {
+  const query = new URLSearchParams(asked as Record<string, string>);
+  await ask(`${path}?${query}`, { method: "DELETE" });
+}
+
 /** Follows a stream of events until it ends. EventSource cannot send a header, and the token goes nowhere else. */
 export async function follow(path: string, told: (name: string, data: unknown) => void, signal: AbortSignal): Promise<void> {
   const answer = await ask(path, { signal });

@@ -31,7 +31,8 @@ export interface About {
   changes: boolean;
   version: string;
   notices: string[];
-  span: { start: number; end: number; marks: number[] } | null;
+  /** Of a recorded run: when it began, how long it lasted, when in it something changed. */
+  span: { start: number; length: number; marks: number[] } | null;
 }
 
 export type Link = "connecting" | "live" | "lost" | "still" | "refused";

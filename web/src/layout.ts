@@ -14,10 +14,12 @@ export interface Tile {
   name: string; kind: "node" | "pool"; info: NodeInfo | null;
   shape: Shape; contents: Content[]; counts: Record<string, number>; dim: boolean[][] | null;
 }
-export interface Group { title: string; y: number; nodes: number; counts: Record<string, number> }
+export interface Group { title: string; x: number; y: number; w: number; nodes: number; counts: Record<string, number> }
 export interface Layout { tiles: Tile[]; groups: Group[]; height: number; shown: number; of: number; names: boolean; counts: Record<string, number>; tallest: number }
 
 export const HEADER = 26;
+/** Where pools stand that several nodes reach. */
+const SHARED = "shared pools";
 const MARGIN = 10;
 
 interface Candidate { name: string; kind: "node" | "pool"; info: NodeInfo | null; pools: Pool[] }
@@ -52,10 +54,10 @@ export function arrange(choice: Choice, groupBy: string, cell: number, width: nu
     if (found) found.push(tile);
     else groups.set(title, [tile]);
   }
-  const ordered = [...groups].sort(([a], [b]) => collate(a, b));
+  const ordered = [...groups].sort(([a], [b]) => Number(a === SHARED) - Number(b === SHARED) || collate(a, b));
   const { counts, of } = choice;
   const layout: Layout = { tiles: [], groups: [], height: MARGIN, shown: choice.chosen.length, of, names, counts, tallest: 0 };
-  for (const [title, tiles] of ordered) flow(layout, title, tiles, width, cell, ordered.length > 1);
+  flow(layout, ordered, width, cell, !!groupBy);
   return layout;
 }
 
@@ -75,12 +77,14 @@ function candidates(picture: Picture): Candidate[] {
 }
 
 function groupTitle(candidate: Candidate, groupBy: string): string {
-  if (candidate.kind === "pool") return "pools that several nodes reach";
+  if (candidate.kind === "pool") return SHARED;
   if (!groupBy) return "nodes";
   if (groupBy === "driver") return [...new Set(candidate.pools.map((pool) => pool.driver))].sort().join(", ") || "no devices";
   if (groupBy === "state") return candidate.info?.cordoned ? "cordoned" : candidate.info?.ready ? "ready" : "not ready";
   const value = candidate.info?.labels[groupBy];
-  return value === undefined ? `without ${groupBy}` : `${groupBy.replace(/^.*\//, "")} ${value}`;
+  if (value === undefined) return `without ${groupBy}`;
+  const short = groupBy.replace(/^.*\//, "");
+  return value.startsWith(short) ? value : `${short} ${value}`;
 }
 
 function chosen(candidate: Candidate, picture: Picture, filter: Filter): Chosen | null {
@@ -185,24 +189,46 @@ function blockOf(content: Content, cell: number, gap: number, names: boolean): B
   };
 }
 
-function flow(layout: Layout, title: string, tiles: Tile[], width: number, cell: number, titled: boolean): void {
-  const gap = Math.max(2, Math.round(cell / 3));
-  const counts: Record<string, number> = {};
-  for (const tile of tiles) add(counts, tile.counts);
-  if (titled) {
-    layout.groups.push({ title, y: layout.height, nodes: tiles.length, counts });
-    layout.height += HEADER;
+/** Groups that were asked for stand beside each other, each about as wide as it is high, so that no space is lost. */
+function flow(layout: Layout, groups: [string, Tile[]][], width: number, cell: number, beside: boolean): void {
+  const gap = Math.max(2, Math.round(cell / 3)), titled = groups.length > 1, apart = 14;
+  let x = MARGIN, top = layout.height, line = 0;
+  for (const [title, tiles] of groups) {
+    const most = width - 2 * MARGIN;
+    const wide = beside && titled ? Math.min(most, Math.max(across(tiles, gap), 210)) : most;
+    if (x > MARGIN && x + wide > width - MARGIN) { x = MARGIN; top += line + apart; line = 0; }
+    const counts: Record<string, number> = {};
+    for (const tile of tiles) add(counts, tile.counts);
+    if (titled) layout.groups.push({ title, x, y: top, w: wide, nodes: tiles.length, counts });
+    line = Math.max(line, rows(tiles, x, top + (titled ? HEADER : 0), wide, gap) - top);
+    x += wide + apart;
+    for (const tile of tiles) {
+      layout.tallest = Math.max(layout.tallest, tile.h);
+      layout.tiles.push(tile);
+    }
   }
-  let x = MARGIN, y = layout.height, line = 0;
+  layout.tiles.sort((a, b) => a.y - b.y || a.x - b.x);
+  layout.height = top + line + MARGIN;
+}
+
+/** A width for these tiles with which they make a pleasant rectangle. */
+function across(tiles: Tile[], gap: number): number {
+  const area = tiles.reduce((sum, tile) => sum + (tile.w + gap) * (tile.h + gap), 0);
+  const widest = tiles.reduce((most, tile) => Math.max(most, tile.w), 0);
+  const wanted = Math.max(widest, Math.sqrt(area * 2.4));
+  return Math.ceil(wanted / (widest + gap)) * (widest + gap) - gap;
+}
+
+/** Puts tiles into rows, and says where the last one ends. */
+function rows(tiles: Tile[], left: number, top: number, wide: number, gap: number): number {
+  let x = left, y = top, line = 0;
   for (const tile of tiles) {
-    if (x > MARGIN && x + tile.w > width - MARGIN) { x = MARGIN; y += line + gap; line = 0; }
+    if (x > left && x + tile.w > left + wide) { x = left; y += line + gap; line = 0; }
     tile.x = x; tile.y = y;
     x += tile.w + gap;
     line = Math.max(line, tile.h);
-    layout.tallest = Math.max(layout.tallest, tile.h);
-    layout.tiles.push(tile);
   }
-  layout.height = y + line + MARGIN;
+  return y + line;
 }
 
 function add(into: Record<string, number>, more: Record<string, number>): void {

@@ -5,12 +5,15 @@ import { useEffect, useState } from "preact/hooks";
 import { link, read } from "./address";
 import { adoptToken, hasToken, setToken } from "./api";
 import { cluster } from "./cluster";
+import { HealthBadge, HealthView } from "./health";
 import { MapView } from "./mapview";
 import { chosenTheme, setTheme, useCluster, type Theme } from "./parts";
 import { PodView } from "./podview";
+import { Player } from "./player";
+import { TaintsView } from "./taints";
 import { WaitingView } from "./waiting";
 
-const VIEWS: [string, string][] = [["map", "Map"], ["waiting", "Waiting"]];
+const VIEWS: [string, string][] = [["map", "Map"], ["waiting", "Waiting"], ["taints", "Taints"], ["health", "Health"]];
 
 function Page() {
   const [address, set] = useState(read);
@@ -27,6 +30,7 @@ function Page() {
       <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>to the content</a>
       <Header view={address.view} />
       <Notices />
+      <Player />
       <main id="main" tabIndex={-1}>
         <View view={address.view} of={address.of} />
       </main>
@@ -37,6 +41,8 @@ function Page() {
 function View({ view, of }: { view: string; of: string }) {
   switch (view) {
     case "waiting": return <WaitingView />;
+    case "taints": return <TaintsView target={of} />;
+    case "health": return <HealthView />;
     case "pod": return <PodView name={of} />;
     case "map": return <MapView />;
     default: return <div class="page"><h1>Nothing is here</h1><p><a href="#/map">to the map</a></p></div>;
@@ -53,6 +59,7 @@ function Header({ view }: { view: string }) {
         {VIEWS.map(([name, title]) => (
           <a href={link(name)} aria-current={view === name ? "page" : undefined}>
             {title}{name === "waiting" && picture ? <span class={picture.waiting ? "badge some" : "badge"}>{picture.waiting}</span> : null}
+            {name === "health" && picture ? <HealthBadge /> : null}
           </a>
         ))}
       </nav>

@@ -213,10 +213,14 @@ function groups(context: CanvasRenderingContext2D, { layout, palette, from, heig
     if (group.y + HEADER < from || group.y > from + height) continue;
     context.font = "600 13px ui-sans-serif, system-ui, sans-serif";
     context.fillStyle = palette.text;
-    context.fillText(group.title, 10, group.y + HEADER / 2 + 2);
-    const wide = context.measureText(group.title).width;
+    const title = clipped(context, group.title, group.w - 90);
+    context.fillText(title, group.x, group.y + HEADER / 2 + 2);
+    const wide = context.measureText(title).width;
     context.font = "12px ui-sans-serif, system-ui, sans-serif";
     context.fillStyle = palette.faint;
-    context.fillText(`${group.nodes} · ${group.counts.free ?? 0} of ${group.counts.devices ?? 0} devices free`, 20 + wide, group.y + HEADER / 2 + 2);
+    const { free = 0, devices = 0 } = group.counts;
+    const short = `${free} of ${devices} free`, long = `${group.nodes} ${group.nodes === 1 ? "node" : "nodes"}, ${free} of ${devices} devices free`;
+    const room = group.w - wide - 12;
+    context.fillText(context.measureText(long).width <= room ? long : context.measureText(short).width <= room ? short : `${free}/${devices}`, group.x + wide + 10, group.y + HEADER / 2 + 2);
   }
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,14 @@ from dray.cli.trouble import Trouble, patience
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--seed", type=int, help="Decides everything that is random. Default: the scenario's, else 0.")
 @click.option("--until", metavar="DURATION", help="How long to run, in simulated time. Default: the scenario's, else 10m.")
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write down everything that changes, to look at with `dray ui --run FILE`.",
+)
 @output_option
-def simulate(files: tuple[Path, ...], seed: int | None, until: str | None, output: str) -> None:
+def simulate(files: tuple[Path, ...], seed: int | None, until: str | None, record: Path | None, output: str) -> None:
     """Run a scenario on virtual time: API server, scheduler, controllers and nodes in one process, hours in seconds.
 
     FILES are Kubernetes manifests, created at the start, and at most one Scenario (dray.dev/v1alpha1) with hardware, steps and
@@ -32,16 +39,19 @@ def simulate(files: tuple[Path, ...], seed: int | None, until: str | None, outpu
     Examples:
       dray simulate cluster.yaml pods.yaml
       dray simulate scenario.yaml --seed 7 --until 1h -o json
+      dray simulate scenario.yaml --record run.gz && dray ui --run run.gz
       kubectl get nodes,resourceslices,deviceclasses -o yaml > now.yaml && dray simulate now.yaml new-pods.yaml
     """
     from dray.explain.snapshot import SnapshotError
+    from dray.simulate.recording import Recorder
     from dray.simulate.run import simulate as run
     from dray.simulate.scenario import ScenarioError, read
 
     try:
         scenario = read(files, seed=seed, until=seconds(until) if until else None)
-        with patience(f"simulating {scenario.until:g} s; long and busy scenarios take a while …"):
-            report = run(scenario)
+        said = f"simulating {scenario.until:g} s; long and busy scenarios take a while …"
+        with patience(said), Recorder(record) if record is not None else nullcontext() as recorder:
+            report = run(scenario, recorder)
     except (ScenarioError, SnapshotError, ValueError) as error:
         raise Trouble(str(error)) from error
     emit(report, output, lambda console: _show(report, console))

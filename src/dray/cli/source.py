@@ -59,6 +59,11 @@ class Source:
         return not self._files
 
     @property
+    def default(self) -> bool:
+        """Whether nothing was named."""
+        return not (self._files or self._kubeconfig or self._context)
+
+    @property
     def name(self) -> str:
         """What is read, for a title."""
         return ", ".join(file.name for file in self._files) if self._files else self._access().server

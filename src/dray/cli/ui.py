@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
 from dray.cli.running import log_options, to_the_end
 from dray.cli.source import Source, source_options
+from dray.cli.trouble import Trouble
 from dray.web.guard import Guard, new_token
 
 if TYPE_CHECKING:
@@ -54,6 +56,12 @@ def token() -> str:
 @click.command()
 @source_options
 @click.option(
+    "--run",
+    "recording",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Show a run that `dray simulate --record` wrote.",
+)
+@click.option(
     "--host", default="127.0.0.1", show_default=True, help="Where to listen. Anything else than loopback lets others in."
 )
 @click.option("--port", type=click.IntRange(0, 65535), help=f"Default: {PORT}, or any that is free.")
@@ -64,6 +72,7 @@ def token() -> str:
 @log_options("warning")
 def ui(
     source: Source,
+    recording: Path | None,
     host: str,
     port: int | None,
     hosts: tuple[str, ...],
@@ -79,17 +88,20 @@ def ui(
       dray ui                                          the cluster that kubectl would use
       dray ui --kubeconfig ~/.kube/config --context production
       dray ui --snapshot now.yaml                      files taken from a cluster
+      dray simulate scenario.yaml --record run.gz && dray ui --run run.gz
     """
+    if recording is not None and not source.default:
+        raise click.UsageError("--run shows a recording; --snapshot, --kubeconfig and --context show something else: give one")
     look = Look(bound(host, port), token(), hosts, allow_changes)
-    to_the_end(lambda: _serve(source, look))
+    to_the_end(lambda: _serve(source, recording, look))
 
 
-async def _serve(source: Source, look: Look) -> None:
+async def _serve(source: Source, recording: Path | None, look: Look) -> None:
     from dray.runtime.process import stop_on_signals
     from dray.web.server import Page
 
     stop = stop_on_signals()
-    scene = await _scene(source)
+    scene = await _scene(source, recording)
     names = frozenset({*look.hosts, look.socket.getsockname()[0]})
     page = Page(scene, Guard(look.token, names), allow_changes=look.changes)
     await page.serve(look.socket)
@@ -100,10 +112,22 @@ async def _serve(source: Source, look: Look) -> None:
         await scene.cluster.close()
 
 
-async def _scene(source: Source) -> Scene:
+async def _scene(source: Source, recording: Path | None) -> Scene:
     from dray.web.live import Live
     from dray.web.moments import Still
 
+    if recording is not None:
+        return _recorded(recording)
     if not source.live:
         return Still(source.read(needs=()), source.name)
     return Live(await source.served(), source.name)
+
+
+def _recorded(recording: Path) -> Scene:
+    from dray.simulate.recording import RecordingError
+    from dray.web.recorded import Recorded
+
+    try:
+        return Recorded(recording)
+    except RecordingError as error:
+        raise Trouble(str(error)) from error

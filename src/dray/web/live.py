@@ -20,7 +20,7 @@ from dray.cluster.reflector import Listed, Reflector
 from dray.cluster.world import World
 from dray.explain.snapshot import KINDS
 from dray.scheduling.config import Config
-from dray.web.moments import Mode, Moment, Span
+from dray.web.moments import Mode, Moment, Point, Span
 
 # Of events the newest are kept: a busy cluster makes them without end.
 EVENTS_KEPT: Final = 20_000
@@ -66,6 +66,9 @@ class Live:
         if self._kept is None or self._kept.number != self._number:
             self._kept = Moment(self._number, time.time(), self._world.copy(), tuple(self._events.values()))
         return msgspec.structs.replace(self._kept, at=time.time())
+
+    def points(self, most: int) -> list[Point] | None:
+        return None
 
     def listen(self, changed: Callable[[], None]) -> None:
         self._listeners.append(changed)

@@ -31,11 +31,20 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """The times of a recorded run, and those of them at which something changed."""
+    """When a recorded run began, how long it lasted, and when in it something changed: pods or claims."""
 
     start: float
-    end: float
+    length: float
     marks: list[float]
+
+
+class Point(msgspec.Struct, array_like=True, frozen=True):
+    """When, pods that wait, pods that have a node, devices in use."""
+
+    at: float
+    waiting: int
+    placed: int
+    used: int
 
 
 class Scene(Protocol):
@@ -58,7 +67,13 @@ class Scene(Protocol):
         """Called when somebody looks for the first time; returns when there is something to show."""
         ...
 
-    def moment(self, at: float | None = None) -> Moment: ...
+    def moment(self, at: float | None = None) -> Moment:
+        """``at``: the time in a recorded run, in seconds from its start."""
+        ...
+
+    def points(self, most: int) -> list[Point] | None:
+        """Numbers over the time of a recorded run."""
+        ...
 
     def listen(self, changed: Callable[[], None]) -> None:
         """``changed`` is called after every change, from the loop's thread."""
@@ -84,6 +99,9 @@ class Still:
 
     def moment(self, at: float | None = None) -> Moment:
         return Moment(1, time.time(), self._world, self._events)
+
+    def points(self, most: int) -> list[Point] | None:
+        return None
 
     def listen(self, changed: Callable[[], None]) -> None:
         pass

@@ -11,21 +11,28 @@ import asyncio
 import gzip
 import logging
 import mimetypes
+import secrets
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from aiohttp import web
 
 from dray import __version__
+from dray.api.kinds import DEVICE_TAINT_RULES
+from dray.api.resource import DeviceTaintRule
+from dray.cluster.port import Cluster, Conflict, Refused, Write
+from dray.cluster.served import Served
+from dray.explain.targets import MANAGER, TargetError, writes
 from dray.web import views
 from dray.web.asking import Asking, TooMuch
 from dray.web.guard import HEADERS, Guard
 from dray.web.moments import Moment, Scene
 from dray.web.picture import Changed, Painter, Picture, changed
+from dray.web.series import Series
 
 ASSETS: Final = Path(__file__).parent / "assets"
 STREAMS_MAX: Final = 64
@@ -34,6 +41,8 @@ BODY_MAX: Final = 8 << 20
 GATHER_SECONDS: Final = 0.25
 PING_SECONDS: Final = 15.0
 PICTURES_KEPT: Final = 16
+TICKETS_KEPT: Final = 32
+POINTS_RECORDED: Final = 300
 # A client that does not take what it is sent within this time is let go.
 STUCK_SECONDS: Final = 30.0
 
@@ -51,6 +60,8 @@ class Page:
         self._asking = Asking()
         self._painter = Painter(scene.config)
         self._pictures: deque[Picture] = deque(maxlen=PICTURES_KEPT)
+        self._series = Series()
+        self._tickets: dict[str, DeviceTaintRule] = {}
         self._streams = 0
         self._stirred = asyncio.Condition()
         self._runner: web.AppRunner | None = None
@@ -82,6 +93,11 @@ class Page:
             web.get("/api/stream", self._stream),
             web.get("/api/waiting", self._view(lambda moment, _: views.waiting_pods(moment, config))),
             web.get("/api/verify", self._view(lambda moment, _: views.verify(moment))),
+            web.get("/api/taints", self._view(lambda moment, _: views.taints(moment))),
+            web.post("/api/taints/preview", self._preview),
+            web.post("/api/taints", self._taint),
+            web.delete("/api/taints", self._untaint),
+            web.get("/api/series", self._numbers),
             web.get("/api/node", self._view(lambda moment, asked: views.node(moment, asked["name"]), "name")),
             web.get("/api/device", self._view(lambda moment, asked: views.device(moment, asked["name"]), "name")),
             web.get("/api/pod", self._view(lambda moment, asked: views.pod(moment, asked["name"], config), "name")),
@@ -100,6 +116,10 @@ class Page:
             return _error(error.status, error.reason)
         except views.Unknown as error:
             return _error(404, str(error))
+        except TargetError as error:
+            return _error(400, str(error))
+        except Refused as error:
+            return _error(error.code, error.message)
         except TooMuch:
             return _error(503, "too many questions at once; try again in a moment")
         except Exception:
@@ -144,6 +164,50 @@ class Page:
         }
         return await _sent(request, msgspec.json.encode(about))
 
+    async def _numbers(self, request: web.Request) -> web.Response:
+        await self._scene.begin()
+        recorded = await self._asking.once("points", lambda: self._scene.points(POINTS_RECORDED))
+        if recorded is None:
+            await self._picture()
+        points = self._series.points() if recorded is None else recorded
+        return await _sent(request, msgspec.json.encode({"points": points}))
+
+    # ------------------------------------------------------------------------------------------------------------- taints
+
+    async def _preview(self, request: web.Request) -> web.Response:
+        """What a taint would do; with a ticket, because only what was looked at can be done."""
+        rule = _asked_rule(await _body(request, Tainting))
+        moment = await self._moment(request)
+        answer = await self._asking.now(lambda: views.preview(moment, rule))
+        ticket = secrets.token_urlsafe(12)
+        self._tickets[ticket] = rule
+        while len(self._tickets) > TICKETS_KEPT:
+            del self._tickets[next(iter(self._tickets))]
+        return await _sent(request, msgspec.json.encode({**answer, "ticket": ticket}))
+
+    async def _taint(self, request: web.Request) -> web.Response:
+        cluster = self._writable()
+        rule = self._tickets.pop((await _body(request, Ticket)).ticket, None)
+        if rule is None:
+            raise web.HTTPConflict(reason="look at what it does first: the preview is missing or too old")
+        version = cluster.version_of(DEVICE_TAINT_RULES) if isinstance(cluster, Served) else DEVICE_TAINT_RULES.api_version
+        create, change = writes(rule, version)
+        try:
+            await cluster.write(create)
+        except Conflict:
+            await cluster.write(change)
+        return await _sent(request, msgspec.json.encode({"rule": rule.metadata.name}))
+
+    async def _untaint(self, request: web.Request) -> web.Response:
+        cluster, name = self._writable(), request.query.get("rule", "")
+        await cluster.write(Write("delete", DEVICE_TAINT_RULES, name=name, field_manager=MANAGER))
+        return await _sent(request, msgspec.json.encode({"rule": name}))
+
+    def _writable(self) -> Cluster:
+        if not self._changes or self._scene.cluster is None:
+            raise web.HTTPForbidden(reason="this page only reads; it was started without --allow-changes")
+        return self._scene.cluster
+
     # ------------------------------------------------------------------------------------------------------------ the map
 
     async def _map(self, request: web.Request) -> web.Response:
@@ -167,6 +231,7 @@ class Page:
         if last is not None and (told := changed(last, picture)) is not None and not _shows(last, told):
             return last
         self._pictures.append(picture)
+        self._series.add(picture)
         return picture
 
     def _stir(self) -> None:
@@ -217,6 +282,34 @@ class Page:
             except TimeoutError:
                 return True
         return False
+
+
+class Tainting(msgspec.Struct):
+    """``DRIVER/POOL/DEVICE`` and ``key=value:Effect``, as for `dray taint`."""
+
+    target: str
+    taint: str
+
+
+class Ticket(msgspec.Struct):
+    ticket: str
+
+
+T = TypeVar("T")
+
+
+async def _body(request: web.Request, kind: type[T]) -> T:
+    """Only as JSON, which no form of another page can send."""
+    if request.content_type != "application/json":
+        raise web.HTTPUnsupportedMediaType(reason="the body must be application/json")
+    try:
+        return msgspec.json.decode(await request.read(), type=kind)
+    except msgspec.DecodeError as error:
+        raise web.HTTPBadRequest(reason=str(error)) from None
+
+
+def _asked_rule(asked: Tainting) -> DeviceTaintRule:
+    return views.taint_rule(asked.target, asked.taint)
 
 
 def _shows(last: Picture, told: Changed) -> bool:

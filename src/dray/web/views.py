@@ -9,17 +9,20 @@ import msgspec
 
 from dray.api.core import Node, Pod
 from dray.api.kinds import DEVICE_TAINT_RULES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
-from dray.api.resource import Device, DeviceAttribute, ResourceClaim, ResourceSlice
+from dray.api.resource import Device, DeviceAttribute, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.api.times import parse_time
 from dray.api.tolerations import selects
+from dray.controllers.eviction import EXPIRES_AT
 from dray.controllers.taints import taint_text
-from dray.explain.blast import owner_of
+from dray.explain import targets
+from dray.explain.blast import asked_told, budgets_told, does, owner_of, previewed, told
 from dray.explain.failures import failed_bindings
 from dray.explain.inventory import Inventory, inventory
 from dray.explain.overview import Cause, causes, waiting
 from dray.explain.plain import plain_causes, plain_why
 from dray.explain.published import Published
 from dray.explain.story import device_story, story
+from dray.explain.targets import rule_of
 from dray.explain.tree import nearest, tree
 from dray.explain.usage import node_usage
 from dray.explain.verify import Report
@@ -135,11 +138,11 @@ def waiting_pods(moment: Moment, config: Config | None = None) -> Plain:
     """What ``dray why`` says without a pod, and since when each of them waits."""
     pods = list(moment.world.all(PODS).values())
     still = waiting(pods)
-    told: list[Cause] = causes(moment.world, still, now=moment.at, config=config, failures=failed_bindings(moment.events))
-    answer = plain_causes(told, len(pods))
+    found: list[Cause] = causes(moment.world, still, now=moment.at, config=config, failures=failed_bindings(moment.events))
+    answer = plain_causes(found, len(pods))
     since = {pod.key: parse_time(pod.metadata.creation_timestamp) for pod in still if pod.metadata.creation_timestamp}
-    for cause, found in zip(answer["causes"], told):
-        cause["commands"] = {fix.told: fix.command for fix in found.advice}
+    for cause, told_of in zip(answer["causes"], found):
+        cause["commands"] = {fix.told: fix.command for fix in told_of.advice}
         known = {key: since[key] for key in cause["pods"] if key in since}
         cause["since"] = min(known.values(), default=None)
         cause["each"] = [{"pod": key, "since": known.get(key)} for key in cause.pop("pods")]
@@ -182,6 +185,46 @@ def _devices_of(moment: Moment, pod: Pod) -> list[Plain]:
                 for r in allocation.devices.results
             ]
     return found
+
+
+# ---------------------------------------------------------------------------------------------------------------- taints
+
+
+def taints(moment: Moment) -> list[Plain]:
+    """Every rule: what it is about, what it does, and how far it has come."""
+    return [_rule(moment, rule) for _, rule in sorted(moment.world.all(DEVICE_TAINT_RULES).items())]
+
+
+def _rule(moment: Moment, rule: DeviceTaintRule) -> Plain:
+    found = previewed(moment.world, rule, moment.at, ask=False)
+    return {
+        "rule": rule.metadata.name,
+        "taint": taint_text(rule.spec.taint),
+        "effect": rule.spec.taint.effect,
+        "about": found.selector,
+        "since": rule.spec.taint.time_added,
+        "expires": rule.metadata.annotations.get(EXPIRES_AT),
+        "published": found.published,
+        "allocated": found.allocated,
+        "pods": found.pods,
+        "progress": [f"{c.type}={c.status}: {c.message or c.reason}".rstrip(": ") for c in rule.status.conditions],
+    }
+
+
+def taint_rule(target: str, taint: str) -> DeviceTaintRule:
+    """The rule that `dray taint TARGET TAINT` would make. Raises TargetError."""
+    return rule_of(targets.selector(target), targets.taint(taint))
+
+
+def preview(moment: Moment, rule: DeviceTaintRule) -> Plain:
+    """What `dray taint --preview` says."""
+    found = previewed(moment.world, rule, moment.at, ask=True)
+    wanted = rule.spec.taint
+    return {
+        "told": [*told(found, wanted), *asked_told(found), *(f"{line}." for line in budgets_told(found))],
+        "does": does(found, wanted),
+        "blast": msgspec.to_builtins(found),
+    }
 
 
 # ---------------------------------------------------------------------------------------------------------------- health
