@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dray.api.kinds import EVENTS
+from dray.api.resource import FINALIZER
 from dray.cluster.world import World
 from dray.explain.snapshot import KINDS
 from dray.nodes.hardware import hardware
@@ -32,7 +33,9 @@ def world_of(objects: Iterable[Plain]) -> World:
 def claim(name: str, *devices: str, node: str = "gpu8-0", pod: str = "", namespace: str = "team", count: int = 1) -> Plain:
     """A claim for GPUs; with devices it is allocated, with a pod it is reserved for it."""
     status: Plain = {}
+    metadata: Plain = {"name": name, "namespace": namespace, "uid": f"uid-claim-{name}", "creationTimestamp": MADE}
     if devices:
+        metadata["finalizers"] = [FINALIZER]
         results = [{"request": "gpu", "driver": DRIVER, "pool": node, "device": device} for device in devices]
         term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
         status["allocation"] = {
@@ -46,12 +49,7 @@ def claim(name: str, *devices: str, node: str = "gpu8-0", pod: str = "", namespa
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "uid": f"uid-claim-{name}",
-            "creationTimestamp": "2026-01-01T00:00:00Z",
-        },
+        "metadata": metadata,
         "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
         "status": status,
     }

@@ -93,7 +93,7 @@ function DevicePanel({ name }: { name: string }) {
             <dt>node</dt><dd>{device.node && device.node !== "*" ? <a href={onMap("node", device.node)}>{device.node}</a> : "(by selector)"}</dd>
           </dl>
           {device.taints.length > 0 && <><h3>taints</h3><ul class="rows">{device.taints.map((taint) => <li class="taint">{taint}</li>)}</ul></>}
-          {device.rules.length > 0 && <p class="faint">by {device.rules.map(({ rule }) => rule).join(", ")}</p>}
+          {device.rules.length > 0 && <p class="faint">by rule {device.rules.map(({ rule }) => rule).join(", ")}</p>}
           <p><a href={link("taints", device.name)}>what would a taint do?</a></p>
           <h3>used by</h3>
           {!device.holders.length && <p class="faint">nobody</p>}

@@ -14,7 +14,7 @@ export interface Tile {
   name: string; kind: "node" | "pool"; info: NodeInfo | null;
   shape: Shape; contents: Content[]; counts: Record<string, number>; dim: boolean[][] | null;
 }
-export interface Group { title: string; x: number; y: number; w: number; nodes: number; counts: Record<string, number> }
+export interface Group { title: string; x: number; y: number; w: number; noun: string; nodes: number; counts: Record<string, number> }
 export interface Layout { tiles: Tile[]; groups: Group[]; height: number; shown: number; of: number; names: boolean; counts: Record<string, number>; tallest: number }
 
 export const HEADER = 26;
@@ -199,7 +199,7 @@ function flow(layout: Layout, groups: [string, Tile[]][], width: number, cell: n
     if (x > MARGIN && x + wide > width - MARGIN) { x = MARGIN; top += line + apart; line = 0; }
     const counts: Record<string, number> = {};
     for (const tile of tiles) add(counts, tile.counts);
-    if (titled) layout.groups.push({ title, x, y: top, w: wide, nodes: tiles.length, counts });
+    if (titled) layout.groups.push({ title, x, y: top, w: wide, noun: tiles[0]!.kind, nodes: tiles.length, counts });
     line = Math.max(line, rows(tiles, x, top + (titled ? HEADER : 0), wide, gap) - top);
     x += wide + apart;
     for (const tile of tiles) {

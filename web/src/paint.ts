@@ -1,6 +1,7 @@
 // The map on a canvas. Each state has a colour that colour-blind people can tell apart and, where there is room, a shape of its own.
 
 import { ATTACHING, MARK, RESTING, STATE, USED, type Cell } from "./cluster";
+import { count } from "./words";
 import { HEADER, visible, type Layout, type Place, type Tile } from "./layout";
 
 export interface Palette {
@@ -219,7 +220,7 @@ function groups(context: CanvasRenderingContext2D, { layout, palette, from, heig
     context.font = "12px ui-sans-serif, system-ui, sans-serif";
     context.fillStyle = palette.faint;
     const { free = 0, devices = 0 } = group.counts;
-    const short = `${free} of ${devices} free`, long = `${group.nodes} ${group.nodes === 1 ? "node" : "nodes"}, ${free} of ${devices} devices free`;
+    const short = `${free} of ${devices} free`, long = `${count(group.nodes, group.noun)}, ${free} of ${devices} devices free`;
     const room = group.w - wide - 12;
     context.fillText(context.measureText(long).width <= room ? long : context.measureText(short).width <= room ? short : `${free}/${devices}`, group.x + wide + 10, group.y + HEADER / 2 + 2);
   }

@@ -31,6 +31,7 @@ PoolKey = tuple[str, str]
 ATTACHING: Final = 1
 RESTING: Final = 2
 _ANSWERS_KEPT: Final = 200_000
+_DRIVER_ALONE: Final = frozenset({("driver",)})
 
 
 class Cell(msgspec.Struct, array_like=True, frozen=True):
@@ -267,7 +268,9 @@ class _Classes:
         return all(self._matches(number, place, program, view) for place, program in enumerate(programs))
 
     def _matches(self, number: int, place: int, program: Program, view: DeviceView) -> bool:
-        key = (number, place, view.projection(program.reads))
+        # Most classes ask for the driver alone; then nothing else of the device needs to be read.
+        seen = view.driver if program.reads == _DRIVER_ALONE else view.projection(program.reads)
+        key = (number, place, seen)
         found = self._answers.get(key)
         if found is None:
             if len(self._answers) >= _ANSWERS_KEPT:

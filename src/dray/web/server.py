@@ -75,6 +75,12 @@ class Page:
         await self._runner.setup()
         await web.SockSite(self._runner, sock, backlog=256).start()
 
+    async def warm(self) -> None:
+        """Reads and paints what the first one who looks would have to wait for."""
+        await self._scene.begin()
+        if self._scene.mode != "run":
+            await self._picture()
+
     async def close(self) -> None:
         self._asking.close()
         if self._runner is not None:
