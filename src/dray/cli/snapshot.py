@@ -22,7 +22,7 @@ from dray.explain.snapshot import KINDS, Header, Snapshot, from_cluster, undecod
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help=KUBECONFIG_HELP)
 @click.option("--context", default="", help="The context in the kubeconfig.")
 def snapshot(output: Path | None, config: Path | None, feature_gates: str, kubeconfig: Path | None, context: str) -> None:
-    """Save what decides where pods run, in one file: for why, devices, verify and simulate.
+    """Save what decides where pods run, in one file: for why, plan, simulate, devices and verify.
 
     Reads only, in pages; what you may not list is named in the file, and commands that need it say so. Secrets are left out, and
     so is what may hold some and decides nothing: values of environment variables, commands, arguments, probes, managedFields and
@@ -32,7 +32,7 @@ def snapshot(output: Path | None, config: Path | None, feature_gates: str, kubec
     Examples:
       dray snapshot -o now.json
       dray why train-0 -n research -f now.json
-      dray devices -f now.json
+      dray plan -f pods.yaml --snapshot now.json
     """
     if output is None and sys.stdout.isatty():
         raise click.UsageError("give a file with -o FILE, or send the output elsewhere than to a terminal")

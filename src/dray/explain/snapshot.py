@@ -9,8 +9,10 @@ the files do not have, is ``unknown`` and never taken for an empty one without s
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -103,6 +105,12 @@ class Snapshot(msgspec.Struct):
         return parse_time(self.header.taken_at) if self.header is not None else None
 
     @property
+    def newest(self) -> float | None:
+        """When the youngest of its objects was created."""
+        stamps = (body["metadata"].get("creationTimestamp") for body in self.objects.values())
+        return max((parse_time(stamp) for stamp in stamps if stamp), default=None)
+
+    @property
     def unknown(self) -> dict[Kind, str]:
         """The kinds of which nothing can be told, and why: there may be objects of them. A kind that a cluster does not serve
         has none; of files that say nothing of themselves, a kind that is in none of them is unknown."""
@@ -113,6 +121,20 @@ class Snapshot(msgspec.Struct):
         return {kind: f"the files have no {kind.resource}" for kind in KINDS if kind not in there}
 
 
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """A cluster is very many objects without cycles: looking through them for some, again and again while more are made, takes
+    longer than making them."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+@without_collecting()
 def from_files(paths: Sequence[Path]) -> Snapshot:
     """Later files replace objects of the same name in earlier ones."""
     objects: dict[tuple[Kind, str], dict[str, Any]] = {}
@@ -139,6 +161,11 @@ def _unread(header: Header | None, objects: Iterable[tuple[Kind, str]]) -> dict[
     told = header.unread if header is not None else {}
     found = {kind: why for name, why in told.items() if (kind := _BY_RESOURCE.get(name)) is not None and kind not in there}
     return {kind: refused(msgspec.to_builtins(why), why.code) for kind, why in found.items()}
+
+
+def from_objects(objects: dict[tuple[Kind, str], dict[str, Any]]) -> Snapshot:
+    """A cluster of which everything is known: these objects, as its API server has them."""
+    return Snapshot(_world(objects), objects, Counter(), live=True)
 
 
 async def from_cluster(cluster: Cluster, wanted: Sequence[Kind] = KINDS) -> Snapshot:
