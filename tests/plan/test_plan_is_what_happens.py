@@ -30,7 +30,10 @@ def compare(seed: int) -> None:
     for pod in told.pods:
         if pod.pod.startswith("default/new-"):
             assert after[pod.pod]["spec"].get("nodeName", "") == pod.node, (seed, pod)
-            assert {(each.pool, each.device) for each in pod.devices} == devices(made, pod.pod), (seed, pod)
+            # Which devices of the node it gets after others left depends on how quickly those gave back theirs.
+            planned = {(each.pool, each.device) for each in pod.devices}
+            assert len(planned) == len(devices(made, pod.pod)), (seed, pod)
+            assert pod.after or planned == devices(made, pod.pod), (seed, pod)
     left = set(before) - {body["metadata"]["uid"] for body in after.values()}
     assert {before[uid] for uid in left} == {each.pod for each in told.evictions}, seed
     assert told.waiting == sum(not body["spec"].get("nodeName") for body in after.values()), seed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,11 +15,11 @@ from rich.text import Text
 from dray.api.core import Taint
 from dray.api.kinds import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.cli.output import emit, output_option, table
-from dray.cli.source import Source, placing_of, source_options_beside_files
+from dray.cli.source import Source, now_of, placing_of, source_options_beside_files
 from dray.cli.targets import selector as device_selector
 from dray.cli.targets import taint as device_taint
 from dray.cli.trouble import Trouble, patience
-from dray.explain.snapshot import Snapshot, SnapshotError, documents, files_of
+from dray.explain.snapshot import SnapshotError, documents, files_of
 
 if TYPE_CHECKING:
     from dray.explain.plan import Changes, Plan, PlannedPod
@@ -79,16 +78,11 @@ def plan(source: Source, output: str, config: Path | None, **change: Any) -> Non
     settings, gates = placing_of(config, snapshot)
     try:
         with patience("still rehearsing; many nodes, pods or changes take a while …"):
-            found = planned(snapshot, changes, now=_now(snapshot), config=settings, gates=gates)
+            found = planned(snapshot, changes, now=now_of(snapshot), config=settings, gates=gates)
     except PlanError as error:
         raise Trouble("\n".join(error.problems)) from error
     emit(found.to_json(), output, lambda console: _show(found, console, wide=output == "wide"))
     sys.exit(0 if found.all_placed else 1)
-
-
-def _now(snapshot: Snapshot) -> float:
-    """Of files, when they were taken or their youngest object was made: the same files give the same plan."""
-    return snapshot.taken_at or (None if snapshot.live else snapshot.newest) or time.time()
 
 
 def _changes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -64,6 +65,11 @@ class Source:
 
     def __init__(self, snapshot: tuple[Path, ...], kubeconfig: Path | None, context: str) -> None:
         self._files, self._kubeconfig, self._context = snapshot, kubeconfig, context
+
+    @property
+    def named(self) -> bool:
+        """Whether somebody said which cluster or files to read."""
+        return bool(self._files or self._kubeconfig or self._context)
 
     @property
     def live(self) -> bool:
@@ -151,6 +157,11 @@ def as_configuration(file: Path) -> dict[str, Any]:
 
     placing_of(file, None)
     return next(iter(documents(file)))
+
+
+def now_of(found: Snapshot) -> float:
+    """Of files, when they were taken or their youngest object was made: the same files give the same answer."""
+    return found.taken_at or (None if found.live else found.newest) or time.time()
 
 
 def placing_of(file: Path | None, found: Snapshot | None) -> tuple[Config | None, Gates]:

@@ -108,7 +108,7 @@ class Rehearsal:
         self._comes = frozenset(comes)
         self._workloads = {sort for kind in comes for sort in CONTROLLERS.get(kind, ())}
         self._found, self._gates = found, gates or Gates.dray()
-        self._config = _for_everybody(config, found, schedulers)
+        self._config = for_everybody(config, found, schedulers)
         self.clock = Clock(now)
         self.core = InProcess(self.clock, seed=SEED, gates=self._gates)
         self.hand = Hand(self.core)
@@ -333,7 +333,7 @@ def _made_again(body: Plain, pod: Pod, now: float) -> Plain:
     return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
 
 
-def _for_everybody(config: Config | None, found: Snapshot, also: Iterable[str]) -> Config:
+def for_everybody(config: Config | None, found: Snapshot, also: Iterable[str] = ()) -> Config:
     """The configuration with a profile for each scheduler that a pod names: what others do is taken to be what Dray would."""
     config = config or Config()
     named = {pod.spec.scheduler_name or "default-scheduler" for pod in found.world.all(PODS).values()}

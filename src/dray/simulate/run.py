@@ -122,7 +122,7 @@ class Simulation:
     def __init__(self, scenario: Scenario, meter: Meter | None = None, check_every: float | None = None) -> None:
         self._scenario, self._meter = scenario, meter
         self._interval = check_every or max(scenario.until / CHECKS_MAX, 1.0)
-        self.clock = Clock()
+        self.clock = Clock(scenario.start)
         self._core = InProcess(self.clock, seed=scenario.seed, gates=scenario.gates)
         self._virtual = Virtual(self._core, self.clock, seed=scenario.seed, faults=scenario.faults)
         self._virtual.listeners.append(self._written)
