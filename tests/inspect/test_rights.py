@@ -45,6 +45,9 @@ class Server:
         found = [body for body in self.objects if (body["apiVersion"], body["kind"]) == (kind.api_version, kind.kind)]
         return [json.dumps({**body, "metadata": {"uid": "u", **body["metadata"]}}).encode() for body in found], "1"
 
+    async def version(self) -> str:
+        return "v1.37.1"
+
     async def close(self) -> None: ...
 
 

@@ -149,13 +149,14 @@ class TestOfClaims:
         found = ask(dray, "new", [*healthy(), new, template])
         assert found["verdict"] == "waiting"
         assert codes(found["reasons"]) == ["ClaimNotCreated"]
-        never = ask(dray, "new", [*healthy(), new])
+        other = {**template, "metadata": {"name": "other", "namespace": "ns"}}
+        never = ask(dray, "new", [*healthy(), new, other])
         assert (never["verdict"], codes(never["reasons"])) == ("impossible", ["TemplateMissing"])
         assert "a claim template that does not exist: t" in never["summary"]
 
     def test_one_of_a_class_that_does_not_exist_is_impossible(self, dray: Run) -> None:
         without = [each for each in healthy() if each["kind"] != "DeviceClass"]
-        found = ask(dray, "new", [*without, claim("one"), pod("new", "one")])
+        found = ask(dray, "new", [*without, device_class("other"), claim("one"), pod("new", "one")])
         assert (found["verdict"], codes(found["reasons"])) == ("impossible", ["ClassMissing"])
 
     def test_one_allocated_elsewhere_pins_the_pod(self, dray: Run) -> None:

@@ -34,6 +34,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "release": ("release", "Let go of claims that no pod uses."),
     "verify": ("verify", "Prove that nothing is allocated twice."),
     "story": ("story", "Tell what happened to a pod, step by step."),
+    "snapshot": ("snapshot", "Save what decides where pods run, in one file."),
+    "plan": ("plan", "Say what would come of a change: placements, evictions, what is left."),
     "simulate": ("simulate", "Run a scenario on virtual time."),
     "allocate": ("allocate", "Run the device allocator alone, on JSON lines."),
     "numa": ("numa", "Ask what a kubelet's Topology Manager would say, on JSON lines."),

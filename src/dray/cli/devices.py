@@ -46,7 +46,7 @@ def devices(source: Source, nodes: Sequence[str], driver: str | None, states: Se
       dray devices
       dray devices --node gpu-7 -o wide
       dray devices --state free -o json
-      dray devices --snapshot cluster.yaml
+      dray devices -f now.json                        what `dray snapshot` saved
     """
     found = inventory(Published(source.read(needs=(RESOURCE_SLICES, RESOURCE_CLAIMS)).world))
     if only := bool(nodes or driver or states):

@@ -4,61 +4,161 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+import msgspec
 from rich.console import Console
 from rich.markup import escape
 
 from dray.api.durations import seconds
+from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.cli.output import emit, output_option, table
+from dray.cli.source import Source, now_of, placing_of, source_options_beside_files
 from dray.cli.trouble import Trouble, patience
+
+if TYPE_CHECKING:
+    from dray.simulate.scenario import Scenario
+    from dray.simulate.whatif import WhatIf
+
+_NEEDED: Final = (PODS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES)
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--seed", type=int, help="Decides everything that is random. Default: the scenario's, else 0.")
 @click.option("--until", metavar="DURATION", help="How long to run, in simulated time. Default: the scenario's, else 10m.")
+@click.option("--from-cluster", is_flag=True, help="Begin with a cluster as it is now, or as a snapshot has it.")
+@click.option(
+    "--add",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE|DIR",
+    help="Run twice, without these objects and with them, and show the difference. Repeatable.",
+)
 @click.option(
     "--record",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Write down everything that changes, to look at with `dray ui --run FILE`.",
 )
+@source_options_beside_files
 @output_option
-def simulate(files: tuple[Path, ...], seed: int | None, until: str | None, record: Path | None, output: str) -> None:
+def simulate(
+    files: tuple[Path, ...],
+    seed: int | None,
+    until: str | None,
+    from_cluster: bool,
+    add: tuple[Path, ...],
+    record: Path | None,
+    source: Source,
+    output: str,
+) -> None:
     """Run a scenario on virtual time: API server, scheduler, controllers and nodes in one process, hours in seconds.
 
     FILES are Kubernetes manifests, created at the start, and at most one Scenario (dray.dev/v1alpha1) with hardware, steps and
-    faults. The same files and seed give the same bytes. Exit code 1 when an invariant was violated, 2 when the scenario is
-    wrong or the API refused an object at the start.
+    faults. With --from-cluster everything that the cluster has is there at the start too, and simulated nodes go on with its
+    pods; what is in --add comes after 10 seconds. The same files and seed give the same bytes. Exit code 1 when an invariant was
+    violated, 2 when the scenario is wrong or the API refused an object at the start.
 
     \b
     Examples:
       dray simulate cluster.yaml pods.yaml
       dray simulate scenario.yaml --seed 7 --until 1h -o json
       dray simulate scenario.yaml --record run.gz && dray ui --run run.gz
-      kubectl get nodes,resourceslices,deviceclasses -o yaml > now.yaml && dray simulate now.yaml new-pods.yaml
+      dray simulate --from-cluster --add pods.yaml                       what if these came now?
+      dray simulate --from-cluster --snapshot now.json --add pods.yaml
     """
     from dray.explain.snapshot import SnapshotError
     from dray.simulate.recording import Recorder
     from dray.simulate.run import simulate as run
-    from dray.simulate.scenario import ScenarioError, read
+    from dray.simulate.scenario import ScenarioError
 
+    if not files and not from_cluster:
+        raise click.UsageError("give scenario files, or --from-cluster")
+    if record is not None and add:
+        raise click.UsageError("--add runs twice and shows the difference; --record writes down one run: give one")
+    if source.named and not from_cluster:
+        raise click.UsageError("--snapshot, --kubeconfig and --context say which cluster --from-cluster begins with")
     try:
-        scenario = read(files, seed=seed, until=seconds(until) if until else None)
+        scenario = _scenario(files, seed, until, source if from_cluster else None)
         said = f"simulating {scenario.until:g} s; long and busy scenarios take a while …"
         with patience(said), Recorder(record) if record is not None else nullcontext() as recorder:
-            report = run(scenario, recorder)
+            found = _twice(scenario, add) if add else None
+            report = found.after if found is not None else run(scenario, recorder)
     except (ScenarioError, SnapshotError, ValueError) as error:
         raise Trouble(str(error)) from error
-    emit(report, output, lambda console: _show(report, console))
-    lost = [refused for refused in report.refused_objects if refused.at == 0]
+    if found is not None:
+        emit(_plain(found), output, lambda console: _show_difference(found, console))
+    else:
+        emit(report, output, lambda console: _show(report, console))
+    lost = [refused for refused in report.refused_objects if refused.at == 0 or refused.where.startswith(_names(add))]
     for refused in lost:
         click.echo(f"error: not simulated: {refused.text}", err=True)
     sys.exit(1 if report.invariants.violated else 2 if lost else 0)
+
+
+def _names(files: Sequence[Path]) -> tuple[str, ...]:
+    return tuple(str(file) for file in files)
+
+
+def _scenario(files: Sequence[Path], seed: int | None, until: str | None, source: Source | None) -> Scenario:
+    from dray.explain.rehearsal import for_everybody
+    from dray.simulate.scenario import read
+    from dray.simulate.whatif import from_snapshot
+
+    seconds_long = seconds(until) if until else None
+    if source is None:
+        return read(files, seed=seed, until=seconds_long)
+    snapshot = source.read(needs=_NEEDED)
+    settings, gates = placing_of(None, snapshot)
+    made = from_snapshot(snapshot, now_of(snapshot), _placed(files), seed=seed, until=seconds_long)
+    made.gates = gates
+    made.config = for_everybody(settings or made.config, snapshot)
+    return made
+
+
+def _placed(files: Sequence[Path]) -> list[tuple[str, dict[str, Any]]]:
+    from dray.explain.snapshot import documents, files_of
+
+    return [(f"{file}: object {n}", each) for file in files_of(files) for n, each in enumerate(documents(file), 1)]
+
+
+def _twice(scenario: Scenario, add: Sequence[Path]) -> WhatIf:
+    from dray.simulate.whatif import what_if
+
+    return what_if(scenario, _placed(add))
+
+
+def _plain(found: WhatIf) -> dict[str, Any]:
+    """The report with the addition, in its own shape, and the difference that it makes."""
+    plain: dict[str, Any] = msgspec.to_builtins(found.after)
+    return {**plain, "difference": found.difference, "before": {"pods": found.before.pods, "evictions": found.before.evictions}}
+
+
+def _show_difference(found: WhatIf, console: Console) -> None:
+    told = found.difference
+    if told.added:
+        console.print(table(("added", "phase", "node", "bound at", "devices", "why not"), [_row(pod) for pod in told.added]))
+        console.print()
+    rows = [(one.pod, _ended(one.before), _ended(one.after)) for one in told.changed] + [(key, "", "gone") for key in told.gone]
+    if rows:
+        console.print(table(("pod", "without", "with"), rows))
+        console.print()
+    for each in told.evictions:
+        console.print(
+            f"[yellow]{escape(f'{each.namespace}/{each.name}')} is evicted or deleted at {each.at:.3f}s by {each.by}[/yellow]"
+        )
+    running = [sum(pod["phase"] == "Running" for pod in report.pods) for report in (found.before, found.after)]
+    console.print(f"{running[0]} pods run without it after {found.after.until:g} s, {running[1]} with it; ", end="")
+    console.print(f"{len(told.changed)} end otherwise, {len(told.gone)} are gone, {len(told.evictions)} more leave.")
+
+
+def _ended(end: dict[str, Any]) -> str:
+    return f"{end['phase']} on {end['node']}" if end["node"] else str(end["phase"])
 
 
 def _why_not(pod: dict[str, Any]) -> str:
@@ -67,19 +167,19 @@ def _why_not(pod: dict[str, Any]) -> str:
     return "\n".join(reason["message"] for reason in pod["reasons"][:2])
 
 
+def _row(pod: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        f"{pod['namespace']}/{pod['name']}",
+        pod["phase"],
+        pod["node"] or "",
+        "" if pod["boundAt"] is None else f"{pod['boundAt']:.3f}s",
+        "\n".join(f"{d['pool']}/{d['device']}" for claim in pod["claims"] for d in claim["devices"]),
+        _why_not(pod),
+    )
+
+
 def _show(report: Any, console: Console) -> None:
-    rows = [
-        (
-            f"{pod['namespace']}/{pod['name']}",
-            pod["phase"],
-            pod["node"] or "",
-            "" if pod["boundAt"] is None else f"{pod['boundAt']:.3f}s",
-            "\n".join(f"{d['pool']}/{d['device']}" for claim in pod["claims"] for d in claim["devices"]),
-            _why_not(pod),
-        )
-        for pod in report.pods
-    ]
-    console.print(table(("pod", "phase", "node", "bound at", "devices", "why not"), rows))
+    console.print(table(("pod", "phase", "node", "bound at", "devices", "why not"), [_row(pod) for pod in report.pods]))
     phases = Counter(pod["phase"] for pod in report.pods)
     told = ", ".join(f"{count} {phase or 'unknown'}" for phase, count in sorted(phases.items()))
     pods = f"{len(report.pods)} pod{'' if len(report.pods) == 1 else 's'}" + (f" ({told})" if told else "")

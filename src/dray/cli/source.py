@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -20,24 +21,36 @@ from dray.cluster.remote import Remote
 from dray.cluster.served import Served
 from dray.explain.snapshot import KINDS, Snapshot, SnapshotError, from_cluster, from_files, undecodable
 
+if TYPE_CHECKING:
+    from dray.api.gates import Gates
+    from dray.scheduling.config import Config
+
 T = TypeVar("T")
 
 
-def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``--snapshot``, ``--kubeconfig`` and ``--context``; the command gets them as one ``source``."""
+KUBECONFIG_HELP: Final = "The cluster to read. Default: KUBECONFIG, then ~/.kube/config, then a `dray up` that runs now."
 
+
+def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``--snapshot`` (or ``-f``), ``--kubeconfig`` and ``--context``; the command gets them as one ``source``."""
+    return _with_source(function, "-f")
+
+
+def source_options_beside_files(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a command whose ``-f`` is something else."""
+    return _with_source(function)
+
+
+def _with_source(function: Callable[..., Any], *short: str) -> Callable[..., Any]:
     @click.option(
+        *short,
         "--snapshot",
         type=click.Path(path_type=Path),
         multiple=True,
         metavar="FILE|DIR",
-        help="Read objects from files instead of a cluster, as `kubectl get … -o yaml` writes them. Repeatable.",
+        help="Read files instead of a cluster: what `dray snapshot` or `kubectl get … -o yaml` wrote. Repeatable.",
     )
-    @click.option(
-        "--kubeconfig",
-        type=click.Path(path_type=Path),
-        help="The cluster to read. Default: KUBECONFIG, then ~/.kube/config, then a `dray up` that runs now.",
-    )
+    @click.option("--kubeconfig", type=click.Path(path_type=Path), help=KUBECONFIG_HELP)
     @click.option("--context", default="", help="The context in the kubeconfig.")
     @wraps(function)
     def command(*args: Any, snapshot: tuple[Path, ...], kubeconfig: Path | None, context: str, **options: Any) -> Any:
@@ -55,13 +68,13 @@ class Source:
         self._files, self._kubeconfig, self._context = snapshot, kubeconfig, context
 
     @property
-    def live(self) -> bool:
-        return not self._files
+    def named(self) -> bool:
+        """Whether somebody said which cluster or files to read."""
+        return bool(self._files or self._kubeconfig or self._context)
 
     @property
-    def default(self) -> bool:
-        """Whether nothing was named."""
-        return not (self._files or self._kubeconfig or self._context)
+    def live(self) -> bool:
+        return not self._files
 
     @property
     def name(self) -> str:
@@ -101,13 +114,17 @@ class Source:
     def read(self, needs: Sequence[Kind]) -> Snapshot:
         """Everything; without the kinds that it ``needs`` there is no answer, others that are not shown are warned of."""
         try:
-            found = from_files(self._files) if self._files else self.run(lambda remote: from_cluster(remote))
+            found = self._from_files() if self._files else self.run(lambda remote: from_cluster(remote))
         except SnapshotError as error:
             raise Trouble(str(error)) from error
         _judge_unread(found, needs)
         for problem in undecodable(found):
             click.echo(f"warning: left out: {problem}", err=True)
         return found
+
+    def _from_files(self) -> Snapshot:
+        with patience("still reading the snapshot …"):
+            return from_files(self._files)
 
     def run(self, job: Callable[[Remote], Awaitable[T]]) -> T:
         """Something that is asked of the live cluster."""
@@ -128,12 +145,46 @@ class Source:
 
 
 def _judge_unread(found: Snapshot, needs: Sequence[Kind]) -> None:
+    who = "you may not list them" if found.live else "whoever took the snapshot could not list them"
     for kind in needs:
         error = found.unread.get(kind)
         if isinstance(error, NotFound):
             raise Trouble(f"the API server does not serve {kind.resource}/{kind.version}; Kubernetes 1.34 and newer do")
         if error is not None:
-            raise Trouble(f"the answer needs {kind.resource}, and you may not list them: {error.message}")
-    hidden = [kind.resource for kind, error in found.unread.items() if isinstance(error, Forbidden)]
+            raise Trouble(f"the answer needs {kind.resource}, and {who}: {error.message}")
+    hidden = ", ".join(sorted(kind.resource for kind, error in found.unread.items() if isinstance(error, Forbidden)))
     if hidden:
-        click.echo(f"warning: you may not list {', '.join(sorted(hidden))}; the answer is as if there were none", err=True)
+        told = f"you may not list {hidden}" if found.live else f"the snapshot was taken without the right to list {hidden}"
+        click.echo(f"warning: {told}; the answer is as if there were none", err=True)
+
+
+# ------------------------------------------------------------------------------------------------- how pods are placed
+
+
+def as_configuration(file: Path) -> dict[str, Any]:
+    """A KubeSchedulerConfiguration as it is in the file, after a look at whether it is one."""
+    from dray.explain.snapshot import documents
+
+    placing_of(file, None)
+    return next(iter(documents(file)))
+
+
+def now_of(found: Snapshot) -> float:
+    """Of files, when they were taken or their youngest object was made: the same files give the same answer."""
+    return found.taken_at or (None if found.live else found.newest) or time.time()
+
+
+def placing_of(file: Path | None, found: Snapshot | None) -> tuple[Config | None, Gates]:
+    """How the scheduler is set up, and which features are on: from the file, else as the snapshot says."""
+    from dray.api.gates import GateError, Gates
+    from dray.scheduling.configuration import ConfigError, load, parse
+
+    header = found.header if found is not None else None
+    try:
+        gates = Gates.dray().updated(header.feature_gates) if header is not None else Gates.dray()
+        if file is not None:
+            return load(file.read_text(), gates), gates
+        told = header.scheduler_configuration if header is not None else None
+        return (parse(told, gates) if told is not None else None), gates
+    except (OSError, ConfigError, GateError) as error:
+        raise Trouble(f"{file}: {error}" if file is not None else f"the header of the snapshot: {error}") from error

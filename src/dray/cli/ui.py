@@ -91,7 +91,7 @@ def ui(
       dray ui --snapshot now.yaml                      files taken from a cluster
       dray simulate scenario.yaml --record run.gz && dray ui --run run.gz
     """
-    if recording is not None and not source.default:
+    if recording is not None and source.named:
         raise click.UsageError("--run shows a recording; --snapshot, --kubeconfig and --context show something else: give one")
     look = Look(bound(host, port), token(), hosts, allow_changes)
     to_the_end(lambda: _serve(source, recording, look))

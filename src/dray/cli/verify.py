@@ -29,7 +29,7 @@ def verify(source: Source, strict: bool, output: str) -> None:
     Examples:
       dray verify
       dray verify --context production -o json
-      kubectl get resourceclaims,resourceslices,pods,nodes -A -o yaml > now.yaml && dray verify --snapshot now.yaml
+      dray snapshot -o now.json && dray verify -f now.json
     """
     report = check(source.read(needs=(RESOURCE_CLAIMS, RESOURCE_SLICES, PODS, NODES)).world)
     if not report.found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 from rich.console import Console
@@ -18,7 +18,7 @@ from dray.cli.output import emit, output_option, table
 from dray.cli.overview import COLOURS
 from dray.cli.overview import show as show_causes
 from dray.cli.pods import find, named
-from dray.cli.source import Source, source_options
+from dray.cli.source import Source, placing_of, source_options
 from dray.cli.trouble import Trouble
 from dray.cluster.world import World
 from dray.explain.failures import failed_bindings
@@ -53,17 +53,19 @@ def why(pod: str | None, namespace: str | None, config: Path | None, source: Sou
       dray why deploy/inference -n research
       dray why train-0 -n research -o json
       dray why train-0 -o wide                        every node and device
-      kubectl get pods,nodes,namespaces,events,resourceclaims,resourceslices,deviceclasses -A -o yaml > now.yaml
-      dray why train-0 -n research --snapshot now.yaml
+      dray snapshot -o now.json                       for somebody who has no access to the cluster
+      dray why train-0 -n research -f now.json
     """
     snapshot = source.read(needs=_NEEDED)
     world, failures = snapshot.world, failed_bindings(snapshot.plain(EVENTS))
+    settings, gates = placing_of(config, snapshot)
+    now = snapshot.taken_at or time.time()
     found = _asked_for(world, pod, namespace, source)
     if isinstance(found, Pod):
-        answer = ask(world, found, now=time.time(), config=_config(config), failures=failures)
+        answer = ask(world, found, now=now, config=settings, gates=gates, failures=failures, unknown=snapshot.unknown)
         emit(plain_why(answer), output, lambda console: show(answer, console, wide=output == "wide"))
         return
-    told = causes(world, waiting(found), now=time.time(), config=_config(config), failures=failures)
+    told = causes(world, waiting(found), now=now, config=settings, gates=gates, failures=failures, unknown=snapshot.unknown)
     emit(plain_causes(told, len(found)), output, lambda console: show_causes(told, len(found), console, wide=output == "wide"))
 
 
@@ -80,18 +82,6 @@ def _asked_for(world: World, pod: str | None, namespace: str | None, source: Sou
     if not pods:
         raise Trouble(f'{WORKLOADS[kind]} "{workload}" has no pods in namespace "{where}", or does not exist')
     return pods[0] if len(pods) == 1 else pods
-
-
-def _config(file: Path | None) -> Any:
-    if file is None:
-        return None
-    from dray.api.gates import Gates
-    from dray.scheduling.configuration import ConfigError, load
-
-    try:
-        return load(file.read_text(), Gates.dray())
-    except (OSError, ConfigError) as error:
-        raise Trouble(f"{file}: {error}") from error
 
 
 # --------------------------------------------------------------------------------------------------------- for people

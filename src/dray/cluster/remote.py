@@ -167,6 +167,10 @@ class Remote:
             raise write_refusal(write, answer, status)
         return _plain(answer)
 
+    async def version(self) -> str:
+        """What the server calls itself: ``v1.37.1``."""
+        return str(_plain(await self._read("/version", {})).get("gitVersion") or "")
+
     async def close(self) -> None:
         self._connections.close()
         if self._proxied is not None:

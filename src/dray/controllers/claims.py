@@ -411,6 +411,8 @@ class ClaimsController:
 
     def _tell_census(self) -> None:
         """The gauge is set now and then, with the work that is done anyway: counting is not worth a wake-up."""
+        if isinstance(self._meter, Silent):
+            return
         census = self.census()
         for labels in {**self._counted, **census}:
             self._meter.gauge("dynamic_resource_allocation_resource_claims", census[labels], labels)

@@ -8,7 +8,7 @@ Writes that were accepted and changed nothing are not repeated at once: whatever
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, Final
 
 import msgspec
@@ -39,6 +39,8 @@ class Keyed:
         self._heap: list[tuple[float, str]] = []  # the timers in order, and outdated ones that no longer count
         self._said: list[Write] = []
         self._last: dict[str, tuple[list[Write], float]] = {}
+        # Where it is given, only keys for which it holds are looked at: others are somebody else's.
+        self.chosen: Callable[[str], bool] | None = None
 
     def concerned(self, change: Change) -> Iterable[str]:
         """The keys to look at because of this change."""
@@ -92,6 +94,8 @@ class Keyed:
         writes: list[Write] = []
         for key in self._work.take(now):
             self._timers.pop(key, None)
+            if self.chosen is not None and not self.chosen(key):
+                continue
             decided = self._fresh(key, [msgspec.structs.replace(write, about=key) for write in self.decide(key, now)], now)
             self._work.started(key, len(decided))
             writes += decided

@@ -5,14 +5,14 @@ Pods that the scheduler cannot tell apart are asked about once; pods with the sa
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from dray.api.core import Pod
 from dray.api.gates import Gates
-from dray.api.kinds import PODS, REPLICA_SETS
+from dray.api.kinds import PODS, REPLICA_SETS, Kind
 from dray.api.reason import Reason
 from dray.cluster.world import World
 from dray.explain.failures import FailedBinding
@@ -76,6 +76,7 @@ def causes(
     config: Config | None = None,
     gates: Gates | None = None,
     failures: Sequence[FailedBinding] = (),
+    unknown: Mapping[Kind, str] | None = None,
 ) -> list[Cause]:
     """Why these pods wait, worst first, then what most of them wait for."""
     gates = gates or Gates.dray()
@@ -85,7 +86,7 @@ def causes(
         alike.setdefault(_key(ask, pod), []).append(pod)
     found: dict[tuple[str, str], Cause] = {}
     for group in alike.values():
-        answer = why(world, group[0], now=now, config=config, gates=gates, failures=failures)
+        answer = why(world, group[0], now=now, config=config, gates=gates, failures=failures, unknown=unknown or {})
         said = answer.summary.removeprefix(f"pod {group[0].key} ")
         cause = found.get((answer.verdict, said))
         if cause is None:

@@ -104,7 +104,7 @@ class Published:
         self, world: World, slices: Iterable[ResourceSlice] | None = None, claims: Iterable[ResourceClaim] | None = None
     ) -> None:
         self.world = world
-        self.pools = _pools(world.all(RESOURCE_SLICES).values() if slices is None else slices)
+        self.pools = pools(world.all(RESOURCE_SLICES).values() if slices is None else slices)
         rules = list(world.all(DEVICE_TAINT_RULES).values())
         self.devices: dict[Identity, PublishedDevice] = {}
         for pool in self.pools.values():
@@ -124,17 +124,18 @@ def holders(claims: Iterable[ResourceClaim]) -> Iterator[Holder]:
             yield from (Holder(claim, result) for result in claim.status.allocation.devices.results)
 
 
-def _pools(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str], PublishedPool]:
-    pools: dict[tuple[str, str], PublishedPool] = {}
+def pools(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str], PublishedPool]:
+    """The newest generation of every pool, by driver and name."""
+    newest: dict[tuple[str, str], PublishedPool] = {}
     for slice in sorted(slices, key=lambda slice: slice.metadata.name):
         spec = slice.spec
         key = (spec.driver, spec.pool.name)
-        found = pools.get(key)
+        found = newest.get(key)
         if found is None or spec.pool.generation > found.generation:
-            pools[key] = PublishedPool(*key, spec.pool.generation, [slice], spec.pool.resource_slice_count)
+            newest[key] = PublishedPool(*key, spec.pool.generation, [slice], spec.pool.resource_slice_count)
         elif spec.pool.generation == found.generation:
             found.slices.append(slice)
-    return dict(sorted(pools.items()))
+    return dict(sorted(newest.items()))
 
 
 def _device(pool: PublishedPool, slice: ResourceSlice, device: Device, rules: Iterable[DeviceTaintRule]) -> PublishedDevice:

@@ -1,16 +1,18 @@
 """A cluster at one moment, from files or from a live read, as a World.
 
-Files are what ``kubectl get … -o yaml`` or ``-o json`` gives, or manifests: single objects, several documents, lists, or a folder
-of such files. Always true: the same files give the same World; objects of kinds that Dray does not look at are left out and
-counted; a broken file is an error that names file and place; a kind that a cluster does not show is never taken for an empty one
-without saying so.
+Files are what ``dray snapshot`` wrote, what ``kubectl get … -o yaml`` or ``-o json`` gives, or manifests: single objects, several
+documents, lists, or a folder of such files. Always true: the same files give the same World; objects of kinds that Dray does not
+look at are left out and counted; a broken file is an error that names file and place; a kind that a cluster did not show, or that
+the files do not have, is ``unknown`` and never taken for an empty one without saying so.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,11 +22,15 @@ import yaml
 from dray.api import kinds
 from dray.api.kinds import Kind
 from dray.api.meta import DecodeError
-from dray.cluster.port import Cluster, Forbidden, NotFound, Refused
+from dray.api.times import parse_time
+from dray.cluster.port import Cluster, Forbidden, NotFound, Refused, refused
 from dray.cluster.served import OLDER
 from dray.cluster.world import World
 
-_NO_DECISION_DEPENDS_ON: Final = ("configmaps", "leases", "secrets", "serviceaccounts")
+_NO_DECISION_DEPENDS_ON: Final = (
+    *("configmaps", "leases", "secrets", "serviceaccounts", "endpoints", "endpointslices", "certificatesigningrequests"),
+    *("clusterroles", "clusterrolebindings", "roles", "rolebindings", "customresourcedefinitions"),
+)
 # Everything that a decision can depend on.
 KINDS: Final[tuple[Kind, ...]] = tuple(
     sorted(
@@ -33,6 +39,9 @@ KINDS: Final[tuple[Kind, ...]] = tuple(
     )
 )
 _BY_NAME: Final = {(kind.group, kind.kind): kind for kind in KINDS}
+_BY_RESOURCE: Final = {kind.resource: kind for kind in KINDS}
+API_VERSION: Final = "dray.dev/v1alpha1"
+SNAPSHOT: Final = "Snapshot"
 # v1beta2 has the shape of v1; v1beta1 has another.
 _OTHER_SHAPE: Final = {("resource.k8s.io", "v1beta1"), ("resource.k8s.io", "v1alpha3")}
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -45,42 +54,129 @@ class SnapshotError(Exception):
     """The snapshot cannot be read; whoever made it must act. Names file and place."""
 
 
+class KindRead(msgspec.Struct, rename="camel", omit_defaults=True):
+    """How much of a kind was read, in which version, and at which version of the cluster."""
+
+    version: str
+    objects: int
+    resource_version: str = ""
+
+
+class KindUnread(msgspec.Struct):
+    """Why nothing of a kind was read: the answer of the API server."""
+
+    code: int
+    reason: str
+    message: str
+
+
+class Header(msgspec.Struct, rename="camel", omit_defaults=True):
+    """What a snapshot says of itself: when, by and from what it was taken, what is in it and what is not."""
+
+    taken_at: str
+    taken_by: str
+    server_version: str = ""
+    kinds: dict[str, KindRead] = {}
+    unread: dict[str, KindUnread] = {}
+    left_out: list[str] = []
+    feature_gates: dict[str, bool] = {}
+    scheduler_configuration: dict[str, Any] | None = None
+
+
 class Snapshot(msgspec.Struct):
-    """The world, the plain objects that it was made of, how many objects of which kinds were left out, and the kinds that a
-    cluster did not show, with its answer."""
+    """The world, the plain objects that it was made of, how many objects of which kinds were left out, the kinds that a
+    cluster did not show, with its answer, and what a file that ``dray snapshot`` wrote says of itself."""
 
     world: World
     objects: dict[tuple[Kind, str], dict[str, Any]]
     left_out: Counter[str]
     unread: dict[Kind, Refused] = msgspec.field(default_factory=dict)
+    header: Header | None = None
+    versions: dict[Kind, str] = msgspec.field(default_factory=dict)
+    """At which version of the cluster each kind was listed."""
+    live: bool = False
 
     def plain(self, kind: Kind) -> Iterator[dict[str, Any]]:
         return (body for (found, _), body in self.objects.items() if found == kind)
 
+    @property
+    def taken_at(self) -> float | None:
+        """When it was taken, where a file says so."""
+        return parse_time(self.header.taken_at) if self.header is not None else None
 
+    @property
+    def newest(self) -> float | None:
+        """When the youngest of its objects was created."""
+        stamps = (body["metadata"].get("creationTimestamp") for body in self.objects.values())
+        return max((parse_time(stamp) for stamp in stamps if stamp), default=None)
+
+    @property
+    def unknown(self) -> dict[Kind, str]:
+        """The kinds of which nothing can be told, and why: there may be objects of them. A kind that a cluster does not serve
+        has none; of files that say nothing of themselves, a kind that is in none of them is unknown."""
+        if self.live or self.header is not None:
+            who = "you may not list" if self.live else "whoever took the snapshot could not list"
+            return {kind: f"{who} {kind.resource}" for kind, error in self.unread.items() if isinstance(error, Forbidden)}
+        there = {kind for kind, _ in self.objects}
+        return {kind: f"the files have no {kind.resource}" for kind in KINDS if kind not in there}
+
+
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """A cluster is very many objects without cycles: looking through them for some, again and again while more are made, takes
+    longer than making them."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+@without_collecting()
 def from_files(paths: Sequence[Path]) -> Snapshot:
     """Later files replace objects of the same name in earlier ones."""
     objects: dict[tuple[Kind, str], dict[str, Any]] = {}
     left_out: Counter[str] = Counter()
+    headers: list[Header] = []
     for file in files_of(paths):
-        for body in documents(file):
-            kind = kind_of(body, file)
-            if kind is None:
-                left_out[str(body["kind"])] += 1
-                continue
-            body = _completed(kind, body, file)
-            objects[kind, _key(body)] = body
-    return Snapshot(_world(objects), objects, left_out)
+        for document, where in _documents(file):
+            if is_snapshot(document):
+                headers.append(header_of(document, where))
+            for body in _apart(document, where):
+                kind = kind_of(body, file)
+                if kind is None:
+                    left_out[str(body["kind"])] += 1
+                    continue
+                body = _completed(kind, body, file)
+                objects[kind, _key(body)] = body
+    header = headers[-1] if headers else None
+    return Snapshot(_world(objects), objects, left_out, _unread(header, objects), header)
+
+
+def _unread(header: Header | None, objects: Iterable[tuple[Kind, str]]) -> dict[Kind, Refused]:
+    """What could not be read when the snapshot was taken, and is not in another file either."""
+    there = {kind for kind, _ in objects}
+    told = header.unread if header is not None else {}
+    found = {kind: why for name, why in told.items() if (kind := _BY_RESOURCE.get(name)) is not None and kind not in there}
+    return {kind: refused(msgspec.to_builtins(why), why.code) for kind, why in found.items()}
+
+
+def from_objects(objects: dict[tuple[Kind, str], dict[str, Any]]) -> Snapshot:
+    """A cluster of which everything is known: these objects, as its API server has them."""
+    return Snapshot(_world(objects), objects, Counter(), live=True)
 
 
 async def from_cluster(cluster: Cluster, wanted: Sequence[Kind] = KINDS) -> Snapshot:
     """One list of each kind. Those that the server does not have, or does not show us, are ``unread``."""
     objects: dict[tuple[Kind, str], dict[str, Any]] = {}
     unread: dict[Kind, Refused] = {}
+    versions: dict[Kind, str] = {}
 
     async def read(kind: Kind) -> None:
         try:
-            raws = await _listed(cluster, kind)
+            raws, versions[kind] = await _listed(cluster, kind)
         except (NotFound, Forbidden) as error:
             if error.code == _UNAUTHORIZED:
                 raise
@@ -91,18 +187,18 @@ async def from_cluster(cluster: Cluster, wanted: Sequence[Kind] = KINDS) -> Snap
             objects[kind, _key(body)] = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
 
     await asyncio.gather(*(read(kind) for kind in wanted))
-    return Snapshot(_world(objects), objects, Counter(), unread)
+    return Snapshot(_world(objects), objects, Counter(), unread, versions=versions, live=True)
 
 
-async def _listed(cluster: Cluster, kind: Kind) -> list[bytes]:
+async def _listed(cluster: Cluster, kind: Kind) -> tuple[list[bytes], str]:
     """In the newest version that the server has."""
     *newer, oldest = (msgspec.structs.replace(kind, version=version) for version in (kind.version, *OLDER.get(kind, ())))
     for candidate in newer:
         try:
-            return (await cluster.list(candidate))[0]
+            return await cluster.list(candidate)
         except NotFound:
             continue
-    return (await cluster.list(oldest))[0]
+    return await cluster.list(oldest)
 
 
 def _world(objects: dict[tuple[Kind, str], dict[str, Any]]) -> World:
@@ -146,7 +242,12 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
 
 
 def documents(file: Path) -> Iterator[dict[str, Any]]:
-    """The objects in a file, with lists taken apart."""
+    """The objects in a file, with lists and snapshots taken apart."""
+    for document, where in _documents(file):
+        yield from _apart(document, where)
+
+
+def _documents(file: Path) -> Iterator[tuple[Any, str]]:
     try:
         loaded = _loaded(file.read_text())
     except RecursionError as error:
@@ -155,7 +256,18 @@ def documents(file: Path) -> Iterator[dict[str, Any]]:
         raise SnapshotError(f"{file}: cannot be read: {error}") from error
     for number, document in enumerate(loaded, 1):
         if document is not None:
-            yield from _apart(document, f"{file}: document {number}")
+            yield document, f"{file}: document {number}"
+
+
+def is_snapshot(document: Any) -> bool:
+    return isinstance(document, dict) and (document.get("apiVersion"), document.get("kind")) == (API_VERSION, SNAPSHOT)
+
+
+def header_of(document: dict[str, Any], where: str) -> Header:
+    try:
+        return msgspec.convert(document.get("header"), Header)
+    except msgspec.ValidationError as error:
+        raise SnapshotError(f"{where}: header: {error}; take it again with `dray snapshot`") from error
 
 
 def _loaded(text: str) -> list[Any]:
@@ -186,7 +298,7 @@ def _bounded(loaded: list[Any], most: int) -> None:
 def _apart(document: Any, where: str) -> Iterator[dict[str, Any]]:
     if not isinstance(document, dict) or not isinstance(document.get("kind"), str) or not document.get("apiVersion"):
         raise SnapshotError(f"{where}: is not a Kubernetes object (it needs apiVersion and kind)")
-    if document["kind"].endswith("List") and "items" in document:
+    if (document["kind"].endswith("List") or is_snapshot(document)) and "items" in document:
         if not isinstance(document["items"], list):
             raise SnapshotError(f"{where}: items is not a list")
         for number, item in enumerate(document["items"]):

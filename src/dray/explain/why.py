@@ -7,14 +7,21 @@ must change). Nothing is changed by asking.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
 
 from dray.api.core import Pod
 from dray.api.gates import Gates
-from dray.api.kinds import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from dray.api.kinds import (
+    DEVICE_CLASSES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    Kind,
+)
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim, ResourceClaimStatus
 from dray.api.times import format_time, parse_time
@@ -48,6 +55,13 @@ NEVER: Final = frozenset(
 )
 
 
+# Reasons that name an object which is not there: its kind, and where its name is.
+_NAMING: Final[dict[str, tuple[Kind, str]]] = {
+    "ClaimMissing": (RESOURCE_CLAIMS, "claim"),
+    "ClassMissing": (DEVICE_CLASSES, "class"),
+    "VolumeClaimMissing": (PERSISTENT_VOLUME_CLAIMS, "claim"),
+}
+_NOTHING: Final[Mapping[Kind, str]] = {}
 _MOST_ADVICE: Final = 6
 
 
@@ -103,8 +117,10 @@ def why(
     config: Config | None = None,
     gates: Gates | None = None,
     failures: Sequence[FailedBinding] = (),
+    unknown: Mapping[Kind, str] = _NOTHING,
 ) -> Why:
-    """The answer for one pod of the world. ``config``: the scheduler's, where it is known; ``failures``: from events."""
+    """The answer for one pod of the world. ``config``: the scheduler's, where it is known; ``failures``: from events;
+    ``unknown``: kinds that could not be read, and why: their objects are not called missing."""
     if pod.spec.node_name:
         answer = _bound(world, pod)
         if not pod.terminal and not pod.metadata.deletion_timestamp:
@@ -113,7 +129,7 @@ def why(
     if pod.terminal or pod.metadata.deletion_timestamp:
         ended = f"has ended ({pod.status.phase})" if pod.terminal else "is being deleted"
         return Why(pod.key, "impossible", f"pod {pod.key} {ended} and will not be scheduled.", [])
-    return _Question(world, pod, now, config, gates or Gates.dray(), failures).answer()
+    return _Question(world, pod, now, config, gates or Gates.dray(), failures, unknown).answer()
 
 
 def _bound(world: World, pod: Pod) -> Why:
@@ -186,9 +202,16 @@ class _Question:
     """One pod, asked of a scheduler that was told everything and decides nothing."""
 
     def __init__(
-        self, world: World, pod: Pod, now: float, config: Config | None, gates: Gates, failures: Sequence[FailedBinding]
+        self,
+        world: World,
+        pod: Pod,
+        now: float,
+        config: Config | None,
+        gates: Gates,
+        failures: Sequence[FailedBinding],
+        unknown: Mapping[Kind, str] = _NOTHING,
     ) -> None:
-        self._world, self._pod, self._now, self._gates = world, pod, now, gates
+        self._world, self._pod, self._now, self._gates, self._unknown = world, pod, now, gates, unknown
         name = pod.spec.scheduler_name or "default-scheduler"
         known = config.by_name if config is not None else {}
         self._profile = known.get(name) or Profile(scheduler_name=name)
@@ -256,8 +279,12 @@ class _Question:
 
     def _refused(self, reasons: list[Reason]) -> Why:
         """What concerns the pod, whatever the node."""
+        reasons = [self._unless_unknown(reason) for reason in reasons]
         counts: list[Counted] = [(reason, 0) for reason in reasons]
         codes = {reason.code for reason in reasons}
+        if "NotRead" in codes:
+            summary = f"whether pod {self._pod.key} can be scheduled cannot be told: {message(counts, 0)}"
+            return Why(self._pod.key, "unschedulable", summary, reasons, fixes=fixes(counts))
         if codes <= PASSING or codes == {"SchedulingGated"}:
             verdict: VerdictName = "waiting"
         else:
@@ -268,10 +295,19 @@ class _Question:
         summary = as_it_is if verdict == "impossible" else _sentence(self._pod, verdict, told)
         return Why(self._pod.key, verdict, summary, reasons, fixes=fixes(counts))
 
+    def _unless_unknown(self, reason: Reason) -> Reason:
+        """What is missing from a kind that could not be read may well be there."""
+        kind, key = _NAMING.get(reason.code, (None, ""))
+        if kind is None or kind not in self._unknown:
+            return reason
+        name = str(reason.data.get(key) or reason.object.partition("/")[2])
+        return Reason("NotRead", f"pod/{self._pod.key}", {"kind": kind.resource, "name": name, "why": self._unknown[kind]})
+
     def _of_template(self, reason: Reason) -> Reason:
         """A claim that is not generated yet never will be where there is no template."""
         template = str(reason.data.get("template") or "")
-        if reason.code != "ClaimNotCreated" or not template or RESOURCE_CLAIM_TEMPLATES not in self._world.kinds:
+        known = RESOURCE_CLAIM_TEMPLATES in self._world.kinds and RESOURCE_CLAIM_TEMPLATES not in self._unknown
+        if reason.code != "ClaimNotCreated" or not template or not known:
             return reason
         there = self._world.get(RESOURCE_CLAIM_TEMPLATES, f"{self._pod.metadata.namespace}/{template}")
         return reason if there is not None else Reason("TemplateMissing", reason.object, reason.data)

@@ -1,17 +1,27 @@
-"""The embedded API server as the core of a simulation: the same operations as over HTTP, called directly, on virtual time."""
+"""The embedded API server as the core of a simulation: the same operations as over HTTP, called directly, on virtual time.
+
+Always true: ``write`` is what a client over HTTP would get, admission, validation, preconditions and patches included. ``plant``,
+``transplant`` and ``uproot`` are not: with them a cluster begins in any state, which no client could do.
+"""
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from dray.api.defaults import apply_defaults
 from dray.api.gates import Gates
 from dray.api.kinds import Kind
+from dray.api.times import format_time
 from dray.apiserver.api import Answer
 from dray.apiserver.embedded import request_of
+from dray.apiserver.metadata import generated_name, new_uid
+from dray.apiserver.operations import WriteOptions, key_of
+from dray.apiserver.registry import Resource
 from dray.apiserver.server import Core, collect_seldom
 from dray.apiserver.store import Event, Table
 from dray.cluster.port import Expired, WatchEvent, Write
@@ -24,7 +34,8 @@ class InProcess:
 
     def __init__(self, clock: Clock, *, seed: int = 0, gates: Gates | None = None) -> None:
         collect_seldom()
-        self._written = _Written()
+        self.clock, self._written = clock, _Written()
+        self._random = random.Random(f"planted {seed}")
         self.core = Core(gates=gates, clock=clock, randomness=random.Random(f"api server {seed}"), log=self._written)
         self._written.publish = self.core.store.publish
         self.core.furnish()
@@ -63,6 +74,48 @@ class InProcess:
         plain: dict[str, Any] = msgspec.json.decode(answer.body)
         return plain
 
+    # ----------------------------------------------------------------------------------------------- beginning anywhere
+
+    def plant(self, body: dict[str, Any], kind: Kind) -> dict[str, Any]:
+        """The object is this from now on, whatever it was, with its status, uid and times; defaults are filled in, and nobody
+        is asked. What is stored."""
+        resource = self._resource(kind)
+        given = {"apiVersion": kind.api_version, "kind": kind.kind, **copy.deepcopy(body)}
+        made = self.core.operations.normalised(resource, given, WriteOptions())
+        metadata = made["metadata"]
+        if kind.namespaced:
+            metadata.setdefault("namespace", "default")
+        if not metadata.get("name"):
+            metadata["name"] = generated_name(metadata["generateName"], self._random)
+        key = key_of(resource, metadata.get("namespace", ""), metadata["name"])
+        before = (self.get(kind, key) or {}).get("metadata", {})
+        metadata.setdefault("uid", before.get("uid") or new_uid(self._random))
+        metadata.setdefault("creationTimestamp", before.get("creationTimestamp") or format_time(self.clock()))
+        apply_defaults(kind.plural, made, self.clock(), self.core.operations.gates)
+        return self.core.store.put(self._table(kind), key, made).copy()
+
+    def transplant(self, body: dict[str, Any], kind: Kind) -> None:
+        """An object as another server has it; of one that was never on a server, defaults are filled in."""
+        metadata = body["metadata"]
+        if not of_a_server(body):
+            self.plant(body, kind)
+            return
+        key = key_of(self._resource(kind), metadata.get("namespace", ""), metadata["name"])
+        kept = {name: value for name, value in metadata.items() if name != "managedFields"}
+        made = {"apiVersion": kind.api_version, "kind": kind.kind, **body, "metadata": kept}
+        self.core.store.put(self._table(kind), key, made)
+
+    def _resource(self, kind: Kind) -> Resource:
+        found = self.core.operations.registry.find(kind.group, kind.version, kind.plural)
+        assert found is not None, kind.resource
+        return found
+
+    def uproot(self, kind: Kind, key: str) -> None:
+        """The object is gone from now on, whatever its finalizers say."""
+        self.core.store.delete(self._table(kind), key)
+
+    # ---------------------------------------------------------------------------------------------------------- looking
+
     def get(self, kind: Kind, key: str) -> dict[str, Any] | None:
         entry = self._table(kind).entries.get(key)
         return entry.object if entry is not None else None
@@ -78,6 +131,12 @@ class InProcess:
             found = self._tables[kind] = self.core.store.table(resource.storage if resource is not None else kind.resource)
             self._kinds.setdefault(found.name, set()).add(kind)
         return found
+
+
+def of_a_server(body: dict[str, Any]) -> bool:
+    """Whether an API server has kept the object: it has its uid and version."""
+    metadata = body["metadata"]
+    return bool(metadata.get("uid") and metadata.get("resourceVersion"))
 
 
 class _Written:

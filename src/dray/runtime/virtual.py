@@ -76,6 +76,7 @@ class Virtual:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._serial = itertools.count()
         self._digest = blake2b(digest_size=16)
+        self._written_at = clock.now
         for crash in faults.crashes:
             self.at(crash.at, lambda crash=crash: self.crash(crash.host, crash.down))  # type: ignore[misc]
 
@@ -130,6 +131,13 @@ class Virtual:
             self._step()
         return True
 
+    def run_until_quiet(self, seconds: float, most: float = 3600.0) -> bool:
+        """Until no write has arrived for so long; False when ``most`` seconds have passed before that."""
+        end = self.clock.now + most
+        while self._heap and self._heap[0][0] <= min(self._written_at + seconds, end):
+            self._step()
+        return self._written_at + seconds <= end
+
     def crash(self, name: str, down: float) -> None:
         host = self.hosts[name]
         host.crash()
@@ -173,6 +181,7 @@ class Virtual:
 
     def _record(self, written: Written) -> None:
         write = written.write
+        self._written_at = written.at
         line = (
             written.at,
             written.host,

@@ -17,19 +17,19 @@ from dray.api.core import Pod
 from dray.api.kinds import EVENTS, NODES, PODS, RESOURCE_CLAIMS, Kind
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim
-from dray.api.times import format_time, parse_time
+from dray.api.times import parse_time
 from dray.api.words import as_json
 from dray.apiserver.catalog import CATALOG
 from dray.cluster.metrics import Meter
-from dray.cluster.port import Conflict, Decider, NotFound, Refused, Write
+from dray.cluster.port import Decider, Refused, Write
 from dray.cluster.world import World
 from dray.controllers.sets import SETS, Setting, deciders, kinds
 from dray.explain.failures import FailedBinding, failed_bindings
 from dray.explain.snapshot import KINDS
 from dray.explain.verify import Finding, verify
 from dray.explain.why import Why, why
-from dray.nodes.kubelet import SIMULATED
-from dray.runtime.inprocess import InProcess
+from dray.runtime.hand import USER, Hand, place_of, ready_node
+from dray.runtime.inprocess import InProcess, of_a_server
 from dray.runtime.machines import Machines
 from dray.runtime.virtual import Clock, Virtual, Written
 from dray.scheduling.scheduler import KINDS as SCHEDULER_KINDS
@@ -38,11 +38,11 @@ from dray.simulate.recording import Recorder
 from dray.simulate.scenario import Action, Scenario
 from dray.simulate.taken import Taken
 
+Plain = dict[str, Any]
+
 CHECKS_MAX: Final = 120
 # Nodes and waiting pods up to which the scheduler's parts are held against each other after each of its steps.
 VALIDATED_MAX: Final = 300
-_USER: Final = "user"
-_PROTECTED: Final = 429  # how an eviction is answered that a disruption budget stands against
 
 
 class Eviction(msgspec.Struct):
@@ -129,7 +129,7 @@ class Simulation:
     ) -> None:
         self._scenario, self._meter = scenario, meter
         self._interval = check_every or max(scenario.until / CHECKS_MAX, 1.0)
-        self.clock = Clock()
+        self.clock = Clock(scenario.start)
         self._core = InProcess(self.clock, seed=scenario.seed, gates=scenario.gates)
         self._virtual = Virtual(self._core, self.clock, seed=scenario.seed, faults=scenario.faults)
         self._virtual.listeners.append(self._written)
@@ -139,7 +139,8 @@ class Simulation:
         self._bound: dict[str, float] = {}
         self._evictions: list[Eviction] = []
         self._refused: list[Refusal] = []
-        self._taken = Taken()
+        self._hand = Hand(self._core)
+        self._taken = Taken(action.body for action in scenario.actions if action.kind is not None)
         self._violated: dict[Finding, float] = {}
         self._checked = 0
         self._changed = True
@@ -196,69 +197,25 @@ class Simulation:
     def _write(self, action: Action) -> None:
         kind, body = action.kind, action.body
         assert kind is not None
-        metadata = body["metadata"]
-        namespace = str(metadata.get("namespace") or "default") if kind.namespaced else ""
-        name = str(metadata["name"])
+        namespace, name = place_of(kind, body)
         if action.verb == "drain":
-            self._drain(name)
+            for key, leaves in self._hand.drain(name):
+                if leaves:
+                    self._evicted(key.partition("/")[0], key.partition("/")[2], USER)
         elif action.verb == "delete":
-            self._core.write(Write("delete", kind, namespace, name, field_manager=_USER))
+            self._hand.delete(kind, namespace, name)
             if kind == PODS:
-                self._evicted(namespace, name, _USER)
+                self._evicted(namespace, name, USER)
         elif action.verb == "patch":
-            self._patch(kind, namespace, name, body)
+            self._hand.change(kind, body)
         else:
-            self._apply(kind, namespace, name, self._node(body) if kind == NODES else body)
+            self._apply(kind, ready_node(body, self.clock.now) if kind == NODES else body)
 
-    def _drain(self, node: str) -> None:
-        """As ``kubectl drain`` does it, without asking again for what a disruption budget protects."""
-        self._core.write(Write("patch", NODES, name=node, body={"spec": {"unschedulable": True}}, field_manager=_USER))
-        for key, pod in sorted(self._core.all(PODS).items()):
-            if (pod.get("spec") or {}).get("nodeName") == node:
-                self._evict(*key.split("/"))
-
-    def _evict(self, namespace: str, name: str) -> None:
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
-        try:
-            self._core.write(Write("create", PODS, namespace, name, body, subresource="eviction", field_manager=_USER))
-        except Refused as error:
-            if error.code != _PROTECTED:
-                raise
-            return
-        self._evicted(namespace, name, _USER)
-
-    def _apply(self, kind: Kind, namespace: str, name: str, given: dict[str, Any]) -> None:
-        body = self._taken.renewed(given)
-        try:
-            self._taken.created(given, self._core.write(Write("create", kind, namespace, name, body, field_manager=_USER)))
-        except Conflict:
-            self._patch(kind, namespace, name, body)
-            return
-        if body.get("status") and kind != NODES:
-            self._status(kind, namespace, name, body["status"])
-
-    def _patch(self, kind: Kind, namespace: str, name: str, body: dict[str, Any]) -> None:
-        changes = {key: value for key, value in body.items() if key not in ("apiVersion", "kind", "status")}
-        changes["metadata"] = {key: value for key, value in body["metadata"].items() if key not in ("name", "namespace")}
-        self._core.write(Write("patch", kind, namespace, name, changes, field_manager=_USER))
-        if body.get("status"):
-            self._status(kind, namespace, name, body["status"])
-
-    def _status(self, kind: Kind, namespace: str, name: str, status: dict[str, Any]) -> None:
-        write = Write("patch", kind, namespace, name, {"status": status}, subresource="status", field_manager=_USER)
-        try:
-            self._core.write(write)
-        except NotFound:
-            return  # the kind has no status of its own
-
-    def _node(self, body: dict[str, Any]) -> dict[str, Any]:
-        """A Node that the simulated kubelets look after, and that is ready."""
-        metadata, status = body["metadata"], body.get("status") or {}
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": format_time(self.clock.now)}
-        labels = {"kubernetes.io/hostname": metadata["name"], SIMULATED: "true", **metadata.get("labels", {})}
-        amounts = {"pods": "110", **(status.get("allocatable") or status.get("capacity") or {})}
-        full = {"capacity": amounts, "conditions": [ready], **status, "allocatable": amounts}
-        return {**body, "metadata": {**metadata, "labels": labels}, "status": full}
+    def _apply(self, kind: Kind, body: Plain) -> None:
+        if of_a_server(body):
+            self._taken.put(self._core, kind, body)
+        else:
+            self._hand.apply(kind, body)
 
     # ----------------------------------------------------------------------------------------------------- watching
 
@@ -356,9 +313,7 @@ class Simulation:
 
 def _named(action: Action) -> str:
     assert action.kind is not None
-    metadata = action.body["metadata"]
-    namespace = [str(metadata.get("namespace") or "default")] if action.kind.namespaced else []
-    return "/".join([action.kind.kind.lower(), *namespace, str(metadata["name"])])
+    return "/".join([action.kind.kind.lower(), *filter(None, place_of(action.kind, action.body))])
 
 
 def _claims(world: World, pod: Pod) -> list[ResourceClaim]:

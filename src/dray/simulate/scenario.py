@@ -25,6 +25,7 @@ from dray.explain.snapshot import documents, files_of
 from dray.nodes.hardware import UnknownHardware, hardware
 from dray.runtime.faults import EVERY, NONE, Faults
 from dray.runtime.local import EMBEDDED, Unappliable, served_kind
+from dray.runtime.virtual import START
 from dray.scheduling.config import Config
 from dray.scheduling.configuration import ConfigError, parse
 
@@ -60,6 +61,8 @@ class Scenario(msgspec.Struct):
     config: Config
     gates: Gates
     heartbeat: float = 0.0  # how often nodes renew their leases; 0: never, and none is missed
+    start: float = START
+    """The time at which it begins."""
 
 
 # ------------------------------------------------------------------------------------------------------------ the files

@@ -1,41 +1,31 @@
-"""Objects as taken from another cluster, made fit for a new one: what its API server wrote into them means nothing here.
+"""Objects as taken from another cluster, put into this one as they are: with their uids, times and status.
 
-Always true: objects that were never on a server are left as they are. Owners and users are named by the uids that they have
-here; an owner that is not here is left out, or the object would be collected as an orphan.
+Always true: objects keep their uids, so owners and users are who they were, whatever the order of the files. An owner that is
+nowhere in the files is left out, or the object would be collected as an orphan. A namespace that the files do not have is made.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any
+
+from dray.api.kinds import NAMESPACES, Kind
+from dray.runtime.inprocess import InProcess
 
 Plain = dict[str, Any]
 
-_OF_THE_SERVER: Final = frozenset({"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink"})
-
 
 class Taken:
-    """Remembers which uid here stands for which uid there."""
+    """Knows the uids of everything that is taken, before anything is put."""
 
-    def __init__(self) -> None:
-        self._uids: dict[str, str] = {}
+    def __init__(self, bodies: Iterable[Plain]) -> None:
+        self._uids = {body["metadata"].get("uid") for body in bodies} - {None}
 
-    def renewed(self, body: Plain) -> Plain:
+    def put(self, core: InProcess, kind: Kind, body: Plain) -> None:
         metadata = body["metadata"]
-        if not metadata.get("uid") or not metadata.get("resourceVersion"):
-            return body
-        kept = {key: value for key, value in metadata.items() if key not in _OF_THE_SERVER}
-        owners = [self._owner(owner) for owner in metadata.get("ownerReferences") or () if owner.get("uid") in self._uids]
-        made = {**body, "metadata": {**kept, "ownerReferences": owners} if owners or "ownerReferences" in kept else kept}
-        users = (body.get("status") or {}).get("reservedFor")
-        if users:
-            made["status"] = {**body["status"], "reservedFor": [self._owner(user) for user in users]}
-        return made
-
-    def created(self, body: Plain, here: Plain) -> None:
-        there = body["metadata"].get("uid")
-        if there:
-            self._uids[str(there)] = str(here["metadata"]["uid"])
-
-    def _owner(self, reference: Plain) -> Plain:
-        uid = reference.get("uid")
-        return {**reference, "uid": self._uids.get(str(uid), uid)}
+        namespace = metadata.get("namespace")
+        if namespace and core.get(NAMESPACES, namespace) is None:
+            core.plant({"metadata": {"name": namespace}}, NAMESPACES)
+        owners = [owner for owner in metadata.get("ownerReferences") or () if owner.get("uid") in self._uids]
+        kept = {key: value for key, value in metadata.items() if key != "ownerReferences"}
+        core.transplant({**body, "metadata": {**kept, "ownerReferences": owners} if owners else kept}, kind)

@@ -6,18 +6,12 @@ is not: it puts an object there as if it had always been so, with its status, ui
 
 from __future__ import annotations
 
-import copy
-import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dray.api.defaults import apply_defaults
 from dray.api.gates import Gates
 from dray.api.kinds import Kind
-from dray.api.times import format_time
 from dray.apiserver.catalog import CATALOG
-from dray.apiserver.metadata import generated_name, new_uid
-from dray.apiserver.operations import WriteOptions, key_of
 from dray.cluster.port import WatchEvent, Write
 from dray.runtime.inprocess import InProcess
 from dray.runtime.local import served_kind
@@ -33,10 +27,8 @@ class Server(InProcess):
     def __init__(
         self, clock: Clock | None = None, *, watched: Sequence[Kind] = (), seed: int = 0, gates: Gates | None = None
     ) -> None:
-        self.clock = clock or Clock()
-        super().__init__(self.clock, seed=seed, gates=gates)
+        super().__init__(clock or Clock(), seed=seed, gates=gates)
         self.watchers: list[Watcher] = []
-        self._random = random.Random(f"planted {seed}")
         self._heard = {kind: self.list(kind)[1] for kind in watched}
 
     def write(self, write: Write) -> Plain:
@@ -46,24 +38,9 @@ class Server(InProcess):
             self._tell()
 
     def plant(self, body: Plain, kind: Kind | None = None) -> Plain:
-        """The object is this from now on, whatever it was; defaults are filled in, and nobody is asked. What is stored."""
-        kind = kind or served_kind(body)
-        resource = CATALOG.of(kind)
-        given = {"apiVersion": kind.api_version, "kind": kind.kind, **copy.deepcopy(body)}
-        made = self.core.operations.normalised(resource, given, WriteOptions())
-        metadata = made["metadata"]
-        if kind.namespaced:
-            metadata.setdefault("namespace", "default")
-        if not metadata.get("name"):
-            metadata["name"] = generated_name(metadata["generateName"], self._random)
-        key = key_of(resource, metadata.get("namespace", ""), metadata["name"])
-        before = (self.get(kind, key) or {}).get("metadata", {})
-        metadata.setdefault("uid", before.get("uid") or new_uid(self._random))
-        metadata.setdefault("creationTimestamp", before.get("creationTimestamp") or format_time(self.clock()))
-        apply_defaults(kind.plural, made, self.clock(), self.core.operations.gates)
-        stored = self.core.store.put(self.core.store.table(resource.storage), key, made)
+        stored = super().plant(body, kind or served_kind(body))
         self._tell()
-        return stored.copy()
+        return stored
 
     def read(self, kind: Kind, key: str) -> Plain | None:
         """The object as it is served, to be changed by the caller; None where there is none."""
@@ -78,8 +55,7 @@ class Server(InProcess):
         return sorted(self.core.store.table(CATALOG.of(kind).storage).entries)
 
     def uproot(self, kind: Kind, key: str) -> None:
-        """The object is gone from now on, whatever its finalizers say."""
-        self.core.store.delete(self.core.store.table(CATALOG.of(kind).storage), key)
+        super().uproot(kind, key)
         self._tell()
 
     def _tell(self) -> None:

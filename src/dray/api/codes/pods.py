@@ -134,6 +134,14 @@ TABLE: Final[dict[str, Code]] = {
         nodes="<has> pods that must stay away from this pod[ (by {topologyKey})]",
         curable=True,
     ),
+    "NotRead": Code(
+        plugins=("DynamicResources", "VolumeBinding"),
+        meaning="the answer depends on an object of a kind that could not be read; the scheduler may know better",
+        wakes=(ITSELF,),
+        subject="pod",
+        says="<depend> on an object of which nothing is known[: {kind} {name}][ ({why})]",
+        cure="take the snapshot with `dray snapshot`, with the right to list [{kind}||everything]",
+    ),
     "VolumeClaimMissing": Code(
         plugins=("VolumeBinding",),
         meaning="a persistent volume claim of the pod does not exist",

@@ -1,0 +1,191 @@
+"""``dray plan``: what would come of a change, before it is made."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
+
+from dray.api.core import Taint
+from dray.api.kinds import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from dray.cli.output import emit, output_option, table
+from dray.cli.source import Source, now_of, placing_of, source_options_beside_files
+from dray.cli.targets import selector as device_selector
+from dray.cli.targets import taint as device_taint
+from dray.cli.trouble import Trouble, patience
+from dray.explain.snapshot import SnapshotError, documents, files_of
+
+if TYPE_CHECKING:
+    from dray.explain.plan import Changes, Plan, PlannedPod
+    from dray.explain.standing import Standing
+
+_NEEDED: Final = (PODS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES)
+_COLOURS: Final = {"placed": "green", "waits": "yellow", "unschedulable": "red", "impossible": "red"}
+_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_MANY: Final = 40
+
+
+@click.command()
+@click.option(
+    *("-f", "--filename", "files"),
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE|DIR",
+    help="What would be applied: pods, workloads, claims, nodes with their slices, taint rules, anything. Repeatable.",
+)
+@click.option("--drain", multiple=True, metavar="NODE", help="Drain this node, as kubectl does. Repeatable.")
+@click.option("--cordon", multiple=True, metavar="NODE", help="Let no more pods onto this node. Repeatable.")
+@click.option("--uncordon", multiple=True, metavar="NODE", help="Let pods onto this node again. Repeatable.")
+@click.option("--remove-node", "remove", multiple=True, metavar="NODE", help="Lose this node, its devices and pods. Repeatable.")
+@click.option("--taint", nargs=2, multiple=True, metavar="NODE KEY=VALUE:EFFECT", help="Taint this node. Repeatable.")
+@click.option(
+    "--taint-device",
+    nargs=2,
+    multiple=True,
+    metavar="DEVICE KEY=VALUE:EFFECT",
+    help="Taint these devices: DRIVER/POOL/DEVICE, with * for any. Repeatable.",
+)
+@click.option("--config", type=click.Path(path_type=Path), help="The scheduler's KubeSchedulerConfiguration, if it has one.")
+@source_options_beside_files
+@output_option
+def plan(source: Source, output: str, config: Path | None, **change: Any) -> None:
+    """Say what would come of a change: where pods would go, who would have to leave, what is left then. Nothing is changed.
+
+    The cluster is read, or taken from a snapshot, and rehearsed with the real scheduler: first as it is, then with the change.
+    Workloads become pods; pods that are evicted are made again by their controllers, and told where they find a place, if
+    anywhere. Asked about are the pods of the files and those that the change displaces; without any, the pods that wait.
+    Exit code 0 when all of them get a node, 1 when not all do, 2 when the change or the cluster cannot be read.
+
+    \b
+    Examples:
+      dray plan -f train.yaml                          would this fit, and at whose cost?
+      dray plan -f train.yaml --snapshot now.json -o json
+      dray plan --drain gpu-7 --drain gpu-8            do their pods find another place?
+      dray plan -f two-more-nodes.yaml                 which of the waiting pods would they take?
+      dray plan --taint-device gpu.example.com/gpu-7/gpu-3 example.com/broken=yes:NoExecute
+    """
+    from dray.explain.plan import PlanError
+    from dray.explain.plan import plan as planned
+
+    changes = _changes(**change)
+    snapshot = source.read(needs=_NEEDED)
+    settings, gates = placing_of(config, snapshot)
+    try:
+        with patience("still rehearsing; many nodes, pods or changes take a while …"):
+            found = planned(snapshot, changes, now=now_of(snapshot), config=settings, gates=gates)
+    except PlanError as error:
+        raise Trouble("\n".join(error.problems)) from error
+    emit(found.to_json(), output, lambda console: _show(found, console, wide=output == "wide"))
+    sys.exit(0 if found.all_placed else 1)
+
+
+def _changes(
+    files: Sequence[Path],
+    drain: Sequence[str],
+    cordon: Sequence[str],
+    uncordon: Sequence[str],
+    remove: Sequence[str],
+    taint: Sequence[tuple[str, str]],
+    taint_device: Sequence[tuple[str, str]],
+) -> Changes:
+    from dray.explain.plan import Changes
+
+    if not any((files, drain, cordon, uncordon, remove, taint, taint_device)):
+        raise click.UsageError("say what would change: -f FILE, --drain NODE, --taint NODE TAINT …")
+    try:
+        objects = [(f"{file}: object {n}", each) for file in files_of(files) for n, each in enumerate(documents(file), 1)]
+    except SnapshotError as error:
+        raise Trouble(str(error)) from error
+    devices = [(device_selector(where), device_taint(said)) for where, said in taint_device]
+    nodes = [(node, _taint(said)) for node, said in taint]
+    return Changes(objects, list(cordon), list(uncordon), nodes, devices, list(drain), list(remove))
+
+
+def _taint(text: str) -> Taint:
+    said, colon, effect = text.rpartition(":")
+    key, _, value = said.partition("=")
+    if not colon or not key or effect not in _EFFECTS:
+        message = f"{text!r} is not a taint: write key=value:Effect, where Effect is one of {', '.join(_EFFECTS)}"
+        raise click.BadParameter(message, param_hint="--taint")
+    return Taint(key=key, value=value, effect=effect)
+
+
+# --------------------------------------------------------------------------------------------------------- for people
+
+
+def _show(found: Plan, console: Console, *, wide: bool) -> None:
+    if found.pods:
+        _show_pods(found.pods, console, wide)
+        console.print()
+    if found.evictions:
+        rows = [(e.pod, e.node, e.place_then or Text("finds no place", "red"), e.why) for e in found.evictions]
+        console.print(table(("leaves", "from", "goes to", "why"), rows))
+        console.print()
+    for key in found.protected:
+        console.print(f"[yellow]A disruption budget keeps {escape(key)} where it is.[/yellow]")
+    _show_standing(found.before, found.after, console)
+    console.print()
+    console.print(_verdict(found))
+
+
+def _show_pods(pods: Sequence[PlannedPod], console: Console, wide: bool) -> None:
+    shown = pods if wide else pods[:_MANY]
+    rows = [
+        (
+            pod.pod,
+            Text(pod.verdict, _COLOURS[pod.verdict]),
+            pod.node,
+            "\n".join(f"{device.pool}/{device.device}" for device in pod.devices),
+            "\n".join(pod.after),
+            pod.summary,
+        )
+        for pod in shown
+    ]
+    console.print(table(("pod", "verdict", "node", "devices", "after", "why not"), rows))
+    if len(shown) < len(pods):
+        console.print(f"… {len(pods) - len(shown)} more, see -o wide")
+
+
+def _show_standing(before: Standing, after: Standing, console: Console) -> None:
+    """What is in use and what still fits, then and now; of resources, those that change."""
+    rows: list[tuple[str, ...]] = []
+    if before.nodes != after.nodes:
+        rows.append(("nodes", str(before.nodes), str(after.nodes)))
+    for name in sorted(before.resources.keys() | after.resources.keys()):
+        was, will = before.resources.get(name), after.resources.get(name)
+        if was != will:
+            rows.append((f"{name} in use", *(f"{one.used} of {one.total}" if one else "" for one in (was, will))))
+    for driver in sorted(before.devices.keys() | after.devices.keys()):
+        uses = [each.devices.get(driver) for each in (before, after)]
+        rows.append((f"{driver} in use", *(f"{one.used} of {one.total}" if one else "" for one in uses)))
+        rows.append((f"{driver} free, scattered", *(f"{one.scattered} of {one.free}" if one else "" for one in uses)))
+    for name in sorted(before.fits.keys() | after.fits.keys()):
+        fits = [each.fits.get(name) for each in (before, after)]
+        rows.append((f"largest claim of {name}", *(f"{one.largest}" if one else "0" for one in fits)))
+    if rows:
+        console.print(table(("", "before", "after"), rows))
+
+
+def _leaving(count: int, lost: int) -> str:
+    if count == 1:
+        return "1 leaves and finds no place" if lost else "1 leaves and finds another place"
+    told = {0: "all find another place", count: "none finds a place"}.get(lost, f"{lost} of them without finding a place")
+    return f"{count} leave, {told}"
+
+
+def _verdict(found: Plan) -> str:
+    placed = sum(pod.verdict == "placed" for pod in found.pods)
+    told = f"{placed} of {len(found.pods)} pods get a node" if found.pods else "No pod is concerned"
+    if found.evictions:
+        told += f"; {_leaving(len(found.evictions), sum(not each.finds_place for each in found.evictions))}"
+    if found.others:
+        told += f"; {len(found.others)} that waited get one too"
+    if found.waiting:
+        told += f"; {found.waiting} then {'waits' if found.waiting == 1 else 'wait'}"
+    return f"{told}."

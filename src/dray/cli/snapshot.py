@@ -1,0 +1,79 @@
+"""``dray snapshot``: a cluster at one moment, in one file that why, plan and simulate read."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dray.cli.source import KUBECONFIG_HELP, Source, as_configuration
+from dray.cli.trouble import Trouble
+from dray.cluster.port import Forbidden
+from dray.explain.snapshot import KINDS, Header, Snapshot, from_cluster, undecodable
+
+
+@click.command()
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to.  [default: standard output]")
+@click.option("--config", type=click.Path(path_type=Path), help="The scheduler's KubeSchedulerConfiguration, to go along.")
+@click.option("--feature-gates", default="", metavar="A=true,B=false", help="How the cluster's features are switched, likewise.")
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help=KUBECONFIG_HELP)
+@click.option("--context", default="", help="The context in the kubeconfig.")
+def snapshot(output: Path | None, config: Path | None, feature_gates: str, kubeconfig: Path | None, context: str) -> None:
+    """Save what decides where pods run, in one file: for why, plan, simulate, devices and verify.
+
+    Reads only, in pages; what you may not list is named in the file, and commands that need it say so. Secrets are left out, and
+    so is what may hold some and decides nothing: values of environment variables, commands, arguments, probes, managedFields and
+    kubectl's copy of the last applied configuration. The file is written whole or not at all, and only you may read it.
+
+    \b
+    Examples:
+      dray snapshot -o now.json
+      dray why train-0 -n research -f now.json
+      dray plan -f pods.yaml --snapshot now.json
+    """
+    if output is None and sys.stdout.isatty():
+        raise click.UsageError("give a file with -o FILE, or send the output elsewhere than to a terminal")
+    found, header = _taken(Source((), kubeconfig, context), config, feature_gates)
+    for problem in undecodable(found):
+        click.echo(f"warning: cannot be read by Dray, and is in the snapshot as it is: {problem}", err=True)
+    _write(found, header, output)
+    hidden = [kind.resource for kind, error in found.unread.items() if isinstance(error, Forbidden)]
+    if hidden:
+        told = (
+            f"warning: you may not list {', '.join(sorted(hidden))}; the snapshot says so, and commands that need them will too"
+        )
+        click.echo(told, err=True)
+    if output is not None:
+        click.echo(f"{len(found.objects)} objects of {len(header.kinds)} kinds are in {output}.", err=True)
+
+
+def _taken(source: Source, config: Path | None, feature_gates: str) -> tuple[Snapshot, Header]:
+    from dray.cli.running import gates
+    from dray.explain.taking import header
+
+    configuration = as_configuration(config) if config is not None else None
+    chosen = gates(feature_gates)
+    switched = {name.partition("=")[0].strip() for name in feature_gates.split(",") if name.strip()}
+
+    async def read(remote: Any) -> tuple[Snapshot, str]:
+        return await from_cluster(remote, KINDS), await remote.version()
+
+    found, version = source.run(read)
+    return found, header(found, time.time(), version, {name: chosen(name) for name in sorted(switched)}, configuration)
+
+
+def _write(found: Snapshot, header: Header, output: Path | None) -> None:
+    from dray.apiserver.identity import write_private
+    from dray.explain.taking import written
+
+    if output is None:
+        for piece in written(found, header):
+            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+        return
+    if not output.parent.is_dir():
+        raise Trouble(f"{output.parent} is not a folder")
+    write_private(output, b"".join(written(found, header)))

@@ -1,0 +1,406 @@
+"""What would come of a change: where pods would go, who would have to leave for them, and what is left then.
+
+``plan(snapshot, changes)`` rehearses it with the real scheduler. First the cluster comes to rest as it is (``before``), then the
+change is made, all of it at once, and it comes to rest again (``after``).
+
+Always true: nothing is written anywhere; the same snapshot and changes give the same plan; an object that the API would refuse
+is no plan but a ``PlanError`` that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from dray.api.core import Pod, Taint
+from dray.api.gates import Gates
+from dray.api.kinds import (
+    DEVICE_TAINT_RULES,
+    NODES,
+    PODS,
+    REPLICA_SETS,
+    RESOURCE_SLICES,
+)
+from dray.api.reason import Reason
+from dray.api.resource import DeviceTaint, DeviceTaintSelector
+from dray.api.words import as_json, message
+from dray.cluster.port import Refused
+from dray.explain.overview import waiting
+from dray.explain.rehearsal import Evicted, Rehearsal
+from dray.explain.snapshot import Snapshot, without_collecting
+from dray.explain.standing import Standing, standing
+from dray.explain.why import NEVER, PASSING
+from dray.runtime.hand import USER, place_of
+from dray.runtime.local import Unappliable, served_kind
+from dray.scheduling.ask import Ask
+from dray.scheduling.config import Config
+from dray.scheduling.placing.state import CycleState, NotPlaced
+
+Plain = dict[str, Any]
+VerdictName = Literal["placed", "waits", "unschedulable", "impossible"]
+
+_TEMPLATES: Final = ("template", "jobTemplate")
+_GATED: Final = "SchedulingGated"
+
+
+class PlanError(Exception):
+    """The change is wrong: each problem names file and object. Whoever wrote it must act."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class Changes(msgspec.Struct):
+    """What would be done: objects (each with where it is from) are created, or changed to these; then the rest, in this order."""
+
+    objects: list[tuple[str, Plain]] = []
+    cordon: list[str] = []
+    uncordon: list[str] = []
+    taint: list[tuple[str, Taint]] = []
+    taint_devices: list[tuple[DeviceTaintSelector, DeviceTaint]] = []
+    drain: list[str] = []
+    remove: list[str] = []
+
+
+class PlannedDevice(msgspec.Struct, rename="camel", omit_defaults=True):
+    claim: str
+    request: str
+    driver: str
+    pool: str
+    device: str
+    share_id: str = ""
+
+
+class PlannedPod(msgspec.Struct, rename="camel"):
+    """One pod that is asked about. ``after``: the pods that leave so that it has room. ``instead_of``: it is the one that is
+    made again for this pod, which the change displaces."""
+
+    pod: str
+    verdict: VerdictName
+    node: str = ""
+    devices: list[PlannedDevice] = []
+    after: list[str] = []
+    reasons: list[Reason] = []
+    summary: str = ""
+    instead_of: str = ""
+
+
+class PlannedEviction(msgspec.Struct, rename="camel"):
+    """A pod that has to leave; ``for_``: so that this pod has room. ``again``: what is made again in its place, if anything is;
+    ``finds_place``: that gets a node, ``place_then``."""
+
+    pod: str
+    node: str
+    why: str
+    finds_place: bool
+    place_then: str = ""
+    for_: str = msgspec.field(default="", name="for")
+    by: str = ""
+    again: str = ""
+
+
+class Plan(msgspec.Struct, rename="camel"):
+    """``pods``: those of the change, and those that it displaces; of a change without pods, those that wait. ``others``: pods
+    that waited and get a node by the way. ``protected``: pods that a disruption budget keeps on a node that is to be drained."""
+
+    pods: list[PlannedPod]
+    evictions: list[PlannedEviction]
+    others: list[PlannedPod]
+    waiting: int
+    protected: list[str]
+    before: Standing
+    after: Standing
+    settled: bool = True
+
+    @property
+    def all_placed(self) -> bool:
+        displaced = all(each.finds_place for each in self.evictions if not each.for_)
+        return displaced and not self.protected and all(pod.verdict == "placed" for pod in self.pods)
+
+    def to_json(self) -> Plain:
+        """The fixed shape that scripts rely on; keys may be added."""
+        made: Plain = msgspec.to_builtins(self)
+        for name, pods in (("pods", self.pods), ("others", self.others)):
+            for plain, pod in zip(made[name], pods):
+                plain["reasons"] = [as_json(reason) for reason in pod.reasons]
+        return made
+
+
+@without_collecting()
+def plan(found: Snapshot, changes: Changes, *, now: float, config: Config | None = None, gates: Gates | None = None) -> Plan:
+    """Raises ``PlanError`` for a change that cannot be made."""
+    names, comes = scheduler_names(changes.objects), {str(body.get("kind")) for _, body in changes.objects}
+    rehearsal = Rehearsal(found, now=now, config=config, gates=gates, schedulers=names, comes=comes)
+    rehearsal.settle()
+    before = standing(rehearsal.scheduler)
+    idle = {pod.uid for pod in waiting(rehearsal.world.all(PODS).values()) if not rehearsal.node_of(pod)}
+    rehearsal.evicted.clear()
+    making = _Making(rehearsal)
+    making.all(changes)
+    settled = rehearsal.settle() and making.drain_the_rest(changes)
+    told = _Told(rehearsal, idle, making)
+    asked, others = told.pods()
+    return Plan(
+        asked,
+        told.evictions(),
+        others,
+        len([pod for pod in waiting(rehearsal.world.all(PODS).values()) if not rehearsal.node_of(pod)]),
+        making.protected,
+        before,
+        standing(rehearsal.scheduler),
+        settled,
+    )
+
+
+def scheduler_names(objects: Iterable[tuple[str, Plain]]) -> set[str]:
+    """The schedulers that pods of these objects name, their own or those of templates."""
+    return {name for _, body in objects for name in _named(body.get("spec"))}
+
+
+def _named(spec: Any) -> Iterator[str]:
+    while isinstance(spec, dict):
+        if isinstance(spec.get("schedulerName"), str):
+            yield spec["schedulerName"]
+        inner = next((spec[key] for key in _TEMPLATES if isinstance(spec.get(key), dict)), None)
+        spec = inner.get("spec") if inner is not None else None
+
+
+# ------------------------------------------------------------------------------------------------------------- the change
+
+
+class _Making:
+    """Makes the change; what the API refuses is collected."""
+
+    def __init__(self, rehearsal: Rehearsal) -> None:
+        self._rehearsal, self._hand, self._core = rehearsal, rehearsal.hand, rehearsal.core
+        self._problems: list[str] = []
+        self.added: list[str] = []
+        self.protected: list[str] = []
+        self.why: dict[str, str] = {}
+        """Why a node's pods leave, by node."""
+
+    def all(self, changes: Changes) -> None:
+        for where, body in changes.objects:
+            self._try(where, self._object, body)
+        for node in changes.cordon:
+            self._try(f"--cordon {node}", self._hand.cordon, node)
+        for node in changes.uncordon:
+            self._try(f"--uncordon {node}", self._hand.uncordon, node)
+        for node, taint in changes.taint:
+            self._try(f"--taint {node}", self._taint, node, taint)
+        for selector, device_taint in changes.taint_devices:
+            self._try("--taint-device", self._rule, selector, device_taint)
+        for node in changes.drain:
+            self._try(f"--drain {node}", self._drain, node)
+        for node in changes.remove:
+            self._try(f"--remove-node {node}", self._remove, node)
+        if self._problems:
+            raise PlanError(self._problems)
+
+    def _try(self, where: str, step: Callable[..., None], *given: Any) -> None:
+        try:
+            step(*given)
+        except Refused as error:
+            self._problems.append(f"{where}: {error.message}")
+        except Unappliable as error:
+            self._problems.append(f"{where}: {error}")
+
+    def _object(self, body: Plain) -> None:
+        kind = served_kind(body, self._core.core.operations.registry)
+        if not isinstance(body.get("metadata"), dict) or not body["metadata"].get("name"):
+            raise Unappliable(f"{kind.kind} without metadata.name")
+        namespace, name = place_of(kind, body)
+        key = f"{namespace}/{name}" if namespace else name
+        before = self._core.get(kind, key)
+        self._hand.apply(kind, _usable_node(body) if kind == NODES else body)
+        if kind == PODS and before is None:
+            self.added.append(key)
+        if kind == NODES:
+            self._rehearsal.new_nodes = True
+        self._rehearsal.touched.add((kind.kind, key))
+
+    def _taint(self, node: str, taint: Taint) -> None:
+        found = self._core.get(NODES, node)
+        kept = [each for each in ((found or {}).get("spec") or {}).get("taints") or () if not _same(each, taint)]
+        made = {"key": taint.key, "value": taint.value, "effect": taint.effect}
+        self.why[node] = f"it does not tolerate the taint {taint.key}{'=' + taint.value if taint.value else ''}:{taint.effect}"
+        self._hand.change(NODES, {"metadata": {"name": node}, "spec": {"taints": [*kept, made]}})
+
+    def _rule(self, selector: DeviceTaintSelector, taint: DeviceTaint) -> None:
+        chosen = {key: value for key, value in msgspec.to_builtins(selector).items() if value is not None}
+        said = {key: value for key, value in msgspec.to_builtins(taint).items() if value}
+        name = f"plan-{len(self._core.all(DEVICE_TAINT_RULES))}"
+        self._hand.apply(DEVICE_TAINT_RULES, {"metadata": {"name": name}, "spec": {"deviceSelector": chosen, "taint": said}})
+
+    def _drain(self, node: str) -> None:
+        self.why[node] = f"node {node} is drained"
+        self._hand.cordon(node)
+        for key in self._hand.on_node(node):
+            self._evict(key)
+
+    def _evict(self, key: str) -> bool:
+        self._rehearsal.leaves(key, USER)
+        if self._hand.evict(*key.split("/")):
+            return True
+        pod: Pod | None = self._rehearsal.world.get(PODS, key)
+        if pod is not None:
+            self._rehearsal.evicted.pop(pod.uid, None)
+        return False
+
+    def drain_the_rest(self, changes: Changes) -> bool:
+        """As ``kubectl drain`` goes on asking: a budget may allow it when others are ready elsewhere."""
+        settled, again = True, True
+        while again:
+            left = [key for node in changes.drain for key in self._hand.on_node(node)]
+            again = sum(self._evict(key) for key in left) > 0
+            settled = self._rehearsal.settle() and settled
+            self.protected = [key for node in changes.drain for key in self._hand.on_node(node)]
+        return settled
+
+    def _remove(self, node: str) -> None:
+        self.why[node] = f"node {node} is removed"
+        self._hand.delete(NODES, "", node)
+        for name, slice in self._core.all(RESOURCE_SLICES).items():
+            if (slice.get("spec") or {}).get("nodeName") == node:
+                self._core.uproot(RESOURCE_SLICES, name)
+        for key, pod in self._core.all(PODS).items():
+            if (pod.get("spec") or {}).get("nodeName") == node:
+                self._rehearsal.leaves(key, USER)
+                self._hand.delete(PODS, *key.split("/"))
+
+
+def _same(taint: Plain, other: Taint) -> bool:
+    return (taint.get("key"), taint.get("effect")) == (other.key, other.effect)
+
+
+def _usable_node(body: Plain) -> Plain:
+    """A Node as it is when its kubelet has come up: with room for pods, and its name as a label."""
+    metadata, status = body["metadata"], body.get("status") or {}
+    labels = {"kubernetes.io/hostname": metadata["name"], **(metadata.get("labels") or {})}
+    amounts = {"pods": "110", **(status.get("allocatable") or status.get("capacity") or {})}
+    return {**body, "metadata": {**metadata, "labels": labels}, "status": {**status, "allocatable": amounts}}
+
+
+# --------------------------------------------------------------------------------------------------------- what came of it
+
+
+class _Told:
+    def __init__(self, rehearsal: Rehearsal, idle: set[str], making: _Making) -> None:
+        self._rehearsal, self._idle, self._making = rehearsal, idle, making
+        self._scheduler, self._world = rehearsal.scheduler, rehearsal.world
+        self._ask = Ask(self._scheduler, rehearsal.clock.now)
+        self._possible: dict[Hashable, bool] = {}
+        self._victims: dict[str, list[str]] = {}
+        for each in rehearsal.evicted.values():
+            if each.about:
+                self._victims.setdefault(each.about, []).append(each.pod.key)
+
+    def pods(self) -> tuple[list[PlannedPod], list[PlannedPod]]:
+        """Those that are asked about, and others that get a node by the way."""
+        pods: Mapping[str, Pod] = self._world.all(PODS)
+        added = {key: "" for key in self._making.added if key in pods}
+        made = {key: "" for key, pod in sorted(pods.items()) if key not in added and self._of_the_change(pod)}
+        again = {new: each.pod.key for each, new in self._replacements() if not each.about and new in pods}
+        asked = added | made | again
+        waited = [key for key, pod in sorted(pods.items()) if pod.uid in self._idle and key not in asked]
+        if not asked:
+            return [self._pod(pods[key]) for key in waited], []
+        placed = [key for key in waited if self._rehearsal.node_of(pods[key])]
+        return [self._pod(pods[key], old) for key, old in asked.items()], [self._pod(pods[key]) for key in placed]
+
+    def _of_the_change(self, pod: Pod) -> bool:
+        """Made by a workload of the change, and not there before."""
+        owner, namespace = pod.metadata.controller, pod.metadata.namespace
+        if owner is None or self._rehearsal.was_there(pod):
+            return False
+        owners = [(owner.kind, f"{namespace}/{owner.name}")]
+        found = self._world.get(REPLICA_SETS, owners[0][1]) if owner.kind == "ReplicaSet" else None
+        if found is not None and found.metadata.controller is not None:
+            owners.append((found.metadata.controller.kind, f"{namespace}/{found.metadata.controller.name}"))
+        return any(each in self._rehearsal.touched for each in owners)
+
+    def _replacements(self) -> Iterator[tuple[Evicted, str]]:
+        for uid, each in self._rehearsal.evicted.items():
+            if uid in self._rehearsal.again:
+                yield each, self._rehearsal.again[uid]
+
+    def _pod(self, pod: Pod, instead_of: str = "") -> PlannedPod:
+        node = self._rehearsal.node_of(pod)
+        victims = self._victims.get(pod.key, [])
+        if node:
+            devices = [
+                PlannedDevice(claim.key, found.request, found.driver, found.pool, found.device, found.share_id or "")
+                for claim, found in self._rehearsal.devices_of(pod)
+            ]
+            return PlannedPod(pod.key, "placed", node, devices, victims, instead_of=instead_of)
+        pending = self._scheduler.queue.get(pod.uid)
+        refusal = pending.refusal if pending is not None else None
+        if pod.spec.scheduling_gates or refusal is None:
+            gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+            reasons = [Reason(_GATED, f"pod/{pod.key}", {"gates": gates} if gates else {})] if gates else []
+            return PlannedPod(pod.key, "waits", reasons=reasons, instead_of=instead_of)
+        reasons = [reason for reason, _ in refusal.reasons]
+        verdict = self._verdict(pod, refusal.codes)
+        said = message(list(refusal.reasons), refusal.nodes)
+        return PlannedPod(pod.key, verdict, "", [], victims, reasons, said, instead_of)
+
+    def _verdict(self, pod: Pod, codes: frozenset[str]) -> VerdictName:
+        if codes & NEVER:
+            return "impossible"
+        if codes & PASSING:
+            return "waits"
+        try:
+            state = self._ask.state(pod)
+        except NotPlaced:
+            return "unschedulable"
+        if state.key not in self._possible:
+            self._possible[state.key] = self._when_empty(state)
+        return "unschedulable" if self._possible[state.key] else "impossible"
+
+    def _when_empty(self, state: CycleState) -> bool:
+        """Whether some node would do with every pod gone."""
+        cycle = self._scheduler.cycle
+        checks = cycle.plan(state)
+        for info in self._scheduler.nodes:
+            refused = checks.refuses(info.without(list(info.pods.values())))
+            if (refused is None or state.view is not None) and cycle.devices.could(state, info):
+                return True
+        return False
+
+    # ------------------------------------------------------------------------------------------------------ who leaves
+
+    def evictions(self) -> list[PlannedEviction]:
+        again = self._rehearsal.again
+        return [self._eviction(each, again.get(uid, "")) for uid, each in self._rehearsal.evicted.items()]
+
+    def _eviction(self, each: Evicted, new: str) -> PlannedEviction:
+        pod = each.pod
+        again: Pod | None = self._world.get(PODS, new) if new else self._instead(pod)
+        node = self._rehearsal.node_of(again) if again is not None else ""
+        name = again.key if again is not None else ""
+        return PlannedEviction(pod.key, pod.spec.node_name or "", self._why(each), bool(node), node, each.about, each.by, name)
+
+    def _instead(self, pod: Pod) -> Pod | None:
+        """What the controller of a workload of the change made: one of its pods that was not there before."""
+        owner = pod.metadata.controller
+        if owner is None:
+            return None
+        made = [
+            other
+            for other in self._world.all(PODS).values()
+            if other.metadata.controller == owner and not self._rehearsal.was_there(other)
+        ]
+        return next((other for other in made if self._rehearsal.node_of(other)), made[0] if made else None)
+
+    def _why(self, each: Evicted) -> str:
+        pod, node = each.pod, each.pod.spec.node_name or ""
+        if each.about:
+            other: Pod | None = self._world.get(PODS, each.about)
+            above = f"its priority {pod.spec.priority or 0} is below {other.spec.priority or 0}" if other is not None else ""
+            return f"{each.about} needs the room on node {node}" + (f", and {above}" if above else "")
+        if each.by == "eviction":
+            return "it uses a device with a taint that it does not tolerate"
+        return self._making.why.get(node) or f"it does not tolerate a taint of node {node}"

@@ -1,0 +1,169 @@
+"""``dray snapshot``: one file that says what is in it and what is not, holds no secrets, and answers as the cluster does."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from dray.api.kinds import DEPLOYMENTS, PODS
+from dray.cli import root
+from dray.explain.snapshot import from_files
+from dray.explain.taking import trimmed
+from tests.inspect.conftest import Plain, healthy, node, pod
+from tests.inspect.test_rights import Server, dray, kubeconfig, server
+
+__all__ = ["kubeconfig", "server"]
+
+
+def taken(kubeconfig: Path, file: Path, *arguments: str) -> Plain:
+    answer = dray(kubeconfig, "snapshot", "-o", str(file), *arguments)
+    assert answer.exit_code == 0, answer.output
+    found: Plain = json.loads(file.read_text())
+    return found
+
+
+def asked(*arguments: str) -> Any:
+    return CliRunner().invoke(root, list(arguments), catch_exceptions=False)
+
+
+def test_the_file_says_when_from_what_and_what_is_in_it(server: Server, kubeconfig: Path, tmp_path: Path) -> None:
+    file = tmp_path / "now.json"
+    found = taken(kubeconfig, file, "--feature-gates", "DRADeviceTaints=false")
+    header = found["header"]
+    assert (found["apiVersion"], found["kind"]) == ("dray.dev/v1alpha1", "Snapshot")
+    assert header["serverVersion"] == "v1.37.1"
+    assert header["takenBy"].startswith("dray ")
+    assert header["kinds"]["resourceclaims.resource.k8s.io"] == {"version": "v1", "objects": 1, "resourceVersion": "1"}
+    assert header["kinds"]["persistentvolumeclaims"]["objects"] == 0
+    assert header["featureGates"] == {"DRADeviceTaints": False}
+    assert "unread" not in header
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert list(tmp_path.glob(".now.json*")) == []
+
+
+def test_answers_from_the_file_are_those_of_the_cluster(server: Server, kubeconfig: Path, tmp_path: Path) -> None:
+    file = tmp_path / "now.json"
+    taken(kubeconfig, file)
+    for command in (("devices",), ("verify",), ("why", "train", "-n", "ns")):
+        live = dray(kubeconfig, *command, "-o", "json")
+        saved = asked(*command, "-o", "json", "-f", str(file))
+        assert (saved.exit_code, saved.stderr) == (live.exit_code, live.stderr)
+        assert json.loads(saved.stdout) == json.loads(live.stdout)
+
+
+def test_a_kind_that_could_not_be_listed_is_named_and_never_empty(server: Server, kubeconfig: Path, tmp_path: Path) -> None:
+    file = tmp_path / "now.json"
+    server.hidden = ("resourceslices", "persistentvolumeclaims")
+    answer = dray(kubeconfig, "snapshot", "-o", str(file))
+    assert answer.exit_code == 0
+    assert "you may not list persistentvolumeclaims, resourceslices.resource.k8s.io" in answer.stderr
+    unread = json.loads(file.read_text())["header"]["unread"]
+    assert unread["resourceslices.resource.k8s.io"]["code"] == 403
+    verified = asked("verify", "-f", str(file))
+    assert verified.exit_code == 2
+    assert "whoever took the snapshot could not list them" in verified.stderr
+
+
+def with_volume(name: str) -> Plain:
+    made = pod("train", node="")
+    made["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+    return made
+
+
+def test_what_a_pod_needs_of_a_kind_that_is_not_there_is_not_called_missing(tmp_path: Path) -> None:
+    file = tmp_path / "some.yaml"
+    file.write_text(yaml.safe_dump_all([node("n1"), with_volume("data")]))
+    told = json.loads(asked("why", "train", "-n", "ns", "-f", str(file), "-o", "json").stdout)
+    assert [reason["code"] for reason in told["reasons"]] == ["NotRead"]
+    assert told["verdict"] == "unschedulable"
+    assert "persistentvolumeclaims ns/data (the files have no persistentvolumeclaims)" in told["summary"]
+    assert "cannot be told: pod ns/train depends on an object of which nothing is known" in told["summary"]
+
+
+def test_of_a_kind_that_was_read_what_is_not_there_is_missing(tmp_path: Path) -> None:
+    file = tmp_path / "some.yaml"
+    other: Plain = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "other", "namespace": "ns"}}
+    file.write_text(yaml.safe_dump_all([node("n1"), with_volume("data"), other]))
+    told = json.loads(asked("why", "train", "-n", "ns", "-f", str(file), "-o", "json").stdout)
+    assert [reason["code"] for reason in told["reasons"]] == ["VolumeClaimMissing"]
+
+
+def test_secrets_and_what_may_hold_some_are_not_in_the_file(server: Server, kubeconfig: Path, tmp_path: Path) -> None:
+    hidden = pod("hidden")
+    metadata = hidden["metadata"]
+    metadata["managedFields"] = [{"manager": "TOP-SECRET"}]
+    metadata["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": "TOP-SECRET", "kept": "yes"}
+    hidden["spec"]["containers"] = [
+        {
+            "name": "c",
+            "image": "i",
+            "command": ["run", "--token=TOP-SECRET"],
+            "env": [{"name": "PASSWORD", "value": "TOP-SECRET"}, {"name": "REF", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}],
+        }
+    ]
+    secret: Plain = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s", "namespace": "ns"},
+        "data": {"x": "TOP-SECRET"},
+    }
+    server.objects += [hidden, secret]
+    file = tmp_path / "now.json"
+    taken(kubeconfig, file)
+    assert "TOP-SECRET" not in file.read_text()
+    (kept,) = [body for body in from_files([file]).plain(PODS) if body["metadata"]["name"] == "hidden"]
+    assert kept["metadata"]["annotations"] == {"kept": "yes"}
+    (container,) = kept["spec"]["containers"]
+    assert container["env"] == [{"name": "PASSWORD"}, {"name": "REF", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}]
+
+
+def test_a_workload_and_its_template_are_trimmed_alike() -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "args": ["x"]}]}}
+    body = {"metadata": {"name": "d"}, "spec": {"replicas": 1, "template": template}}
+    cut = trimmed(DEPLOYMENTS, body)
+    assert cut["spec"] == {
+        "replicas": 1,
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c"}]}},
+    }
+    assert template["spec"]["containers"] == [{"name": "c", "args": ["x"]}]  # type: ignore[index]
+
+
+def test_a_header_that_is_none_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "now.json"
+    file.write_text('{"apiVersion": "dray.dev/v1alpha1", "kind": "Snapshot", "items": []}')
+    answer = asked("verify", "-f", str(file))
+    assert answer.exit_code == 2
+    assert "now.json: document 1: header:" in answer.stderr
+
+
+def test_how_pods_are_placed_goes_along(server: Server, kubeconfig: Path, tmp_path: Path) -> None:
+    config, file = tmp_path / "config.yaml", tmp_path / "now.json"
+    arguments = {"kind": "NodeAffinityArgs", "addedAffinity": _only("elsewhere")}
+    profile = {"schedulerName": "dray", "pluginConfig": [{"name": "NodeAffinity", "args": arguments}]}
+    config.write_text(
+        yaml.safe_dump(
+            {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
+        )
+    )
+    server.objects = [*healthy(), pod("waits", node="")]
+    taken(kubeconfig, file, "--config", str(config))
+    told = json.loads(asked("why", "waits", "-n", "ns", "-f", str(file), "-o", "json").stdout)
+    assert [reason["code"] for reason in told["reasons"]] == ["NodeSelectorMismatch"]
+
+
+def _only(name: str) -> Plain:
+    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [name]}]}]
+    return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+
+
+@pytest.mark.parametrize("where", ["nowhere/now.json"])
+def test_a_folder_that_is_not_there_is_said(server: Server, kubeconfig: Path, tmp_path: Path, where: str) -> None:
+    answer = dray(kubeconfig, "snapshot", "-o", str(tmp_path / where))
+    assert answer.exit_code == 2
+    assert "is not a folder" in answer.stderr

@@ -1,0 +1,210 @@
+"""``dray plan``: placements, evictions, what is left, and an exit code that says whether all get a node."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from dray.api.kinds import PODS
+from dray.cli import root
+from dray.explain.snapshot import Snapshot
+from dray.testing import VirtualCluster, node_with_devices, pod
+from tests.plan.clusters import cluster, deployment, read
+
+Plain = dict[str, Any]
+
+
+def saved(found: Snapshot, file: Path) -> Path:
+    """As one file, in the worst order: what is owned before its owners."""
+    bodies = sorted(found.objects.values(), key=lambda body: body["kind"] != "Pod")
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": bodies}))
+    return file
+
+
+class Asked:
+    def __init__(self, folder: Path, made: VirtualCluster) -> None:
+        self._folder, self.cluster = folder, made
+        self._snapshot = saved(read(made.server), folder / "now.json")
+
+    def __call__(self, *arguments: str, files: list[Plain] | None = None) -> Result:
+        given = list(arguments)
+        if files is not None:
+            change = self._folder / "change.yaml"
+            change.write_text(yaml.safe_dump_all(files))
+            given += ["-f", str(change)]
+        return CliRunner().invoke(root, ["plan", *given, "--snapshot", str(self._snapshot)], catch_exceptions=False)
+
+    def json(self, *arguments: str, files: list[Plain] | None = None) -> tuple[int, Plain]:
+        answer = self(*arguments, "-o", "json", files=files)
+        assert answer.exit_code in (0, 1), answer.output
+        return answer.exit_code, json.loads(answer.stdout)
+
+
+def working(name: str, size: int = 2, **more: Any) -> Plain:
+    return pod(name, template=f"gpu-{size}", requests={"cpu": "1"}, **more)
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Asked:
+    """Two nodes with four devices each; three pods of a deployment have two devices each, one alone has cpu only."""
+    nodes = [*node_with_devices("n1", 4), *node_with_devices("n2", 4)]
+    low = {"priorityClassName": "low"}
+    return Asked(tmp_path, cluster(*nodes, deployment("web", 3, working("x", **low)), pod("alone", requests={"cpu": "1"}, **low)))
+
+
+def urgent_pod() -> Plain:
+    """It must have two devices of the node that is full."""
+    return working("urgent", priorityClassName="high", nodeSelector={"kubernetes.io/hostname": "n2"})
+
+
+def test_a_pod_that_fits_is_placed_with_its_devices(asked: Asked) -> None:
+    code, found = asked.json(files=[working("new")])
+    (new,) = found["pods"]
+    assert code == 0
+    assert (new["pod"], new["verdict"], new["after"], new["reasons"]) == ("default/new", "placed", [], [])
+    assert [device["pool"] for device in new["devices"]] == [new["node"]] * 2
+    assert found["evictions"] == []
+    driver = "gpu.example.com"
+    assert (found["before"]["devices"][driver]["used"], found["after"]["devices"][driver]["used"]) == (6, 8)
+    assert (found["before"]["fits"]["gpu"]["largest"], "gpu" in found["after"]["fits"]) == (2, False)
+    assert found["before"]["resources"]["cpu"] == {"used": "4", "total": "8"}
+
+
+def test_who_leaves_for_it_is_told_and_whether_they_find_a_place(asked: Asked) -> None:
+    code, found = asked.json(files=[urgent_pod()])
+    (urgent,) = found["pods"]
+    assert (code, urgent["verdict"], urgent["node"]) == (0, "placed", "n2")
+    assert len(urgent["after"]) == 1
+    (left,) = found["evictions"]
+    assert (left["pod"], left["for"], left["node"]) == (urgent["after"][0], "default/urgent", urgent["node"])
+    assert (left["findsPlace"], left["placeThen"]) == (True, "n1")
+    assert "its priority 0 is below 1000" in left["why"]
+
+
+def test_what_does_not_fit_has_its_reasons_and_exit_code_1(asked: Asked) -> None:
+    code, found = asked.json(files=[working("many", 4), pod("huge", requests={"cpu": "100"})])
+    many, huge = found["pods"]
+    assert code == 1
+    assert (many["verdict"], [reason["code"] for reason in many["reasons"]]) == ("unschedulable", ["NotEnoughDevices"] * 2)
+    assert huge["verdict"] == "impossible"
+    assert "0/2 nodes are available" in huge["summary"]
+
+
+def test_workloads_become_pods(asked: Asked) -> None:
+    code, found = asked.json(files=[deployment("more", 2, working("x"))])
+    assert code == 1
+    assert [each["verdict"] for each in found["pods"]] in (["placed", "unschedulable"], ["unschedulable", "placed"])
+    assert all(each["pod"].startswith("default/more-") for each in found["pods"])
+
+
+def test_a_job_becomes_as_many_pods_as_run_at_once(asked: Asked) -> None:
+    template = {"spec": {**pod("x", requests={"cpu": "1"})["spec"], "restartPolicy": "Never"}}
+    spec = {"parallelism": 2, "completions": 5, "template": template}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sum", "namespace": "default"}, "spec": spec}
+    code, found = asked.json(files=[job])
+    assert (code, len(found["pods"])) == (0, 2)
+
+
+def test_a_drain_shows_where_pods_go_and_who_stays_without(asked: Asked) -> None:
+    code, found = asked.json("--drain", "n1")
+    assert code == 1
+    assert {each["pod"] for each in found["evictions"]} == on(asked, "n1")
+    assert all(each["why"] == "node n1 is drained" for each in found["evictions"])
+    moved = [each for each in found["evictions"] if each["findsPlace"]]
+    assert all(each["placeThen"] == "n2" for each in moved)
+
+
+def on(asked: Asked, node: str) -> set[str]:
+    pods = asked.cluster.all(PODS)
+    return {f"default/{body['metadata']['name']}" for body in pods if body["spec"].get("nodeName") == node}
+
+
+def test_a_pod_that_nobody_makes_again_finds_no_place(asked: Asked) -> None:
+    (node,) = [node for node in ("n1", "n2") if "default/alone" in on(asked, node)]
+    code, found = asked.json("--remove-node", node)
+    (alone,) = [each for each in found["evictions"] if each["pod"] == "default/alone"]
+    assert (code, alone["findsPlace"], alone["again"], alone["why"]) == (1, False, "", f"node {node} is removed")
+    assert found["after"]["nodes"] == 1
+
+
+def test_a_budget_keeps_pods_on_a_node_that_is_drained(asked: Asked, tmp_path: Path) -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"minAvailable": 3, "selector": {"matchLabels": {"app": "web"}}},
+    }
+    asked.cluster.create(budget)
+    asked.cluster.run(10)
+    code, found = Asked(tmp_path, asked.cluster).json("--drain", "n1")
+    assert code == 1
+    assert set(found["protected"]) == {key for key in on(asked, "n1") if "web" in key}
+
+
+def test_nodes_that_are_added_take_pods_that_wait(asked: Asked, tmp_path: Path) -> None:
+    asked.cluster.create(working("waits", 4))
+    asked.cluster.run(30)
+    again = Asked(tmp_path, asked.cluster)
+    assert again.json("--cordon", "n1")[1]["pods"][0]["verdict"] == "unschedulable"
+    code, found = again.json(files=[*node_with_devices("n3", 4)])
+    assert (code, [(each["pod"], each["node"]) for each in found["pods"]]) == (0, [("default/waits", "n3")])
+
+
+def test_daemons_come_onto_new_nodes_and_old_ones_are_left_alone(asked: Asked, tmp_path: Path) -> None:
+    daemons = deployment("agent", 0, pod("x", requests={"cpu": "100m"}))
+    del daemons["spec"]["replicas"]
+    asked.cluster.create({**daemons, "kind": "DaemonSet"})
+    asked.cluster.run(30)
+    again = Asked(tmp_path, asked.cluster)
+    _, found = again.json(files=[*node_with_devices("n3", 4)])
+    assert found["evictions"] == []
+    assert found["after"]["resources"]["pods"]["used"] == str(int(found["before"]["resources"]["pods"]["used"]) + 1)
+
+
+def test_devices_that_are_tainted_lose_their_pods(asked: Asked) -> None:
+    code, found = asked.json("--taint-device", "gpu.example.com/n1/*", "example.com/broken:NoExecute")
+    assert code == 1
+    assert {each["pod"] for each in found["evictions"]} == {key for key in on(asked, "n1") if "web" in key}
+    assert {each["by"] for each in found["evictions"]} == {"eviction"}
+
+
+def test_a_node_that_is_tainted_loses_who_does_not_tolerate_it(asked: Asked) -> None:
+    _, found = asked.json("--taint", "n1", "spot=ends:NoExecute")
+    assert {each["pod"] for each in found["evictions"]} == on(asked, "n1")
+    assert {each["why"] for each in found["evictions"]} == {"it does not tolerate the taint spot=ends:NoExecute"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "files", "says"),
+    [
+        ((), None, "say what would change"),
+        (("--drain", "nowhere"), None, '--drain nowhere: nodes "nowhere" not found'),
+        (("--taint", "n1", "wrong"), None, "is not a taint"),
+        ((), [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}}], "spec.containers"),
+        ((), [{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "p"}}], "no kind 'Thing'"),
+    ],
+)
+def test_a_change_that_is_wrong_is_no_plan(
+    asked: Asked, arguments: tuple[str, ...], files: list[Plain] | None, says: str
+) -> None:
+    answer = asked(*arguments, files=files)
+    assert answer.exit_code == 2
+    assert says in answer.stderr
+
+
+def test_the_table_tells_all_of_it(asked: Asked) -> None:
+    answer = asked(files=[urgent_pod()])
+    assert answer.stdout.splitlines()[0].split() == ["POD", "VERDICT", "NODE", "DEVICES", "AFTER", "WHY", "NOT"]
+    assert "LEAVES" in answer.stdout
+    assert "gpu.example.com in use" in answer.stdout
+    assert "1 of 1 pods get a node; 1 leaves and finds another place." in answer.stdout
+
+
+def test_the_same_plan_twice_is_the_same(asked: Asked) -> None:
+    files = [urgent_pod(), deployment("more", 2, working("x"))]
+    assert asked.json(files=files) == asked.json(files=files)
