@@ -19,6 +19,7 @@ from dray.web.server import Page
 from tests.web.clusters import world_of
 
 TOKEN = "a-token"
+NOW = 1_800_000_000.0
 
 
 class Client:
@@ -57,7 +58,7 @@ async def serving(scene: Scene, **options: Any) -> AsyncIterator[Client]:
 
 def still(objects: Sequence[dict[str, Any]]) -> Still:
     found = {(kind, key): body for kind, key, body in _placed(objects)}
-    return Still(Snapshot(world_of(objects), found, Counter()), "a test")
+    return Still(Snapshot(world_of(objects), found, Counter()), "a test", NOW)
 
 
 def _placed(objects: Sequence[dict[str, Any]]) -> Any:

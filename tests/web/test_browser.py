@@ -36,6 +36,7 @@ MAP = ".stage canvas[role=application]"
 VIEWS = (
     *("#/map", "#/map?as=table", "#/map?on=node:gpu8-0", f"#/map?on=device:{DRIVER}/gpu8-0/gpu-0", "#/waiting"),
     *("#/pod/team/train", "#/pod/team/p-gpu8-0-gpu-0", f"#/taints/{DRIVER}/gpu8-0/gpu-0", "#/health", "#/nothing"),
+    "#/what-if?drain=gpu8-0",
 )
 
 
@@ -223,6 +224,24 @@ def test_what_a_taint_would_do_is_shown_and_nothing_is_done(chromium: Any, shown
         page.get_by_text("is not a taint").wait_for()
 
 
+def test_what_draining_a_node_and_more_pods_would_bring_is_rehearsed(chromium: Any, shown: browser.Served) -> None:
+    more = "apiVersion: v1\nkind: Pod\nmetadata: {name: more, namespace: team}\nspec: {containers: [{name: c, image: i}]}"
+    with looking(chromium, shown, "#/map?on=node:gpu8-0") as page:
+        page.get_by_role("link", name="drain it").click()
+        page.get_by_role("list", name="changes of nodes").get_by_text("drain gpu8-0").wait_for()
+        page.get_by_label("objects that would be applied").fill(more)
+        page.get_by_role("button", name="what would happen?").click()
+        plan = page.get_by_role("article", name="plan")
+        plan.get_by_text("leave").first.wait_for()
+        assert "team/more" in plan.inner_text()
+        assert "team/p-gpu8-0-gpu-0" in plan.inner_text()
+        plan.get_by_text("dray plan -f FILE --drain gpu8-0").wait_for()
+        page.get_by_role("button", name="do not drain gpu8-0").click()
+        page.get_by_label("objects that would be applied").fill("nonsense")
+        page.get_by_role("button", name="what would happen?").click()
+        page.get_by_text("is not a Kubernetes object").wait_for()
+
+
 def test_a_live_cluster_shows_what_changes_without_a_reload(chromium: Any) -> None:
     watched = Watched()
 
@@ -288,8 +307,11 @@ def test_the_keyboard_alone_is_enough(chromium: Any, shown: browser.Served) -> N
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="node gpu8-0").wait_for()
         assert page.evaluate("document.activeElement.tagName") == "H2"
-        page.keyboard.press("Tab")
-        page.keyboard.press("Tab")
+        page.get_by_role("link", name="gpu-0", exact=True).wait_for()
+        for _ in range(10):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.textContent") == "gpu-0":
+                break
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="device gpu-0").wait_for()
         page.keyboard.press("Escape")
@@ -466,7 +488,9 @@ def test_the_pictures_in_the_pages_are_of_this_page(chromium: Any, run: browser.
         page.get_by_text("example.com/broken=ecc:NoExecute").first.wait_for()
         page.wait_for_timeout(500)
         page.screenshot(path=tmp_path / "map.png")
-    with looking(chromium, run, "#/pod/default/late-18?at=205", viewport=size, color_scheme="dark") as page:
+    with looking(chromium, run, "#/waiting?at=205", viewport=size, color_scheme="dark") as page:
+        page.locator(".cause a").first.click()
+        page.get_by_role("heading", name=re.compile("^pod default.late")).wait_for()
         settled(page)
         page.get_by_text("kubectl uncordon gpu8-0").wait_for()
         page.screenshot(path=tmp_path / "pod.png")

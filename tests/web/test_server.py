@@ -180,3 +180,31 @@ async def test_thousands_of_streams_are_refused_and_the_page_still_answers() -> 
             await asyncio.sleep(0.05)
         assert again.status == 200  # a place that is left is free
         again.close()
+
+
+async def test_a_plan_is_that_of_the_command_line_and_changes_nothing(tmp_path: Any) -> None:
+    file = tmp_path / "now.json"
+    file.write_bytes(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": small()}))
+    said = cli(file, "plan", "--drain", "gpu8-0")
+    async with serving(still(small())) as client:
+        before = await client.ok("/api/map")
+        status, told = await client.post("/api/plan", {"drain": ["gpu8-0"]})
+        assert status == 200, told
+        assert await client.ok("/api/map") == before
+    assert {key: told[key] for key in said} == said
+    assert told["told"].startswith("0 of 2 pods get a node") or "leave" in told["told"]
+
+
+async def test_a_plan_that_makes_no_sense_is_told_what_is_wrong() -> None:
+    async with serving(still(small())) as client:
+        for change, said in (
+            ({"drain": ["nowhere"]}, "nowhere"),
+            ({"manifests": "{"}, "the manifests: cannot be read"),
+            ({"manifests": "a: b"}, "is not a Kubernetes object"),
+            ({"manifests": "x: &a [*a]"}, "aliases"),
+            ({"taint": [["gpu8-0", "nonsense"]]}, "is not a taint"),
+            ({"taintDevices": [["a/b", "k:NoExecute"]]}, "give driver, pool and device"),
+        ):
+            status, told = await client.post("/api/plan", change)
+            assert status == 400, told
+            assert said in told["error"]

@@ -12,8 +12,9 @@ import { PodView } from "./podview";
 import { Player } from "./player";
 import { TaintsView } from "./taints";
 import { WaitingView } from "./waiting";
+import { WhatIfView } from "./whatif";
 
-const VIEWS: [string, string][] = [["map", "Map"], ["waiting", "Waiting"], ["taints", "Taints"], ["health", "Health"]];
+const VIEWS: [string, string][] = [["map", "Map"], ["waiting", "Waiting"], ["what-if", "What if"], ["taints", "Taints"], ["health", "Health"]];
 
 function Page() {
   const [address, set] = useState(read);
@@ -31,7 +32,7 @@ function Page() {
       <Header view={address.view} />
       <Notices />
       <Player />
-      <main id="main" tabIndex={-1}>
+      <main id="main" tabIndex={0}>
         <View view={address.view} of={address.of} />
       </main>
     </>
@@ -41,6 +42,7 @@ function Page() {
 function View({ view, of }: { view: string; of: string }) {
   switch (view) {
     case "waiting": return <WaitingView />;
+    case "what-if": return <WhatIfView />;
     case "taints": return <TaintsView target={of} />;
     case "health": return <HealthView />;
     case "pod": return <PodView name={of} />;

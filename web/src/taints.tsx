@@ -36,7 +36,10 @@ function Rules({ rules, changes }: { rules: Rule[]; changes: boolean }) {
     <div class="scroll" tabIndex={0} role="region" aria-label="rules">
       {trouble && <p class="trouble" role="alert">{trouble}</p>}
       <table>
-        <thead><tr>{["rule", "taint", "devices", "in use", "pods that must leave", "progress", ...(changes ? [""] : [])].map((title) => <th scope="col">{title}</th>)}</tr></thead>
+        <thead><tr>
+          <th scope="col">rule</th><th scope="col">taint</th><th scope="col" class="number">devices</th><th scope="col" class="number">in use</th>
+          <th scope="col" class="number">pods that must leave</th><th scope="col">progress</th>{changes && <td />}
+        </tr></thead>
         <tbody>
           {rules.map((rule) => (
             <tr>

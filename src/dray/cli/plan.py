@@ -19,7 +19,9 @@ from dray.cli.source import Source, now_of, placing_of, source_options_beside_fi
 from dray.cli.targets import selector as device_selector
 from dray.cli.targets import taint as device_taint
 from dray.cli.trouble import Trouble, patience
+from dray.explain.planned import compared, verdict
 from dray.explain.snapshot import SnapshotError, documents, files_of
+from dray.explain.targets import TargetError, node_taint
 
 if TYPE_CHECKING:
     from dray.explain.plan import Changes, Plan, PlannedPod
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
 _NEEDED: Final = (PODS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES)
 _COLOURS: Final = {"placed": "green", "waits": "yellow", "unschedulable": "red", "impossible": "red"}
-_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _MANY: Final = 40
 
 
@@ -108,12 +109,10 @@ def _changes(
 
 
 def _taint(text: str) -> Taint:
-    said, colon, effect = text.rpartition(":")
-    key, _, value = said.partition("=")
-    if not colon or not key or effect not in _EFFECTS:
-        message = f"{text!r} is not a taint: write key=value:Effect, where Effect is one of {', '.join(_EFFECTS)}"
-        raise click.BadParameter(message, param_hint="--taint")
-    return Taint(key=key, value=value, effect=effect)
+    try:
+        return node_taint(text)
+    except TargetError as error:
+        raise click.BadParameter(str(error), param_hint="--taint") from error
 
 
 # --------------------------------------------------------------------------------------------------------- for people
@@ -131,7 +130,7 @@ def _show(found: Plan, console: Console, *, wide: bool) -> None:
         console.print(f"[yellow]A disruption budget keeps {escape(key)} where it is.[/yellow]")
     _show_standing(found.before, found.after, console)
     console.print()
-    console.print(_verdict(found))
+    console.print(verdict(found))
 
 
 def _show_pods(pods: Sequence[PlannedPod], console: Console, wide: bool) -> None:
@@ -153,39 +152,6 @@ def _show_pods(pods: Sequence[PlannedPod], console: Console, wide: bool) -> None
 
 
 def _show_standing(before: Standing, after: Standing, console: Console) -> None:
-    """What is in use and what still fits, then and now; of resources, those that change."""
-    rows: list[tuple[str, ...]] = []
-    if before.nodes != after.nodes:
-        rows.append(("nodes", str(before.nodes), str(after.nodes)))
-    for name in sorted(before.resources.keys() | after.resources.keys()):
-        was, will = before.resources.get(name), after.resources.get(name)
-        if was != will:
-            rows.append((f"{name} in use", *(f"{one.used} of {one.total}" if one else "" for one in (was, will))))
-    for driver in sorted(before.devices.keys() | after.devices.keys()):
-        uses = [each.devices.get(driver) for each in (before, after)]
-        rows.append((f"{driver} in use", *(f"{one.used} of {one.total}" if one else "" for one in uses)))
-        rows.append((f"{driver} free, scattered", *(f"{one.scattered} of {one.free}" if one else "" for one in uses)))
-    for name in sorted(before.fits.keys() | after.fits.keys()):
-        fits = [each.fits.get(name) for each in (before, after)]
-        rows.append((f"largest claim of {name}", *(f"{one.largest}" if one else "0" for one in fits)))
+    rows = compared(before, after)
     if rows:
         console.print(table(("", "before", "after"), rows))
-
-
-def _leaving(count: int, lost: int) -> str:
-    if count == 1:
-        return "1 leaves and finds no place" if lost else "1 leaves and finds another place"
-    told = {0: "all find another place", count: "none finds a place"}.get(lost, f"{lost} of them without finding a place")
-    return f"{count} leave, {told}"
-
-
-def _verdict(found: Plan) -> str:
-    placed = sum(pod.verdict == "placed" for pod in found.pods)
-    told = f"{placed} of {len(found.pods)} pods get a node" if found.pods else "No pod is concerned"
-    if found.evictions:
-        told += f"; {_leaving(len(found.evictions), sum(not each.finds_place for each in found.evictions))}"
-    if found.others:
-        told += f"; {len(found.others)} that waited get one too"
-    if found.waiting:
-        told += f"; {found.waiting} then {'waits' if found.waiting == 1 else 'wait'}"
-    return f"{told}."

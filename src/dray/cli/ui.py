@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from dray.cli.running import log_options, to_the_end
-from dray.cli.source import Source, source_options
+from dray.cli.source import Source, now_of, placing_of, source_options
 from dray.cli.trouble import Trouble
 from dray.web.guard import Guard, new_token
 
@@ -122,7 +122,8 @@ async def _scene(source: Source, recording: Path | None) -> Scene:
     if recording is not None:
         return _recorded(recording)
     if not source.live:
-        return Still(source.read(needs=()), source.name)
+        snapshot = source.read(needs=())
+        return Still(snapshot, source.name, now_of(snapshot), *placing_of(None, snapshot))
     return Live(await source.served(), source.name)
 
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from dray.api.core import Taint
 from dray.api.kinds import DEVICE_TAINT_RULES
 from dray.api.meta import ObjectMeta
 from dray.api.resource import DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
@@ -17,6 +18,7 @@ from dray.cluster.port import Write
 from dray.controllers.eviction import EXPIRES_AT
 
 EFFECTS: Final = ("None", "NoSchedule", "NoExecute")
+NODE_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 NAME_MAX: Final = 253
 MANAGER: Final = "dray-taint"
 
@@ -61,6 +63,15 @@ def taint(text: str) -> DeviceTaint:
         hint = f"; did you mean {meant}?" if meant else ""
         raise TargetError(f"{text!r}: effect {effect!r} is not one of {', '.join(EFFECTS)}{hint}")
     return DeviceTaint(key, value, effect)
+
+
+def node_taint(text: str) -> Taint:
+    """A taint of a node, ``key=value:Effect``. Raises TargetError."""
+    said, colon, effect = text.rpartition(":")
+    key, _, value = said.partition("=")
+    if not colon or not key or effect not in NODE_EFFECTS:
+        raise TargetError(f"{text!r} is not a taint: write key=value:Effect, where Effect is one of {', '.join(NODE_EFFECTS)}")
+    return Taint(key=key, value=value, effect=effect)
 
 
 def rule_name(chosen: DeviceTaintSelector, key: str) -> str:

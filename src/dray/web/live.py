@@ -14,11 +14,12 @@ from typing import Any, Final
 
 import msgspec
 
+from dray.api.gates import Gates
 from dray.api.kinds import EVENTS, Kind
 from dray.cluster.port import Cluster, WatchEvent
 from dray.cluster.reflector import Listed, Reflector
 from dray.cluster.world import World
-from dray.explain.snapshot import KINDS
+from dray.explain.snapshot import KINDS, Snapshot, from_cluster
 from dray.scheduling.config import Config
 from dray.web.moments import Mode, Moment, Point, Span
 
@@ -34,8 +35,8 @@ class Live:
     mode: Mode = "live"
     span: Span | None = None
 
-    def __init__(self, cluster: Cluster, title: str, config: Config | None = None) -> None:
-        self.title, self.config = title, config
+    def __init__(self, cluster: Cluster, title: str, config: Config | None = None, gates: Gates | None = None) -> None:
+        self.title, self.config, self.gates = title, config, gates
         self.cluster: Cluster | None = cluster
         self._world = World([kind for kind in KINDS if kind != EVENTS])
         self._events: OrderedDict[str, Any] = OrderedDict()
@@ -64,8 +65,13 @@ class Live:
 
     def moment(self, at: float | None = None) -> Moment:
         if self._kept is None or self._kept.number != self._number:
-            self._kept = Moment(self._number, time.time(), self._world.copy(), tuple(self._events.values()))
+            unknown = {kind: f"the cluster does not show {kind.resource}" for kind in self._missing}
+            self._kept = Moment(self._number, time.time(), self._world.copy(), tuple(self._events.values()), unknown)
         return msgspec.structs.replace(self._kept, at=time.time())
+
+    async def snapshot(self, at: float | None = None) -> Snapshot:
+        assert self.cluster is not None
+        return await from_cluster(self.cluster)
 
     def points(self, most: int) -> list[Point] | None:
         return None

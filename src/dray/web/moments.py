@@ -6,13 +6,13 @@ it can be answered beside everything else; two moments of a scene with the same 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Protocol
 
 import msgspec
 
-from dray.api.kinds import EVENTS
+from dray.api.gates import Gates
+from dray.api.kinds import EVENTS, Kind
 from dray.cluster.port import Cluster
 from dray.cluster.world import World
 from dray.explain.snapshot import Snapshot
@@ -22,12 +22,14 @@ Mode = Literal["live", "snapshot", "run"]
 
 
 class Moment(msgspec.Struct, frozen=True):
-    """``number`` grows with every change; ``events`` are plain objects of either API."""
+    """``number`` grows with every change; ``events`` are plain objects of either API; ``unknown``: kinds of which nothing is
+    known, and why."""
 
     number: int
     at: float
     world: World
     events: tuple[Mapping[str, Any], ...]
+    unknown: Mapping[Kind, str] = {}
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -53,6 +55,7 @@ class Scene(Protocol):
     title: str
     mode: Mode
     config: Config | None
+    gates: Gates | None
     cluster: Cluster | None
 
     @property
@@ -71,6 +74,10 @@ class Scene(Protocol):
         """``at``: the time in a recorded run, in seconds from its start."""
         ...
 
+    async def snapshot(self, at: float | None = None) -> Snapshot:
+        """Everything, with the plain objects, to rehearse a change on."""
+        ...
+
     def points(self, most: int) -> list[Point] | None:
         """Numbers over the time of a recorded run."""
         ...
@@ -83,22 +90,28 @@ class Scene(Protocol):
 
 
 class Still:
-    """Files taken from a cluster. Nothing changes but the clock."""
+    """Files taken from a cluster, at the time when they were taken. Nothing changes."""
 
     mode: Mode = "snapshot"
     span: Span | None = None
     cluster: Cluster | None = None
 
-    def __init__(self, snapshot: Snapshot, title: str, config: Config | None = None) -> None:
-        self.title, self.config = title, config
+    def __init__(
+        self, snapshot: Snapshot, title: str, now: float, config: Config | None = None, gates: Gates | None = None
+    ) -> None:
+        self.title, self.config, self.gates = title, config, gates
         self.notices = [f"left out: {count} of kind {kind}" for kind, count in sorted(snapshot.left_out.items())]
-        self._world, self._events = snapshot.world, tuple(snapshot.plain(EVENTS))
+        self._snapshot = snapshot
+        self._moment = Moment(1, now, snapshot.world, tuple(snapshot.plain(EVENTS)), snapshot.unknown)
 
     async def begin(self) -> None:
         pass
 
     def moment(self, at: float | None = None) -> Moment:
-        return Moment(1, time.time(), self._world, self._events)
+        return self._moment
+
+    async def snapshot(self, at: float | None = None) -> Snapshot:
+        return self._snapshot
 
     def points(self, most: int) -> list[Point] | None:
         return None

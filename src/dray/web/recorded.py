@@ -7,17 +7,19 @@ costs at most the steps from the nearest waypoint before it.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from dray.api.gates import Gates
 from dray.api.kinds import EVENTS, PODS, RESOURCE_CLAIMS, Kind
 from dray.api.meta import DecodeError, Object, decode
 from dray.cluster.port import Cluster
 from dray.cluster.world import World
-from dray.explain.snapshot import KINDS, kind_of
+from dray.explain.snapshot import KINDS, Snapshot, kind_of
 from dray.scheduling.config import Config
 from dray.simulate.recording import read
 from dray.web.moments import Mode, Moment, Point, Span
@@ -30,16 +32,18 @@ Objects = dict[Kind, dict[str, Any]]
 
 
 class _Step(NamedTuple):
-    """From here on the object of this key is this; None: there is none."""
+    """From here on the object of this key is this, typed and as it is written; None: there is none."""
 
     kind: Kind
     key: str
     found: Object | Mapping[str, Any] | None
+    raw: bytes
 
 
 class Recorded:
     mode: Mode = "run"
     config: Config | None = None
+    gates: Gates | None = None
     cluster: Cluster | None = None
 
     def __init__(self, path: Path) -> None:
@@ -83,6 +87,15 @@ class Recorded:
             self._moments[number] = found
         return msgspec.structs.replace(found, at=self._head.start + passed)
 
+    async def snapshot(self, at: float | None = None) -> Snapshot:
+        """As it was written down, not as Dray reads it."""
+        last: dict[tuple[Kind, str], _Step] = {}
+        moment = self.moment(at)
+        for step in self._steps[: moment.number]:
+            last[step.kind, step.key] = step
+        objects = {place: msgspec.json.decode(step.raw) for place, step in last.items() if step.found is not None}
+        return Snapshot(moment.world, objects, Counter(), live=True)
+
     def listen(self, changed: Callable[[], None]) -> None:
         pass
 
@@ -107,7 +120,7 @@ class Recorded:
     def _objects(self, number: int, waypoint: int) -> Objects:
         """Everything after so many steps, from a waypoint before them."""
         objects = {kind: dict(found) for kind, found in self._waypoints[waypoint].items()}
-        for kind, key, found in self._steps[waypoint * self._every : number]:
+        for kind, key, found, _ in self._steps[waypoint * self._every : number]:
             if found is None:
                 objects[kind].pop(key, None)
             else:
@@ -116,15 +129,16 @@ class Recorded:
 
 
 def _made(kind: Kind, body: dict[str, Any], *, gone: bool) -> _Step | None:
+    raw = msgspec.json.encode(body)
     if kind == EVENTS:
         metadata = body.get("metadata") or {}
         key = f"{metadata.get('namespace')}/{metadata.get('name')}"
-        return _Step(kind, key, None if gone else body)
+        return _Step(kind, key, None if gone else body, b"" if gone else raw)
     try:
         found = decode(kind.type, body)
     except DecodeError:
         return None
-    return _Step(kind, found.key, None if gone else found)
+    return _Step(kind, found.key, None if gone else found, b"" if gone else raw)
 
 
 def _count(step: _Step, pods: dict[str, bool], taken: dict[str, int]) -> None:

@@ -26,6 +26,8 @@ from dray.api.kinds import DEVICE_TAINT_RULES
 from dray.api.resource import DeviceTaintRule
 from dray.cluster.port import Cluster, Conflict, Refused, Write
 from dray.cluster.served import Served
+from dray.explain.plan import PlanError
+from dray.explain.snapshot import SnapshotError
 from dray.explain.targets import MANAGER, TargetError, writes
 from dray.web import views
 from dray.web.asking import Asking, TooMuch
@@ -57,6 +59,7 @@ class Page:
     def __init__(self, scene: Scene, guard: Guard, *, allow_changes: bool = False) -> None:
         self._scene, self._guard = scene, guard
         self._changes = allow_changes and scene.cluster is not None
+        self._placing = views.Placing(scene.config, scene.gates)
         self._asking = Asking()
         self._painter = Painter(scene.config)
         self._pictures: deque[Picture] = deque(maxlen=PICTURES_KEPT)
@@ -90,23 +93,24 @@ class Page:
     def _routes(self) -> list[web.RouteDef]:
         files = {f"/{path.name}": path for path in sorted(ASSETS.iterdir()) if path.is_file()}
         served = [web.get(name, _file(path)) for name, path in files.items()]
-        config = self._scene.config
+        placing = self._placing
         return [
             web.get("/", _file(ASSETS / "index.html")),
             *served,
             web.get("/api/about", self._about),
             web.get("/api/map", self._map),
             web.get("/api/stream", self._stream),
-            web.get("/api/waiting", self._view(lambda moment, _: views.waiting_pods(moment, config))),
+            web.get("/api/waiting", self._view(lambda moment, _: views.waiting_pods(moment, placing))),
             web.get("/api/verify", self._view(lambda moment, _: views.verify(moment))),
             web.get("/api/taints", self._view(lambda moment, _: views.taints(moment))),
             web.post("/api/taints/preview", self._preview),
             web.post("/api/taints", self._taint),
             web.delete("/api/taints", self._untaint),
             web.get("/api/series", self._numbers),
+            web.post("/api/plan", self._plan),
             web.get("/api/node", self._view(lambda moment, asked: views.node(moment, asked["name"]), "name")),
             web.get("/api/device", self._view(lambda moment, asked: views.device(moment, asked["name"]), "name")),
-            web.get("/api/pod", self._view(lambda moment, asked: views.pod(moment, asked["name"], config), "name")),
+            web.get("/api/pod", self._view(lambda moment, asked: views.pod(moment, asked["name"], placing), "name")),
         ]
 
     # ------------------------------------------------------------------------------------------------------------- asking
@@ -122,7 +126,7 @@ class Page:
             return _error(error.status, error.reason)
         except views.Unknown as error:
             return _error(404, str(error))
-        except TargetError as error:
+        except (TargetError, PlanError, SnapshotError) as error:
             return _error(400, str(error))
         except Refused as error:
             return _error(error.code, error.message)
@@ -151,11 +155,7 @@ class Page:
 
     async def _moment(self, request: web.Request) -> Moment:
         await self._scene.begin()
-        at = request.query.get("at")
-        try:
-            return self._scene.moment(float(at) if at else None)
-        except ValueError:
-            raise web.HTTPBadRequest(reason="at is not a number of seconds") from None
+        return self._scene.moment(_at(request))
 
     async def _about(self, request: web.Request) -> web.Response:
         scene = self._scene
@@ -177,6 +177,14 @@ class Page:
             await self._picture()
         points = self._series.points() if recorded is None else recorded
         return await _sent(request, msgspec.json.encode({"points": points}))
+
+    async def _plan(self, request: web.Request) -> web.Response:
+        """What would come of a change. Nothing is changed by asking, so everybody who may look may ask."""
+        change = await _body(request, views.Change)
+        moment = await self._moment(request)
+        found = await self._scene.snapshot(_at(request))
+        answer = await self._asking.now(lambda: views.planned(found, change, moment.at, self._placing))
+        return await _sent(request, msgspec.json.encode(answer))
 
     # ------------------------------------------------------------------------------------------------------------- taints
 
@@ -312,6 +320,14 @@ async def _body(request: web.Request, kind: type[T]) -> T:
         return msgspec.json.decode(await request.read(), type=kind)
     except msgspec.DecodeError as error:
         raise web.HTTPBadRequest(reason=str(error)) from None
+
+
+def _at(request: web.Request) -> float | None:
+    at = request.query.get("at")
+    try:
+        return float(at) if at else None
+    except ValueError:
+        raise web.HTTPBadRequest(reason="at is not a number of seconds") from None
 
 
 def _asked_rule(asked: Tainting) -> DeviceTaintRule:

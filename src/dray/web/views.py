@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from dray.api.core import Node, Pod
+from dray.api.gates import Gates
 from dray.api.kinds import DEVICE_TAINT_RULES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.resource import Device, DeviceAttribute, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.api.times import parse_time
@@ -20,7 +21,10 @@ from dray.explain.failures import failed_bindings
 from dray.explain.inventory import Inventory, inventory
 from dray.explain.overview import Cause, causes, waiting
 from dray.explain.plain import plain_causes, plain_why
+from dray.explain.plan import Changes, plan
+from dray.explain.planned import compared, verdict
 from dray.explain.published import Published
+from dray.explain.snapshot import Snapshot, documents_in
 from dray.explain.story import device_story, story
 from dray.explain.targets import rule_of
 from dray.explain.tree import nearest, tree
@@ -32,6 +36,16 @@ from dray.scheduling.config import Config
 from dray.web.moments import Moment
 
 Plain = dict[str, Any]
+
+
+class Placing(NamedTuple):
+    """How the scheduler is set up, as far as it is known."""
+
+    config: Config | None = None
+    gates: Gates | None = None
+
+
+PLACING: Final = Placing()
 
 
 class Unknown(Exception):
@@ -134,11 +148,16 @@ def _brief(moment: Moment, pod: Pod) -> Plain:
     }
 
 
-def waiting_pods(moment: Moment, config: Config | None = None) -> Plain:
+def _asking(moment: Moment, placing: Placing) -> dict[str, Any]:
+    failures = failed_bindings(moment.events)
+    return {"now": moment.at, **placing._asdict(), "failures": failures, "unknown": moment.unknown}
+
+
+def waiting_pods(moment: Moment, placing: Placing = PLACING) -> Plain:
     """What ``dray why`` says without a pod, and since when each of them waits."""
     pods = list(moment.world.all(PODS).values())
     still = waiting(pods)
-    found: list[Cause] = causes(moment.world, still, now=moment.at, config=config, failures=failed_bindings(moment.events))
+    found: list[Cause] = causes(moment.world, still, **_asking(moment, placing))
     answer = plain_causes(found, len(pods))
     since = {pod.key: parse_time(pod.metadata.creation_timestamp) for pod in still if pod.metadata.creation_timestamp}
     for cause, told_of in zip(answer["causes"], found):
@@ -149,10 +168,10 @@ def waiting_pods(moment: Moment, config: Config | None = None) -> Plain:
     return answer
 
 
-def pod(moment: Moment, key: str, config: Config | None = None) -> Plain:
+def pod(moment: Moment, key: str, placing: Placing = PLACING) -> Plain:
     """What ``dray why`` and ``dray story`` say of a pod."""
     found = _pod(moment, key)
-    answer = ask(moment.world, found, now=moment.at, config=config, failures=failed_bindings(moment.events))
+    answer = ask(moment.world, found, **_asking(moment, placing))
     created = found.metadata.creation_timestamp
     return {
         **_brief(moment, found),
@@ -225,6 +244,37 @@ def preview(moment: Moment, rule: DeviceTaintRule) -> Plain:
         "does": does(found, wanted),
         "blast": msgspec.to_builtins(found),
     }
+
+
+# --------------------------------------------------------------------------------------------------------------- what if
+
+
+class Change(msgspec.Struct, rename="camel"):
+    """A change that somebody thinks of: ``manifests`` as YAML or JSON, nodes by name, and what to taint with what."""
+
+    manifests: str = ""
+    cordon: list[str] = []
+    uncordon: list[str] = []
+    drain: list[str] = []
+    remove: list[str] = []
+    taint: list[tuple[str, str]] = []
+    taint_devices: list[tuple[str, str]] = []
+
+
+def planned(found: Snapshot, change: Change, now: float, placing: Placing = PLACING) -> Plain:
+    """What `dray plan` says. Raises PlanError, SnapshotError and TargetError."""
+    written = enumerate(documents_in(change.manifests, "the manifests"), 1)
+    changes = Changes(
+        [(f"object {number}", body) for number, body in written],
+        change.cordon,
+        change.uncordon,
+        [(node, targets.node_taint(taint)) for node, taint in change.taint],
+        [(targets.selector(target), targets.taint(taint)) for target, taint in change.taint_devices],
+        change.drain,
+        change.remove,
+    )
+    answer = plan(found, changes, now=now, config=placing.config, gates=placing.gates)
+    return {**answer.to_json(), "told": verdict(answer), "compared": compared(answer.before, answer.after)}
 
 
 # ---------------------------------------------------------------------------------------------------------------- health
