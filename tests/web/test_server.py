@@ -14,7 +14,7 @@ from dray.api.kinds import PODS, RESOURCE_CLAIMS
 from dray.apiserver.embedded import Embedded
 from dray.apiserver.server import ApiServer
 from dray.cli import root
-from dray.cluster.port import Write
+from dray.cluster.port import Forbidden, Write
 from dray.nodes.hardware import hardware
 from dray.runtime.local import bring_in
 from dray.web.live import Live
@@ -156,6 +156,31 @@ async def test_who_comes_back_with_a_picture_that_nobody_remembers_begins_anew()
         await client.ok("/api/map")
         stream = await _stream(client, 12345)
         assert (await asyncio.wait_for(_until(stream, "reset"), 10))["number"] == 1
+        stream.close()
+
+
+async def test_a_kind_that_may_not_be_listed_is_named_and_nobody_waits_for_it() -> None:
+    async with Watched() as watched:
+        whole = watched.port.list
+
+        async def some(kind: Any, **options: Any) -> Any:
+            if kind == RESOURCE_CLAIMS:
+                raise Forbidden(403, "Forbidden", "no")
+            return await whole(kind, **options)
+
+        watched.port.list = some  # type: ignore[method-assign]
+        async with serving(Live(watched.port, "live")) as client:
+            told = await asyncio.wait_for(client.ok("/api/about"), 5)
+            assert len((await client.ok("/api/map"))["nodes"]) == 2
+        assert told["notices"] == ["you may not list resourceclaims.resource.k8s.io; what you see is as if there were none"]
+
+
+async def test_it_ends_at_once_although_pages_are_open() -> None:
+    async with Watched() as watched, serving(Live(watched.port, "live")) as client:
+        await client.ok("/api/map")
+        stream = await _stream(client, 1)
+        await _until(stream, "hello")
+        await asyncio.wait_for(client.page.close(), 10)  # aiohttp would wait a minute for them
         stream.close()
 
 

@@ -16,7 +16,7 @@ import msgspec
 
 from dray.api.gates import Gates
 from dray.api.kinds import EVENTS, Kind
-from dray.cluster.port import Cluster, WatchEvent
+from dray.cluster.port import Cluster, Forbidden, WatchEvent
 from dray.cluster.reflector import Listed, Reflector
 from dray.cluster.world import World
 from dray.explain.snapshot import KINDS, Snapshot, from_cluster
@@ -45,19 +45,21 @@ class Live:
         self._listeners: list[Callable[[], None]] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._missing = set(KINDS)
+        self._hidden: set[Kind] = set()
         self._listed = asyncio.Event()
 
     @property
     def notices(self) -> list[str]:
-        if not self._tasks or not self._missing:
-            return []
-        names = ", ".join(sorted(kind.resource for kind in self._missing))
-        return [f"not shown by the cluster, as if there were none: {names}"]
+        hidden = ", ".join(sorted(kind.resource for kind in self._hidden))
+        late = ", ".join(sorted(kind.resource for kind in self._missing)) if self._listed.is_set() else ""
+        told = ((f"you may not list {hidden}", hidden), (f"the cluster has not shown {late} yet", late))
+        return [f"{text}; what you see is as if there were none" for text, names in told if names]
 
     async def begin(self) -> None:
         if not self._tasks:
             assert self.cluster is not None
-            self._tasks = [asyncio.create_task(Reflector(self.cluster, kind, self._seen).run()) for kind in KINDS]
+            noting = _Noting(self.cluster, self._forbidden)
+            self._tasks = [asyncio.create_task(Reflector(noting, kind, self._seen).run()) for kind in KINDS]
         try:
             await asyncio.wait_for(self._listed.wait(), PATIENCE_SECONDS)
         except TimeoutError:
@@ -65,7 +67,7 @@ class Live:
 
     def moment(self, at: float | None = None) -> Moment:
         if self._kept is None or self._kept.number != self._number:
-            unknown = {kind: f"the cluster does not show {kind.resource}" for kind in self._missing}
+            unknown = {kind: f"you may not list {kind.resource}" for kind in self._hidden}
             self._kept = Moment(self._number, time.time(), self._world.copy(), tuple(self._events.values()), unknown)
         return msgspec.structs.replace(self._kept, at=time.time())
 
@@ -86,12 +88,20 @@ class Live:
 
     # -------------------------------------------------------------------------------------------------- from the watches
 
+    def _forbidden(self, kind: Kind) -> None:
+        self._hidden.add(kind)
+        self._there(kind)
+
+    def _there(self, kind: Kind) -> None:
+        self._missing.discard(kind)
+        if not self._missing:
+            self._listed.set()
+
     def _seen(self, kind: Kind, what: Listed | WatchEvent) -> None:
         changed = self._event(what) if kind == EVENTS else self._object(kind, what)
         if isinstance(what, Listed):
-            self._missing.discard(kind)
-            if not self._missing:
-                self._listed.set()
+            self._hidden.discard(kind)
+            self._there(kind)
         if changed:
             self._number += 1
             for listener in self._listeners:
@@ -115,3 +125,22 @@ class Live:
         while len(self._events) > EVENTS_KEPT:
             self._events.popitem(last=False)
         return bool(raws)
+
+
+class _Noting:
+    """A cluster that says of each kind when it may not be listed; everything else goes through."""
+
+    def __init__(self, cluster: Cluster, forbidden: Callable[[Kind], None]) -> None:
+        self._cluster, self._forbidden = cluster, forbidden
+        self.watch, self.get, self.write, self.close = cluster.watch, cluster.get, cluster.write, cluster.close
+
+    async def list(
+        self, kind: Kind, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> tuple[list[bytes], str]:
+        try:
+            return await self._cluster.list(
+                kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector
+            )
+        except Forbidden:
+            self._forbidden(kind)
+            raise

@@ -74,7 +74,9 @@ class Page:
     async def serve(self, sock: socket.socket) -> None:
         app = web.Application(middlewares=[self._guarded], client_max_size=BODY_MAX)
         app.add_routes(self._routes())
-        self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=30.0, handler_cancellation=True)
+        self._runner = web.AppRunner(
+            app, access_log=None, keepalive_timeout=30.0, handler_cancellation=True, shutdown_timeout=0.5
+        )
         await self._runner.setup()
         await web.SockSite(self._runner, sock, backlog=256).start()
 
