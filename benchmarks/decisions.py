@@ -20,7 +20,8 @@ from dray.cluster.port import Decider, Event, Write
 from dray.cluster.world import World
 from dray.runtime.inprocess import InProcess
 from dray.runtime.virtual import Clock, Virtual, Written
-from dray.scheduling.scheduler import KINDS, Scheduler
+from dray.scheduling.kinds import KINDS
+from dray.scheduling.scheduler import Scheduler
 
 KIND_OF = {
     "Node": NODES,

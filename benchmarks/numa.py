@@ -2,6 +2,8 @@
 
     python -m benchmarks numa
 
+and what the plugin NUMA costs a scheduler.
+
 Each row is a machine and a pod. "distinct": every question is another state, so nothing is remembered; "asked again": the same
 questions once more. On the machine with 64 zones no two zones are alike, so there is something to search.
 """
@@ -14,13 +16,23 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
+from benchmarks.decisions import Timed
 from benchmarks.table import Table, micros
 from dray.api.core import Pod
+from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from dray.api.meta import decode
 from dray.api.topology import NodeResourceTopology
+from dray.cluster.port import Decider, Write
+from dray.cluster.world import World
 from dray.numa.demand import demand
 from dray.numa.evaluate import Evaluators
 from dray.numa.layout import State, layout_of
+from dray.runtime.inprocess import InProcess
+from dray.runtime.virtual import Clock, Virtual, Written
+from dray.scheduling.config import FILTERS, Config, Profile
+from dray.scheduling.scheduler import KINDS, Scheduler
 
 Json = dict[str, Any]
 
@@ -120,4 +132,59 @@ def numa(quick: bool) -> Table:
     return table
 
 
-TABLES = {"numa": numa}
+def scheduling(quick: bool) -> Table:
+    """The same pods on the same nodes, with the plugin NUMA and without it; by the scheduler's own processor time."""
+    nodes, pods = (50, 40) if quick else (5_000, 4_000)
+    title = f"Scheduler in process: {nodes:,} nodes with two zones each, {pods:,} Guaranteed pods of four shapes"
+    table = Table(title, ("plugin NUMA", "bound", "decisions a second", "against off"))
+    filters = tuple(name for name in FILTERS if name != "NUMA")
+    without = Profile(filters=filters, scores=tuple(pair for pair in Profile().scores if pair[0] != "NUMA"))
+    runs = {False: [], True: []}  # type: dict[bool, list[tuple[int, float]]]
+    for _ in range(1 if quick else 3):
+        for on in (False, True):
+            runs[on].append(_scheduled(nodes, pods, Config((Profile() if on else without,))))
+    base = pods / min(seconds for _, seconds in runs[False])
+    for on in (False, True):
+        bound, seconds = min(runs[on], key=lambda run: run[1])
+        table.add("on" if on else "off", f"{bound} of {pods}", f"{bound / seconds:.0f}", f"{bound / seconds / base:.0%}")
+    return table
+
+
+def _scheduled(nodes: int, pods: int, config: Config) -> tuple[int, float]:
+    clock = Clock()
+    core = InProcess(clock)
+    amounts = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "8", "example.com/nic": "4", "pods": "110"}
+    described = msgspec.to_builtins(topology(2, "single-numa-node", "pod"))
+    for number in range(nodes):
+        name = f"n{number}"
+        core.write(Write("create", NODES, name=name, body={"metadata": {"name": name}}))
+        status = {"allocatable": amounts, "capacity": amounts}
+        core.write(Write("patch", NODES, name=name, body={"status": status}, subresource="status"))
+        body = {**described, "apiVersion": NODE_RESOURCE_TOPOLOGIES.api_version, "kind": "NodeResourceTopology"}
+        body["metadata"] = {"name": name}
+        core.write(Write("create", NODE_RESOURCE_TOPOLOGIES, name=name, body=body))
+    for number in range(pods):
+        asks = {"cpu": str(2 + number % 4 * 2), "memory": "8Gi", "nvidia.com/gpu": str(1 + number % 2)}
+        container = {"name": "c", "image": "i", "resources": {"requests": asks, "limits": asks}}
+        body = {"metadata": {"name": f"p{number}", "namespace": "default"}, "spec": {"containers": [container]}}
+        core.write(Write("create", PODS, "default", f"p{number}", body))
+    virtual = Virtual(core, clock)
+    timed: list[Timed] = []
+
+    def deciders(world: World) -> list[Decider]:
+        timed.append(Timed(Scheduler(world, config)))
+        return list(timed)
+
+    bound = 0
+
+    def count(written: Written) -> None:
+        nonlocal bound
+        bound += written.write.subresource == "binding" and written.error is None
+
+    virtual.listeners.append(count)
+    virtual.start("scheduler", KINDS, deciders)
+    virtual.run_until(lambda: bound == pods, limit=300)
+    return bound, timed[0].seconds
+
+
+TABLES = {"numa-verdicts": numa, "numa-scheduling": scheduling}

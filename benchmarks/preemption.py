@@ -11,7 +11,8 @@ from dray.api.kinds import NODES, PODS
 from dray.api.meta import decode
 from dray.cluster.port import Change
 from dray.cluster.world import World
-from dray.scheduling.scheduler import KINDS, Scheduler
+from dray.scheduling.kinds import KINDS
+from dray.scheduling.scheduler import Scheduler
 
 
 def full(nodes: int, pods: int) -> Scheduler:

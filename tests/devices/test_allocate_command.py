@@ -481,3 +481,29 @@ def holds(value: Any, key: Any) -> bool:
     if isinstance(value, dict):
         return key in value
     return isinstance(value, list) and isinstance(key, int) and key < len(value)
+
+
+def test_a_pretty_printed_file_is_one_question() -> None:
+    first, second = (line(id=name, node=node("n1"), claims=[claim(count=2)]) for name in ("x", "y"))
+    for indent in (1, 2, None):
+        answers, code = run(json.dumps(first, indent=indent), json.dumps(second, indent=indent))
+        assert [answer["id"] for answer in answers] == ["x", "y"]
+        assert code == 0
+    by_hand = json.dumps(first).replace(', "slices"', ',\n "slices"').replace(', "claims"', ',\n "claims"')
+    (answer,), code = run(by_hand)
+    assert (answer["ok"], code) == (True, 0)
+
+
+def test_a_broken_line_is_still_one_line() -> None:
+    good = line(id="x", node=node("n1"), claims=[claim()])
+    answers, code = run('{"id": "broken", "node": {', good, "{", "nonsense", good)
+    assert [answer.get("id") for answer in answers] == [None, "x", None, None, "x"]
+    assert code == 2
+
+
+def test_keys_that_no_question_has_are_named() -> None:
+    (answer,), code = run(line(node=node("n1"), claims=[claim()], slizes=[], taintrules=[]))
+    assert answer["unknown"] == ["slizes", "taintrules"]
+    assert code == 0
+    (answer,), _ = run(line(node=node("n1"), claims=[claim()]))
+    assert "unknown" not in answer

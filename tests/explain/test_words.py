@@ -9,7 +9,7 @@ import pytest
 
 from dray.api.codes import CODES
 from dray.api.reason import Reason
-from dray.api.words import MESSAGE_MAX, as_json, counted, data_keys, fixes, message, summary, words
+from dray.api.words import MESSAGE_MAX, as_json, counted, data_keys, fixes, message, notice, summary, words
 from dray.explain.__main__ import page
 from dray.scheduling.config import DEFAULT_PLUGINS
 
@@ -177,3 +177,50 @@ class TestFixes:
         cordoned, tainted = Reason("NodeUnschedulable"), Reason("NodeTainted", "", {"key": "a"})
         told = fixes([(cordoned, 1), (tainted, 5), (Reason("NodeUnschedulable", "node/x"), 1)])
         assert [fix.split()[0] for fix in told] == ["add", "uncordon"]
+
+
+class TestWhatKubeSchedulerWouldSay:
+    def test_stands_behind_our_own_words_and_counts_nodes(self) -> None:
+        few = Reason("NotEnoughDevices", "", {"class": "gpu", "needed": 2, "free": 1})
+        counts = [(few, 6), (Reason("NoDevices", "", {"class": "gpu"}), 2), (Reason("NodeUnschedulable"), 4)]
+        told = notice(counts, 12, "tried")
+        assert told.startswith("0/12 nodes are available: 6 nodes have not enough devices of class gpu")
+        assert told.endswith(
+            " In kube-scheduler's words: 8 cannot allocate all claims, 4 node(s) were unschedulable."
+            " preemption: 0/12 nodes are available: 6 No preemption victims found for incoming pod,"
+            " 6 Preemption is not helpful for scheduling."
+        )
+
+    def test_counts_nothing_where_a_node_gives_several_reasons(self) -> None:
+        counts = [(Reason("TooManyPods"), 2), (Reason("NodeUnschedulable"), 2)]
+        assert "preemption: 0/2 nodes are available: No preemption" in notice(counts, 2, "tried")
+
+    def test_a_pod_that_must_not_preempt_is_told_so(self) -> None:
+        told = notice([(Reason("TooManyPods"), 2)], 2, "never")
+        assert told.endswith("2 Too many pods. preemption: not eligible due to preemptionPolicy=Never.")
+
+    def test_of_the_pod_itself_is_not_counted(self) -> None:
+        assert notice([(Reason("BindingTimeout", "device/d/p/g"), 0)], 0) == (
+            "device d/p/g did not become ready. In kube-scheduler's words: device binding timeout."
+        )
+
+    def test_of_a_selector_stands_in_our_own(self) -> None:
+        assert "CEL runtime error" in notice([(Reason("SelectorError"), 0)], 0)
+        assert "CEL compile error" in notice([(Reason("SelectorError", "", {"stage": "compile"}), 0)], 0)
+
+    def test_is_left_out_where_it_has_no_words(self) -> None:
+        counts = [(Reason("WriteFailed", "pod/ns/a"), 0)]
+        assert notice(counts, 0) == message(counts, 0)
+
+    @pytest.mark.parametrize("text", ["e" * 5000, "é" * 5000])
+    def test_fits_into_an_event_whatever_the_rest_takes(self, text: str) -> None:
+        told = notice([(Reason("SelectorError", "claim/ns/a", {"error": text}), 0)], 0)
+        assert len(told.encode()) <= MESSAGE_MAX
+        assert "CEL runtime error" in told
+        many = [(Reason("ResourcesInsufficient", "", {"resource": f"{text[:200]}/{i}"}), 1) for i in range(50)]
+        assert len(notice(many, 50, "tried").encode()) <= MESSAGE_MAX
+
+    @pytest.mark.parametrize("code", [code for code, found in CODES.items() if "DynamicResources" in found.plugins])
+    def test_is_known_for_all_that_nodes_lack_of_devices(self, code: str) -> None:
+        if CODES[code].subject in ("node", "device") and code not in ("BindingFailed", "ClaimNamed"):
+            assert CODES[code].upstream

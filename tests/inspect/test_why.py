@@ -28,6 +28,11 @@ def codes(reasons: list[dict[str, Any]]) -> list[str]:
     return [reason["code"] for reason in reasons]
 
 
+def made_by(command: str) -> Any:
+    """The object that a command to paste makes."""
+    return yaml.safe_load(command.removeprefix("kubectl apply -f - <<'EOF'\n").removesuffix("EOF"))
+
+
 def test_a_pod_on_a_node_is_bound_with_its_devices(dray: Run) -> None:
     found = ask(dray, "train", healthy())
     assert found["verdict"] == "bound"
@@ -142,6 +147,17 @@ class TestOfClaims:
             "pod ns/new cannot be scheduled as it stands: claim ns/none does not exist.",
         )
 
+    def test_a_missing_one_comes_with_what_makes_it(self, dray: Run) -> None:
+        (create,) = ask(dray, "new", [*healthy(), pod("new", "none")])["advice"]
+        assert create["text"] == "create ResourceClaim ns/none"
+        assert made_by(create["command"])["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] == "gpu"
+
+    def test_one_with_a_typo_comes_with_the_name_that_is_meant(self, dray: Run) -> None:
+        near, create = ask(dray, "new", [*healthy(), claim("training"), pod("new", "trainning")])["advice"]
+        assert near["text"] == "name ResourceClaim training, which exists, instead of trainning"
+        assert near["command"] == "kubectl get resourceclaims.resource.k8s.io training -n ns -o yaml"
+        assert create["text"] == "create ResourceClaim ns/trainning"
+
     def test_one_that_is_not_generated_yet_is_waited_for(self, dray: Run) -> None:
         new = pod("new")
         new["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
@@ -153,11 +169,25 @@ class TestOfClaims:
         never = ask(dray, "new", [*healthy(), new, other])
         assert (never["verdict"], codes(never["reasons"])) == ("impossible", ["TemplateMissing"])
         assert "a claim template that does not exist: t" in never["summary"]
+        made = made_by(never["advice"][0]["command"])
+        assert (made["kind"], made["metadata"]) == ("ResourceClaimTemplate", {"name": "t", "namespace": "ns"})
+        assert made["spec"]["spec"]["devices"]["requests"]
 
     def test_one_of_a_class_that_does_not_exist_is_impossible(self, dray: Run) -> None:
         without = [each for each in healthy() if each["kind"] != "DeviceClass"]
         found = ask(dray, "new", [*without, device_class("other"), claim("one"), pod("new", "one")])
         assert (found["verdict"], codes(found["reasons"])) == ("impossible", ["ClassMissing"])
+        made = made_by(found["advice"][-1]["command"])
+        assert made["spec"]["selectors"][0]["cel"]["expression"] == "device.driver == 'gpu.example.com'"
+
+    def test_gates_come_with_the_command_that_removes_them(self, dray: Run) -> None:
+        gated = pod("new")
+        gated["spec"]["schedulingGates"] = [{"name": "quota"}, {"name": "image"}]
+        (remove,) = ask(dray, "new", [*healthy(), gated])["advice"]
+        assert remove["text"].startswith("remove the scheduling gates quota, image")
+        assert remove["command"] == (
+            'kubectl patch pod new -n ns --type=json -p \'[{"op":"remove","path":"/spec/schedulingGates"}]\''
+        )
 
     def test_one_allocated_elsewhere_pins_the_pod(self, dray: Run) -> None:
         cordoned = healthy()
@@ -240,11 +270,11 @@ class TestAfterABindingThatFailed:
     def test_the_device_rests_and_the_pod_waits_for_it(self, dray: Run) -> None:
         found = ask(dray, "new", self.objects(self.event(10)))
         assert found["verdict"] == "waiting"
-        assert "device gpu.example.com/n1/g0 is resting after a failed binding until 20" in found["summary"]
+        assert "device gpu.example.com/n1/g0 failed to bind a short while ago, and is the last choice until" in found["summary"]
         assert "The last attempt: device gpu.example.com/n1/g0 could not be bound to node n1: failed" in found["summary"]
         assert (codes(found["reasons"]), found["fits"]) == (["DeviceCoolingDown"], [])
         assert found["nodes"][0]["requests"][0]["devices"][0]["reason"]["code"] == "DeviceCoolingDown"
-        assert found["fixes"][0].startswith("wait until 20")
+        assert found["fixes"][0].startswith("wait: it is tried again after the pod's back-off")
 
     def test_what_failed_for_another_pod_rests_too(self, dray: Run) -> None:
         found = ask(dray, "new", self.objects(self.event(10, name="other", uid="uid-other")))

@@ -10,8 +10,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from dray.api.wire import decode, encode
 from dray.nodes import messages as m
-from dray.nodes.wire import decode, encode
 
 NAME = "gpu.example.com"
 

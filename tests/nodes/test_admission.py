@@ -10,7 +10,8 @@ import pytest
 from dray.api.core import Node, Pod
 from dray.api.kinds import NODES, PODS
 from dray.api.resource import ResourceClaim
-from dray.nodes.admission import Exclusive, Rejection
+from dray.nodes.admission import Rejection
+from dray.numa.podresources import AllocatableResourcesResponse, ContainerResources
 from dray.runtime.faults import Crash, Faults
 from tests.nodes.laboratory import NODE, Laboratory
 
@@ -151,11 +152,11 @@ class Aligned:
     def release(self, node: str, uid: str) -> None:
         self.held.pop(uid, None)
 
-    def exclusive(self, node: str, uid: str) -> Mapping[str, Exclusive]:
-        return {"c": Exclusive((self.held[uid],))} if uid in self.held else {}
+    def exclusive(self, node: str, uid: str) -> Mapping[str, ContainerResources]:
+        return {"c": ContainerResources("c", cpu_ids=(self.held[uid],))} if uid in self.held else {}
 
-    def allocatable(self, node: str) -> Exclusive:
-        return Exclusive((0, 1))
+    def allocatable(self, node: str) -> AllocatableResourcesResponse:
+        return AllocatableResourcesResponse(cpu_ids=(0, 1))
 
 
 def test_another_check_may_refuse_and_gets_back_what_it_gave() -> None:

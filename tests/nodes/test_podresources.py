@@ -13,14 +13,14 @@ import pytest
 from dray.api.core import Node, Pod
 from dray.api.kinds import PODS
 from dray.api.resource import ResourceClaim
-from dray.nodes import messages as m
-from dray.nodes.admission import Exclusive, Rejection
+from dray.nodes.admission import Rejection
 from dray.nodes.kubelet import Kubelets
 from dray.nodes.podresources import AT_ONCE, SOCKET, PodResources, serve
 from dray.nodes.sockets import ask
+from dray.numa import podresources as m
 from tests.nodes.laboratory import NODE, Laboratory
 
-SERVICE = f"/{m.POD_RESOURCES}/"
+SERVICE = f"/{m.SERVICE}/"
 
 
 class Whole:
@@ -35,11 +35,12 @@ class Whole:
     def release(self, node: str, uid: str) -> None:
         pass
 
-    def exclusive(self, node: str, uid: str) -> Mapping[str, Exclusive]:
-        return {"c": Exclusive((2, 3), (("memory", 1 << 30, (1,)),), {"vendor.example/nic": ("nic-0",)})}
+    def exclusive(self, node: str, uid: str) -> Mapping[str, m.ContainerResources]:
+        memory = m.ContainerMemory("memory", 1 << 30, m.TopologyInfo((m.NUMANode(1),)))
+        return {"c": m.ContainerResources("c", (m.ContainerDevices("vendor.example/nic", ("nic-0",)),), (2, 3), (memory,))}
 
-    def allocatable(self, node: str) -> Exclusive:
-        return Exclusive(tuple(range(4)), (("memory", 1 << 34, (0,)),))
+    def allocatable(self, node: str) -> m.AllocatableResourcesResponse:
+        return m.AllocatableResourcesResponse((), tuple(range(4)))
 
 
 def kubelets(lab: Laboratory) -> Kubelets:

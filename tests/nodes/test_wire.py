@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dray.api.wire import WireError, decode, encode
 from dray.nodes import messages as m
 from dray.nodes.reports import Reports
-from dray.nodes.wire import WireError, decode, encode
+from dray.numa import podresources as p
 
 text = st.text(max_size=8)
 devices = st.builds(
@@ -16,14 +17,14 @@ devices = st.builds(
 )
 claims = st.builds(m.NodePrepareResourceResponse, st.lists(devices, max_size=3).map(tuple), text)
 numbers = st.integers(-(2**63), 2**63 - 1)
-zones = st.none() | st.builds(m.TopologyInfo, st.lists(st.builds(m.NUMANode, numbers), max_size=2).map(tuple))
-memory = st.builds(m.ContainerMemory, text, numbers, zones)
+zones = st.none() | st.builds(p.TopologyInfo, st.lists(st.builds(p.NUMANode, numbers), max_size=2).map(tuple))
+memory = st.builds(p.ContainerMemory, text, numbers, zones)
 containers = st.builds(
-    m.ContainerResources, text, st.just(()), st.lists(numbers, max_size=5).map(tuple), st.lists(memory, max_size=2).map(tuple)
+    p.ContainerResources, text, st.just(()), st.lists(numbers, max_size=5).map(tuple), st.lists(memory, max_size=2).map(tuple)
 )
 everything = (
     st.builds(m.NodePrepareResourcesResponse, st.dictionaries(text, claims, max_size=3))
-    | st.builds(m.PodResources, text, text, st.lists(containers, max_size=2).map(tuple))
+    | st.builds(p.PodResources, text, text, st.lists(containers, max_size=2).map(tuple))
     | st.builds(m.RegistrationStatus, st.booleans(), text)
 )
 
@@ -33,7 +34,7 @@ def test_a_message_is_read_as_it_was_written(message: object) -> None:
     assert decode(type(message), encode(message)) == message
 
 
-@given(st.binary(max_size=60), st.sampled_from([m.PodResources, m.NodePrepareResourcesResponse, m.PluginInfo]))
+@given(st.binary(max_size=60), st.sampled_from([p.PodResources, m.NodePrepareResourcesResponse, m.PluginInfo]))
 def test_any_bytes_are_a_message_or_an_error(raw: bytes, kind: type[object]) -> None:
     try:
         found = decode(kind, raw)
@@ -46,10 +47,10 @@ def test_the_bytes_are_those_of_protocol_buffers() -> None:
     """As protoc's own encoders write them."""
     claim = m.Claim("ns", "u", "n")
     assert encode(m.NodeResourcesRequest((claim,))) == b"\n\n\n\x02ns\x12\x01u\x1a\x01n"
-    assert encode(m.ContainerResources("c", cpu_ids=(1, 300))) == b"\n\x01c\x1a\x03\x01\xac\x02"
+    assert encode(p.ContainerResources("c", cpu_ids=(1, 300))) == b"\n\x01c\x1a\x03\x01\xac\x02"
     ill = m.DeviceHealth(m.DeviceIdentifier("p"), health=2, last_updated_time=-1)
     assert encode(ill) == b"\n\x03\n\x01p\x10\x02\x18" + b"\xff" * 9 + b"\x01"
-    assert decode(m.ContainerResources, b"\x18\x01\x18\x02").cpu_ids == (1, 2)
+    assert decode(p.ContainerResources, b"\x18\x01\x18\x02").cpu_ids == (1, 2)
 
 
 def test_fields_that_are_not_known_are_skipped() -> None:

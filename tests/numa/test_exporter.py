@@ -18,6 +18,7 @@ from dray.api.core import Pod
 from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from dray.api.meta import decode as decode_object
 from dray.api.times import format_time
+from dray.api.wire import WireError, decode, encode
 from dray.apiserver.embedded import Embedded
 from dray.apiserver.server import ApiServer
 from dray.cluster.port import Write
@@ -28,8 +29,6 @@ from dray.nodes.topology import Config, Topology
 from dray.numa.observe import as_annotations, observe
 from dray.numa.placement import GROUPS_OBSERVED, OBSERVED
 from dray.numa.podresources import (
-    LIST,
-    METHODS,
     SERVICE,
     ContainerDevices,
     ContainerMemory,
@@ -39,9 +38,6 @@ from dray.numa.podresources import (
     NUMANode,
     PodResources,
     TopologyInfo,
-    WireError,
-    decode,
-    encode,
 )
 from tests.numa.building import GPU
 from tests.simulated import Place
@@ -51,17 +47,17 @@ CPUS = {0: 0, 1: 0, 2: 0, 3: 1}
 
 
 def near(*zones: int) -> TopologyInfo:
-    return TopologyInfo([NUMANode(zone) for zone in zones])
+    return TopologyInfo(tuple(map(NUMANode, zones)))
 
 
 def container(
     *cpus: int, devices: tuple[ContainerDevices, ...] = (), memory: tuple[ContainerMemory, ...] = ()
 ) -> ContainerResources:
-    return ContainerResources("c", list(devices), list(cpus), list(memory))
+    return ContainerResources("c", devices, cpus, memory)
 
 
 def seen(*containers: ContainerResources, name: str = "p") -> PodResources:
-    return PodResources(name, "default", list(containers))
+    return PodResources(name, "default", containers)
 
 
 class TestWhatIsObserved:
@@ -93,14 +89,14 @@ class TestWhatIsObserved:
 
 class TestMessagesOnTheWire:
     def test_read_back_what_was_written(self) -> None:
-        said = ListPodResourcesResponse([seen(container(0, 300, memory=(ContainerMemory("memory", 1 << 40, near(0, 1)),)))])
+        said = ListPodResourcesResponse((seen(container(0, 300, memory=(ContainerMemory("memory", 1 << 40, near(0, 1)),))),))
         assert decode(ListPodResourcesResponse, encode(said)) == said
 
     def test_known_bytes(self) -> None:
         # pod_resources { name: "a" namespace: "b" containers { name: "c" cpu_ids: [1, 2] } }, as protoc writes it
         raw = bytes.fromhex("0a0f 0a0161 120162 1a07 0a0163 1a020102".replace(" ", ""))
         assert decode(ListPodResourcesResponse, raw) == ListPodResourcesResponse(
-            [PodResources("a", "b", [ContainerResources("c", cpu_ids=[1, 2])])]
+            (PodResources("a", "b", (ContainerResources("c", cpu_ids=(1, 2)),)),)
         )
 
     def test_unknown_fields_are_passed_over(self) -> None:
@@ -275,9 +271,8 @@ async def kubelet(tmp_path: Path) -> AsyncIterator[tuple[Topology, Path, Path]]:
     async def answer(request: Any, context: Any) -> ListPodResourcesResponse:
         return machine.podresources()
 
-    kind, _ = METHODS[LIST]
     handler = grpc.unary_unary_rpc_method_handler(
-        answer, request_deserializer=lambda raw: decode(kind, raw), response_serializer=encode
+        answer, request_deserializer=lambda raw: decode(ListPodResourcesRequest, raw), response_serializer=encode
     )
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"List": handler}),))
     socket = tmp_path / "kubelet.sock"
@@ -300,7 +295,7 @@ async def test_the_client_reads_a_kubelets_socket(kubelet: tuple[Topology, Path,
     finally:
         await client.close()
     assert found == machine.podresources()
-    assert found.pod_resources[0].containers[0].cpu_ids == [0, 1]
+    assert found.pod_resources[0].containers[0].cpu_ids == (0, 1)
     assert encode(ListPodResourcesRequest()) == b""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -10,9 +11,12 @@ from dray.api.core import Pod
 from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from dray.api.meta import decode
 from dray.api.topology import NodeResourceTopology
+from dray.cluster.port import Decider
+from dray.cluster.world import World
 from dray.nodes.machine import MachineZone
 from dray.nodes.publishing import TopologyPublisher
 from dray.nodes.topology import Assignment, Config, Rejection, Topology
+from dray.nodes.zoned import NUMA, ZonedNodes
 from dray.numa.layout import layout_of, published_state
 from tests.numa.building import GPU, pod
 from tests.numa.machines import machine
@@ -147,7 +151,7 @@ class TestGivingAndTaking:
             for each in pods:
                 node.remove(each)
             assert node.topology("n") == before
-            assert node.podresources().pod_resources == []
+            assert node.podresources().pod_resources == ()
 
     def test_no_cpu_and_no_device_has_two_owners(self) -> None:
         rng = random.Random(4)
@@ -166,16 +170,22 @@ class TestGivingAndTaking:
 
 class TestPublishing:
     def begin(self, delay: float, jitter: float = 0.0) -> tuple[Place, Topology]:
-        node = Topology([MachineZone(n, 4) for n in (0, 1)], Config("restricted", "pod"))
         place = Place()
-        place.start(
-            "publisher",
-            TopologyPublisher.kinds,
-            lambda world: [TopologyPublisher(world, {"n1": node}, delay=delay, jitter=jitter, seed=1)],
-        )
-        place.create(NODES, {"metadata": {"name": "n1"}})
+        made: list[ZonedNodes] = []
+
+        def deciders(world: World) -> list[Decider]:
+            made.append(ZonedNodes(world))
+            return [TopologyPublisher(world, made[-1], seed=1)]
+
+        place.start("publisher", TopologyPublisher.kinds, deciders)
+        described = {
+            "topologyManager": {"policy": "restricted", "scope": "pod"},
+            "zones": [{"cpus": 4}, {"cpus": 4}],
+            "publish": {"after": f"{delay}s", "jitter": f"{jitter}s"},
+        }
+        place.create(NODES, {"metadata": {"name": "n1", "annotations": {NUMA: json.dumps(described)}}})
         place.shell.run(1)
-        return place, node
+        return place, made[-1]["n1"]
 
     def free(self, place: Place) -> tuple[int, ...]:
         found = decode(NodeResourceTopology, place.get(NODE_RESOURCE_TOPOLOGIES, "n1") or {})

@@ -5,11 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api.kinds import PODS
-from dray.nodes.admission import Admission, Exclusive
+from dray.nodes.admission import Admission
 from dray.nodes.kubelet import Kubelets
 from dray.nodes.machine import MachineZone
 from dray.nodes.topology import Config, Topology
 from dray.nodes.zones import ZoneAdmission
+from dray.numa.podresources import (
+    AllocatableResourcesResponse,
+    ContainerDevices,
+    ContainerMemory,
+    ContainerResources,
+    NUMANode,
+    TopologyInfo,
+)
 from tests.numa.building import GPU
 from tests.simulated import Place
 
@@ -64,8 +72,10 @@ def test_what_a_pod_has_is_told_and_given_back() -> None:
     cluster = Cluster()
     uid = cluster.run("a", cpu="3", gpu="1")["metadata"]["uid"]
     held = cluster.admission.exclusive("n1", uid)
-    assert held == {"c": Exclusive((0, 1, 2), (("memory", 10, (0,)),), {GPU: ("0-000",)})}
-    assert cluster.admission.allocatable("n1").cpus == tuple(range(8))
+    near = TopologyInfo((NUMANode(0),))
+    devices, memory = ContainerDevices(GPU, ("0-000",), near), ContainerMemory("memory", 10, near)
+    assert held == {"c": ContainerResources("c", (devices,), (0, 1, 2), (memory,))}
+    assert cluster.admission.allocatable("n1").cpu_ids == tuple(range(8))
     cluster.place.delete(PODS, "a")
     cluster.wait(60)
     assert cluster.admission.exclusive("n1", uid) == {}
@@ -75,5 +85,5 @@ def test_what_a_pod_has_is_told_and_given_back() -> None:
 def test_nodes_without_zones_are_not_concerned() -> None:
     admission: Admission = ZoneAdmission({})
     assert admission.exclusive("n2", "u") == {}
-    assert admission.allocatable("n2") == Exclusive()
+    assert admission.allocatable("n2") == AllocatableResourcesResponse()
     admission.release("n2", "u")

@@ -15,10 +15,11 @@ import pytest
 
 from dray.api.core import Pod
 from dray.api.meta import decode as decode_object
+from dray.api.wire import decode, encode
 from dray.nodes.machine import MachineZone
 from dray.nodes.topology import Assignment, Config, Topology
 from dray.numa.placement import GROUPS_OBSERVED, OBSERVED
-from dray.numa.podresources import LIST, METHODS, SERVICE, decode, encode
+from dray.numa.podresources import SERVICE, ListPodResourcesRequest
 from tests.real.upstream.binaries import binary
 from tests.real.upstream.client import Client, Refused, eventually
 from tests.real.upstream.control_plane import Server, write_kubeconfig
@@ -86,10 +87,9 @@ def _applied(server: Server, manifest: Json) -> bool:
 def kubelet(tmp_path: Path) -> Iterator[tuple[Topology, Path, Path]]:
     machine = Topology([MachineZone(n, 4, 0, {"memory": 8}) for n in (0, 1)], Config("restricted", "pod"))
     server = grpc.server(ThreadPoolExecutor(1))
-    kind, _ = METHODS[LIST]
     handler = grpc.unary_unary_rpc_method_handler(
         lambda request, context: machine.podresources(),
-        request_deserializer=lambda raw: decode(kind, raw),
+        request_deserializer=lambda raw: decode(ListPodResourcesRequest, raw),
         response_serializer=encode,
     )
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {"List": handler}),))

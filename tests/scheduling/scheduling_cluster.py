@@ -19,8 +19,8 @@ from dray.cluster.port import NotFound, WatchEvent, Write
 from dray.cluster.world import World
 from dray.runtime.virtual import START as EPOCH
 from dray.scheduling.config import Config
-from dray.scheduling.plugins.owners import OWNER_KINDS
-from dray.scheduling.scheduler import KINDS, Scheduler
+from dray.scheduling.kinds import KINDS, OWNER_KINDS
+from dray.scheduling.scheduler import Scheduler
 from dray.simulate.run import VALIDATED_MAX
 from dray.testing import Lockstep, Server
 from dray.testing.cluster import scheduler

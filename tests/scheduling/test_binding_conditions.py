@@ -98,16 +98,96 @@ def test_a_failure_clears_the_allocation_at_once_and_another_device_is_taken(fab
     assert any("cable missing" in event["note"] for event in fabric.events("FailedScheduling"))
 
 
-def test_a_device_that_failed_is_used_again_after_its_rest(sim: Sim) -> None:
+def one_device(sim: Sim) -> Sim:
     sim.add_class()
     sim.add_node("n1")
     sim.add_slice("", 1, pool="fabric", **FABRIC)
+    return sim
+
+
+def attempts(sim: Sim, seconds: int, claims: tuple[str, ...] = ("p",)) -> dict[str, list[int]]:
+    """When each claim got a device, which fails it at once, every time."""
+    found: dict[str, list[int]] = {claim: [] for claim in claims}
+    for second in range(seconds):
+        for claim in claims:
+            if sim.devices_of(claim):
+                found[claim].append(second)
+                say(sim, claim, FAILED)
+        sim.settle(1)
+    return found
+
+
+def test_the_only_device_is_tried_again_after_the_back_off_of_the_pod(sim: Sim) -> None:
+    one_device(sim)
     waiting_pod(sim)
     say(sim, "p", FAILED)
-    sim.settle(20)
+    sim.settle()
     assert sim.devices_of("p") == []
-    sim.settle(60)
+    sim.settle(1)
     assert sim.devices_of("p") == ["fabric/gpu-0"]
+    say(sim, "p", READY)
+    sim.settle()
+    assert sim.node_of("p") == "n1"
+
+
+def test_a_device_that_always_fails_does_not_make_its_pod_spin(sim: Sim) -> None:
+    one_device(sim)
+    waiting_pod(sim)
+    assert attempts(sim, 60)["p"] == [0, 1, 3, 7, 15, 25, 35, 45, 55]
+
+
+def test_a_device_that_always_fails_is_tried_by_each_pod_at_its_own_pace(sim: Sim) -> None:
+    one_device(sim)
+    names = ("a", "b", "c")
+    for name in names:
+        waiting_pod(sim, name)
+    found = attempts(sim, 60, names)
+    assert all(5 <= len(times) <= 9 for times in found.values()), found
+
+
+def test_a_device_that_failed_is_the_last_choice(fabric: Sim) -> None:
+    waiting_pod(fabric)
+    say(fabric, "p", FAILED)
+    fabric.settle(2)
+    assert fabric.devices_of("p") == ["fabric/gpu-1"]
+    waiting_pod(fabric, "q")
+    assert fabric.devices_of("q") == ["fabric/gpu-0"]
+    waiting_pod(fabric, "r")
+    assert fabric.devices_of("r") == []
+
+
+def test_a_device_that_failed_another_pod_goes_to_one_that_waits(sim: Sim) -> None:
+    one_device(sim)
+    waiting_pod(sim, "first")
+    waiting_pod(sim, "second")
+    assert sim.devices_of("second") == []
+    say(sim, "first", FAILED)
+    sim.settle()
+    assert (sim.devices_of("first"), sim.devices_of("second")) == ([], ["fabric/gpu-0"])
+
+
+def test_a_device_that_failed_is_a_choice_like_any_other_after_its_rest(fabric: Sim) -> None:
+    waiting_pod(fabric)
+    say(fabric, "p", FAILED)
+    fabric.settle(61)
+    assert fabric.devices_of("p") == ["fabric/gpu-1"]
+    fabric.add_slice("", 3, pool="fabric", **FABRIC)
+    waiting_pod(fabric, "q")
+    assert fabric.devices_of("q") == ["fabric/gpu-0"]
+
+
+def test_nobody_is_evicted_while_a_device_that_failed_is_left(sim: Sim) -> None:
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("n1", 2, **FABRIC)
+    waiting_pod(sim, "low")
+    say(sim, "low", READY)
+    sim.settle()
+    waiting_pod(sim, "high", priority=10)
+    say(sim, "high", FAILED)
+    sim.settle(1)
+    assert sim.node_of("low") == "n1"
+    assert sim.devices_of("high") == ["n1/gpu-1"]
 
 
 def test_the_timeout_counts_from_the_allocation(fabric: Sim) -> None:
@@ -243,6 +323,7 @@ def test_the_nominated_node_is_cleared_when_the_wait_failed(sim: Sim) -> None:
     waiting_pod(sim)
     assert sim.pod("p")["status"]["nominatedNodeName"] == "n1"
     say(sim, "p", FAILED)
+    sim.add_slice("", 0, pool="fabric")
     sim.settle(5)
     assert "nominatedNodeName" not in sim.pod("p")["status"]
 

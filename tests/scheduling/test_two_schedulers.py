@@ -15,7 +15,8 @@ from dray.api.kinds import Kind
 from dray.cluster.port import ClusterError, Outcome, Write
 from dray.cluster.world import World
 from dray.scheduling.config import Config, Profile
-from dray.scheduling.scheduler import KINDS, Scheduler
+from dray.scheduling.kinds import KINDS
+from dray.scheduling.scheduler import Scheduler
 
 
 def take(sim: Sim, claim: str, device: str, node: str = "n1") -> None:

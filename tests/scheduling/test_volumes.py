@@ -8,7 +8,10 @@ import pytest
 from scheduling_cluster import Sim
 
 from dray.api import kinds
+from dray.api.core import PersistentVolume
+from dray.api.meta import decode
 from dray.scheduling.config import Config, Profile
+from dray.scheduling.plugins.in_tree import Migration
 
 ZONE = "topology.kubernetes.io/zone"
 SELECTED = "volume.kubernetes.io/selected-node"
@@ -219,3 +222,107 @@ def test_two_claims_of_one_pod_get_two_volumes(zones: Sim) -> None:
     zones.step()
     owners = [pv["spec"].get("claimRef", {}).get("name") for pv in zones.api.objects[kinds.PERSISTENT_VOLUMES].values()]
     assert sorted(owners) == ["c0", "c1"]
+
+
+# ------------------------------------------------------------------------------------------------- how many can be attached
+
+
+def attach_limit(sim: Sim, driver: str, count: int = 1, migrated: str = "") -> None:
+    """A node that can have so many volumes of the driver."""
+    sim.add_node("n")
+    metadata = {"name": "n", "annotations": {"storage.alpha.kubernetes.io/migrated-plugins": migrated}}
+    drivers = [{"name": driver, "nodeID": "n", "allocatable": {"count": count}}]
+    sim.api.put(kinds.CSI_NODES, {"metadata": metadata, "spec": {"drivers": drivers}})
+
+
+def attachment(sim: Sim, name: str, driver: str, source: dict[str, Any], node: str = "n") -> None:
+    spec = {"attacher": driver, "nodeName": node, "source": source}
+    sim.api.put(kinds.VOLUME_ATTACHMENTS, {"metadata": {"name": name}, "spec": spec})
+
+
+def test_an_attachment_without_a_pod_takes_a_place_until_it_is_gone(sim: Sim) -> None:
+    attach_limit(sim, "csi.example.com")
+    attachment(sim, "stale", "csi.example.com", {"persistentVolumeName": "gone"})
+    attachment(sim, "elsewhere", "csi.example.com", {"persistentVolumeName": "other"}, node="m")
+    attachment(sim, "other-driver", "other.example.com", {"persistentVolumeName": "x"})
+    volume(sim, "x", csi={"driver": "csi.example.com", "volumeHandle": "x"})
+    claim(sim, "x", volume="x")
+    sim.add_pod("p", volumes=using("x"))
+    sim.settle()
+    assert sim.node_of("p") == ""
+    assert "cannot attach more volumes of csi.example.com (at most 1)" in sim.condition("p")["message"]
+    sim.remove(kinds.VOLUME_ATTACHMENTS, "stale")
+    sim.settle(2)
+    assert sim.node_of("p") == "n"
+
+
+def test_an_attachment_of_the_pods_own_volume_is_not_counted_twice(sim: Sim) -> None:
+    attach_limit(sim, "csi.example.com")
+    volume(sim, "x", csi={"driver": "csi.example.com", "volumeHandle": "x"})
+    claim(sim, "x", volume="x")
+    attachment(sim, "mine", "csi.example.com", {"persistentVolumeName": "x"})
+    sim.add_pod("p", volumes=using("x"))
+    sim.settle()
+    assert sim.node_of("p") == "n"
+
+
+IN_TREE = [
+    ("ebs.csi.aws.com", "awsElasticBlockStore", "volumeID", ""),
+    ("pd.csi.storage.gke.io", "gcePersistentDisk", "pdName", ""),
+    ("disk.csi.azure.com", "azureDisk", "diskURI", ""),
+    ("cinder.csi.openstack.org", "cinder", "volumeID", ""),
+    ("csi.vsphere.vmware.com", "vsphereVolume", "volumePath", "kubernetes.io/vsphere-volume"),
+    ("pxd.portworx.com", "portworxVolume", "volumeID", "kubernetes.io/portworx-volume"),
+]
+
+
+@pytest.mark.parametrize(("driver", "field", "name", "plugin"), IN_TREE)
+def test_an_inline_volume_counts_for_the_driver_that_attaches_it(
+    sim: Sim, driver: str, field: str, name: str, plugin: str
+) -> None:
+    attach_limit(sim, driver, migrated=plugin)
+    for disk in ("a", "b"):
+        sim.add_pod(disk, volumes=[{"name": "v", field: {name: disk, "readOnly": True}}])
+    sim.settle()
+    assert [sim.node_of("a"), sim.node_of("b")] == ["n", ""]
+    assert f"cannot attach more volumes of {driver}" in sim.condition("b")["message"]
+
+
+def test_a_plugin_that_the_node_does_not_name_as_migrated_counts_for_nothing(sim: Sim) -> None:
+    attach_limit(sim, "pxd.portworx.com")
+    for disk in ("a", "b"):
+        sim.add_pod(disk, volumes=[{"name": "v", "portworxVolume": {"volumeID": disk}}])
+    sim.settle()
+    assert [sim.node_of("a"), sim.node_of("b")] == ["n", "n"]
+
+
+def test_a_disk_has_one_name_wherever_it_is_named(sim: Sim) -> None:
+    attach_limit(sim, "ebs.csi.aws.com")
+    attachment(sim, "one", "ebs.csi.aws.com", {"inlineVolumeSpec": {"awsElasticBlockStore": {"volumeID": "vol-1"}}})
+    volume(sim, "pv", awsElasticBlockStore={"volumeID": "aws://us-east-1a/vol-1"})
+    claim(sim, "data", volume="pv")
+    sim.add_pod("p", volumes=using("data"))
+    sim.settle()
+    assert sim.node_of("p") == "n"
+    sim.add_pod("q", volumes=[{"name": "v", "awsElasticBlockStore": {"volumeID": "vol-2"}}])
+    sim.settle()
+    assert sim.node_of("q") == ""
+
+
+@pytest.mark.parametrize(
+    ("zone", "place"), [("", "zones/UNSPECIFIED"), ("eu-1-b", "zones/eu-1-b"), ("eu-1-b__eu-1-c", "regions/eu-1")]
+)
+def test_a_disk_of_google_is_named_with_its_place(zone: str, place: str) -> None:
+    labels = {"topology.kubernetes.io/zone": zone} if zone else {}
+    found = decode(PersistentVolume, {"metadata": {"labels": labels}, "spec": {"gcePersistentDisk": {"pdName": "d"}}})
+    assert Migration(None).persistent(found) == ("pd.csi.storage.gke.io", f"projects/UNSPECIFIED/{place}/disks/d")
+
+
+def test_claims_of_an_in_tree_class_count_for_the_driver_that_makes_their_volumes(sim: Sim) -> None:
+    attach_limit(sim, "ebs.csi.aws.com")
+    storage_class(sim, "gp2", provisioner="kubernetes.io/aws-ebs")
+    for name in ("a", "b"):
+        claim(sim, name, cls="gp2")
+        sim.add_pod(name, volumes=using(name))
+    sim.settle()
+    assert "cannot attach more volumes of ebs.csi.aws.com" in sim.condition("b")["message"]

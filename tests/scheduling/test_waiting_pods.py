@@ -378,3 +378,116 @@ def test_words_about_devices_are_not_old_for_long(sim: Sim) -> None:
     sim.settle(60)
     assert "needs 2, 1 free of 1" in sim.condition("p")["message"]
     assert sim.scheduler.meter.counters.get(("dray_missed_wakeups_total", ()), 0) == 0  # type: ignore[attr-defined]
+
+
+# --------------------------------------------------------------------------------------------------- priority and back-off
+
+
+def with_claim(sim: Sim, name: str, priority: int, **extra: Any) -> None:
+    sim.add_claim(name)
+    sim.add_pod(name, claims=[name], priority=priority, **extra)
+
+
+def test_a_device_that_appears_goes_to_the_high_priority_that_backs_off(sim: Sim) -> None:
+    sim.add_class()
+    sim.add_node("n1")
+    with_claim(sim, "high", 10)
+    sim.settle()
+    sim.now += 0.5
+    sim.add_slice("n1", 1)
+    with_claim(sim, "low", 0)
+    sim.settle()
+    assert (sim.node_of("high"), sim.node_of("low")) == ("n1", "")
+    assert sim.events("Preempted") == []
+
+
+def test_a_high_priority_that_was_woken_before_and_still_backs_off_goes_first_too(sim: Sim) -> None:
+    sim.add_class()
+    sim.add_node("n1")
+    with_claim(sim, "high", 10)
+    sim.settle()
+    sim.now += 0.5
+    sim.add_slice("n1", 1)
+    with_claim(sim, "equal", 10, nodeSelector={"nowhere": "yes"})
+    sim.scheduler.config = Config(in_flight=0)
+    sim.step()  # it is woken, and nothing is decided yet
+    sim.scheduler.config = Config()
+    with_claim(sim, "low", 0)
+    sim.settle()
+    assert (sim.node_of("high"), sim.node_of("low")) == ("n1", "")
+
+
+def test_among_equals_the_one_that_backs_off_makes_way(sim: Sim) -> None:
+    sim.add_class()
+    sim.add_node("n1")
+    with_claim(sim, "first", 10)
+    sim.settle()
+    sim.now += 0.5
+    sim.add_slice("n1", 1)
+    with_claim(sim, "second", 10)
+    sim.settle()
+    assert (sim.node_of("first"), sim.node_of("second")) == ("", "n1")
+
+
+FABRIC = {"bindsToNode": True, "bindingConditions": ["x/ready"], "bindingFailureConditions": ["x/failed"]}
+
+
+def fail(sim: Sim, name: str) -> None:
+    claim = sim.claim(name)
+    result = claim["status"]["allocation"]["devices"]["results"][0]
+    said = {"type": "x/failed", "status": "True", "reason": "No", "message": "", "lastTransitionTime": "2027-01-15T08:00:00Z"}
+    claim["status"]["devices"] = [{**{key: result[key] for key in ("driver", "pool", "device")}, "conditions": [said]}]
+    sim.api.put(kinds.RESOURCE_CLAIMS, claim)
+
+
+@pytest.mark.parametrize(("priority", "winner"), [(0, "high"), (10, "late")])
+def test_a_high_priority_whose_device_failed_does_not_lose_another_to_a_low_one(sim: Sim, priority: int, winner: str) -> None:
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("n1", 1, **FABRIC)
+    with_claim(sim, "high", 10)
+    sim.settle()
+    for seconds in (1, 2):
+        fail(sim, "high")
+        sim.settle(seconds)
+    fail(sim, "high")
+    sim.settle(1.5)  # of four
+    assert sim.devices_of("high") == []
+    sim.add_slice("n1", 1, pool="better")
+    with_claim(sim, "late", priority, nodeSelector={"kubernetes.io/hostname": "n1"})
+    sim.settle()
+    assert sim.devices_of(winner) == ["better/gpu-0"]
+
+
+def test_a_pod_that_looks_before_its_time_takes_nothing_that_failed_and_evicts_nobody(sim: Sim) -> None:
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("n1", 2, **FABRIC)
+    with_claim(sim, "running", 0)
+    sim.settle()
+    with_claim(sim, "high", 10)
+    sim.settle()
+    for seconds in (1, 2):
+        fail(sim, "high")
+        sim.settle(seconds)
+    fail(sim, "high")
+    sim.settle(1.5)
+    sim.add_node("n2")
+    sim.add_pod("low")
+    sim.settle()
+    assert sim.devices_of("high") == []
+    assert sim.devices_of("running") == ["n1/gpu-0"]
+    sim.settle(3)
+    assert sim.devices_of("high") == ["n1/gpu-1"]
+
+
+def test_marks_of_pods_that_moved_on_do_not_pile_up(sim: Sim) -> None:
+    sim.add_node("n1", cpu="1")
+    sim.add_pod("big", requests={"cpu": "2"})
+    sim.settle()
+    for index in range(500):
+        sim.now += 0.01
+        sim.add_node(f"n{index % 2}", cpu="1", labels={"turn": str(index)})
+        sim.add_pod(f"p{index}", requests={"cpu": "10"}, nodeSelector={"turn": "x"})
+        sim.step()
+    assert len(sim.scheduler.queue._stirred) < 200

@@ -13,7 +13,7 @@ from scheduling_cluster import EPOCH, Sim
 
 from dray.api import kinds
 from dray.api.times import format_time
-from dray.cluster.port import ClusterError, Conflict, Invalid, Unreachable, Write
+from dray.cluster.port import ClusterError, Conflict, Invalid, Refused, Unreachable, Write
 from dray.scheduling.config import Config, Profile
 
 READY = "dra.example.com/is-prepared"
@@ -101,13 +101,12 @@ def test_each_claim_has_its_own_time(fabric: Sim) -> None:
     assert fabric.claim("late")["status"]["allocation"]["allocationTimestamp"] == format_time(EPOCH + 400)
 
 
-def test_every_device_of_a_claim_that_ran_out_of_time_rests(fabric: Sim) -> None:
+def test_of_devices_that_ran_out_of_time_no_more_are_taken_again_than_must_be(fabric: Sim) -> None:
     fabric.add_claim("three", count=3)
     wait(fabric, claims=("three",))
     say(fabric, "three", READY, device=0)
     fabric.settle(605)
-    assert fabric.devices_of("three") == []
-    assert "needs 3, at most 2 free of 4" in fabric.condition("p")["message"]
+    assert fabric.devices_of("three") == ["fabric/gpu-0", "fabric/gpu-1", "fabric/gpu-3"]
 
 
 # ---------------------------------------------------------------------------------------------------------- shared claims
@@ -416,6 +415,22 @@ def test_the_time_before_binding_is_told_without_binding_conditions_too(sim: Sim
 
 
 # ------------------------------------------------------------------------------------------------- while it is given back
+
+
+def test_a_claim_that_may_not_be_given_back_is_not_tried_without_pause(fabric: Sim) -> None:
+    wait(fabric, claims=("good", "bad"))
+    tries: list[Write] = []
+
+    def forbidden(write: Write) -> ClusterError | None:
+        if write.key == "default/good" and write.kind is kinds.RESOURCE_CLAIMS:
+            tries.append(write)
+            return Refused(403, "Forbidden", "not allowed")
+        return None
+
+    fabric.fault = forbidden
+    fabric.remove(kinds.PODS, "default/p")
+    fabric.settle(10)
+    assert 1 <= len(tries) <= 11
 
 
 def holders(sim: Sim) -> dict[str, list[str]]:

@@ -17,6 +17,7 @@ import msgspec
 
 from dray.api.core import Pod
 from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS
+from dray.api.words import UPSTREAM
 from dray.cluster.metrics import Recorder
 from dray.cluster.world import World
 from dray.explain.failures import FailedBinding
@@ -162,7 +163,7 @@ def _turn(phrase: str) -> int:
 
 def _phrases(message: str) -> set[str]:
     """What a message says of nodes, without how many of them and without numbers; else the message itself."""
-    before, found, listed = message.partition(" nodes are available: ")
+    before, found, listed = message.partition(UPSTREAM)[0].partition(" nodes are available: ")
     if not found:
         return {before}
     whole = re.sub(r" \([^()]*\)", "", listed).removesuffix(".").split(", ")

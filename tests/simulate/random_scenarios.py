@@ -29,16 +29,36 @@ _CLASSES: Final = {
     "mig": ("mig.dray.dev", "mig-1g.dray.dev", "mig-2g.dray.dev", "mig-3g.dray.dev", "mig-7g.dray.dev", "mig-timeslice.dray.dev"),
     "nic": ("nic.dray.dev",),
     "fabric": ("fabric-gpu.dray.dev",),
+    "a100-8": ("gpu.nvidia.com", "mig.nvidia.com"),
+    "h100-shared": ("mig-h100.nvidia.com", "mps-h100.nvidia.com", "vgpu-h100.nvidia.com"),
+    "gb200-tray": ("gpu.nvidia.com", "dra.net"),
+    "sriov": ("sriovnetwork.k8snetworkplumbingwg.io",),
+    "fpga": ("fpga.dray.dev",),
+    "cxl-fabric": ("cxl-gpu.dray.dev", "cxl-memory.dray.dev"),
+    "tpu-v5p": ("tpu.google.com",),
+}
+_COMMON: Final = ("gpu8", "mig", "nic", "fabric")
+# What people have: larger, so that there is only one of them, in some scenarios.
+_RARE: Final = tuple(name for name in _CLASSES if name not in (*_COMMON, "plain"))
+_EXTENDED: Final = {
+    "gpu8": "dray.dev/gpu",
+    "a100-8": "nvidia.com/gpu",
+    "gb200-tray": "nvidia.com/gpu",
+    "sriov": "nvidia.com/sriov_resource",
 }
 _ATTRIBUTES: Final = {
     "gpu8": ("resource.kubernetes.io/pcieRoot", "gpu.dray.dev/numaNode"),
     "mig": ("resource.kubernetes.io/pcieRoot", "mig.dray.dev/parent"),
     "nic": ("resource.kubernetes.io/pcieRoot",),
-    "fabric": (),
+    "a100-8": ("resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode", "gpu.nvidia.com/parentUUID"),
+    "h100-shared": ("resource.kubernetes.io/pcieRoot",),
+    "sriov": ("resource.kubernetes.io/pcieRoot", "resource.kubernetes.io/numaNode"),
+    "fpga": ("resource.kubernetes.io/numaNode",),
 }
 _SUBJECTS: Final = (
     "templates", "extended", "shared", "several", "alternatives", "priorities", "taints", "slices", "nodes", "drains", "lost",
     "deletions", "crashes", "workloads", "gates", "affinity", "ports", "classes", "failing", "admin", "constraints",
+    "sick", "stopped",
 )  # fmt: skip
 
 
@@ -92,14 +112,14 @@ class _Drawing:
     # ---------------------------------------------------------------------------------------------------- the cluster
 
     def _hardware(self) -> list[str]:
-        names = [name for name in _CLASSES if name != "plain" and self.rng.random() < 0.5] or [
-            self.rng.choice(("gpu8", "fabric"))
-        ]
+        names = [name for name in _COMMON if self.rng.random() < 0.5]
+        rare = [self.rng.choice(_RARE)] if self.rng.random() < 0.3 else []
+        names = names if names or rare else [self.rng.choice(("gpu8", "fabric"))]
         if "extended" in self.subjects and "gpu8" not in names and self.rng.random() < 0.7:
             names.append("gpu8")
         if self.rng.random() < 0.3:
             names.append("plain")
-        return [f"{name}:{self.rng.randint(1, 2)}" for name in names]
+        return [*(f"{name}:{self.rng.randint(1, 2)}" for name in names), *(f"{name}:1" for name in rare)]
 
     def _configuration(self) -> Document:
         arguments = {"kind": "DynamicResourcesArgs", "bindingTimeout": f"{BINDING_TIMEOUT}s"}
@@ -156,7 +176,7 @@ class _Drawing:
     def _devices(self, family: str) -> Document:
         requests = [self._request(f"r{number}", family) for number in range(self.rng.choice((1, 1, 1, 1, 2, 3)))]
         devices: Document = {"requests": requests}
-        if "constraints" in self.subjects and _ATTRIBUTES[family] and self.rng.random() < 0.6:
+        if "constraints" in self.subjects and family in _ATTRIBUTES and self.rng.random() < 0.6:
             kind = self.rng.choice(("matchAttribute", "matchAttribute", "distinctAttribute"))
             devices["constraints"] = [{kind: self.rng.choice(_ATTRIBUTES[family])}]
         return devices
@@ -251,8 +271,8 @@ class _Drawing:
     def _extended(self, family: str) -> dict[str, str]:
         names = [f"deviceclass.resource.kubernetes.io/{name}" for name in _CLASSES[family]]
         most = 6 if family == "gpu8" else 2
-        if family == "gpu8" and self.rng.random() < 0.8:
-            names = ["dray.dev/gpu"]
+        if family in _EXTENDED and self.rng.random() < 0.8:
+            names = [_EXTENDED[family]]
         found = {self.rng.choice(names): str(self.rng.randint(1, most))}
         if self.rng.random() < 0.15:
             found[self.rng.choice(names)] = str(self.rng.randint(1, 2))
@@ -357,6 +377,25 @@ class _Drawing:
         self._at(at, patch=_kubelet(name, "false", "Unknown", taints))
         self._at(back, patch=_kubelet(name, "true", "True", None))
 
+    def sicken(self) -> None:
+        """A device is sick or unplugged for a while, as its driver tells."""
+        rng, found = self.rng, self.rng.choice(self.slices)
+        devices = found["spec"].get("devices")
+        if not devices:
+            return
+        key, at = f"fault.dray.dev/{rng.choice(devices)['name']}", self._time()
+        said = rng.choice(("XID 79: fell off the bus", "NoSchedule too hot", "unplugged"))
+        self._at(at, patch=_fault(found, {key: said}))
+        if rng.random() < 0.7:
+            self._at(rng.randint(at, BUSY), patch=_fault(found, {key: None}))
+
+    def stop(self) -> None:
+        """A kubelet is stopped for a while, and starts anew."""
+        name, at = self.rng.choice(self.nodes)["metadata"]["name"], self._time()
+        for when, value in ((at, "stopped"), (self.rng.randint(at, BUSY), None)):
+            metadata = {"name": name, "annotations": {"dray.dev/kubelet": value}}
+            self._at(when, patch={"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+
     def workload(self) -> None:
         """A Deployment or Job whose pods the controllers make; scaled, and sometimes deleted, with a budget now and then."""
         rng, name, at = self.rng, self._name("w"), self._time()
@@ -414,6 +453,8 @@ _HAPPENINGS: Final[dict[str, Callable[[_Drawing], None]]] = {
     "nodes": _Drawing.node,
     "drains": _Drawing.drain,
     "lost": _Drawing.lose,
+    "sick": _Drawing.sicken,
+    "stopped": _Drawing.stop,
     "classes": _Drawing.device_class,
 }
 
@@ -433,6 +474,11 @@ def _named(kind: str, name: str, spec: Document) -> Document:
 
 def _node(name: str, spec: Document) -> Document:
     return {**_reference("v1", "Node", name), "spec": spec}
+
+
+def _fault(slice: Document, annotations: Document) -> Document:
+    metadata = {"name": slice["metadata"]["name"], "annotations": annotations}
+    return {"apiVersion": _GROUP, "kind": "ResourceSlice", "metadata": metadata}
 
 
 def _kubelet(name: str, simulated: str, ready: str, taints: list[Document] | None) -> Document:

@@ -13,7 +13,7 @@ from dray.api.kinds import PODS
 from dray.cluster.port import Write
 from dray.cluster.world import World
 from dray.runtime.faults import NONE, Faults
-from dray.scheduling.scheduler import KINDS
+from dray.scheduling.kinds import KINDS
 from dray.testing import (
     FAULTS,
     Lockstep,

@@ -185,6 +185,10 @@ class Volume(Struct):
     csi: dict[str, Any] | None = None
     gce_persistent_disk: dict[str, Any] | None = None
     aws_elastic_block_store: dict[str, Any] | None = None
+    azure_disk: dict[str, Any] | None = None
+    cinder: dict[str, Any] | None = None
+    vsphere_volume: dict[str, Any] | None = None
+    portworx_volume: dict[str, Any] | None = None
     iscsi: dict[str, Any] | None = None
     rbd: dict[str, Any] | None = None
 
@@ -343,6 +347,12 @@ class PersistentVolumeSpec(Struct):
     volume_attributes_class_name: str | None = None
     volume_mode: str | None = None
     csi: dict[str, Any] | None = None
+    gce_persistent_disk: dict[str, Any] | None = None
+    aws_elastic_block_store: dict[str, Any] | None = None
+    azure_disk: dict[str, Any] | None = None
+    cinder: dict[str, Any] | None = None
+    vsphere_volume: dict[str, Any] | None = None
+    portworx_volume: dict[str, Any] | None = None
 
 
 class PersistentVolumeStatus(Struct):
@@ -384,6 +394,21 @@ class CSINodeSpec(Struct):
 
 class CSINode(Object):
     spec: CSINodeSpec = field(default_factory=CSINodeSpec)
+
+
+class VolumeAttachmentSource(Struct):
+    persistent_volume_name: str | None = None
+    inline_volume_spec: PersistentVolumeSpec | None = None
+
+
+class VolumeAttachmentSpec(Struct):
+    attacher: str = ""
+    node_name: str = ""
+    source: VolumeAttachmentSource = field(default_factory=VolumeAttachmentSource)
+
+
+class VolumeAttachment(Object):
+    spec: VolumeAttachmentSpec = field(default_factory=VolumeAttachmentSpec)
 
 
 class PriorityClass(Object):

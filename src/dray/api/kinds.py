@@ -70,6 +70,7 @@ POD_DISRUPTION_BUDGETS: Final = Kind(
 )
 STORAGE_CLASSES: Final = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", False, core.StorageClass)
 CSI_NODES: Final = Kind("storage.k8s.io", "v1", "csinodes", "CSINode", False, core.CSINode)
+VOLUME_ATTACHMENTS: Final = Kind("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False, core.VolumeAttachment)
 RESOURCE_SLICES: Final = Kind(resource.GROUP, "v1", "resourceslices", "ResourceSlice", False, resource.ResourceSlice)
 RESOURCE_CLAIMS: Final = Kind(resource.GROUP, "v1", "resourceclaims", "ResourceClaim", True, resource.ResourceClaim)
 RESOURCE_CLAIM_TEMPLATES: Final = Kind(

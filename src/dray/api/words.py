@@ -1,7 +1,8 @@
 """Reasons in words: one sentence for one reason, one line for a whole refusal, and what would help.
 
 ``words`` speaks of one object; ``message`` counts nodes and is what a FailedScheduling event carries, the dominant reason first
-and never longer than an event may be; ``fixes`` says the smallest changes that help; ``as_json`` is a reason as scripts read it.
+and never longer than an event may be; ``notice`` adds kube-scheduler's words for the same, which people and their alerts search
+for; ``fixes`` says the smallest changes that help; ``as_json`` is a reason as scripts read it.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from dray.api.amounts import amount, in_one_unit
-from dray.api.codes import CODES
+from dray.api.codes import CODES, CURABLE
 from dray.api.quantity import Quantity
 from dray.api.reason import Reason
 
@@ -44,6 +45,14 @@ BESIDES: Final = {
 }
 
 Counted = tuple[Reason, int]
+Preemption = Literal["", "never", "tried"]
+"""Whether evicting others was thought of for a pod that no node takes, or is not allowed to it."""
+
+UPSTREAM: Final = " In kube-scheduler's words: "
+# What kube-scheduler's words may take of a message, so that there is room for the rest.
+_UPSTREAM_MAX: Final = 400
+_NO_VICTIMS: Final = "No preemption victims found for incoming pod"
+_NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 
 
 def words(reason: Reason) -> str:
@@ -87,6 +96,42 @@ def message(counts: Sequence[Counted], total: int, limit: int = MESSAGE_MAX) -> 
         return _joined("", general, limit, "; ")
     head = f"0/{total} nodes are available: "
     return _joined(head, [*nodes, *general], limit, ", ")
+
+
+def notice(counts: Sequence[Counted], total: int, preemption: Preemption = "", limit: int = MESSAGE_MAX) -> str:
+    """What an event and the pod's condition say: the message, and what kube-scheduler would say in its place."""
+    upstream = in_upstream_words(counts, total, preemption)
+    if not upstream:
+        return message(counts, total, limit)
+    told = UPSTREAM + upstream
+    return message(counts, total, limit - len(told.encode())) + told
+
+
+def in_upstream_words(counts: Sequence[Counted], total: int, preemption: Preemption = "") -> str:
+    """The phrases of kube-scheduler for the same reasons, counted over nodes as it does; empty where it has none."""
+    phrases: dict[str, int] = {}
+    for reason, count in counts:
+        if phrase := _fill(CODES[reason.code].upstream, _data(reason), plural=False):
+            phrases[phrase] = min(phrases.get(phrase, 0) + count, total)
+    ordered = sorted(phrases, key=lambda phrase: (-phrases[phrase], phrase))
+    parts = [f"{phrases[phrase]} {phrase}" if phrases[phrase] else phrase for phrase in ordered]
+    told = _joined("", parts, _UPSTREAM_MAX, ", ") if parts else ""
+    after = _of_preemption(counts, total, preemption)
+    return " ".join(part for part in (told, after) if part)
+
+
+def _of_preemption(counts: Sequence[Counted], total: int, preemption: Preemption) -> str:
+    if not preemption or not total:
+        return ""
+    if preemption == "never":
+        return "preemption: not eligible due to preemptionPolicy=Never."
+    curable = sum(count for reason, count in counts if reason.code in CURABLE)
+    others = sum(count for reason, count in counts) - curable
+    if curable and others and curable + others != total:
+        # A node that gives several reasons is not told apart here, so nothing is counted.
+        return f"preemption: 0/{total} nodes are available: {_NO_VICTIMS}, {_NOT_HELPFUL}."
+    parts = [f"{min(n, total)} {phrase}" for n, phrase in ((curable, _NO_VICTIMS), (others, _NOT_HELPFUL)) if n]
+    return f"preemption: 0/{total} nodes are available: {', '.join(parts)}."
 
 
 def fixes(counts: Iterable[Counted], limit: int = 4) -> list[str]:

@@ -257,7 +257,7 @@ STORAGE: Final = (
         returns_deleted=True,
     ),
     Resource(
-        kind=_storage("volumeattachments", "VolumeAttachment"),
+        kind=k.VOLUME_ATTACHMENTS,
         subresources=(STATUS,),
         columns=columns.VOLUME_ATTACHMENTS,
         status_metadata=ALL_METADATA,

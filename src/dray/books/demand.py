@@ -128,6 +128,10 @@ def _names_objects(volume: Volume) -> bool:
         or volume.csi
         or volume.gce_persistent_disk
         or volume.aws_elastic_block_store
+        or volume.azure_disk
+        or volume.cinder
+        or volume.vsphere_volume
+        or volume.portworx_volume
         or volume.iscsi
         or volume.rbd
     )

@@ -6,7 +6,6 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any, Final, NoReturn
 
 import click
@@ -28,6 +27,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "ui": ("ui", "Serve a page to look at: devices, why pods wait, what happened."),
     "why": ("why", "Say why a pod is where it is, or why it is nowhere."),
     "devices": ("devices", "Show every device: free, used, by whom, tainted."),
+    "zones": ("zones", "Show the NUMA zones of nodes: what is free, and who has the rest."),
     "taint": ("taint", "Taint devices: keep new pods away, or evict those that use them."),
     "untaint": ("taint", "Remove taints from devices."),
     "claims": ("claims", "Show every claim, and those that nobody needs."),
@@ -58,9 +58,11 @@ class _Commands(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        near = get_close_matches(args[0], COMMANDS, 1)
-        if args[0] not in COMMANDS and near:
-            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        if args[0] not in COMMANDS:
+            from difflib import get_close_matches
+
+            if near := get_close_matches(args[0], COMMANDS, 1):
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

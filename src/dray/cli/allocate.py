@@ -11,6 +11,7 @@ import itertools
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeVar
 
 import click
@@ -27,6 +28,7 @@ from dray.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, Resou
 from dray.api.validation import validate_create
 from dray.api.words import Counted, as_json, message
 from dray.cli.lines import LINE_MAX, answer_lines
+from dray.cli.output import output_option
 from dray.devices import Devices, RequestFinding, Verdict
 
 # Of a pod that fits on no node of a batch, so many states of nodes are looked into; the others are counted.
@@ -57,6 +59,9 @@ class Line(msgspec.Struct, rename="camel"):
     upstream_order: bool = False
 
 
+_KEYS: Final = frozenset(field.encode_name for field in msgspec.structs.fields(Line))
+
+
 class Invalid(ValueError):
     """The line is not of the form that this command answers. ``problems`` says what is wrong, one entry each."""
 
@@ -69,22 +74,39 @@ class Invalid(ValueError):
 
 @click.command()
 @click.argument("file", type=click.File("rb"), default="-")
-def allocate(file: BinaryIO) -> None:
+@click.option(
+    "-f",
+    "--filename",
+    "manifests",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Manifests (YAML or JSON, or a folder of them) instead of FILE.",
+)
+@output_option
+def allocate(file: BinaryIO, manifests: tuple[Path, ...], output: str) -> None:
     """Run the device allocator alone: which devices would these claims get on this node, or why none?
 
-    FILE has one question a line (JSON); - reads standard input. Each line holds a node (or nodes), device classes, resource
-    slices, allocated claims and the claims of one pod (or of many). Each is answered with one line. Exit code 2 when a line was
-    not JSON or not of this form; the other lines are answered all the same.
+    With -f, plain manifests: ResourceSlices, DeviceClasses, ResourceClaims or templates, DeviceTaintRules, Pods and Nodes
+    (without them, the nodes that the slices name). Exit code 1 when a claim gets nothing, 2 when a manifest is wrong.
+
+    Otherwise FILE has one question a line (JSON), or over several lines as tools print it; - reads standard input. Each holds
+    a node (or nodes), device classes, resource slices, allocated claims and the claims of one pod (or of many). Each is
+    answered with one line. Exit code 2 when a line was not JSON or not of this form; the others are answered all the same.
 
     \b
     Examples:
+      dray allocate -f slices.yaml -f claim.yaml
       dray allocate questions.jsonl
-      tr -d '\\n' < question.json | dray allocate -
+      jq . question.json | dray allocate -
 
     \b
     A line:
       {"node": {"metadata": {"name": "n1"}}, "classes": [...], "slices": [...], "claims": [...]}
     """
+    if manifests:
+        from dray.cli.allocate_manifests import answer_manifests
+
+        sys.exit(answer_manifests(manifests, output))
     sys.exit(0 if answer_lines(file, _answer) else 2)
 
 
@@ -97,6 +119,8 @@ def _answer(text: bytes) -> tuple[Json, bool]:
         line = _parse(text)
         identity = line.id
         answer = _run(line)
+        if unknown := _unknown(text):
+            answer["unknown"] = unknown
     except (Invalid, GateError, DecodeError) as error:
         problems = list(error.problems) if isinstance(error, Invalid) else [str(error)]
         answer = {"ok": False, "invalid": problems}
@@ -104,6 +128,11 @@ def _answer(text: bytes) -> tuple[Json, bool]:
     except RecursionError:
         return _named(identity, {"ok": False, "invalid": ["an object is nested too deeply"]}), False
     return _named(identity, answer), True
+
+
+def _unknown(text: bytes) -> list[str]:
+    """Keys that no question has: most likely somebody meant another one."""
+    return sorted(msgspec.json.decode(text, type=dict[str, msgspec.Raw]).keys() - _KEYS)
 
 
 def _named(identity: Any, answer: Json) -> Json:

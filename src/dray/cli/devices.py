@@ -72,7 +72,8 @@ def _show(found: Inventory, console: Console, *, wide: bool, only: bool) -> None
         console.print(f"\n{_totals(found)} Each of them: -o wide, or --node NAME.")
         return
     extra = ("capacity", "why") if wide else ()
-    console.print(table(("node", "driver", "pool", "device", "state", "users", "taints", *extra), _rows(found.devices, wide)))
+    columns = ("node", "driver", "pool", "device", "zone", "state", "users", "taints", *extra)
+    console.print(table(columns, _rows(found.devices, wide)))
     if wide and found.counter_sets:
         console.print()
         sets = [(s.driver, s.pool, s.counter_set, s.counter, s.used, s.total) for s in found.counter_sets]
@@ -96,6 +97,7 @@ def _rows(devices: Sequence[Row], wide: bool) -> list[tuple[str | Text, ...]]:
             row.driver,
             row.pool,
             row.device,
+            ",".join(map(str, row.zones)),
             coloured[row.state],
             users,
             "\n".join(row.taints),

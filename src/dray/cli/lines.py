@@ -1,4 +1,5 @@
-"""Commands that answer questions line by line: JSON in, one line of JSON out for each, in the same order."""
+"""Commands that answer questions line by line: JSON in, one line of JSON out for each, in the same order. A pretty-printed
+object is one question."""
 
 from __future__ import annotations
 
@@ -27,6 +28,35 @@ def answer_lines(file: BinaryIO, answer: Callable[[bytes], tuple[dict[str, Any],
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    while text := file.readline(LINE_MAX + 1):
-        if text.strip():
+    """The questions: each a line, or an object over several lines as people and tools write it."""
+    ahead = b""
+    while text := ahead or file.readline(LINE_MAX + 1):
+        ahead = b""
+        if text.startswith(b"{") and not _whole(text):
+            parts, ahead = _continued(file, len(text))
+            joined = b"".join((text, *parts))
+            yield from [joined] if _whole(joined) else [part for part in (text, *parts) if part.strip()]
+        elif text.strip():
             yield text
+
+
+def _continued(file: BinaryIO, size: int) -> tuple[list[bytes], bytes]:
+    """What follows the first line of an object, up to the brace that closes it or the line that begins another, which comes
+    along."""
+    parts: list[bytes] = []
+    while size <= LINE_MAX and (line := file.readline(LINE_MAX + 1)):
+        if line.startswith(b"{"):
+            return parts, line
+        parts.append(line)
+        size += len(line)
+        if line.startswith(b"}"):
+            break
+    return parts, b""
+
+
+def _whole(text: bytes) -> bool:
+    try:
+        msgspec.json.decode(text, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True

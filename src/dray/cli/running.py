@@ -166,15 +166,18 @@ def run_on_cluster(
     *,
     first: Callable[[Remote], Awaitable[None]] | None = None,
     through: Callable[[Cluster], Cluster] = lambda cluster: cluster,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> None:
     """Run a part on a real cluster until a signal; exit 1 when it cannot go on. ``first`` is done before it starts; ``through``
-    is how the part sees the cluster."""
+    is how the part sees the cluster; ``meanwhile`` is done, in a thread, while the cluster is asked what it serves."""
 
     async def go() -> None:
         stop = stop_on_signals()
         remote = connection.remote()
         try:
+            loading = asyncio.create_task(asyncio.to_thread(meanwhile))
             cluster = await _connected(remote, part, stop)
+            await loading
             if cluster is not None:
                 if first is not None:
                     await first(remote)

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dray.cli.running import Connection, cluster_options, run_on_cluster
+from dray.cluster.port import Decider
+from dray.cluster.world import World
+from dray.runtime.metrics import Metrics
+from dray.runtime.process import Part
+from dray.scheduling.kinds import KINDS
+
+if TYPE_CHECKING:
+    from dray.scheduling.config import Config
 
 
 @click.command()
@@ -32,28 +40,36 @@ def scheduler(scheduler_name: str, config_file: Path | None, writes_in_flight: i
       dray scheduler --config scheduler.yaml --leader-elect --serve 127.0.0.1:10259
       dray scheduler --scheduler-name default-scheduler     # in place of kube-scheduler
     """
-    from dray.cluster.metrics import METRICS
-    from dray.runtime.meter import Meter
-    from dray.runtime.process import Part
-    from dray.scheduling.config import Config, Profile
-    from dray.scheduling.configuration import load
-    from dray.scheduling.scheduler import KINDS, Scheduler
-
     connection = Connection("dray-scheduler", options)
     if config_file is not None and scheduler_name:
         raise click.UsageError("--scheduler-name and --config both name schedulers: give one")
-    config = Config((Profile(scheduler_name or "dray"),))
-    if config_file is not None:
-        try:
-            config = load(config_file.read_text(), connection.gates)
-            connection.adopt(config)
-        except (OSError, ValueError) as error:
-            raise click.ClickException(f"{config_file}: {error}") from error
-    part = Part(
-        KINDS,
-        lambda world, metrics: [Scheduler(world, config, connection.gates, meter=Meter(metrics.registry, METRICS))],
-        connection.serve,
-        connection.election,
-        writes_in_flight,
-    )
-    run_on_cluster(connection, part)
+    config = _read(config_file, connection) if config_file is not None else None
+
+    def build(world: World, metrics: Metrics) -> list[Decider]:
+        from dray.cluster.metrics import METRICS
+        from dray.runtime.meter import Meter
+        from dray.scheduling.config import Config, Profile
+        from dray.scheduling.scheduler import Scheduler
+
+        chosen = config or Config((Profile(scheduler_name or "dray"),))
+        return [Scheduler(world, chosen, connection.gates, meter=Meter(metrics.registry, METRICS))]
+
+    part = Part(KINDS, build, connection.serve, connection.election, writes_in_flight)
+    run_on_cluster(connection, part, meanwhile=_load)
+
+
+def _load() -> None:
+    """What takes long to load, while the cluster is asked what it serves."""
+    import dray.runtime.meter
+    import dray.scheduling.scheduler  # noqa: F401
+
+
+def _read(file: Path, connection: Connection) -> Config:
+    from dray.scheduling.configuration import load
+
+    try:
+        config = load(file.read_text(), connection.gates)
+        connection.adopt(config)
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"{file}: {error}") from error
+    return config

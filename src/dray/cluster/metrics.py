@@ -63,6 +63,18 @@ METRICS: Final[dict[str, tuple[str, Labels, str]]] = {
         "Claims created for extended resources",
     ),
     "dray_missed_wakeups_total": ("counter", (), "Waiting pods that the sweep could place although no event had woken them"),
+    "dray_numa_admission_refusals_total": (
+        "counter",
+        ("reason",),
+        "Pods that a kubelet refused although their zones should have done; each is a wrong prediction",
+    ),
+    "dray_numa_reselected_nodes_total": ("counter", (), "Refused pods of a shape that the same node had refused before"),
+    "dray_numa_pods_not_reported": ("gauge", (), "Pods that have run for a minute and that no exporter has reported"),
+    "dray_numa_nodes_without_zone_data": (
+        "gauge",
+        (),
+        "Nodes whose kubelet refuses what it cannot align and whose topology object lacks a resource that they offer",
+    ),
     "dray_write_conflicts_total": ("counter", ("resource",), "Writes refused because the object had changed"),
 }
 

@@ -31,6 +31,7 @@ from dray.controllers.nodelifecycle import NodeLifecycle
 from dray.controllers.podgarbage import PodGarbage
 from dray.controllers.quotas import Quotas
 from dray.controllers.replicasets import ReplicaSets, ReplicationControllers
+from dray.controllers.spans import Spans
 from dray.controllers.statefulsets import StatefulSets
 from dray.controllers.volumes import Volumes
 
@@ -89,6 +90,7 @@ SETS: Final[dict[str, Make]] = {
     # Everything is counted where everything is mirrored anyway: by who stands in for kube-controller-manager.
     "quota": lambda s: [Quotas(s.world, s.gates, s.owned if set(s.owned) <= set(s.world.kinds) else (), embedded=s.embedded)],
     "nodes": lambda s: [NodeLifecycle(s.world), NodeEviction(s.world)],
+    "zones": lambda s: [Spans(s.world, s.meter)],
 }
 # Only for those who ask for it by name: a cluster in one process has no image to run.
 OPTIONAL: Final[dict[str, Make]] = {
@@ -115,6 +117,7 @@ _FIXED: Final[dict[str, tuple[Kind, ...]]] = {
     "exporter": tuple(ExporterOperator.kinds),
     "quota": tuple(Quotas.kinds),
     "nodes": (*NodeLifecycle.kinds, *NodeEviction.kinds),
+    "zones": tuple(Spans.kinds),
 }
 
 

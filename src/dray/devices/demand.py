@@ -8,7 +8,7 @@ devices) is found here, once.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -27,6 +27,7 @@ from dray.api.resource import (
 )
 from dray.api.tolerations import FOREVER
 from dray.devices.selection import Column, DerivedColumn, Selection, Source
+from dray.devices.views import NodeLayout
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -110,10 +111,38 @@ class ClaimDemand:
         self.constraints = constraints
 
 
+class Limit(Protocol):
+    """Which devices may be used, for a reason that no claim states. Equal limits have equal answers."""
+
+    def on(self, layout: NodeLayout) -> int:
+        """The positions that may be used."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+
+# Limits under which the answers for one demand are kept.
+_LIMITS_KEPT: Final = 64
+
+
 class Demand:
     """The claims of one pod, compiled. ``cache`` holds what is known about it, by layout and by state."""
 
-    __slots__ = ("__weakref__", "answers", "claims", "could", "epoch", "error", "expires", "key", "packed", "problems", "refused")
+    __slots__ = (
+        "__weakref__",
+        "answers",
+        "claims",
+        "could",
+        "epoch",
+        "error",
+        "expires",
+        "key",
+        "limit",
+        "limited",
+        "packed",
+        "problems",
+        "refused",
+    )
 
     def __init__(self, key: tuple[bytes, ...], claims: tuple[ClaimDemand, ...], error: DemandError | None) -> None:
         self.key = key
@@ -128,10 +157,22 @@ class Demand:
         self.epoch = -1
         # When the first toleration ends that one of the answers counted on.
         self.expires = FOREVER
+        self.limit: Limit | None = None
+        self.limited: dict[Limit, Demand] = {}
+
+    def within(self, limit: Limit) -> Demand:
+        """The same claims, from these devices only; requests for all devices are not limited. It has answers of its own."""
+        found = self.limited.get(limit)
+        if found is None:
+            if len(self.limited) >= _LIMITS_KEPT:
+                self.limited.clear()
+            found = self.limited[limit] = Demand(self.key, self.claims, self.error)
+            found.limit = limit
+        return found
 
     def forget(self) -> None:
         """Everything that is known about it."""
-        for known in (self.problems, self.answers, self.packed, self.refused, self.could):
+        for known in (self.problems, self.answers, self.packed, self.refused, self.could, self.limited):
             known.clear()
         self.expires = FOREVER
 

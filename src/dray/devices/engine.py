@@ -16,23 +16,20 @@ import msgspec
 from dray.api.core import Node
 from dray.api.gates import Gates
 from dray.api.reason import Reason
-from dray.api.resource import RESULTS_MAX, AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from dray.api.resource import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.books.journal import Books, Standing
-from dray.devices.attempt import Fatal, Pick
-from dray.devices.capacity import CapacityError
-from dray.devices.demand import Compiler, Demand
+from dray.devices.answers import INVALID_POOLS, Answer, Answers
+from dray.devices.demand import Compiler, Demand, Limit
 from dray.devices.explain import Explainer, Explanation
 from dray.devices.inventory import Inventory
-from dray.devices.ledger import Charge, DeviceKey, PoolKey, charged, charges_of
-from dray.devices.packing import DeviceScore, pack, scores
-from dray.devices.problem import Analysis, Option, Problem, RequestProblem
+from dray.devices.ledger import Charge, DeviceKey, charged, charges_of
+from dray.devices.packing import DeviceScore, scores
+from dray.devices.problem import Analysis
 from dray.devices.rating import Rating, Scale, rate
 from dray.devices.result import Assembly, Unwritable
-from dray.devices.search import BUDGET, BudgetSpent, solve
-from dray.devices.selection import Failure
+from dray.devices.search import BUDGET
 from dray.devices.views import NodeView
 
-INVALID_POOLS = "invalid resource pools were encountered"
 # Steps for each change that an explanation tries.
 TRIAL_BUDGET = 500
 
@@ -60,32 +57,6 @@ class Verdict(msgspec.Struct):
     rating: Rating | None = None
 
 
-class Answer:
-    """A verdict without names: what nodes in the same state share."""
-
-    __slots__ = ("chosen", "error", "node_error", "picks", "rating", "reasons", "scale", "score", "spent", "steps")
-
-    def __init__(self, picks: list[Pick] | None, steps: int) -> None:
-        self.picks = picks
-        self.steps = steps
-        self.error = ""
-        self.node_error = False
-        # The search was given up.
-        self.spent = False
-        self.reasons: tuple[Reason, ...] = ()
-        # Made when somebody asks, for the scale as it was then.
-        self.rating: Rating | None = None
-        self.scale = 0
-        self.chosen: dict[tuple[int, int], int] = {}
-        self.score = 0
-        for pick in picks or ():
-            number = pick.request.options.index(pick.option)
-            self.chosen[pick.request.claim, pick.request.index] = number
-        for pick_request in {id(pick.request): pick for pick in picks or ()}.values():
-            if len(pick_request.request.options) > 1:
-                self.score += 8 - self.chosen[pick_request.request.claim, pick_request.request.index]
-
-
 class Devices:
     """The allocator over an inventory and a ledger."""
 
@@ -108,7 +79,7 @@ class Devices:
         self.analysis = Analysis(gates)
         self._assembly = Assembly(gates, new_share if new_share is not None else lambda: str(uuid.uuid4()))
         self._shareable = gates("DRAConsumableCapacity")
-        self._budget = self._full_budget = budget
+        self._answers = Answers(self.inventory, self.analysis, budget)
 
     # ------------------------------------------------------------------------------------------------ what is known
 
@@ -229,17 +200,22 @@ class Devices:
 
     # ------------------------------------------------------------------------------------------------------ questions
 
-    def allocate(self, node_name: str, claims: Sequence[ResourceClaim], order: Order = "first") -> Verdict:
-        """Which devices the claims would get on this node. Charges nothing. The order never decides whether they fit."""
+    def allocate(
+        self, node_name: str, claims: Sequence[ResourceClaim], order: Order = "first", within: Limit | None = None
+    ) -> Verdict:
+        """Which devices the claims would get on this node. Charges nothing. The order never decides whether they fit;
+        ``within`` does: no other devices are taken."""
         demand = self.compiler.demand(tuple(claims))
         if demand.error is not None:
             return self._impossible(demand, claims)
+        if within is not None:
+            demand = demand.within(within)
         view = self.inventory.view(node_name)
         if view is None:
             return Verdict(False, error=f'node "{node_name}" is not known', node_error=True)
-        answer = self._answer(view, demand, claims)
+        answer = self._answers.answer(view, demand, claims)
         if order == "packing":
-            answer = self._packed(view, demand, answer)
+            answer = self._answers.packed(view, demand, answer)
         return self._verdict(view, demand, claims, answer)
 
     def in_class(self, node_name: str, class_name: str) -> tuple[int, int]:
@@ -256,9 +232,9 @@ class Devices:
         view = self.inventory.view(node_name)
         if demand.error is not None or view is None:
             return ()
-        answer = self._answer(view, demand, claims)
+        answer = self._answers.answer(view, demand, claims)
         if order == "packing":
-            answer = self._packed(view, demand, answer)
+            answer = self._answers.packed(view, demand, answer)
         return scores(self.analysis.problem(demand, view.layout), view, answer.picks or [])
 
     def rate(self, node_name: str, claims: Sequence[ResourceClaim], order: Order = "first") -> Rating | None:
@@ -267,11 +243,11 @@ class Devices:
         view = self.inventory.view(node_name)
         if demand.error is not None or view is None:
             return None
-        answer = self._answer(view, demand, claims)
+        answer = self._answers.answer(view, demand, claims)
         if answer.picks is None:
             return None
         if order == "packing":
-            answer = self._packed(view, demand, answer)
+            answer = self._answers.packed(view, demand, answer)
         if answer.rating is None or answer.scale != self.scale.serial:
             problem = self.analysis.problem(demand, view.layout)
             answer.rating, answer.scale = rate(problem, view, answer.picks or [], answer.score, self.scale), self.scale.serial
@@ -288,7 +264,7 @@ class Devices:
             if view is None:
                 yield name, Verdict(False, error=f'node "{name}" is not known', node_error=True)
                 continue
-            answer = self._answer(view, demand, claims)
+            answer = self._answers.answer(view, demand, claims)
             if answer.picks is None:
                 yield name, self._verdict(view, demand, claims, answer)
 
@@ -304,7 +280,7 @@ class Devices:
             return "", self._impossible(demand, claims)
         inventory = self.inventory
         views = inventory.views
-        refused = self._current(demand).refused
+        refused = self._answers.current(demand).refused
         steps = 0
         total = len(node_names)
         for number in range(start, start + total):
@@ -317,11 +293,11 @@ class Devices:
             # Most nodes of a full cluster are in a state that refused this demand before.
             if (view.state or inventory.state(view)) in refused:
                 continue
-            answer = self._answer(view, demand, claims)
+            answer = self._answers.answer(view, demand, claims)
             steps += answer.steps
             if answer.picks is not None:
                 if order == "packing":
-                    answer = self._packed(view, demand, answer)
+                    answer = self._answers.packed(view, demand, answer)
                 return name, self._verdict(view, demand, claims, answer)
             if answer.error and not answer.node_error:
                 return "", self._verdict(view, demand, claims, answer)
@@ -329,14 +305,14 @@ class Devices:
 
     def fits(self, node_name: str, claims: Sequence[ResourceClaim], without: str = "") -> bool:
         """Whether the claims would fit, as things are or without one claim (by uid). Looks less far than ``allocate``."""
-        budget, self._budget = self._budget, min(self._budget, TRIAL_BUDGET)
+        budget, self._answers.budget = self._answers.budget, min(self._answers.budget, TRIAL_BUDGET)
         try:
             with self.books.trial():
                 if without:
                     self.ledger.release(without)
                 return self.allocate(node_name, claims).ok
         finally:
-            self._budget = budget
+            self._answers.budget = budget
 
     def could(self, node_name: str, claims: Sequence[ResourceClaim]) -> bool:
         """Whether the claims would fit if nobody used any device that the node sees; the same for all nodes that look alike."""
@@ -347,7 +323,7 @@ class Devices:
         serial = view.layout.serial
         known = demand.could.get(serial)
         if known is None:
-            answer = self._solve(self.inventory.unused(view), demand, claims)
+            answer = self._answers.solve(self.inventory.unused(view), demand, claims)
             known = demand.could[serial] = answer.picks is not None or answer.spent
         return known
 
@@ -362,153 +338,11 @@ class Devices:
             return Explanation(verdict.reasons)
         problem = self.analysis.problem(demand, view.layout)
         found = Explainer(self, view, problem, claims, binding=self.analysis.binding, now=self.analysis.now).explain()
-        unreadable = tuple(self._incomplete(view, key) for key in view.incomplete)
+        unreadable = tuple(self._answers.incomplete(view, key) for key in view.incomplete)
         found.reasons = verdict.reasons or (*found.reasons, *unreadable)
         return found
 
-    # ------------------------------------------------------------------------------------------------------- answers
-
-    def _current(self, demand: Demand) -> Demand:
-        if demand.epoch != self.inventory.epoch or len(demand.answers) > 100_000:
-            demand.epoch = self.inventory.epoch
-            demand.answers.clear()
-            demand.refused.clear()
-            demand.packed.clear()
-        return demand
-
-    def _answer(self, view: NodeView, demand: Demand, claims: Sequence[ResourceClaim]) -> Answer:
-        self._current(demand)
-        state = self.inventory.state(view)
-        found = demand.answers.get(state)
-        if isinstance(found, Answer):
-            return found
-        answer = self._solve(view, demand, claims)
-        # Other errors name devices or pools of this node, so they are not shared; nor is a trial that was cut short.
-        if answer.error in ("", INVALID_POOLS) or (answer.spent and answer.steps == self._full_budget):
-            demand.answers[state] = answer
-            if answer.picks is None:
-                demand.refused.add(state)
-        return answer
-
-    def _packed(self, view: NodeView, demand: Demand, answer: Answer) -> Answer:
-        """The same answer with devices that waste less, where there are such."""
-        if answer.picks is None:
-            return answer
-        state = self.inventory.state(view)
-        found = demand.packed.get(state)
-        if not isinstance(found, Answer):
-            picks = pack(self.analysis.problem(demand, view.layout), view, answer.picks, self._budget)
-            found = demand.packed[state] = answer if picks is answer.picks else Answer(picks, answer.steps)
-        return found
-
-    def _solve(self, view: NodeView, demand: Demand, claims: Sequence[ResourceClaim]) -> Answer:
-        problem = self.analysis.problem(demand, view.layout)
-        if problem.wants_everything:
-            refusal = self._check_everything(view, problem, claims)
-            if refusal is not None:
-                return refusal
-        try:
-            solution = solve(problem, view, self._budget)
-        except Fatal as fatal:
-            return self._fatal(view, claims, fatal)
-        except BudgetSpent:
-            answer = Answer(None, self._budget)
-            answer.spent = True
-            answer.error = f"search given up after {self._budget} steps"
-            answer.node_error = True
-            return answer
-        answer = Answer(solution.picks, solution.steps)
-        if solution.picks is None and view.invalid:
-            answer.error = INVALID_POOLS
-            answer.node_error = True
-        return answer
-
-    def _check_everything(self, view: NodeView, problem: Problem, claims: Sequence[ResourceClaim]) -> Answer | None:
-        """All needs every pool to be readable, and every device that it looks at."""
-        least: dict[int, int] = {}
-        for request in problem.requests:
-            claim = claims[request.claim].key
-            for option in request.options:
-                if not option.alternative.everything:
-                    continue
-                refusal = self._unreadable(view, option, f"claim {claim}, request {option.alternative.short_name}")
-                if isinstance(refusal, int):
-                    return self._fatal(view, claims, Fatal(request, option, refusal, option.failures[refusal]))
-                if refusal is not None:
-                    return refusal
-            before = least.get(request.claim, 0)
-            if request.least > RESULTS_MAX - before:
-                return self._over_limit(claim, problem, request, before)
-            least[request.claim] = before + request.least
-        return None
-
-    def _unreadable(self, view: NodeView, option: Option, where: str) -> Answer | int | None:
-        """What All meets first, pool by pool as upstream goes: a pool, or the position of a device, that it cannot read."""
-        layout = view.layout
-        position = next((each for each in layout.all_order if option.poison >> each & 1), None)
-        broken = [(key, "is currently being updated", "PoolIncomplete") for key in view.incomplete]
-        broken += [(key, "is currently invalid", "PoolInvalid") for key, _ in view.invalid]
-        if not broken:
-            return position
-        if position is not None and not layout.conditioned >> position & 1:
-            device = view.key(position)
-            if (device.driver, device.pool) < min(broken)[0]:
-                return position
-        (driver, pool), what, code = min(broken)
-        answer = Answer(None, 0)
-        answer.error = f"{where}: asks for all devices, but resource pool {driver}/{pool} {what}"
-        answer.node_error = True
-        if code == "PoolIncomplete":
-            answer.reasons = (self._incomplete(view, (driver, pool)),)
-        else:
-            answer.reasons = (self._invalid(view, (driver, pool)),)
-        return answer
-
-    def _invalid(self, view: NodeView, key: PoolKey) -> Reason:
-        data = {"driver": key[0], "pool": key[1], "detail": dict(view.invalid)[key]}
-        return Reason("PoolInvalid", f"node/{view.name}", data)
-
-    def _incomplete(self, view: NodeView, key: PoolKey) -> Reason:
-        published, expected = self.inventory.completeness(key)
-        data = {"driver": key[0], "pool": key[1], "published": published, "expected": expected}
-        return Reason("PoolIncomplete", f"node/{view.name}", data)
-
-    def _over_limit(self, claim: str, problem: Problem, request: RequestProblem, before: int) -> Answer:
-        name = problem.demand.claims[request.claim].requests[request.index].name
-        answer = Answer(None, 0)
-        answer.error = (
-            f"claim {claim}, request {name}: adding {request.least} devices exceeds the claim limit of {RESULTS_MAX}, "
-            f"with {before} already accounted for"
-        )
-        data = {"request": name, "needed": before + request.least, "limit": RESULTS_MAX}
-        answer.reasons = (Reason("TooManyDevices", f"claim/{claim}", data),)
-        return answer
-
-    def _fatal(self, view: NodeView, claims: Sequence[ResourceClaim], fatal: Fatal) -> Answer:
-        answer = Answer(None, 0)
-        device = str(view.key(fatal.position))
-        claim = claims[fatal.request.claim].key
-        where = f"claim {claim}, request {fatal.option.alternative.short_name}"
-        data: dict[str, object] = {"device": device, "claim": claim, "request": fatal.option.alternative.name}
-        code = "SelectorError"
-        if isinstance(fatal.failure, Failure):
-            failure = fatal.failure
-            if failure.source.owner == "claim":
-                failure = failure._replace(source=failure.source._replace(owner=f"claim {claim}"))
-            answer.error = failure.text(device)
-            data |= {"expression": failure.source.expression, "source": failure.source.owner, "error": failure.message}
-        elif isinstance(fatal.failure, CapacityError):
-            answer.error = f"{where}: checking capacity for device {device}: {fatal.failure}"
-            code, data["detail"] = "InvalidRequest", str(fatal.failure)
-        elif fatal.failure == "constraint":
-            answer.error = f"{where}: cannot add device {device} because a claim constraint would not be satisfied"
-            code = "ConstraintViolated"
-        else:
-            answer.error = str(fatal.failure).replace("{device}", device)
-            data["error"] = answer.error
-        subject = f"device/{device}" if code == "ConstraintViolated" else f"claim/{claim}"
-        answer.reasons = (Reason(code, subject, data),)
-        return answer
+    # ------------------------------------------------------------------------------------------------------- verdicts
 
     def _verdict(self, view: NodeView, demand: Demand, claims: Sequence[ResourceClaim], answer: Answer) -> Verdict:
         if answer.picks is None:
@@ -516,7 +350,7 @@ class Devices:
             if answer.spent:
                 reasons = (Reason("SearchBudget", f"node/{view.name}", {"steps": answer.steps}),)
             elif answer.error == INVALID_POOLS:
-                reasons = tuple(self._invalid(view, key) for key, _ in view.invalid)
+                reasons = tuple(self._answers.invalid(view, key) for key, _ in view.invalid)
             return Verdict(False, error=answer.error, node_error=answer.node_error, steps=answer.steps, reasons=reasons)
         try:
             results = self._assembly.results(view, demand, claims, answer.picks, answer.chosen)

@@ -178,10 +178,11 @@ class Analysis:
     def _make(self, demand: Demand, layout: NodeLayout) -> Problem:
         requests: list[RequestProblem] = []
         self._ends = FOREVER
+        limit = demand.limit.on(layout) if demand.limit is not None else layout.seen
         for number, claim in enumerate(demand.claims):
             own = [
                 RequestProblem(
-                    number, index, tuple(self._option(claim, alternative, layout) for alternative in request.alternatives)
+                    number, index, tuple(self._option(claim, alternative, layout, limit) for alternative in request.alternatives)
                 )
                 for index, request in enumerate(claim.requests)
             ]
@@ -195,7 +196,7 @@ class Analysis:
             heappush(self._expiring, (self._ends, next(self._numbers), ref(demand)))
         return Problem(demand, layout, tuple(requests))
 
-    def _option(self, claim: ClaimDemand, alternative: Alternative, layout: NodeLayout) -> Option:
+    def _option(self, claim: ClaimDemand, alternative: Alternative, layout: NodeLayout, limit: int) -> Option:
         option = Option(alternative)
         mask, failures = alternative.selection.on(layout)
         if not self.binding:
@@ -206,6 +207,8 @@ class Analysis:
         self._admit(option, layout)
         for position in option.failures:
             option.poison |= 1 << position
+        if not alternative.everything:
+            option.admissible &= limit
         option.usable = option.admissible
         # Constraints are asked in order: an error of one comes before an attribute that is missing for a later one.
         failed = 0

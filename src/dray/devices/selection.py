@@ -6,12 +6,16 @@ error becomes a refusal only when a search looks at the device that has it, as u
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from dray import cel
 from dray.api.resource import DeviceAttribute
-from dray.cel import CompileError, CostLimitExceeded, EvaluationError, Program, Semver, Value, compile
+from dray.cel import CompileError, CostLimitExceeded, EvaluationError, Semver
 from dray.devices.shapes import Shape
 from dray.devices.views import NodeLayout
+
+if TYPE_CHECKING:
+    from dray.cel import Program, Value
 
 # After so many shapes on which one expression ran into its cost limit, it counts as too dear for every other shape too:
 # evaluating it further would cost seconds and end in the same refusal.
@@ -54,7 +58,7 @@ class Column:
         self._costly = 0
         self._last = ""
         try:
-            self.program = compile(expression)
+            self.program = cel.compile(expression)
         except CompileError as error:
             self.failure = str(error)
 
@@ -92,7 +96,7 @@ class DerivedColumn:
         self.failure = ""
         self._results: dict[object, DeviceAttribute | str] = {}
         try:
-            self.program = compile(expression, features=features, derived=True)
+            self.program = cel.compile(expression, features=features, derived=True)
         except CompileError as error:
             self.failure = str(error)
 

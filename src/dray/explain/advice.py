@@ -227,7 +227,7 @@ class Advisor:
         helped: dict[str, tuple[Change, list[str]]] = {}
         for change, name in tried:
             if change.kind != "fewer" or change.data["count"] == most[change.claim, change.request]:
-                text = _text(self._world, change)
+                text = change_in_words(self._world, change)
                 if name not in helped.setdefault(text, (change, []))[1]:
                     helped[text][1].append(name)
         told: Counter[str] = Counter()
@@ -273,7 +273,8 @@ def _spread(key: str, **fields: Any) -> str:
     return as_yaml("in the pod", {"topologySpreadConstraints": [{"topologyKey": key, **fields}]})
 
 
-def _text(world: World, change: Change) -> str:
+def change_in_words(world: World, change: Change) -> str:
+    """What the change is, as an order; ``world`` knows who uses claims."""
     match change.kind:
         case "tolerate":
             return f"add a toleration for {{{tainted(change.data)}}} to request {change.request} of {change.claim}"

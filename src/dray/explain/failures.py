@@ -14,6 +14,7 @@ import msgspec
 from dray.api.core import Pod
 from dray.api.reason import Reason
 from dray.api.times import parse_time
+from dray.api.words import UPSTREAM
 
 # As the texts of BindingFailed and BindingTimeout begin when they speak of a device.
 _SAID: Final = re.compile(r"device (?P<device>[^\s/]+/\S+/[^\s/]+) (?:(?P<failed>could not be bound)|did not become ready)")
@@ -69,4 +70,5 @@ def _of_event(event: Mapping[str, Any]) -> FailedBinding | None:
 
 def _recognised(said: str, pod: str, uid: str, at: float | None) -> FailedBinding | None:
     match = _SAID.match(said)
-    return None if match is None else FailedBinding(match["device"], pod, said.rstrip("."), at, not match["failed"], uid)
+    ours = said.partition(UPSTREAM)[0].rstrip(".")
+    return None if match is None else FailedBinding(match["device"], pod, ours, at, not match["failed"], uid)

@@ -16,6 +16,7 @@ import msgspec
 from dray.api.quantity import Quantity
 from dray.api.resource import DeviceCounterConsumption
 from dray.explain.published import Holder, Identity, Published, PublishedDevice, PublishedPool
+from dray.numa.devices import zone_numbers
 from dray.scheduling.binding.conditions import reported
 
 BLOCKING: Final = ("NoSchedule", "NoExecute")
@@ -46,6 +47,8 @@ class Row(msgspec.Struct, rename="camel"):
     users: list[User]
     taints: list[str]
     detail: str = ""
+    # The NUMA zones that it is near to, as far as its driver says.
+    zones: list[int] = []
     capacity: dict[str, dict[str, str]] = {}
     counters: dict[str, dict[str, str]] = {}
 
@@ -129,6 +132,7 @@ def _row(published: Published, identity: Identity, used: _Used) -> Row:
         users=[_user(holder) for holder in published.holders.get(identity, ())],
         taints=[f"{taint.key}{'=' + taint.value if taint.value else ''}:{taint.effect}" for taint in device.taints],
         detail=detail,
+        zones=sorted(zone_numbers(device.device.attributes) or ()),
         capacity={name: {"used": str(taken), "total": str(total)} for name, (taken, total) in capacity.items()},
         counters={
             entry.counter_set: {name: str(Quantity.parse(counter.value)) for name, counter in entry.counters.items()}

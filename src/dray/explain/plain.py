@@ -18,6 +18,7 @@ def plain_why(answer: Why) -> dict[str, Any]:
         "pod": answer.pod,
         "verdict": answer.verdict,
         "summary": answer.summary,
+        "upstream": answer.upstream,
         "reasons": [as_json(reason) for reason in answer.reasons],
         "nodes": [_plain_node(node) for node in answer.nodes],
         "fixes": answer.fixes,

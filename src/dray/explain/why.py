@@ -25,21 +25,24 @@ from dray.api.kinds import (
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim, ResourceClaimStatus
 from dray.api.times import format_time, parse_time
-from dray.api.words import Counted, counted, fixes, message
+from dray.api.words import Counted, counted, fixes, in_upstream_words, message
 from dray.cluster.world import World
 from dray.devices.explain import Explanation
 from dray.devices.ledger import DeviceKey
+from dray.explain import missing
 from dray.explain.advice import Advisor, Refused
 from dray.explain.choice import Choice, choice
 from dray.explain.failures import FailedBinding, of_condition
 from dray.explain.fix import Fix
+from dray.explain.zones import where
 from dray.scheduling.actions.preemption import Eviction
 from dray.scheduling.actions.preemptor import preempting
 from dray.scheduling.ask import Ask
 from dray.scheduling.binding import conditions
 from dray.scheduling.config import Config, Profile
+from dray.scheduling.kinds import KINDS
 from dray.scheduling.placing.state import CycleState, NotPlaced
-from dray.scheduling.scheduler import KINDS, Scheduler
+from dray.scheduling.scheduler import Scheduler
 from dray.scheduling.shape.extended import is_special
 
 VerdictName = Literal["bound", "waiting", "unschedulable", "impossible"]
@@ -107,6 +110,7 @@ class Why(msgspec.Struct):
     nearest: Nearest | None = None
     choice: Choice | None = None
     advice: list[Fix] = []
+    upstream: str = ""
 
 
 def why(
@@ -140,8 +144,9 @@ def _bound(world: World, pod: Pod) -> Why:
         for result in claim.status.allocation.devices.results
     ]
     held = f" with {', '.join(devices)}" if devices else ""
+    zones = f", in {found}" if (found := where(pod)) else ""
     phase = f" ({pod.status.phase})" if pod.status.phase else ""
-    summary = f"pod {pod.key} is on node {pod.spec.node_name}{phase}{held}"
+    summary = f"pod {pod.key} is on node {pod.spec.node_name}{phase}{held}{zones}"
     return Why(pod.key, "bound", f"{summary}{_preempted(world, pod)}.", [])
 
 
@@ -293,7 +298,10 @@ class _Question:
         # No node was asked: nothing is in the way but the pod and what it names.
         as_it_is = f"pod {self._pod.key} cannot be scheduled as it stands: {told}"
         summary = as_it_is if verdict == "impossible" else _sentence(self._pod, verdict, told)
-        return Why(self._pod.key, verdict, summary, reasons, fixes=fixes(counts))
+        said = in_upstream_words(counts, 0)
+        advice = missing.advice(self._world, self._pod, reasons)
+        helps = [fix.told for fix in advice] or fixes(counts)
+        return Why(self._pod.key, verdict, summary, reasons, fixes=helps, advice=advice, upstream=said)
 
     def _unless_unknown(self, reason: Reason) -> Reason:
         """What is missing from a kind that could not be read may well be there."""
@@ -356,8 +364,12 @@ class _Question:
         counts = counted({node.node: node.reasons for node in nodes})
         summary = _sentence(self._pod, verdict, message(counts, len(nodes)))
         reasons = [reason for reason, _ in counts]
-        told = [fix.told for fix in advice[:_MOST_ADVICE]]
-        return Why(self._pod.key, verdict, summary, reasons, nodes, told, nearest=_nearest(nodes), advice=advice[:_MOST_ADVICE])
+        advice = advice[:_MOST_ADVICE]
+        told = [fix.told for fix in advice]
+        said = in_upstream_words(counts, len(nodes))
+        return Why(
+            *(self._pod.key, verdict, summary, reasons, nodes, told), nearest=_nearest(nodes), advice=advice, upstream=said
+        )
 
     # ------------------------------------------------------------------------------------------------------- asking
 

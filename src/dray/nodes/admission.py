@@ -17,6 +17,7 @@ from dray.api.core import Container, Node, Pod
 from dray.api.requests import Amounts, amount, pod_requests
 from dray.api.resource import ResourceClaim
 from dray.api.selectors import SelectorError, node_selector_matches
+from dray.numa.podresources import AllocatableResourcesResponse, ContainerResources
 from dray.scheduling.plugins.node import untolerated
 
 _FIRST: Final = ("cpu", "memory", "ephemeral-storage")
@@ -28,14 +29,6 @@ class Rejection(msgspec.Struct, frozen=True):
 
     reason: str
     message: str
-
-
-class Exclusive(msgspec.Struct, frozen=True):
-    """What a container has for itself: whole CPUs, memory by (type, bytes, zones), and device-plugin devices by resource."""
-
-    cpus: tuple[int, ...] = ()
-    memory: tuple[tuple[str, int, tuple[int, ...]], ...] = ()
-    devices: Mapping[str, tuple[str, ...]] = {}
 
 
 class Admission(Protocol):
@@ -50,10 +43,10 @@ class Admission(Protocol):
     def release(self, node: str, uid: str) -> None:
         """The pod has ended, or was not taken after all."""
 
-    def exclusive(self, node: str, uid: str) -> Mapping[str, Exclusive]:
-        """What each container of a pod has for itself."""
+    def exclusive(self, node: str, uid: str) -> Mapping[str, ContainerResources]:
+        """What each container of a pod has for itself: whole CPUs, memory and device-plugin devices."""
 
-    def allocatable(self, node: str) -> Exclusive:
+    def allocatable(self, node: str) -> AllocatableResourcesResponse:
         """What there is to hand out."""
 
 

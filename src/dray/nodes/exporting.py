@@ -18,9 +18,10 @@ from typing import Any, Final
 import grpc
 
 from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, PODS, Kind
+from dray.api.wire import WireError, decode, encode
 from dray.cluster.port import Cluster, WatchEvent, Write
 from dray.nodes.exporter import LOOK_SECONDS, Exporter
-from dray.numa.podresources import LIST, ListPodResourcesRequest, ListPodResourcesResponse, WireError, decode, encode
+from dray.numa.podresources import LIST, ListPodResourcesRequest, ListPodResourcesResponse
 
 # Written by a kubelet whenever it gives something out or takes it back.
 STATE_FILES: Final = ("cpu_manager_state", "memory_manager_state", "device-plugins/kubelet_internal_checkpoint")

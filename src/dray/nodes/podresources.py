@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,12 +16,11 @@ import grpc
 import grpc.aio
 
 from dray.api.core import Container, Pod
+from dray.api.wire import WireError, decode, encode
 from dray.nodes import containers
-from dray.nodes import messages as m
-from dray.nodes.admission import Exclusive
 from dray.nodes.kubelet import Kubelets
 from dray.nodes.preparing import Entry
-from dray.nodes.wire import WireError, decode, encode
+from dray.numa import podresources as m
 
 SOCKET: Final = "pod-resources/kubelet.sock"
 PER_SECOND: Final = 100.0
@@ -45,8 +45,7 @@ class PodResources:
 
     def allocatable(self, request: m.AllocatableResourcesRequest) -> m.AllocatableResourcesResponse:
         admission = self._kubelets.admission
-        there = admission.allocatable(self._node) if admission is not None else Exclusive()
-        return m.AllocatableResourcesResponse(_devices(there), there.cpus, _memory(there))
+        return admission.allocatable(self._node) if admission is not None else m.AllocatableResourcesResponse()
 
     def counted(self, method: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """The function, with its calls counted as a kubelet does."""
@@ -66,7 +65,7 @@ class PodResources:
     def _pod(self, pod: Pod) -> m.PodResources:
         admission, entries = self._kubelets.admission, self._kubelets.entries(pod)
         held = admission.exclusive(self._node, pod.uid) if admission is not None else {}
-        told = tuple(_container(pod, each, entries, held.get(each.name, Exclusive())) for each in _lasting(pod))
+        told = tuple(_container(pod, each, entries, held.get(each.name)) for each in _lasting(pod))
         return m.PodResources(pod.metadata.name, pod.metadata.namespace, told)
 
 
@@ -76,10 +75,12 @@ def _lasting(pod: Pod) -> Iterator[Container]:
     yield from pod.spec.containers
 
 
-def _container(pod: Pod, container: Container, entries: dict[str, Entry], held: Exclusive) -> m.ContainerResources:
+def _container(
+    pod: Pod, container: Container, entries: dict[str, Entry], held: m.ContainerResources | None
+) -> m.ContainerResources:
     claims = [entries[name] for name in containers.uses(pod, container) if name in entries]
     dynamic = tuple(m.DynamicResource(each.claim.name, each.claim.namespace, _claimed(each)) for each in claims)
-    return m.ContainerResources(container.name, _devices(held), held.cpus, _memory(held), dynamic)
+    return replace(held or m.ContainerResources(container.name), dynamic_resources=dynamic)
 
 
 def _claimed(entry: Entry) -> tuple[m.ClaimResource, ...]:
@@ -88,16 +89,6 @@ def _claimed(entry: Entry) -> tuple[m.ClaimResource, ...]:
         m.ClaimResource(tuple(map(m.CDIDevice, device.cdi_ids)), driver, device.pool, device.device, device.share)
         for driver, state in entry.drivers.items()
         for device in state.devices
-    )
-
-
-def _devices(held: Exclusive) -> tuple[m.ContainerDevices, ...]:
-    return tuple(m.ContainerDevices(resource, ids) for resource, ids in held.devices.items())
-
-
-def _memory(held: Exclusive) -> tuple[m.ContainerMemory, ...]:
-    return tuple(
-        m.ContainerMemory(kind, size, m.TopologyInfo(tuple(map(m.NUMANode, zones)))) for kind, size, zones in held.memory
     )
 
 
@@ -117,7 +108,7 @@ async def serve(root: Path, resources: PodResources, clock: Callable[[], float] 
         "GetAllocatableResources": (resources.allocatable, m.AllocatableResourcesRequest),
     }
     handlers = {name: _method(resources.counted(name, function), kind, limit) for name, (function, kind) in methods.items()}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(m.POD_RESOURCES, handlers),))
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(m.SERVICE, handlers),))
     server.add_insecure_port(f"unix:{path}")
     await server.start()
     return server

@@ -25,10 +25,10 @@ from typing import Any, Final, TypeVar
 import grpc
 import grpc.aio
 
+from dray.api.wire import WireError, decode, encode
 from dray.nodes import messages as m
 from dray.nodes.drivers import CALL_SECONDS, Answer, ClaimName, Done, Drivers, Failed, Health, NotYet, Operation, PreparedDevice
 from dray.nodes.reports import Reports
-from dray.nodes.wire import WireError, decode, encode
 
 SCAN_SECONDS: Final = 0.25
 RETRY_SECONDS: Final = 2.0

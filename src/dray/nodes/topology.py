@@ -276,6 +276,10 @@ class Topology:
         """The pod is gone, with all that it had."""
         self.release(pod.uid)
 
+    def held(self) -> set[str]:
+        """Who has something."""
+        return set(self._held)
+
     def release(self, uid: str) -> None:
         held = self._held.pop(uid, None)
         if held is None:
@@ -291,37 +295,38 @@ class Topology:
     def podresources(self) -> ListPodResourcesResponse:
         """What the kubelet's socket lists: app containers and sidecars; of init containers nothing."""
         return ListPodResourcesResponse(
-            [PodResources(held.name, held.namespace, self.containers(uid)) for uid, held in self._held.items()]
+            tuple(PodResources(held.name, held.namespace, self.containers(uid)) for uid, held in self._held.items())
         )
 
-    def containers(self, uid: str) -> list[ContainerResources]:
+    def containers(self, uid: str) -> tuple[ContainerResources, ...]:
         """What the containers of one pod have, as they are listed; nothing for a pod that is not here."""
         held = self._held.get(uid)
-        return [] if held is None else [self._reported(uid, name) for name in (*held.sidecars, *held.apps)]
+        return () if held is None else tuple(self._reported(uid, name) for name in (*held.sidecars, *held.apps))
 
     def _reported(self, uid: str, container: str) -> ContainerResources:
-        devices = []
+        devices: list[ContainerDevices] = []
         for resource, names in sorted(self._devices.given.get((uid, container), {}).items()):
             zone_of = self._devices.zone_of[resource]
-            devices += [ContainerDevices(resource, [name], _info([zone_of[name]])) for name in sorted(names)]
-        memory = [
+            devices += [ContainerDevices(resource, (name,), _info([zone_of[name]])) for name in sorted(names)]
+        memory = tuple(
             ContainerMemory(block.type, block.size, _info(sorted(block.zones)))
             for block in self._memory.given.get((uid, container), ())
-        ]
-        return ContainerResources(container, devices, sorted(self._cpus.given.get((uid, container), ())), memory)
+        )
+        cpus = tuple(sorted(self._cpus.given.get((uid, container), ())))
+        return ContainerResources(container, tuple(devices), cpus, memory)
 
     def allocatable(self) -> AllocatableResourcesResponse:
-        devices = [
-            ContainerDevices(resource, [name], _info([zone_of[name]]))
+        devices = tuple(
+            ContainerDevices(resource, (name,), _info([zone_of[name]]))
             for resource, zone_of in sorted(self._devices.zone_of.items())
             for name in sorted(self._devices.healthy(resource))
-        ]
-        memory = [
+        )
+        memory = tuple(
             ContainerMemory(name, size, _info([zone]))
             for zone, cell in self._memory.cells.items()
             for name, size in cell.allocatable.items()
-        ]
-        return AllocatableResourcesResponse(devices, self._cpus.allocatable(), memory)
+        )
+        return AllocatableResourcesResponse(devices, tuple(self._cpus.allocatable()), memory)
 
     def zone_of_cpus(self) -> dict[int, int]:
         """CPU -> zone: what an exporter reads from the machine."""
@@ -376,7 +381,7 @@ _REJECTED: Final = Rejection("TopologyAffinityError", "Resources cannot be alloc
 
 
 def _info(zones: Iterable[int]) -> TopologyInfo:
-    return TopologyInfo([NUMANode(zone) for zone in zones])
+    return TopologyInfo(tuple(map(NUMANode, zones)))
 
 
 def _is_memory(name: str) -> bool:

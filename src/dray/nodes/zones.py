@@ -6,14 +6,14 @@ comes back as soon as the pod is taken.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from dray.api.core import Node, Pod
 from dray.api.resource import ResourceClaim
-from dray.nodes.admission import Exclusive, Rejection
+from dray.nodes.admission import Rejection
 from dray.nodes.topology import Rejection as Refused
 from dray.nodes.topology import Topology
-from dray.numa.podresources import ContainerDevices, ContainerMemory
+from dray.numa.podresources import AllocatableResourcesResponse, ContainerResources
 
 
 class ZoneAdmission:
@@ -37,33 +37,13 @@ class ZoneAdmission:
         self.admit(node, pod, claims)
 
     def release(self, node: str, uid: str) -> None:
-        if node in self._nodes:
-            self._nodes[node].release(uid)
+        if (kubelet := self._nodes.get(node)) is not None:
+            kubelet.release(uid)
 
-    def exclusive(self, node: str, uid: str) -> Mapping[str, Exclusive]:
-        if node not in self._nodes:
-            return {}
-        return {
-            container.name: Exclusive(tuple(container.cpu_ids), _memory(container.memory), _devices(container.devices))
-            for container in self._nodes[node].containers(uid)
-        }
+    def exclusive(self, node: str, uid: str) -> Mapping[str, ContainerResources]:
+        kubelet = self._nodes.get(node)
+        return {} if kubelet is None else {container.name: container for container in kubelet.containers(uid)}
 
-    def allocatable(self, node: str) -> Exclusive:
-        if node not in self._nodes:
-            return Exclusive()
-        found = self._nodes[node].allocatable()
-        return Exclusive(tuple(found.cpu_ids), _memory(found.memory), _devices(found.devices))
-
-
-def _memory(blocks: Iterable[ContainerMemory]) -> tuple[tuple[str, int, tuple[int, ...]], ...]:
-    return tuple(
-        (block.memory_type, block.size, tuple(zone.id for zone in block.topology.nodes) if block.topology else ())
-        for block in blocks
-    )
-
-
-def _devices(listed: Iterable[ContainerDevices]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for entry in listed:
-        found[entry.resource_name] = (*found.get(entry.resource_name, ()), *entry.device_ids)
-    return found
+    def allocatable(self, node: str) -> AllocatableResourcesResponse:
+        kubelet = self._nodes.get(node)
+        return AllocatableResourcesResponse() if kubelet is None else kubelet.allocatable()

@@ -15,10 +15,11 @@ import msgspec
 
 from dray.api.core import Pod
 from dray.api.times import parse_time
+from dray.numa.account import Sure
 from dray.numa.demand import Demand, is_device, is_memory
 from dray.numa.evaluate import plan
 from dray.numa.layout import Layout, State
-from dray.numa.placement import Record, known_groups, predicted_placement, record
+from dray.numa.placement import Placement, Record, known_groups, predicted_placement, record
 from dray.numa.tally import Tally, Usage
 
 # The exporter reports within seconds; a pod that runs this long without a report says that it does not work there.
@@ -40,48 +41,34 @@ class Occupant(msgspec.Struct, frozen=True):
         return self.aligned and self.record.source == "none"
 
 
-class Confidence:
-    """Which pods of one node may be elsewhere than their records say, so that whoever wants no refusals can wait for them.
-
-    What was observed is certain. A prediction is not when nothing was predicted, when it is spread over several zones (how a
-    kubelet splits it is its own affair), or when something on the node was given back since: a kubelet that admits the pod
-    after that may take the zones that became free.
-    """
-
-    def __init__(self) -> None:
-        self._predicted: set[str] = set()
-        self._doubtful: set[str] = set()
-
-    def put(self, occupant: Occupant) -> None:
-        """A pod is on the node, or its record changed."""
-        self._predicted.discard(occupant.key)
-        if not occupant.aligned or occupant.record.source == "observed":
-            self._doubtful.discard(occupant.key)
-        elif occupant.missing or len(occupant.record.placement) > 1:
-            self._doubtful.add(occupant.key)
-        elif occupant.key not in self._doubtful:
-            self._predicted.add(occupant.key)
-
-    def remove(self, key: str) -> None:
-        """A pod has left the node, and what it had is free."""
-        self._predicted.discard(key)
-        self._doubtful.discard(key)
-        self._doubtful |= self._predicted
-        self._predicted.clear()
-
-    @property
-    def doubtful(self) -> frozenset[str]:
-        """The pods to wait for, by key."""
-        return frozenset(self._doubtful)
+def sureness(found: Occupant, *, started: bool, before: Sure | None = None) -> Sure:
+    """How sure it is that the pod is where its record says. What was observed is certain. A prediction is not when nothing was
+    predicted, or when it is spread over several zones: how a kubelet splits it is its own affair. A pod that its kubelet has
+    admitted is where it was predicted, unless something else happened on the node meanwhile: then ``before`` says so."""
+    if not found.aligned or found.record.source == "observed":
+        return "observed"
+    if found.missing or len(found.record.placement) > 1 or before == "doubtful":
+        return "doubtful"
+    return "admitted" if started else "starting"
 
 
-def occupant(pod: Pod, demand: Demand, layout: Layout) -> Occupant:
-    """What a pod on a node with this layout takes from its zones, as far as records say."""
+def occupant(pod: Pod, demand: Demand, layout: Layout, aligned: bool | None = None) -> Occupant:
+    """What a pod on a node with this layout takes from its zones, as far as records say. ``aligned``: as the caller knows it."""
     found = _with_stranded(record(pod, layout), pod, demand, layout)
-    aligned = bool(plan(layout, demand).needs)
+    if aligned is None:
+        aligned = bool(plan(layout, demand).needs)
+    return Occupant(pod.key, found, usage_of(found, demand, layout), aligned)
+
+
+def expected(pod: Pod, placed: Placement, demand: Demand, layout: Layout) -> Occupant:
+    """The same for a pod that is going to be placed so: as its record will be read."""
+    found = Record("predicted", placed)
+    return Occupant(pod.key, found, usage_of(found, demand, layout), aligned=True)
+
+
+def usage_of(found: Record, demand: Demand, layout: Layout) -> Usage:
     units = sum(1 for unit in demand.units if any(is_memory(name) for name, _ in unit.needs))
-    groups = known_groups(found, units, layout.scope == "pod")
-    return Occupant(pod.key, found, Usage(found.placement, groups), aligned)
+    return Usage(found.placement, known_groups(found, units, layout.scope == "pod"))
 
 
 def _with_stranded(found: Record, pod: Pod, demand: Demand, layout: Layout) -> Record:

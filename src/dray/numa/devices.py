@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations, islice
-from typing import Final
+from typing import Final, NamedTuple, cast
 
 from dray.api.resource import DeviceAttribute
+from dray.devices.views import NodeLayout
 from dray.numa.layout import Layout, State
 from dray.numa.masks import apart, bits, holds
 from dray.numa.room import Needs
@@ -20,6 +21,7 @@ from dray.numa.room import Needs
 NUMA_NODE: Final = ("numaNode", "numaNodeID", "numaNodes", "numa")
 PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 MASKS_MAX: Final = 256
+_ZONES: Final = "zones of devices"
 
 Attributes = Mapping[str, DeviceAttribute]
 
@@ -77,6 +79,26 @@ def within(device: int | None, mask: int) -> bool:
 def usable(devices: Iterable[int | None], mask: int) -> int:
     """The devices that may be used with these zones, as a bitset by their index."""
     return sum(1 << index for index, device in enumerate(devices) if within(device, mask))
+
+
+def device_zones(layout: NodeLayout) -> tuple[frozenset[int] | None, ...]:
+    """By position of a node's devices: the numbers of the zones that each is near to."""
+    found = layout.cache.get(_ZONES)
+    if found is None:
+        attributes = [kind.shape.attributes for kind in layout.kinds]
+        roots = root_zones(attributes)
+        found = layout.cache[_ZONES] = tuple(zone_numbers(each, roots) for each in attributes)
+    return cast("tuple[frozenset[int] | None, ...]", found)
+
+
+class ZoneLimit(NamedTuple):
+    """The devices near to one of these zones, and those of which nothing is known (``dray.devices.demand.Limit``)."""
+
+    numbers: frozenset[int]
+
+    def on(self, layout: NodeLayout) -> int:
+        known = device_zones(layout)
+        return sum(1 << position for position, zones in enumerate(known) if zones is None or zones & self.numbers)
 
 
 def candidate_masks(state: State, needs: Needs | None, limit: int = MASKS_MAX) -> Iterator[int]:

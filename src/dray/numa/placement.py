@@ -102,6 +102,14 @@ def decode_groups(text: str, layout: Layout) -> Groups:
     return tuple((mask, tuple(sorted(amounts.items()))) for mask, amounts in sorted(found.items()) if mask.bit_count() > 1)
 
 
+def shares_of(text: str) -> list[ZoneShare]:
+    """The amounts by zone in an annotation, whatever zones there are; nothing where it cannot be read."""
+    try:
+        return _read(text, list[ZoneShare]) if text else []
+    except ValueError:
+        return []
+
+
 def record(pod: Pod, layout: Layout) -> Record:
     """The best record of a pod on a node with this layout."""
     warnings: list[str] = []

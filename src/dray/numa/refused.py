@@ -1,7 +1,8 @@
 """What kubelets refused, so that the same is not tried again: a pod of the same demand, on the same node, in the same state.
 
 A refused pod is dead and its replacement has another name, so it is the demand that is remembered. As soon as anything in the
-node's zones changes, it may be tried again.
+node's zones changes, it may be tried again. Always true: asking forgets nothing, so that it may be asked about states that are
+only thought of.
 """
 
 from __future__ import annotations
@@ -12,36 +13,52 @@ from dray.numa.demand import Demand
 from dray.numa.layout import State
 
 REASONS: Final = frozenset({"TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError"})
+# Not the kubelet's: the pod was spread over more zones than it allows, and is to be placed anew.
+SPREAD: Final = "NUMASpanMissed"
 REMEMBERED: Final = 10_000
 
 
 class Refusals:
-    """By node and demand the state in which a kubelet refused, the oldest forgotten first."""
+    """By node and demand the state in which a kubelet refused, the oldest forgotten first. ``serial`` changes with each."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, Demand], tuple[State, str]] = {}
+        self._on: dict[str, int] = {}
+        self.serial = 0
 
-    def note(self, node: str, demand: Demand, state: State, reason: str) -> None:
+    def note(self, node: str, demand: Demand, state: State, reason: str) -> bool:
         """A pod failed on the node with this reason when its zones were in this state (without the pod). What is no refusal of
-        a kubelet's managers is not remembered."""
-        if reason not in REASONS:
-            return
-        self._known.pop((node, demand), None)
+        a kubelet's managers is not remembered. Answers whether the node had refused such a pod before."""
+        if reason not in REASONS and reason != SPREAD:
+            return False
+        again = self._drop((node, demand))
         while len(self._known) >= REMEMBERED:
-            del self._known[next(iter(self._known))]
+            self._drop(next(iter(self._known)))
         self._known[node, demand] = (state, reason)
+        self._on[node] = self._on.get(node, 0) + 1
+        self.serial += 1
+        return again
 
     def reason(self, node: str, demand: Demand, state: State) -> str | None:
         """Why the kubelet would refuse again, None when it was never asked or something has changed since."""
         found = self._known.get((node, demand))
-        if found is None:
-            return None
-        if found[0] != state:
-            del self._known[node, demand]
-            return None
-        return found[1]
+        return found[1] if found is not None and found[0] == state else None
+
+    def concern(self, node: str) -> bool:
+        """Whether anything is remembered of the node."""
+        return node in self._on
 
     def forget(self, node: str) -> None:
-        """The node is gone, or its kubelet was set up anew."""
-        for key in [key for key in self._known if key[0] == node]:
-            del self._known[key]
+        """The node is gone, its kubelet was set up anew, or enough time has passed."""
+        if node in self._on:
+            for key in [key for key in self._known if key[0] == node]:
+                self._drop(key)
+            self.serial += 1
+
+    def _drop(self, key: tuple[str, Demand]) -> bool:
+        if self._known.pop(key, None) is None:
+            return False
+        self._on[key[0]] -= 1
+        if not self._on[key[0]]:
+            del self._on[key[0]]
+        return True

@@ -50,6 +50,14 @@ class Tally:
         self._state = None
         return before
 
+    def believe(self, published: State) -> None:
+        """Exactly this is free now, whatever the holders have; from here on what they take and give back counts again."""
+        self._free = [list(row) for row in published.free]
+        for (mask, row), value in self._joint.items():
+            # It is drawn from the lowest zone again when the state is asked for.
+            self._free[row][(mask & -mask).bit_length() - 1] += value
+        self._state = None
+
     def entry(self, holder: str) -> Usage | None:
         return self._held.get(holder)
 

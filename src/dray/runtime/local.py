@@ -32,7 +32,7 @@ from dray.runtime.meter import Meter
 from dray.runtime.metrics import Metrics
 from dray.runtime.process import Part, run
 from dray.scheduling.config import Config, Profile
-from dray.scheduling.scheduler import KINDS as SCHEDULER_KINDS
+from dray.scheduling.kinds import KINDS as SCHEDULER_KINDS
 from dray.scheduling.scheduler import Scheduler
 
 PARTS: Final = ("scheduler", "controllers", "nodes")

@@ -10,22 +10,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from dray.api.kinds import Kind
 from dray.cluster.metrics import Meter
 from dray.cluster.port import Decider
 from dray.cluster.world import World
-from dray.nodes.admission import Admission
 from dray.nodes.drivers import Simulated
 from dray.nodes.fabric import Fabric
 from dray.nodes.faults import DeviceFaults
 from dray.nodes.heartbeats import SECONDS as HEARTBEAT_SECONDS
 from dray.nodes.kubelet import Kubelets
+from dray.nodes.publishing import PlacementPublisher, TopologyPublisher
+from dray.nodes.zoned import NUMA, Disks, ZonedNodes, zoning
+from dray.nodes.zones import ZoneAdmission
 
 if TYPE_CHECKING:
     from dray.nodes.sockets import Sockets
 
 # A path of a unix socket may have 107 bytes; drivers add names of their own to the root.
 ROOT_MAX: Final = 60
+SYSFS: Final = "sysfs"
 
 
 class NoSockets(ValueError):
@@ -49,7 +54,9 @@ def check_roots(roots: Mapping[str, Path], nodes: Iterable[str]) -> None:
 class Machines:
     """``deciders`` first, then ``beside`` for the sockets of nodes in ``roots``."""
 
-    kinds: tuple[Kind, ...] = tuple(dict.fromkeys((*Kubelets.kinds, *Fabric.kinds, *DeviceFaults.kinds)))
+    kinds: tuple[Kind, ...] = tuple(
+        dict.fromkeys((*Kubelets.kinds, *Fabric.kinds, *DeviceFaults.kinds, *TopologyPublisher.kinds))
+    )
 
     def __init__(
         self,
@@ -57,24 +64,28 @@ class Machines:
         roots: Mapping[str, Path] | None = None,
         *,
         heartbeat: float = HEARTBEAT_SECONDS,
-        admission: Callable[[World], Admission] | None = None,
+        seed: int = 0,
     ) -> None:
-        """``admission`` makes one more check of bound pods; ``heartbeat`` 0 leaves leases alone."""
+        """``heartbeat`` 0 leaves leases alone; ``seed`` is of the delays with which zones are published."""
         self._manifests, self._roots = manifests, dict(roots or {})
-        self._heartbeat, self._admission = heartbeat, admission
+        self._heartbeat, self._seed = heartbeat, seed
+        self._disks = Disks()
         self._sockets: Sockets | None = None
         self._kubelets: Kubelets | None = None
 
     def deciders(self, world: World, meter: Meter | None = None) -> list[Decider]:
+        zoned = ZonedNodes(world, self._disks)
+        late = [TopologyPublisher(world, zoned, seed=self._seed), PlacementPublisher(world, zoned, seed=self._seed)]
         if not self._roots:
-            return [self._kubelets_of(world, meter=meter), Fabric(world), DeviceFaults(world)]
+            return [self._kubelets_of(world, zoned, meter=meter), Fabric(world), DeviceFaults(world), *late]
         from dray.nodes.checkpoint import Files
         from dray.nodes.sockets import Sockets
         from dray.nodes.wiping import SliceWiping
 
         simulated = Simulated(world)
         sockets = self._sockets = Sockets(self._roots, simulated, simulated.publishes)
-        kubelets = self._kubelets = self._kubelets_of(world, drivers=sockets, checkpoint=Files(self._roots), meter=meter)
+        checkpoint = Files(self._roots)
+        kubelets = self._kubelets = self._kubelets_of(world, zoned, drivers=sockets, checkpoint=checkpoint, meter=meter)
         wiping = SliceWiping(world, self._roots, sockets.connected)
 
         def changed(node: str) -> None:
@@ -82,11 +93,10 @@ class Machines:
             wiping.stir(node)
 
         sockets.changed = changed
-        return [kubelets, Fabric(world), DeviceFaults(world), wiping]
+        return [kubelets, Fabric(world), DeviceFaults(world), wiping, *late]
 
-    def _kubelets_of(self, world: World, **seams: Any) -> Kubelets:
-        admission = self._admission(world) if self._admission is not None else None
-        return Kubelets(world, self._manifests, heartbeat=self._heartbeat, admission=admission, **seams)
+    def _kubelets_of(self, world: World, zoned: ZonedNodes, **seams: Any) -> Kubelets:
+        return Kubelets(world, self._manifests, heartbeat=self._heartbeat, admission=ZoneAdmission(zoned), **seams)
 
     async def beside(self, stir: Callable[[], None]) -> None:
         """Serve pod resources and look for drivers until cancelled."""
@@ -102,8 +112,21 @@ class Machines:
             stir()
 
         sockets.changed = changed
+        self._write_maps()
         async with contextlib.AsyncExitStack() as stack:
             for node, root in self._roots.items():
                 server = await serve(root, PodResources(node, kubelets))
                 stack.push_async_callback(server.stop, 0)
             await sockets.run()
+
+    def _write_maps(self) -> None:
+        """What a machine has below /sys/devices/system/node: which CPU is in which zone. Exporters read it."""
+        for manifest in self._manifests:
+            root = self._roots.get(manifest["metadata"]["name"])
+            text = (manifest["metadata"].get("annotations") or {}).get(NUMA)
+            if root is None or not text:
+                continue
+            for name, cpus in zoning(msgspec.json.decode(text)).made().cpu_lists().items():
+                path = root / SYSFS / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(cpus)

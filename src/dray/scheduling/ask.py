@@ -19,6 +19,7 @@ from dray.scheduling.config import Profile
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.plugins.base import Reasons
 from dray.scheduling.plugins.node import names_in
+from dray.scheduling.plugins.numa import NUMA, told
 from dray.scheduling.plugins.resources import readable
 from dray.scheduling.scheduler import Scheduler
 from dray.scheduling.waiting.queue import QueuedPod
@@ -40,6 +41,8 @@ class Ask:
         self.scheduler, self._now = scheduler, now
         scheduler.engine.advance(now)
         self._profile = profile
+        # Who was waited for long enough by a scheduler that runs is not waited for here.
+        scheduler.zones.due(now)
 
     def profile(self, pod: Pod) -> Profile:
         known = self.scheduler.config.by_name.get(pod.spec.scheduler_name)
@@ -101,12 +104,19 @@ class Ask:
         found = self.on(state, info)
         if isinstance(found, Placement):
             return Answer(info.name, found, [])
-        reasons = [with_numbers(reason, state, info) for reason in found]
+        reasons = [self._of_zones(with_numbers(reason, state, info), state, info) for reason in found]
         if self.scheduler.cycle.plan(state).refuses(info) is not None or not state.needs_devices or state.leftover is not None:
             return Answer(info.name, None, reasons)
         claims = self.scheduler.cycle.devices.claims_on(state, info)[0]
         told = self.scheduler.engine.explain(info.name, claims)
         return Answer(info.name, None, list(told.reasons) or reasons, told)
+
+    def _of_zones(self, reason: Reason, state: CycleState, info: NodeInfo) -> Reason:
+        """With the zones that come nearest, and who has them."""
+        if reason.code not in NUMA.codes:
+            return reason
+        zones = self.scheduler.zones
+        return told(zones, zones.asked(state.pod, state.demand), info, reason)
 
     # ------------------------------------------------------------------------------------------------------ what if
 

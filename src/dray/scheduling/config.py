@@ -12,9 +12,10 @@ import msgspec
 
 from dray.api.core import NodeAffinity, TopologySpreadConstraint
 from dray.devices.search import BUDGET
-from dray.scheduling.arguments import FitArgs, ResourceWeight
+from dray.scheduling.arguments import FitArgs, ResourceWeight, ZoneArgs
 
-# Plugins in upstream's order, with the weight of those that score (0: it does not score).
+# Plugins in upstream's order, with the weight of those that score (0: it does not score). NUMA is Dray's own, and has nothing
+# to say where no node publishes its zones.
 DEFAULT_PLUGINS: Final[tuple[tuple[str, int], ...]] = (
     ("SchedulingGates", 0),
     ("PrioritySort", 0),
@@ -32,6 +33,7 @@ DEFAULT_PLUGINS: Final[tuple[tuple[str, int], ...]] = (
     ("PodTopologySpread", 2),
     ("InterPodAffinity", 2),
     ("DynamicResources", 2),
+    ("NUMA", 2),
     ("DefaultPreemption", 0),
     ("NodeResourcesBalancedAllocation", 1),
     ("ImageLocality", 1),
@@ -52,6 +54,7 @@ FILTERS: Final = (
     "PodTopologySpread",
     "InterPodAffinity",
     "DynamicResources",
+    "NUMA",
 )
 SCORES: Final = (
     "TaintToleration",
@@ -60,6 +63,7 @@ SCORES: Final = (
     "PodTopologySpread",
     "InterPodAffinity",
     "DynamicResources",
+    "NUMA",
     "NodeResourcesBalancedAllocation",
     "ImageLocality",
 )
@@ -99,6 +103,7 @@ class Profile(msgspec.Struct, frozen=True, eq=False):
     min_candidate_nodes_percentage: int = 10
     min_candidate_nodes_absolute: int = 100
     device_scoring: str = "Packing"
+    zones: ZoneArgs = ZoneArgs()
 
     def weight_of(self, plugin: str) -> int:
         return next((weight for name, weight in self.scores if name == plugin), 0)
@@ -136,6 +141,12 @@ class Config(msgspec.Struct, frozen=True):
         gives the same answer on every machine. The default of ten seconds is the allocator's own budget; a tenth of the
         time is a tenth of the steps. One allocator serves all profiles, so the longest counts."""
         return max(_steps(profile.filter_timeout) for profile in self.profiles)
+
+    @property
+    def zones(self) -> ZoneArgs | None:
+        """How zones are counted, None where no profile looks at them. There is one account for all profiles, so the first of
+        those that look says it."""
+        return next((p.zones for p in self.profiles if "NUMA" in p.filters or p.weight_of("NUMA")), None)
 
     @property
     def by_name(self) -> dict[str, Profile]:

@@ -16,7 +16,8 @@ import yaml
 
 from dray.api.core import NodeAffinity, TopologySpreadConstraint
 from dray.api.gates import Gates
-from dray.scheduling.arguments import FitArgs, ResourceWeight, Shape
+from dray.numa.scores import STRATEGIES as ZONE_STRATEGIES
+from dray.scheduling.arguments import FitArgs, ResourceWeight, Shape, ZoneArgs
 from dray.scheduling.config import DEFAULT_PLUGINS, FILTERS, SCORES, Config, LeaderElection, Profile
 from dray.scheduling.plugins.device_scoring import STRATEGIES
 from dray.scheduling.plugins.installed import installed
@@ -104,7 +105,7 @@ def parse(document: Any, gates: Gates | None = None) -> Config:
         max_backoff=float(longest),
         leader_election=_leader_election(top.get("leaderElection")),
         kubeconfig=connection.kubeconfig,
-        notices=(*_without_effect(top, connection), *_different_timeouts(profiles)),
+        notices=(*_without_effect(top, connection), *_different_timeouts(profiles), *_different_zones(profiles)),
     )
 
 
@@ -186,6 +187,15 @@ def _different_timeouts(profiles: tuple[Profile, ...]) -> list[str]:
         return []
     longest = 0.0 if 0.0 in timeouts else timeouts[-1]
     return [f"filterTimeout differs between profiles: one allocator serves all, so {longest:g}s counts for each (0: no limit)"]
+
+
+def _different_zones(profiles: tuple[Profile, ...]) -> list[str]:
+    counted = {(p.zones.ignored, p.zones.reconstruct, p.zones.wait) for p in profiles if "NUMA" in p.filters}
+    if len(counted) < 2:
+        return []
+    return [
+        "ignoreList, reconstructAvailable and placementWait of NUMA differ between profiles: those of the first count for all"
+    ]
 
 
 def _profiles(raw: Any, percentage: int, gates: Gates) -> tuple[Profile, ...]:
@@ -353,6 +363,20 @@ class _DeviceScoring(_Args):
     strategy: str = "Ready"
 
 
+class _ZoneScoring(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    type: str = "LeastNUMANodes"
+    resources: list[_Resource] | None = None
+    distance_aware: bool = False
+
+
+class _Zones(_Args):
+    ignore_list: list[str] = []
+    # KAI's plugin arguments are all text.
+    reconstruct_available: bool | str = True
+    placement_wait: str = "10s"
+    scoring_strategy: _ZoneScoring | None = None
+
+
 class _VolumeBinding(_Args):
     bind_timeout_seconds: int = 600
     shape: list[_ShapePoint] = []
@@ -367,6 +391,7 @@ _ARGUMENTS: Final[dict[str, type[_Args]]] = {
     "PodTopologySpread": _Spread,
     "DefaultPreemption": _Preemption,
     "VolumeBinding": _VolumeBinding,
+    "NUMA": _Zones,
     _DEVICE_SCORING: _DeviceScoring,
 }
 
@@ -418,6 +443,8 @@ def _values(args: _Args, at: str, gates: Gates) -> dict[str, Any]:
             if (shape and shape != _DEFAULT_SHAPE) or args.bind_timeout_seconds < 0:
                 raise ConfigError(f"{at}: only bindTimeoutSeconds, 0 or more, and the default shape are supported")
             return {"volume_timeout": float(args.bind_timeout_seconds)}
+        case _Zones():
+            return {"zones": _zones(args, at)}
         case _DeviceScoring():
             if args.strategy not in STRATEGIES:
                 raise ConfigError(f"{at}.strategy: unknown strategy {args.strategy!r}; known: {', '.join(STRATEGIES)}")
@@ -447,6 +474,23 @@ def _dynamic_resources(args: _DynamicResources, at: str, gates: Gates) -> dict[s
         if values["binding_timeout"] < 1:
             raise ConfigError(f"{at}.bindingTimeout: must be at least 1s, got {args.binding_timeout}")
     return values
+
+
+def _zones(args: _Zones, at: str) -> ZoneArgs:
+    strategy = args.scoring_strategy or _ZoneScoring()
+    known = ("LeastNUMANodes", *ZONE_STRATEGIES)
+    if strategy.type not in known:
+        raise ConfigError(f"{at}.scoringStrategy.type: unknown strategy {strategy.type!r}; known: {', '.join(known)}")
+    if args.reconstruct_available not in (True, False, "true", "false"):
+        raise ConfigError(f"{at}.reconstructAvailable: must be true or false, got {args.reconstruct_available!r}")
+    return ZoneArgs(
+        ignored=frozenset(args.ignore_list),
+        reconstruct=args.reconstruct_available in (True, "true"),
+        wait=duration(args.placement_wait, f"{at}.placementWait"),
+        strategy=strategy.type,
+        weights=_resources(strategy.resources, f"{at}.scoringStrategy"),
+        distances=strategy.distance_aware,
+    )
 
 
 def _needs(gates: Gates, gate: str, where: str) -> None:

@@ -14,6 +14,7 @@ from dray.api.kinds import (
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,
     NAMESPACES,
+    NODE_RESOURCE_TOPOLOGIES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
@@ -21,16 +22,19 @@ from dray.api.kinds import (
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     STORAGE_CLASSES,
+    VOLUME_ATTACHMENTS,
     Kind,
 )
 from dray.api.resource import ResourceClaim
 from dray.books.nodes import Placed
 from dray.cluster.port import Change
+from dray.numa.refused import REASONS
 from dray.scheduling.actions.preemptor import Preemptor
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.plugins.images import ImageNodes
 from dray.scheduling.plugins.neighbours import Neighbours
+from dray.scheduling.plugins.zones import Zones
 from dray.scheduling.shape.claims import claim_keys, claim_topic
 from dray.scheduling.waiting import events
 from dray.scheduling.waiting.hints import claim_matters, pod_matters, same_node, unbound_claim_keys, with_conditions
@@ -38,10 +42,13 @@ from dray.scheduling.waiting.queue import QueuedPod
 
 
 class Observer:
-    def __init__(self, parts: Parts, cycle: Cycle, preemptor: Preemptor, neighbours: Neighbours, images: ImageNodes) -> None:
+    def __init__(
+        self, parts: Parts, cycle: Cycle, preemptor: Preemptor, neighbours: Neighbours, images: ImageNodes, zones: Zones
+    ) -> None:
         self._parts, self._world, self._nodes, self._queue = parts, parts.world, parts.nodes, parts.queue
         self._engine, self._claims, self._binder, self._wakeups = parts.engine, parts.claims, parts.binder, parts.wakeups
         self._cycle, self._preemptor, self._neighbours, self._images = cycle, preemptor, neighbours, images
+        self._zones = zones
         self._schedulers = frozenset(parts.config.by_name)
         self._pods_by_claim = parts.world.index(PODS, unbound_claim_keys)
         self._handlers: dict[Kind, Callable[[Any, Any, float], None]] = {
@@ -55,7 +62,10 @@ class Observer:
             PERSISTENT_VOLUME_CLAIMS: self._volume,
             STORAGE_CLASSES: self._volume,
             CSI_NODES: self._attach_limits,
+            VOLUME_ATTACHMENTS: self._attachment,
             NAMESPACES: self._namespace,
+            # After nodes and pods, which it is read with.
+            NODE_RESOURCE_TOPOLOGIES: self._topology,
         }
 
     def everything(self) -> None:
@@ -84,6 +94,8 @@ class Observer:
             return
         if new.terminal:
             self._pod_gone(new.uid, now)
+            if new.spec.node_name and new.status.reason in REASONS and old is not None and not old.terminal:
+                self._zones.refused(new, self._parts.demands.of(new), now)
         elif new.spec.node_name:
             self._pod_placed(new, now)
         elif self.is_ours(new):
@@ -117,6 +129,7 @@ class Observer:
         self._preemptor.forget(pod.uid)
         self._binder.pod_placed(pod, now)
         self._nodes.place(Placed(pod, demand, pod.spec.node_name))
+        self._zones.placed(pod, demand)
 
     def _pod_waits(self, old: Pod | None, new: Pod, now: float) -> None:
         binding = self._binder.get(new.uid)
@@ -135,7 +148,7 @@ class Observer:
         self._preemptor.seen(old, pending, now)
         if changed:
             pending.demand = self._parts.demands.of(new)
-            pending.blocked_until = 0.0
+            pending.blocked_until = pending.failed_until = 0.0
             self._queue.push(pending, now)
 
     # ------------------------------------------------------------------------------------------------- nodes and devices
@@ -150,6 +163,7 @@ class Observer:
             self._neighbours.relabelled()
             self._engine.remove_node(name)
             self._wakeups.node_gone(name)
+            self._zones.node(name)
             return
         if old is not None and same_node(old, new):
             # A heartbeat.
@@ -159,6 +173,14 @@ class Observer:
             self._neighbours.relabelled()
         self._engine.put_node(new)
         self._wakeups.node(new.metadata.name)
+        self._zones.node(new.metadata.name)
+
+    def _topology(self, old: Any, new: Any, now: float) -> None:
+        before = self._zones.any
+        self._zones.topology(old, new)
+        if self._zones.any != before:
+            # Plans were made without a word about zones.
+            self._cycle.forget_candidates()
 
     def _claim(self, old: ResourceClaim | None, new: ResourceClaim | None, now: float) -> None:
         found = new if new is not None else old
@@ -208,6 +230,10 @@ class Observer:
 
     def _attach_limits(self, old: Any, new: Any, now: float) -> None:
         self._wakeups.event(events.VOLUMES, events.FREE)
+
+    def _attachment(self, old: Any, new: Any, now: float) -> None:
+        if new is None:
+            self._wakeups.event(events.VOLUMES, events.FREE)
 
     def _namespace(self, old: Any, new: Any, now: float) -> None:
         if old is None or new is None or old.metadata.labels != new.metadata.labels:

@@ -13,6 +13,7 @@ from dray.books.volumes import VolumeAccount
 from dray.cluster.metrics import Meter
 from dray.cluster.world import World
 from dray.devices import Devices
+from dray.numa.account import ZoneAccount
 from dray.scheduling.binding.binder import Binder
 from dray.scheduling.binding.claims import ClaimWriter
 from dray.scheduling.binding.rests import Rests
@@ -32,7 +33,9 @@ class Parts:
         self.engine = Devices(gates, new_share=new_share, budget=config.search_budget, books=self.books)
         self.nodes = Nodes(self.books)
         self.volumes = VolumeAccount(self.books)
-        self.wakeups = Wakeups(self.nodes, self.engine, self.volumes)
+        self.zones = ZoneAccount()
+        self.nodes.followers.append(self.zones)
+        self.wakeups = Wakeups(self.nodes, self.engine, self.volumes, self.zones)
         self.books.subscribe(self.wakeups.observe)
         self.demands = Demands()
         self.classes = ClassNames()

@@ -11,21 +11,7 @@ from typing import Final
 
 from dray.api.core import LabelSelector, Pod
 from dray.api.gates import Gates
-from dray.api.kinds import (
-    CSI_NODES,
-    DEVICE_CLASSES,
-    DEVICE_TAINT_RULES,
-    NAMESPACES,
-    NODES,
-    PERSISTENT_VOLUME_CLAIMS,
-    PERSISTENT_VOLUMES,
-    POD_DISRUPTION_BUDGETS,
-    PODS,
-    RESOURCE_CLAIMS,
-    RESOURCE_SLICES,
-    STORAGE_CLASSES,
-    Kind,
-)
+from dray.api.kinds import NAMESPACES, PODS, RESOURCE_CLAIMS
 from dray.api.resource import ResourceClaim
 from dray.api.selectors import selects
 from dray.books.nodes import Placed
@@ -35,6 +21,7 @@ from dray.cluster.world import World
 from dray.scheduling.actions.preemptor import Preemptor
 from dray.scheduling.binding.binder import Ended
 from dray.scheduling.config import Config, Profile
+from dray.scheduling.kinds import KINDS
 from dray.scheduling.observing import Observer
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
@@ -44,9 +31,11 @@ from dray.scheduling.placing.state import NotPlaced, Placement
 from dray.scheduling.plugins.devices import DynamicResources
 from dray.scheduling.plugins.images import ImageNodes
 from dray.scheduling.plugins.neighbours import Neighbours
-from dray.scheduling.plugins.owners import OWNER_KINDS, Owners
+from dray.scheduling.plugins.owners import Owners
 from dray.scheduling.plugins.registry import plugins
 from dray.scheduling.plugins.volumes import Volumes
+from dray.scheduling.plugins.zone_devices import DevicesInZones
+from dray.scheduling.plugins.zones import Zones
 from dray.scheduling.shape.claims import claim_keys, claim_topic
 from dray.scheduling.shape.extended import is_special
 from dray.scheduling.telling.reports import Reports
@@ -55,25 +44,12 @@ from dray.scheduling.waiting import events
 from dray.scheduling.waiting.hints import changed_since
 from dray.scheduling.waiting.queue import Group, QueuedPod
 
-KINDS: Final[tuple[Kind, ...]] = (
-    NODES,
-    PODS,
-    NAMESPACES,
-    PERSISTENT_VOLUMES,
-    PERSISTENT_VOLUME_CLAIMS,
-    STORAGE_CLASSES,
-    CSI_NODES,
-    POD_DISRUPTION_BUDGETS,
-    DEVICE_CLASSES,
-    RESOURCE_SLICES,
-    DEVICE_TAINT_RULES,
-    RESOURCE_CLAIMS,
-    *OWNER_KINDS,
-)
 # Decisions in one call of ``act``: the shell starts writing them while the next ones are made.
 _PER_ACT: Final = 256
 # How long people may be told of a refusal what was so when it was made, although nodes or devices changed since.
 _STALE: Final = 30.0
+# Events that may make something free for pods, as far as nodes and devices go.
+_OPENING: Final = frozenset((events.NODE, events.FREE, events.DEVICES))
 
 
 class Scheduler:
@@ -101,11 +77,13 @@ class Scheduler:
         volumes = Volumes(world, parts.nodes, parts.volumes)
         images = ImageNodes(parts.nodes)
         devices = DynamicResources(parts)
+        self.zones = Zones(parts)
+        devices.limits = DevicesInZones(self.zones, parts.engine).limits
         needs = Needs(parts, neighbours, volumes, devices)
-        self.cycle = Cycle(parts, needs, plugins(parts, volumes, images, devices), volumes, devices)
+        self.cycle = Cycle(parts, needs, plugins(parts, volumes, images, devices, self.zones), volumes, devices)
         self.reports = Reports(parts.queue)
         self.preemptor = Preemptor(parts, self.cycle, self.reports)
-        self._observer = Observer(parts, self.cycle, self.preemptor, neighbours, images)
+        self._observer = Observer(parts, self.cycle, self.preemptor, neighbours, images, self.zones)
         self._sweep_at = 0.0
         self._observer.everything()
 
@@ -123,6 +101,7 @@ class Scheduler:
         self.parts.rests.end(now)
         if self.engine.advance(now):
             self.parts.wakeups.devices()
+        self.zones.due(now)
         self._wake_waiting(now)
         self.reports.tell_late(now)
         self._sweep(now)
@@ -141,7 +120,7 @@ class Scheduler:
     def wake(self) -> float | None:
         if self.queue.count("active") and self.binder.in_flight < self.config.in_flight:
             return 0.0
-        times = [part.next_due() for part in (self.queue, self.binder, self.claims, self.reports, self.parts.rests)]
+        times = [part.next_due() for part in (self.queue, self.binder, self.claims, self.reports, self.parts.rests, self.zones)]
         if self.queue.count("waiting"):
             times.append(self._sweep_at)
         return min((at for at in times if at is not None), default=None)
@@ -168,7 +147,9 @@ class Scheduler:
             try:
                 placement = self._find(pending, profile, now)
             except NotPlaced as refused:
-                if not self.preemptor.make(pending, refused, profile, now):
+                if pending.failed_until > now:
+                    self.queue.look_later(pending, now)
+                elif not self.preemptor.make(pending, refused, profile, now):
                     self._refuse(pending, refused, profile, now)
                 result = "unschedulable"
             else:
@@ -193,10 +174,11 @@ class Scheduler:
         self.meter.count("scheduler_schedule_attempts_total", ("scheduled", profile.scheduler_name))
         if pending.swept:
             self.meter.count("dray_missed_wakeups_total")
-        if pending.nominated:
+        if pending.nominated or placement.rested:
             # What it was promised and what it takes are one change: others hear only of what is left.
             with self.parts.books.trial() as trial:
                 self.preemptor.placed(pending)
+                self.parts.rests.taken(placement.rested)
                 self._take(pending, placement, profile, now)
                 trial.keep()
         else:
@@ -209,7 +191,7 @@ class Scheduler:
         self.binder.start(pending, placement, profile, now)
 
     def _refuse(self, pending: QueuedPod, refused: NotPlaced, profile: Profile, now: float) -> None:
-        pod, refusal = pending.pod, refused.refusal
+        pod, refusal = pending.pod, self.preemptor.without_room(refused)
         own = frozenset(claim_topic(key) for key in claim_keys(pod)) if pod.spec.resource_claims else frozenset()
         awaited = refused.topics | own | self.preemptor.events_for(refused)
         known = self.queue.group(refused.key)
@@ -276,6 +258,8 @@ class Scheduler:
             self.meter.count("scheduler_schedule_attempts_total", ("error", profile.scheduler_name))
         if reason is None or reason.code == "ClaimLost":
             self.queue.push(pending, now)
+        elif reason.code in ("BindingFailed", "BindingTimeout"):
+            self.queue.fail_devices(pending, now)
         else:
             self.queue.fail(pending, now)
 
@@ -301,11 +285,14 @@ class Scheduler:
     def _wake_waiting(self, now: float) -> None:
         happened, openings = self.parts.wakeups.take()
         opens_to = self.preemptor.opens_to(openings)
+        if not _OPENING.isdisjoint(happened):
+            self.queue.stir()
         for event in happened:
+            rested = event == events.DEVICES and self.parts.rests.opened_by(openings.nodes)
             for group in self.queue.under(event):
                 if event == events.PODS and group.stamp is not None and not group.stamp():
                     continue
-                if event not in (events.NODE, events.FREE, events.DEVICES) or self._may_do_now(group) or opens_to(group):
+                if event not in _OPENING or rested or self._may_do_now(group) or opens_to(group):
                     self.queue.wake(group, now)
                 else:
                     group.stale = True
@@ -343,3 +330,4 @@ class Scheduler:
         used.update(pending.demand for pending in self.queue)
         self.demands.keep(used)
         self.cycle.needs.forget({demand.id for demand in used})
+        self.zones.forget({demand.id for demand in used})

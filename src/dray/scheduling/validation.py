@@ -13,7 +13,7 @@ from dray.scheduling.parts import Parts
 
 
 def violations(parts: Parts, nominator: Nominator) -> list[str]:
-    return [*_nodes(parts.nodes), *_devices(parts), *_pods(parts, nominator), *_claims(parts, nominator)]
+    return [*_nodes(parts.nodes), *_zones(parts), *_devices(parts), *_pods(parts, nominator), *_claims(parts, nominator)]
 
 
 def _nodes(nodes: Nodes) -> Iterator[str]:
@@ -25,6 +25,13 @@ def _nodes(nodes: Nodes) -> Iterator[str]:
         for uid, placed in info.pods.items():
             if nodes.placed(uid) is not placed or placed.node != info.name:
                 yield f"node {info.name}: {placed} is counted elsewhere"
+
+
+def _zones(parts: Parts) -> Iterator[str]:
+    """Who has something by zone is on that node."""
+    for uid, held in parts.zones.holders():
+        if parts.nodes.node_of(uid) != held.node:
+            yield f"zones of {held.node}: {uid} has something there and counts on {parts.nodes.node_of(uid) or 'no node'}"
 
 
 def _devices(parts: Parts) -> Iterator[str]:

@@ -28,11 +28,12 @@ from dray.explain.failures import FailedBinding, failed_bindings
 from dray.explain.snapshot import KINDS
 from dray.explain.verify import Finding, verify
 from dray.explain.why import Why, why
+from dray.numa.placement import OBSERVED, PREDICTED, shares_of
 from dray.runtime.hand import USER, Hand, place_of, ready_node
 from dray.runtime.inprocess import InProcess, of_a_server
 from dray.runtime.machines import Machines
 from dray.runtime.virtual import Clock, Virtual, Written
-from dray.scheduling.scheduler import KINDS as SCHEDULER_KINDS
+from dray.scheduling.kinds import KINDS as SCHEDULER_KINDS
 from dray.scheduling.scheduler import Scheduler
 from dray.simulate.recording import Recorder
 from dray.simulate.scenario import Action, Scenario
@@ -168,7 +169,8 @@ class Simulation:
     def _start_hosts(self) -> None:
         self._virtual.start("scheduler", SCHEDULER_KINDS, self._scheduler)
         self._virtual.start("controllers", kinds(tuple(SETS), CATALOG.owned), self._controllers)
-        self._virtual.start("nodes", Machines.kinds, Machines((), heartbeat=self._scenario.heartbeat).deciders)
+        machines = Machines((), heartbeat=self._scenario.heartbeat, seed=self._scenario.seed)
+        self._virtual.start("nodes", Machines.kinds, machines.deciders)
 
     def _scheduler(self, world: World) -> Sequence[Decider]:
         shares = random.Random(f"shares {self._scenario.seed} {self.clock.now}")
@@ -291,7 +293,7 @@ class Simulation:
             "node": pod.spec.node_name or None,
             "boundAt": _rounded(at) if at is not None and pod.spec.node_name else None,
             "claims": [_claim(claim) for claim in _claims(world, pod)],
-            "numa": None,
+            "numa": _zones(pod),
             "reasons": [as_json(reason) for reason in self._reasons(world, pod, failures)],
         }
 
@@ -332,6 +334,15 @@ def _claim(claim: ResourceClaim) -> dict[str, Any]:
         device = {"request": result.request, "driver": result.driver, "pool": result.pool, "device": result.device}
         devices.append({**device, "shareID": result.share_id} if result.share_id else device)
     return {"name": claim.metadata.name, "devices": devices}
+
+
+def _zones(pod: Pod) -> dict[str, dict[str, str]] | None:
+    """Where the pod is, by zone: as observed, else as predicted."""
+    annotations = pod.metadata.annotations
+    shares = shares_of(annotations.get(OBSERVED) or annotations.get(PREDICTED) or "")
+    return {
+        share.zone.removeprefix("node-"): {name: str(value) for name, value in share.amount.items()} for share in shares
+    } or None
 
 
 def _happening(event: dict[str, Any], epoch: float) -> Happening:

@@ -28,7 +28,7 @@ from dray.runtime.local import EMBEDDED, served_kind
 from dray.runtime.machines import Machines
 from dray.runtime.virtual import Clock, Virtual
 from dray.scheduling.config import Config
-from dray.scheduling.scheduler import KINDS as SCHEDULER_KINDS
+from dray.scheduling.kinds import KINDS as SCHEDULER_KINDS
 from dray.scheduling.scheduler import Scheduler
 from dray.testing.server import Plain, Server
 
@@ -77,9 +77,10 @@ class VirtualCluster:
         self.start("controllers", kinds(names, CATALOG.owned), made)
 
     def start_nodes(self, manifests: Iterable[Plain] = (), *, heartbeat: float = 0) -> None:
-        """Kubelets for every simulated Node there is or will be, faults of devices, and the fabric of the example hardware.
-        With a ``heartbeat`` they renew leases that often, so that a node whose kubelet is stopped is noticed."""
-        self.start("nodes", Machines.kinds, Machines(tuple(manifests), heartbeat=heartbeat).deciders)
+        """Kubelets for every simulated Node there is or will be, with their zones, faults of devices, and the fabric of the
+        example hardware. With a ``heartbeat`` they renew leases that often: a node whose kubelet is stopped is noticed."""
+        machines = Machines(tuple(manifests), heartbeat=heartbeat, seed=self.seed)
+        self.start("nodes", Machines.kinds, machines.deciders)
 
     def crash(self, name: str, down: float = 1.0) -> None:
         """The process stops dead; it starts again, knowing nothing, ``down`` seconds later."""

@@ -11,7 +11,6 @@ from typing import Any
 
 from dray.api.gates import Gates
 from dray.api.kinds import Kind
-from dray.apiserver.catalog import CATALOG
 from dray.cluster.port import WatchEvent, Write
 from dray.runtime.inprocess import InProcess
 from dray.runtime.local import served_kind
@@ -44,7 +43,7 @@ class Server(InProcess):
 
     def read(self, kind: Kind, key: str) -> Plain | None:
         """The object as it is served, to be changed by the caller; None where there is none."""
-        resource = CATALOG.of(kind)
+        resource = self.core.operations.registry.of(kind)
         entry = self.core.store.table(resource.storage).entries.get(key)
         if entry is None:
             return None
@@ -52,7 +51,7 @@ class Server(InProcess):
 
     def keys(self, kind: Kind) -> list[str]:
         """Of all objects of a kind: ``namespace/name``, or the name alone."""
-        return sorted(self.core.store.table(CATALOG.of(kind).storage).entries)
+        return sorted(self.core.store.table(self.core.operations.registry.of(kind).storage).entries)
 
     def uproot(self, kind: Kind, key: str) -> None:
         super().uproot(kind, key)

@@ -31,6 +31,8 @@ PATHS = {
     "ResourceClaim": "apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims",
     "ResourceClaimTemplate": "apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaimtemplates",
     "ResourceSlice": "apis/resource.k8s.io/v1/resourceslices",
+    "NodeResourceTopology": "apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies",
+    "CustomResourceDefinition": "apis/apiextensions.k8s.io/v1/customresourcedefinitions",
 }
 
 
@@ -44,6 +46,7 @@ class Refused(Exception):
 
 class Client:
     def __init__(self, kubeconfig: Path, token: str | None = None) -> None:
+        self.kubeconfig = kubeconfig
         self.url, self.trusted, self.headers = connection(kubeconfig, token)
 
     def call(self, method: str, path: str, body: Json | None = None, content_type: str = "application/json") -> Json:

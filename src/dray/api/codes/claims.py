@@ -14,6 +14,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="claim",
         says="<does> not exist",
         cure="create the claim[ {claim}], or correct its name in the pod",
+        upstream='resourceclaim.resource.k8s.io[ "{claim}"] not found',
     ),
     "ClaimNotCreated": Code(
         plugins=("DynamicResources",),
@@ -22,6 +23,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="claim",
         says="<is> not generated yet[ from template {template}][ (entry {claim})]",
         cure="make sure that the template[ {template}] exists and that a controller of claims runs",
+        upstream="ResourceClaim not created yet",
     ),
     "TemplateMissing": Code(
         plugins=("DynamicResources",),
@@ -30,6 +32,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="pod",
         says="<use> a claim template that does not exist[: {template}][ (entry {claim})]",
         cure="create the claim template[ {template}], or correct its name in the pod",
+        upstream="ResourceClaim not created yet",
     ),
     "ClaimDeleting": Code(
         plugins=("DynamicResources",),
@@ -66,6 +69,7 @@ TABLE: Final[dict[str, Code]] = {
         says="<is> allocated on other nodes[: {nodes}]",
         cure="let the pod run where its claim[ {claim}] is allocated[ ({nodes})]",
         nodes="cannot use the devices of an already allocated claim[ {claim}][ ({nodes} can)]",
+        upstream="resourceclaim not available on the node",
     ),
     "ClaimInFlight": Code(
         plugins=("DynamicResources",),
@@ -122,5 +126,6 @@ TABLE: Final[dict[str, Code]] = {
         subject="device",
         says="did not become ready[ within {timeout} seconds][ for node {node}][ for claim {claim}][: {condition}][ ({message})]",
         cure="look at the driver[ {driver}], or allow more time with bindingTimeout",
+        upstream="device binding timeout",
     ),
 }

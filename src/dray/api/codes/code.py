@@ -3,7 +3,8 @@
 A text is a verb phrase about its subject (``node``, ``device``, ``claim`` …). ``{key}`` is a datum of the reason; a part in
 ``[ ]`` is left out when a datum in it is missing (``||`` gives another wording for then), so a reason may carry few data or
 many. Verbs in ``< >`` agree with the number of subjects. ``nodes`` is the phrase when several nodes are counted, where it
-differs; ``cure`` is the smallest change that helps, as an order.
+differs; ``cure`` is the smallest change that helps, as an order; ``upstream`` is what kube-scheduler says for the same, because
+people search for that.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ CLASSES: Final = "classes"
 ITSELF: Final = "itself"
 """Only the pod itself or one of its claims can change this; those wake it in any case."""
 
+UNALLOCATED: Final = "cannot allocate all claims"
+"""All that kube-scheduler says of a node whose devices will not do."""
 TAINT: Final = " {{{key}[={value}][:{effect}]}}"
 
 
@@ -41,4 +44,5 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
     says: str
     cure: str = ""
     nodes: str = ""
+    upstream: str = ""
     curable: bool = False

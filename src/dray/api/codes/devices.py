@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.api.codes.code import CLASSES, DEVICES, ITSELF, NODE, TAINT, Code
+from dray.api.codes.code import CLASSES, DEVICES, ITSELF, NODE, TAINT, UNALLOCATED, Code
 
 TABLE: Final[dict[str, Code]] = {
     "DeviceTaken": Code(
@@ -15,6 +15,7 @@ TABLE: Final[dict[str, Code]] = {
         says="<is> allocated[ to claim {claim}]",
         cure="wait until[ claim {claim} lets go of the device|| the device is free], or add devices",
         nodes="<has> no free device[ of class {class}][ for request {request}]",
+        upstream=UNALLOCATED,
         curable=True,
     ),
     "DeviceTainted": Code(
@@ -25,6 +26,7 @@ TABLE: Final[dict[str, Code]] = {
         says="<has> an untolerated taint[" + TAINT + "][, tolerated until {until} only]",
         cure="add a toleration for the taint[" + TAINT + "] to the request[ beyond {until}], or have the taint removed",
         nodes="<has> only devices with an untolerated taint[" + TAINT + "][, tolerated until {until} only]",
+        upstream=UNALLOCATED,
     ),
     "DeviceNotSelected": Code(
         plugins=("DynamicResources",),
@@ -34,6 +36,7 @@ TABLE: Final[dict[str, Code]] = {
         says="<is> not selected[ by {source}][: {expression} is false]",
         cure="change the selector[ {expression}][ of {source}], or add devices that it selects",
         nodes="<has> no device that the selector[ {expression}] selects",
+        upstream=UNALLOCATED,
     ),
     "DeviceOtherNode": Code(
         plugins=("DynamicResources",),
@@ -42,6 +45,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="device",
         says="<is> not usable from this node[, only from {node}]",
         nodes="cannot reach the devices[ of pool {pool}]",
+        upstream=UNALLOCATED,
     ),
     "CountersExhausted": Code(
         plugins=("DynamicResources",),
@@ -51,6 +55,7 @@ TABLE: Final[dict[str, Code]] = {
         says="<does> not fit into counter set[ {counterSet}][: {counter} needs {needed}, {free} left]",
         cure="free[ {missing} of] counter[ {counter}][ of counter set {counterSet}] by ending a pod that uses it",
         nodes="<has> shared counters used up[ (counter set {counterSet}[, {counter}: needs {needed}, {free} left])]",
+        upstream=UNALLOCATED,
         curable=True,
     ),
     "CapacityExhausted": Code(
@@ -61,6 +66,7 @@ TABLE: Final[dict[str, Code]] = {
         says="<has> not enough capacity left[: {capacity} needs {needed}, {free} left]",
         cure="request less[ {capacity}], or end a pod that shares the device",
         nodes="<has> not enough device capacity left[: {capacity} needs {needed}, {free} left]",
+        upstream=UNALLOCATED,
         curable=True,
     ),
     "CapacityMissing": Code(
@@ -71,6 +77,7 @@ TABLE: Final[dict[str, Code]] = {
         says="<has> no capacity[ {capacity}]",
         cure="request a capacity that the device has instead of[ {capacity}|| the missing one]",
         nodes="<has> no device with capacity[ {capacity}|| requested]",
+        upstream=UNALLOCATED,
     ),
     "CapacityPolicy": Code(
         plugins=("DynamicResources",),
@@ -80,6 +87,7 @@ TABLE: Final[dict[str, Code]] = {
         says="<does> not allow the requested capacity[: {capacity} of {needed}][ ({policy})]",
         cure="request a value[ of {capacity}] that the device's policy allows[ ({policy})]",
         nodes="<has> only devices that do not allow the requested capacity[: {capacity} of {needed}]",
+        upstream=UNALLOCATED,
     ),
     "GroupIncompatible": Code(
         plugins=("DynamicResources",),
@@ -89,6 +97,7 @@ TABLE: Final[dict[str, Code]] = {
         says="<is> incompatible with what is in use[ on counter set {counterSet}][: offers {groups}, in use {used}]",
         cure="end the pods that use incompatible devices[ on counter set {counterSet}], or ask for a compatible kind",
         nodes="<has> devices in use that are incompatible with the request[ (in use {used})]",
+        upstream=UNALLOCATED,
         curable=True,
     ),
     "ConstraintViolated": Code(
@@ -99,6 +108,7 @@ TABLE: Final[dict[str, Code]] = {
         says="<does> not satisfy the constraint[ {constraint}][ on {attribute}][: {value}, needs {expected}]",
         cure="relax the constraint[ on {attribute}], or free devices[ that agree on {attribute}]",
         nodes="<has> no devices that satisfy the constraint[ on {attribute}]",
+        upstream=UNALLOCATED,
     ),
     "AttributeMissing": Code(
         plugins=("DynamicResources",),
@@ -108,6 +118,7 @@ TABLE: Final[dict[str, Code]] = {
         says="<has> no attribute[ {attribute}] that a constraint needs",
         cure="remove the constraint[ on {attribute}], or have the driver publish the attribute",
         nodes="<has> only devices without attribute[ {attribute}] that a constraint needs",
+        upstream=UNALLOCATED,
     ),
     "BindingConditionsOff": Code(
         plugins=("DynamicResources",),
@@ -117,6 +128,7 @@ TABLE: Final[dict[str, Code]] = {
         says="<has> binding conditions, and DRADeviceBindingConditions is off",
         cure="switch on the feature gate DRADeviceBindingConditions",
         nodes="<has> only devices with binding conditions, and DRADeviceBindingConditions is off",
+        upstream=UNALLOCATED,
     ),
     "FeatureOff": Code(
         plugins=("DynamicResources",),
@@ -126,6 +138,7 @@ TABLE: Final[dict[str, Code]] = {
         says="<use> a feature that is switched off[: {feature}]",
         cure="switch on the feature gate[ {feature}]",
         nodes="<has> only devices that need a feature that is switched off[: {feature}]",
+        upstream=UNALLOCATED,
     ),
     "NodeOperationsUnsupported": Code(
         plugins=("DynamicResources",),
@@ -138,15 +151,17 @@ TABLE: Final[dict[str, Code]] = {
         says="<skip> node operations[ ({operations})], and the node does not declare support for that",
         cure="upgrade the node's kubelet",
         nodes="<does> not declare support for devices that skip node operations",
+        upstream=UNALLOCATED,
     ),
     "DeviceCoolingDown": Code(
         plugins=("DynamicResources",),
         meaning="binding to this device failed a short while ago",
         wakes=(DEVICES,),
         subject="device",
-        says="<is> resting after a failed binding[ until {until}]",
-        cure="wait[ until {until}]; the device failed to bind a short while ago",
+        says="failed to bind a short while ago[, and <is> the last choice until {until}]",
+        cure="wait: it is tried again after the pod's back-off, unless another device is free before",
         nodes="<has> only devices that failed to bind a short while ago",
+        upstream=UNALLOCATED,
     ),
     "NotEnoughDevices": Code(
         plugins=("DynamicResources",),
@@ -157,6 +172,7 @@ TABLE: Final[dict[str, Code]] = {
         "[ (needs {needed}[, {free} free][ of {total}][; {besides}])][, nor {alternatives}]",
         cure="[add a node with {needed} devices[ of class {class}], or ask for at most {most}"
         "||free more devices[ of class {class}] on one node[ ({missing} missing)], or ask for fewer]",
+        upstream=UNALLOCATED,
         curable=True,
     ),
     "NoDevices": Code(
@@ -166,6 +182,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="node",
         says="<has> no device[ of class {class}][ for request {request}][, nor {alternatives}]",
         cure="add a node with devices[ of class {class}], or change the request[ {request}]",
+        upstream=UNALLOCATED,
     ),
     "AllDevicesBusy": Code(
         plugins=("DynamicResources",),
@@ -174,6 +191,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="node",
         says="<has> not all devices[ of class {class}] available[ for request {request}][ ({free} of {total} are[; {besides}])]",
         cure="wait until every matching device[ of class {class}] on one node is free, or ask for a count instead of All",
+        upstream=UNALLOCATED,
         curable=True,
     ),
     "PoolIncomplete": Code(
@@ -183,6 +201,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="node",
         says="<is> served by an incomplete pool[ {pool}][ of {driver}][: {published} of {expected} slices published]",
         cure="wait for the driver[ {driver}] to publish the rest of the pool[ {pool}]",
+        upstream=UNALLOCATED,
     ),
     "PoolInvalid": Code(
         plugins=("DynamicResources",),
@@ -191,6 +210,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="node",
         says="<is> served by an invalid pool[ {pool}][ of {driver}][: {detail}]",
         cure="have the driver[ {driver}] correct the slices of the pool[ {pool}]",
+        upstream="invalid resource pools were encountered",
     ),
     "TooManyDevices": Code(
         plugins=("DynamicResources",),
@@ -211,6 +231,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="claim",
         says="<name> a device class that does not exist[: {class}][ (request {request})]",
         cure="create the device class[ {class}], or correct its name in the claim",
+        upstream="[request {request}: ]device class[ {class}] does not exist",
     ),
     "SelectorError": Code(
         plugins=("DynamicResources",),
@@ -220,7 +241,7 @@ TABLE: Final[dict[str, Code]] = {
             CLASSES,
         ),
         subject="claim",
-        says="<has> a selector that fails[ with a CEL runtime error on device {device}][: {error}][ in {expression}]",
+        says="<has> a selector that fails with a CEL[ {stage}|| runtime] error[ on device {device}][: {error}][ in {expression}]",
         cure="correct the expression[ {expression}][ of {source}]",
     ),
     "InvalidRequest": Code(
@@ -242,6 +263,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="node",
         says="<has> too many possible combinations of devices to decide[ in {steps} steps]",
         cure="simplify the claim: fewer requests with constraints, or narrower selectors",
+        upstream=UNALLOCATED,
     ),
     "NoCombination": Code(
         plugins=("DynamicResources",),
@@ -251,6 +273,7 @@ TABLE: Final[dict[str, Code]] = {
         says="<has> devices that match each request, but no[ {needed} of them {constraint}[ ({free} do)]"
         "|| combination that satisfies all requests and constraints][ for {claim}]",
         cure="relax[ the constraint on {attribute}|| a constraint], or free more devices on one node",
+        upstream=UNALLOCATED,
         curable=True,
     ),
 }

@@ -14,6 +14,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="pod",
         says="<has> scheduling gates[: {gates}]",
         cure="remove the scheduling gates[ {gates}]",
+        upstream="waiting for scheduling gates[: {gates}]",
     ),
     "NodeNameMismatch": Code(
         plugins=("NodeName",),
@@ -22,6 +23,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="node",
         says="<is> not the node that the pod names[ ({node})]",
         cure="correct spec.nodeName",
+        upstream="node(s) didn't match the requested node name",
     ),
     "NodeFeatureMissing": Code(
         plugins=("NodeDeclaredFeatures",),
@@ -30,6 +32,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="node",
         says="<does> not declare the feature[ {feature}] that the pod needs",
         cure="upgrade a node, so that it declares[ {feature}|| the feature], or do without it",
+        upstream="node(s) didn't match Pod's required features",
     ),
     "NodeUnschedulable": Code(
         plugins=("NodeUnschedulable",),
@@ -38,6 +41,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="node",
         says="<is> cordoned",
         cure="uncordon a node",
+        upstream="node(s) were unschedulable",
     ),
     "NodeSelectorMismatch": Code(
         plugins=("NodeAffinity",),
@@ -46,6 +50,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="node",
         says="<does> not match the pod's node selector or affinity[: {requirement}]",
         cure="change the pod's node selector or affinity, or label a node[ with {requirement}]",
+        upstream="node(s) didn't match Pod's node affinity/selector",
     ),
     "NodeTainted": Code(
         plugins=("TaintToleration",),
@@ -54,6 +59,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="node",
         says="<has> an untolerated taint[" + TAINT + "]",
         cure="add a toleration for the taint[" + TAINT + "] to the pod, or remove the taint from a node",
+        upstream="node(s) had untolerated taint(s)",
     ),
     "PortTaken": Code(
         plugins=("NodePorts",),
@@ -62,6 +68,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="node",
         says="<has> host port[ {port}[/{protocol}]] in use",
         cure="use another host port[ than {port}], or end the pod that uses it",
+        upstream="node(s) didn't have free ports for the requested pod ports",
         curable=True,
     ),
     "ResourcesInsufficient": Code(
@@ -72,6 +79,7 @@ TABLE: Final[dict[str, Code]] = {
         says="<has> not enough[ {resource}|| of a resource][ (needs {needed}[, {free} free][ of {total}])]",
         cure="[add a node with {needed}[ {resource}|| of the resource], or request at most {most}"
         "||free[ {missing}] more[ {resource}|| of the resource] on one node, or request less]",
+        upstream="Insufficient[ {resource}]",
         curable=True,
     ),
     "ResourceUnknown": Code(
@@ -84,6 +92,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="node",
         says="<does> not offer[ {resource}|| a resource]",
         cure="add a node or a device class that offers[ {resource}|| the resource], or correct its name",
+        upstream="Insufficient[ {resource}]",
     ),
     "TooManyPods": Code(
         plugins=("NodeResourcesFit",),
@@ -92,6 +101,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="node",
         says="<run> as many pods as possible[ ({limit})]",
         cure="end a pod, or add a node",
+        upstream="Too many pods",
         curable=True,
     ),
     "TopologySpread": Code(
@@ -104,6 +114,7 @@ TABLE: Final[dict[str, Code]] = {
         cure="allow a larger maxSkew[ over {topologyKey}], or make room in the other domains",
         nodes="[<does> not have label {label}, which a topology spread constraint needs"
         "||would break a topology spread constraint[ over {topologyKey}]]",
+        upstream="node(s) didn't match pod topology spread constraints",
         curable=True,
     ),
     "PodAffinity": Code(
@@ -113,6 +124,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="node",
         says="<has> no pod that this pod must be near[ (by {topologyKey})]",
         cure="start the pods that this pod must be near, or change its pod affinity",
+        upstream="node(s) didn't match pod affinity rules",
     ),
     "PodAntiAffinity": Code(
         plugins=("InterPodAffinity",),
@@ -122,6 +134,7 @@ TABLE: Final[dict[str, Code]] = {
         says="<has> a pod that this pod must stay away from[ ({pod})][ (by {topologyKey})]",
         cure="change the pod's anti-affinity, or add a node",
         nodes="<has> pods that this pod must stay away from[ (by {topologyKey})]",
+        upstream="node(s) didn't match pod anti-affinity rules",
         curable=True,
     ),
     "PodAntiAffinityExisting": Code(
@@ -132,6 +145,7 @@ TABLE: Final[dict[str, Code]] = {
         says="<has> a pod that must stay away from this pod[ ({pod})][ (by {topologyKey})]",
         cure="change the labels of this pod or the other's anti-affinity, or add a node",
         nodes="<has> pods that must stay away from this pod[ (by {topologyKey})]",
+        upstream="node(s) didn't satisfy existing pods anti-affinity rules",
         curable=True,
     ),
     "NotRead": Code(
@@ -149,6 +163,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="pod",
         says="<use> a persistent volume claim that does not exist[: {claim}]",
         cure="create the volume claim[ {claim}]",
+        upstream='persistentvolumeclaim[ "{claim}"] not found',
     ),
     "VolumeClaimUnbound": Code(
         plugins=("VolumeBinding",),
@@ -157,6 +172,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="pod",
         says="<use> a persistent volume claim that is not bound[: {claim}][ on node {node}]",
         cure="wait for the volume claim[ {claim}] to be bound, or provide a volume for it",
+        upstream="pod has unbound immediate PersistentVolumeClaims",
     ),
     "VolumeNodeAffinity": Code(
         plugins=("VolumeBinding", "VolumeZone"),
@@ -168,6 +184,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="node",
         says="cannot reach a volume of the pod[ ({volume})]",
         cure="let the pod run where its volume[ {volume}] can be reached",
+        upstream="node(s) didn't match PersistentVolume's node affinity",
     ),
     "VolumeTaken": Code(
         plugins=("VolumeRestrictions",),
@@ -176,6 +193,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="node",
         says="cannot use a volume that is in use elsewhere[ ({volume}[ by {pod}])]",
         cure="end the pod that uses the volume[ {volume}]",
+        upstream="node(s) had no available disk",
         curable=True,
     ),
     "VolumeLimit": Code(
@@ -185,6 +203,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="node",
         says="cannot attach more volumes[ of {driver}][ (at most {limit})]",
         cure="end a pod that uses volumes[ of {driver}], or add a node",
+        upstream="node(s) exceed max volume count",
         curable=True,
     ),
     "NoNodes": Code(
@@ -194,6 +213,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="cluster",
         says="<has> no nodes",
         cure="add a node",
+        upstream="no nodes available to schedule pods",
     ),
     "WriteFailed": Code(
         plugins=("Scheduler",),

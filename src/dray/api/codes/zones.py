@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.api.codes.code import DEVICES, FREE, NODE, PODS, Code
+from dray.api.codes.code import DEVICES, FREE, ITSELF, NODE, PODS, Code
 
 TABLE: Final[dict[str, Code]] = {
     "ZoneTooSmall": Code(
@@ -30,7 +30,7 @@ TABLE: Final[dict[str, Code]] = {
         wakes=(FREE, NODE),
         subject="node",
         says="<has> not enough[ {resource}|| of everything] free in the same zones[ (needs {needed} within {width}, {free} free)]"
-        "[; zones {nearest} come nearest and lack {lacks}]",
+        "[; zones {nearest} come nearest and lack {lacks}][, in use by {holders}]",
         cure="[free {missing} more {resource} in the same zone||free the resources of whole zones], or request less",
         curable=True,
     ),
@@ -69,6 +69,14 @@ TABLE: Final[dict[str, Code]] = {
         says="<need> at least[ {needed}] zones for the pod[, which allows {allowed}]",
         cure="allow the pod to span[ {needed}|| more] zones, or free resources in fewer zones",
         curable=True,
+    ),
+    "ZoneIntentInvalid": Code(
+        plugins=("NUMA",),
+        meaning="what the pod says about its zones cannot be read",
+        wakes=(ITSELF,),
+        subject="pod",
+        says="<has> a wrong annotation[: {error}]",
+        cure="correct the annotation in the pod's template",
     ),
     "ZoneDevicesApart": Code(
         plugins=("NUMA",),

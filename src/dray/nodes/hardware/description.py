@@ -16,6 +16,8 @@ A description says what there is ``each`` time (for every node) and ``once``::
         devices:
         - {repeat: {gpu: 2}, name: "gpu-{gpu}"}
 
+A Node may have zones (``numa``, see ``dray.nodes.zoned``).
+
 Holes and ``repeat`` are those of ``dray.nodes.hardware.template``; ``{n}`` is the number of a node, ``{node}`` its name and
 ``{count}`` how many there are, which is the description's own ``count`` (1) where nobody says. Left out, these are filled in:
 names, labels and allocatable of nodes, and of slices the name, the pool, generation and count, and the node. A slice with more
@@ -35,6 +37,7 @@ import msgspec
 from dray.api.quantity import Quantity, QuantityError
 from dray.nodes.faults import SIMULATED
 from dray.nodes.hardware.template import ITEMS_MAX, Made, TemplateError, compiled, names
+from dray.nodes.zoned import NUMA, ZonesError, zoning
 
 API_VERSION: Final = "dray.dev/v1alpha1"
 HARDWARE: Final = "dray.dev/hardware"
@@ -115,6 +118,7 @@ class Description:
         return [node for each in copies for node in each[0]], [found for each in copies for found in each[1]]
 
     def _node(self, manifest: Manifest, name: str) -> Manifest:
+        manifest = self._with_zones(manifest)
         metadata, status = manifest.get("metadata") or {}, manifest.get("status") or {}
         name = str(metadata.get("name") or name)
         labels = {
@@ -131,6 +135,23 @@ class Description:
         status = {**status, "capacity": amounts, "allocatable": {**usable, **(status.get("allocatable") or {})}}
         body = {"apiVersion": "v1", **manifest, "metadata": metadata, "status": status}
         return {key: value for key, value in body.items() if value != {}}
+
+    def _with_zones(self, manifest: Manifest) -> Manifest:
+        """``numa`` goes into an annotation that the node's kubelet reads; what is in the zones is what the node has."""
+        given = manifest.get("numa")
+        if given is None:
+            return manifest
+        try:
+            capacity, usable = zoning(given).amounts()
+        except ZonesError as error:
+            raise TemplateError(f"{self._where}: numa of a Node: {error}") from error
+        metadata, status = manifest.get("metadata") or {}, manifest.get("status") or {}
+        annotations = {**(metadata.get("annotations") or {}), NUMA: msgspec.json.encode(given).decode()}
+        amounts = {**capacity, **(status.get("capacity") or {})}
+        allocatable = {**usable, **(status.get("allocatable") or {})}
+        rest = {key: value for key, value in manifest.items() if key != "numa"}
+        changed = {"capacity": amounts, "allocatable": allocatable}
+        return {**rest, "metadata": {**metadata, "annotations": annotations}, "status": {**status, **changed}}
 
     def _usable(self, cpu: str) -> str:
         try:

@@ -7,7 +7,7 @@ promised there is worked out again from the pods that leave.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dray.api.resource import AllocationResult, ResourceClaim
 from dray.books.journal import Books
@@ -118,6 +118,8 @@ class Nominator:
             nomination = self._of[pending.uid] = Nomination(pending, placement)
             pending.nominated = nomination.node
             self._nodes.place(Placed(pending.pod, pending.demand, nomination.node, "promised"))
+            for account, entry in placement.postings:
+                self._books.post(account, pending.uid, entry)
             for claim, result in nomination.promises:
                 self._by_claim[claim.uid] = pending.uid
                 self._engine.promise(claim, result)
@@ -143,9 +145,13 @@ class Nominator:
             self._engine.take_back(claim.uid)
 
 
-def _taken(placement: Placement) -> set[Device]:
+def devices_of(placement: Placement) -> Sequence[AllocationResult]:
     special = placement.special
-    return _devices(placement.results if special is None else (*placement.results, special.allocation))
+    return placement.results if special is None else (*placement.results, special.allocation)
+
+
+def _taken(placement: Placement) -> set[Device]:
+    return _devices(devices_of(placement))
 
 
 def _devices(results: Iterable[AllocationResult]) -> set[Device]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 from dray.api.codes import CURABLE
 from dray.api.core import Pod, PodDisruptionBudget
@@ -17,7 +17,7 @@ from dray.api.kinds import POD_DISRUPTION_BUDGETS, PODS, RESOURCE_CLAIMS
 from dray.api.resource import ResourceClaim, ResourceClaimConsumerReference
 from dray.api.selectors import selects
 from dray.api.times import parse_time
-from dray.books.journal import Books
+from dray.books.journal import Account, Books
 from dray.books.nodes import NodeInfo, Nodes, Placed
 from dray.cluster.world import World
 from dray.devices import Devices
@@ -303,6 +303,8 @@ class _TakenOut:
     def __init__(self, preemption: Preemption, books: Books, nodes: Nodes, engine: Devices) -> None:
         self._preemption, self._books, self._nodes, self._ledger = preemption, books, nodes, engine.ledger
         self.out: dict[str, Placed] = {}
+        # What they have besides while they are on a node.
+        self._besides: dict[str, list[tuple[Account, Any]]] = {}
         self._gone: set[str] = set()
         self._claims: dict[str, list[tuple[str, set[str]]]] = {}
         self._freed: dict[str, Entry] = {}
@@ -310,14 +312,19 @@ class _TakenOut:
     def take(self, pods: Iterable[Placed]) -> None:
         pods = list(pods)
         for placed in pods:
-            self.out[placed.pod.uid] = placed
-            self._nodes.displace(placed.pod.uid)
+            uid = placed.pod.uid
+            self.out[uid] = placed
+            self._besides[uid] = [(each, entry) for each in self._nodes.followers if (entry := each.entry(uid)) is not None]
+            self._nodes.displace(uid)
         self._settle(placed.pod.uid for placed in pods)
 
     def give_back(self, pods: Iterable[Placed]) -> None:
         pods = list(pods)
         for placed in pods:
-            self._nodes.place(self.out.pop(placed.pod.uid))
+            uid = placed.pod.uid
+            self._nodes.place(self.out.pop(uid))
+            for account, entry in self._besides.pop(uid):
+                self._books.post(account, uid, entry)
         self._settle(placed.pod.uid for placed in pods)
 
     def free(self, gone: Iterable[str]) -> None:

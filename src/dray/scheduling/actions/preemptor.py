@@ -11,12 +11,16 @@ from collections.abc import Callable, Iterable
 from math import inf
 from typing import Final
 
+from msgspec.structs import replace
+
+from dray.api.codes import CODES
+from dray.api.codes.code import UNALLOCATED
 from dray.api.core import Pod
 from dray.api.reason import Reason
 from dray.books.changes import EVERYTHING
 from dray.books.nodes import NodeInfo, Placed
 from dray.cluster.port import ClusterError, NotFound, Outcome, Write
-from dray.scheduling.actions.nominator import Nomination, Nominator
+from dray.scheduling.actions.nominator import Nomination, Nominator, devices_of
 from dray.scheduling.actions.preemption import Eviction, Preemption
 from dray.scheduling.config import Profile
 from dray.scheduling.parts import Parts
@@ -32,12 +36,13 @@ from dray.scheduling.waiting.wakeups import Openings
 
 # Victims that a reason names; the rest is counted.
 _NAMED: Final = 5
+_OF_DEVICES: Final = frozenset(code for code, found in CODES.items() if found.upstream == UNALLOCATED)
 
 
 class Preemptor:
     def __init__(self, parts: Parts, cycle: Cycle, reports: Reports) -> None:
         self._books, self._queue, self._nodes, self._binder = parts.books, parts.queue, parts.nodes, parts.binder
-        self._meter, self._cycle, self._reports = parts.meter, cycle, reports
+        self._meter, self._cycle, self._reports, self._rests = parts.meter, cycle, reports, parts.rests
         self.nominator = Nominator(parts.books, parts.nodes, parts.engine)
         self.preemption = Preemption(parts, cycle, self.nominator)
         self._out: list[Write] = []
@@ -62,6 +67,8 @@ class Preemptor:
         except NotPlaced as refused:
             weaker = self.nominator.giving_way(state) if len(self.nominator) and not refused.shared else []
             placement = self._without([*weaker, own] if own is not None else weaker, state) if weaker else None
+            if placement is None and now >= pending.failed_until and not refused.shared:
+                weaker, placement = [], self._as_last_choice(state, refused, own)
             if placement is None:
                 raise
         for nomination in weaker:
@@ -77,6 +84,21 @@ class Preemptor:
             for nomination in nominations:
                 self.nominator.lift(nomination)
             return self._cycle.among(state, self.nominator.reach(nominations), first)
+
+    def _as_last_choice(self, state: CycleState, refused: NotPlaced, own: Nomination | None) -> Placement | None:
+        """Where the pod goes with devices that failed a short while ago, because there are no others."""
+        if not len(self._rests) or refused.free_claims or not refused.refusal.codes & _OF_DEVICES:
+            # What it holds elsewhere is given back first: it may find devices that did not fail.
+            return None
+        first = own.node if own is not None else ""
+        with self._books.trial():
+            if own is not None:
+                self.nominator.lift(own)
+            lifts = self._rests.lifts()
+            placement = next((found for nodes in lifts if (found := self._cycle.among(state, nodes, first)) is not None), None)
+        if placement is not None:
+            placement.rested = self._rests.holds(devices_of(placement))
+        return placement
 
     # ----------------------------------------------------------------------------------------------------- making room
 
@@ -111,6 +133,14 @@ class Preemptor:
         if eviction.node != pod.status.nominated_node_name:
             self._out.append(reports.status_patch(pod, {"nominatedNodeName": eviction.node}))
         self._reports.tell(pending, waits, now, clear_nominated=False)
+
+    def without_room(self, refused: NotPlaced) -> Refusal:
+        """The refusal of a pod for which no room was made, with what that came to."""
+        state, refusal = refused.state, refused.refusal
+        if state is None or not state.profile.preempts:
+            return refusal
+        never = state.demand.preemption_policy == "Never"
+        return replace(refusal, preemption="never" if never else "tried")
 
     def events_for(self, refused: NotPlaced) -> frozenset[str]:
         """What may make evicting others enough that is not enough yet, whatever else the pod waits for."""

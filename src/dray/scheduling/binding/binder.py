@@ -61,6 +61,7 @@ class Binding:
         "keeps",
         "mapping",
         "node",
+        "notes",
         "pending",
         "profile",
         "reason",
@@ -81,6 +82,7 @@ class Binding:
         self.since = now
         # Why these devices, for people.
         self.because = placement.because
+        self.notes = placement.notes
         self.special: Special | None = placement.special
         self.claims: list[str] = []
         self.awaiting: set[str] = set()
@@ -372,12 +374,11 @@ class Binder:
 
     def _bind(self, binding: Binding, now: float) -> None:
         pod = binding.pod
-        body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace, "uid": pod.uid},
-            "target": {"kind": "Node", "name": binding.node},
-        }
+        about: dict[str, Any] = {"name": pod.metadata.name, "namespace": pod.metadata.namespace, "uid": pod.uid}
+        if binding.notes:
+            # The API server copies them to the pod, in the same write.
+            about["annotations"] = binding.notes
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": about, "target": {"kind": "Node", "name": binding.node}}
         metadata = pod.metadata
         binding.writing = Write("create", PODS, metadata.namespace, metadata.name, body, "binding", uid=pod.uid, about=pod.key)
         self._out.append(binding.writing)

@@ -1,9 +1,21 @@
-"""Devices that failed to bind are left alone for a while."""
+"""Devices that failed to bind are the last choice for a while: what nobody else can have is better than nothing.
+
+Always true: a device that rests is held in the ledger, so that it is found only where its rest is lifted; one that is taken all
+the same does not rest any more.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from dray.api.resource import AllocationResult
+from dray.books.changes import EVERYTHING
 from dray.devices import DeviceKey, Devices
 from dray.scheduling.binding.conditions import Device
+
+# Rests that are lifted one by one, so that as few such devices as possible are taken; then all.
+_ONE_BY_ONE: Final = 16
 
 
 class Rests:
@@ -11,16 +23,53 @@ class Rests:
         self._engine, self._seconds = engine, seconds
         self._until: dict[DeviceKey, float] = {}
 
+    def __len__(self) -> int:
+        return len(self._until)
+
     def rest(self, device: Device, now: float) -> None:
         key = DeviceKey(device.driver, device.pool, device.name)
         self._engine.rest(key)
+        self._until.pop(key, None)
         self._until[key] = now + self._seconds
 
-    def end(self, now: float) -> None:
-        """Those whose time is over can be had again."""
-        for key in [key for key, until in self._until.items() if until <= now]:
+    def lifts(self) -> Iterator[set[str] | None]:
+        """Lift one rest after the other, those that began first at first, until the end of the trial in which this is done;
+        each time the nodes that can use what was lifted (None: perhaps all)."""
+        keys = list(self._until)
+        for each in [*([key] for key in keys[:_ONE_BY_ONE]), *filter(None, [keys[_ONE_BY_ONE:]])]:
+            for key in each:
+                self._engine.wake(key)
+            yield self._reach(each)
+
+    def opened_by(self, nodes: Collection[str]) -> bool:
+        """Whether something that became free on these nodes may be a device that rests."""
+        if not self._until:
+            return False
+        found = self._reach(self._until)
+        return found is None or EVERYTHING in nodes or not found.isdisjoint(nodes)
+
+    def _reach(self, keys: Iterable[DeviceKey]) -> set[str] | None:
+        found: set[str] = set()
+        for driver, pool in {(key.driver, key.pool) for key in keys}:
+            nodes = self._engine.inventory.reach((driver, pool))
+            if nodes is None:
+                return None
+            found |= nodes
+        return found
+
+    def holds(self, results: Iterable[AllocationResult]) -> list[DeviceKey]:
+        """The devices of these that rest."""
+        keys = (DeviceKey(d.driver, d.pool, d.device) for result in results for d in result.devices.results)
+        return [key for key in keys if key in self._until] if self._until else []
+
+    def taken(self, devices: Iterable[DeviceKey]) -> None:
+        for key in devices:
             del self._until[key]
             self._engine.wake(key)
+
+    def end(self, now: float) -> None:
+        """Those whose time is over are a choice like any other again."""
+        self.taken([key for key, until in self._until.items() if until <= now])
 
     def next_due(self) -> float | None:
         return min(self._until.values(), default=None)

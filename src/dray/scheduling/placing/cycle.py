@@ -149,6 +149,8 @@ class Cycle:
             return refused
         for posts in plan.posts:
             placement.postings.extend(posts(info))
+        for notes in plan.notes:
+            placement.notes.update(notes(info))
         return placement
 
     def try_on(self, state: CycleState, info: NodeInfo) -> Placement | Reasons:

@@ -1,7 +1,7 @@
 """All plugins of a profile, compiled for one pod: the checks a node must pass and the scores that rank those that do.
 
-Always true: an answer is shared by nodes in the same state exactly where nothing that was compiled reads more than the node,
-and only while nothing else that was read has changed.
+Always true: an answer is shared by nodes in the same state exactly where nothing that was compiled reads more than the node, or
+says in which state that is too, and only while nothing else that was read has changed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dray.scheduling.plugins.base import (
     Compiled,
     Judge,
     Judged,
+    Notes,
     Plugin,
     PodShape,
     Posts,
@@ -30,6 +31,7 @@ UNJUDGED: Judged = (None, 0, 0)
 Comparing = tuple[str, int, Compare]
 Examined = tuple[Reasons | None, int, tuple[int, ...]]
 """Why not; else the final part of the score and the parts that are still to be normalized."""
+_OF_ALL: Final = frozenset(("node", "cluster"))
 # States whose answers are kept.
 _MOST_SEEN: Final = 65536
 
@@ -40,6 +42,7 @@ class Plan:
 
     __slots__ = (
         "_elsewhere",
+        "_further",
         "_named",
         "_seen",
         "_stamp",
@@ -51,6 +54,7 @@ class Plan:
         "devices",
         "fixed_scores",
         "names",
+        "notes",
         "posts",
         "profile",
         "raw_scores",
@@ -71,13 +75,15 @@ class Plan:
         self.checks: tuple[Check, ...] = tuple(f.check for f in (*own, *(f for _, f in filtering)) if f.check is not None)
         self._set_names(filtering, own)
         self.posts: list[Posts] = [found.posts for found in everything if found.posts is not None]
+        self.notes: list[Notes] = [found.notes for found in everything if found.notes is not None]
         self.devices: Judge | None = next((found.judge for _, found in made if found.judge is not None), None)
         self._set_scores(made, weights)
         self._state_of = state_of
         self._stamps = [found.stamp for found in everything if found.stamp is not None]
         self._stamp = self.stamp()
-        shared = self.reads <= {"node", "cluster"}
-        self._seen: dict[int, Examined] | None = {} if shared else None
+        shared = all(found.reads <= _OF_ALL or found.state is not None for found in everything)
+        self._further = [found.state for found in everything if found.state is not None]
+        self._seen: dict[Hashable, Examined] | None = {} if shared else None
 
     def _set_names(self, filtering: list[tuple[str, Compiled]], own: Sequence[Compiled]) -> None:
         self._named = self._elsewhere = None
@@ -130,7 +136,9 @@ class Plan:
         """Why the node will not do; else its scores."""
         if self._seen is None:
             return self._examine(info)
-        state = info.state or self._state_of(info)
+        state: Hashable = info.state or self._state_of(info)
+        if self._further:
+            state = (state, *[further(info) for further in self._further])
         found = self._seen.get(state)
         if found is None:
             if len(self._seen) > _MOST_SEEN:

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from dray.api.reason import Reason
+from dray.api.words import Preemption
 
 Reasons = tuple[Reason, ...]
 
@@ -22,11 +23,13 @@ def told(reason: Reason) -> tuple[object, ...]:
 
 class Refusal(msgspec.Struct, frozen=True):
     """``reasons`` with the number of nodes each was given for (0: it concerns the pod, not nodes). ``claims`` are those of
-    the pod that was refused, in its own order: where another pod that asks for the same shares the refusal, it has its own."""
+    the pod that was refused, in its own order: where another pod that asks for the same shares the refusal, it has its own.
+    ``preemption``: whether it was seen that evicting others does not help either."""
 
     reasons: tuple[tuple[Reason, int], ...]
     nodes: int = 0
     claims: tuple[str, ...] = ()
+    preemption: Preemption = ""
 
     @property
     def codes(self) -> frozenset[str]:
@@ -43,7 +46,8 @@ class Refusal(msgspec.Struct, frozen=True):
         if own == self.claims or not self.claims:
             return self
         names = dict(zip(self.claims, own))
-        return Refusal(tuple((_renamed(reason, names), count) for reason, count in self.reasons), self.nodes, own)
+        reasons = tuple((_renamed(reason, names), count) for reason, count in self.reasons)
+        return Refusal(reasons, self.nodes, own, self.preemption)
 
     def says_the_same(self, other: Refusal | None) -> bool:
         """Whether the same reasons are given for the same objects, whatever their numbers."""

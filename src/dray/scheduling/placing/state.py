@@ -9,6 +9,7 @@ from dray.api.reason import Reason
 from dray.api.resource import AllocationResult, ResourceClaim
 from dray.books.demand import Demand
 from dray.books.journal import Account
+from dray.devices import DeviceKey
 from dray.scheduling.binding import conditions
 from dray.scheduling.config import Profile
 from dray.scheduling.placing.plan import Plan
@@ -21,17 +22,20 @@ from dray.scheduling.waiting.queue import QueuedPod
 
 class Placement:
     """What was decided for a pod; ``because``: why these devices, in words. ``volumes`` are those that its unbound volume
-    claims get, ``provisioned`` the claims for which one is to be made."""
+    claims get, ``provisioned`` the claims for which one is to be made; ``rested`` the devices that it gets although they failed
+    a short while ago."""
 
     __slots__ = (
         "because",
         "key",
         "leftover",
         "node",
+        "notes",
         "open",
         "pinned",
         "postings",
         "provisioned",
+        "rested",
         "results",
         "special",
         "volumes",
@@ -49,7 +53,10 @@ class Placement:
         self.provisioned: list[PersistentVolumeClaim] = []
         # What plugins post besides, under the pod's uid.
         self.postings: list[tuple[Account, object]] = []
+        # Annotations that the binding carries to the pod.
+        self.notes: dict[str, str] = {}
         self.because = ""
+        self.rested: list[DeviceKey] = []
 
 
 class NotPlaced(Exception):

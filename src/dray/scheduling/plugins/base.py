@@ -29,6 +29,10 @@ Compare = Callable[[Sequence[NodeInfo]], list[int]]
 Normalize = Literal["none", "max", "reverse"]
 Posts = Callable[[NodeInfo], list[tuple[Account, object]]]
 """What the pod takes on the node beside node resources and devices: an entry for each account, under the pod's uid."""
+Notes = Callable[[NodeInfo], Mapping[str, str]]
+"""Annotations that the pod is bound to the node with."""
+State = Callable[[NodeInfo], Hashable]
+"""All that is read of a node beyond what ``node`` stands for: nodes for which it is equal share answers."""
 Judged = tuple[Reasons | None, int, int]
 """Why the node's devices will not do; else their rank, still to be normalized, and hundredths of points for the rest."""
 Judge = Callable[[NodeInfo], Judged]
@@ -61,7 +65,7 @@ class Compiled:
     """What a plugin makes of one pod. ``measure`` with ``normalize`` is a score of one node, ``compare`` one of several that
     are compared; ``names`` are the only nodes that will do, where they are known."""
 
-    __slots__ = ("check", "compare", "judge", "measure", "names", "normalize", "posts", "reads", "stamp")
+    __slots__ = ("check", "compare", "judge", "measure", "names", "normalize", "notes", "posts", "reads", "stamp", "state")
 
     def __init__(
         self,
@@ -75,10 +79,13 @@ class Compiled:
         names: frozenset[str] | None = None,
         stamp: Callable[[], Hashable] | None = None,
         posts: Posts | None = None,
+        notes: Notes | None = None,
+        state: State | None = None,
     ) -> None:
         self.reads = frozenset(reads)
         self.check, self.measure, self.normalize, self.compare = check, measure, normalize, compare
         self.judge, self.names, self.stamp, self.posts = judge, names, stamp, posts
+        self.notes, self.state = notes, state
 
 
 class Plugin(Protocol):

@@ -6,7 +6,7 @@ it still asks for the right thing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from dray.api.core import NodeSelector
@@ -17,6 +17,7 @@ from dray.api.selectors import node_selector_matches
 from dray.api.words import of_several
 from dray.books.nodes import NodeInfo, Nodes
 from dray.devices import Verdict
+from dray.devices.demand import Limit
 from dray.devices.inventory import OPTIONAL_OPERATIONS
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.refusal import Refusal, Tally
@@ -60,6 +61,9 @@ class DynamicResources:
         self._requests: dict[tuple[int, frozenset[str]], Requests] = {}
         self._wanted: dict[int, frozenset[str]] = {}
         self._specials = parts.world.index(RESOURCE_CLAIMS, owner_uid)
+        # Where zones matter: from which devices of a node a pod should have its own, the best first, and why it gets none
+        # where it must have them from one of these.
+        self.limits: Callable[[CycleState, NodeInfo], tuple[Sequence[Limit], Reasons | None]] = lambda state, info: ((), None)
 
     # -------------------------------------------------------------------------------------------------- what is needed
 
@@ -152,10 +156,10 @@ class DynamicResources:
         """Put into the placement what the pod gets there; or why it gets nothing."""
         claims, special = self.claims_on(state, info)
         if state.leftover is not None:
-            return self._reuse(state, placement, claims, special)
+            return self._reuse(state, info, placement, claims, special)
         if not claims:
             return None
-        verdict = self._allocate(state, info.name, claims)
+        verdict = self._allocate(state, info, claims)
         if not verdict.ok:
             self.raise_fatal(state, verdict)
             return refusal_of(verdict)
@@ -166,7 +170,7 @@ class DynamicResources:
         return None
 
     def _reuse(
-        self, state: CycleState, placement: Placement, claims: list[ResourceClaim], special: Requests | None
+        self, state: CycleState, info: NodeInfo, placement: Placement, claims: list[ResourceClaim], special: Requests | None
     ) -> Reasons | None:
         leftover = state.leftover
         assert leftover is not None
@@ -176,7 +180,7 @@ class DynamicResources:
         allocation = self._claims.allocation_of(leftover)
         wanted = own if allocation is not None else [*own, leftover]
         if wanted:
-            verdict = self._allocate(state, placement.node, wanted)
+            verdict = self._allocate(state, info, wanted)
             if not verdict.ok:
                 self.raise_fatal(state, verdict)
                 return refusal_of(verdict)
@@ -189,9 +193,16 @@ class DynamicResources:
         placement.leftover = leftover
         return None
 
-    def _allocate(self, state: CycleState, node: str, claims: list[ResourceClaim]) -> Verdict:
+    def _allocate(self, state: CycleState, info: NodeInfo, claims: list[ResourceClaim]) -> Verdict:
         started = self._meter.seconds()
-        verdict = self._engine.allocate(node, claims, self.scorer.order(state.profile))
+        order = self.scorer.order(state.profile)
+        limits, required = self.limits(state, info)
+        tried = (self._engine.allocate(info.name, claims, order, within) for within in limits)
+        verdict = next((each for each in tried if each.ok), None)
+        if verdict is None:
+            verdict = self._engine.allocate(info.name, claims, order)
+            if verdict.ok and required is not None:
+                verdict = Verdict(False, node_error=True, reasons=required)
         took = self._meter.seconds() - started
         self._meter.observe("scheduler_plugin_execution_duration_seconds", took, _SUCCESS if verdict.ok else _REFUSED)
         return verdict

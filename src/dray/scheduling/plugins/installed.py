@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP: Final = "dray.plugins"
 
 
 @lru_cache(maxsize=1)
 def installed() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points
+
     return {found.name: found for found in entry_points(group=GROUP)}

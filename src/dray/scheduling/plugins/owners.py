@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dray.api.core import Pod
-from dray.api.kinds import REPLICA_SETS, REPLICATION_CONTROLLERS, SERVICES, STATEFUL_SETS, Kind
+from dray.api.kinds import SERVICES
 from dray.api.meta import OwnerReference
 from dray.api.selectors import Requirement, label_requirements
 from dray.cluster.world import World
+from dray.scheduling.kinds import OWNER_KINDS
 from dray.scheduling.plugins.terms import Requirements
 
-OWNER_KINDS: Final[tuple[Kind, ...]] = (SERVICES, REPLICATION_CONTROLLERS, REPLICA_SETS, STATEFUL_SETS)
 _BY_OWNER: Final = {(kind.api_version, kind.kind): kind for kind in OWNER_KINDS if kind is not SERVICES}
 
 

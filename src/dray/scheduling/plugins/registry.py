@@ -17,14 +17,16 @@ from dray.scheduling.plugins.images import ImageLocality, ImageNodes
 from dray.scheduling.plugins.installed import installed
 from dray.scheduling.plugins.neighbours import InterPodAffinity, PodTopologySpread
 from dray.scheduling.plugins.node import NodeAffinity, NodePorts, NodeUnschedulable, TaintToleration
+from dray.scheduling.plugins.numa import NUMA
 from dray.scheduling.plugins.resources import NodeResourcesBalancedAllocation, NodeResourcesFit
 from dray.scheduling.plugins.volumes import VOLUME_PLUGINS, VolumePlugin, Volumes
+from dray.scheduling.plugins.zones import Zones
 from dray.scheduling.shape.extended import DeviceBacked
 
 Factory = Callable[[Parts], Plugin]
 
 
-def plugins(parts: Parts, volumes: Volumes, images: ImageNodes, devices: DynamicResources) -> list[Plugin]:
+def plugins(parts: Parts, volumes: Volumes, images: ImageNodes, devices: DynamicResources, zones: Zones) -> list[Plugin]:
     backed = DeviceBacked(parts.gates("DRAExtendedResource"), parts.classes, parts.engine)
     made: list[Plugin] = [
         NodeUnschedulable(),
@@ -37,6 +39,7 @@ def plugins(parts: Parts, volumes: Volumes, images: ImageNodes, devices: Dynamic
         PodTopologySpread(),
         InterPodAffinity(),
         devices,
+        NUMA(zones, parts.zones),
         NodeResourcesBalancedAllocation(backed.offers, backed.on_node),
         ImageLocality(images),
     ]

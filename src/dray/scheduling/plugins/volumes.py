@@ -17,8 +17,9 @@ from dray.api.core import (
     StorageClass,
     TopologySelectorTerm,
     Volume,
+    VolumeAttachment,
 )
-from dray.api.kinds import CSI_NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
+from dray.api.kinds import CSI_NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES, VOLUME_ATTACHMENTS
 from dray.api.quantity import Quantity
 from dray.api.selectors import label_requirements, matches_all, node_selector_matches
 from dray.books.demand import Demand
@@ -26,6 +27,7 @@ from dray.books.nodes import NodeInfo, Nodes
 from dray.books.volumes import VolumeAccount
 from dray.cluster.world import World
 from dray.scheduling.plugins.base import Check, Compiled, PodShape, Reasons, because, codes_of
+from dray.scheduling.plugins.in_tree import EVERYWHERE, Migration
 
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
@@ -49,6 +51,9 @@ class Volumes:
         self._world = world
         self._nodes = nodes
         self._account = account
+        self._attachments = (
+            world.index(VOLUME_ATTACHMENTS, lambda found: [found.spec.node_name]) if VOLUME_ATTACHMENTS in world.kinds else None
+        )
 
     def check(self, demand: Demand, plugin: str) -> Check | None:
         makers: dict[str, Callable[[Demand], Check | None]] = {
@@ -209,40 +214,57 @@ class Volumes:
         ) or any(placed.demand is demand for info in self._nodes for placed in info.pods.values())
 
     def _limits(self, demand: Demand) -> Check | None:
-        wanted = self._by_driver(demand)
-        if not wanted or CSI_NODES not in self._world.kinds:
+        if not self._by_driver(demand, EVERYWHERE) or CSI_NODES not in self._world.kinds:
             return None
 
         def check(info: NodeInfo) -> Reasons | None:
             found: CSINode | None = self._get(CSI_NODES, info.name)
             drivers = found.spec.drivers if found is not None else ()
             limits = {driver.name: driver.allocatable.count for driver in drivers if driver.allocatable is not None}
-            for driver, volumes in wanted.items():
+            migration = Migration(found)
+            for driver, volumes in self._by_driver(demand, migration).items() if limits else ():
                 limit = limits.get(driver)
-                if limit is not None and len(volumes | self._attached(info, driver)) > limit:
+                if limit is not None and len(volumes | self._attached(info, driver, migration)) > limit:
                     return because("VolumeLimit", driver=driver, limit=limit)
             return None
 
         return check
 
-    def _by_driver(self, demand: Demand) -> dict[str, set[str]]:
-        """Volumes to attach, by the driver that attaches them."""
+    def _by_driver(self, demand: Demand, migration: Migration) -> dict[str, set[str]]:
+        """Volumes to attach, by the driver that attaches them on such a node."""
         found: dict[str, set[str]] = {}
+        for inline in demand.volumes:
+            if (named := migration.inline(inline)) is not None:
+                found.setdefault(named[0], set()).add(named[1])
         for claim in self._claims(demand):
             volume: PersistentVolume | None = self._get(PERSISTENT_VOLUMES, claim.spec.volume_name) if bound(claim) else None
-            if volume is not None and volume.spec.csi:
-                csi = volume.spec.csi
-                found.setdefault(str(csi.get("driver", "")), set()).add(str(csi.get("volumeHandle", "")))
-            elif volume is None and (cls := self._class(claim)) is not None:
-                found.setdefault(cls.provisioner, set()).add(claim.key)
+            if volume is not None:
+                if (named := migration.persistent(volume)) is not None:
+                    found.setdefault(named[0], set()).add(named[1])
+            elif (cls := self._class(claim)) is not None:
+                found.setdefault(migration.provisioner(cls.provisioner), set()).add(claim.key)
         return found
 
-    def _attached(self, info: NodeInfo, driver: str) -> set[str]:
+    def _attached(self, info: NodeInfo, driver: str, migration: Migration) -> set[str]:
+        """What is attached to the node or will be: for its pods, and whatever else is, whether or not a pod uses it."""
         found: set[str] = set()
         for placed in info.pods.values():
             if placed.demand.volumes:
-                found |= self._by_driver(placed.demand).get(driver, set())
+                found |= self._by_driver(placed.demand, migration).get(driver, set())
+        for key in self._attachments[info.name] if self._attachments is not None else ():
+            attachment: VolumeAttachment | None = self._get(VOLUME_ATTACHMENTS, key)
+            if attachment is not None and attachment.spec.attacher == driver:
+                found.add(self._name_of(attachment, migration))
         return found
+
+    def _name_of(self, attachment: VolumeAttachment, migration: Migration) -> str:
+        """As its driver names it; an attachment of a volume that is gone still takes a place."""
+        source = attachment.spec.source
+        volume: PersistentVolume | None = self._get(PERSISTENT_VOLUMES, source.persistent_volume_name or "")
+        if volume is None and source.inline_volume_spec is not None:
+            volume = PersistentVolume(spec=source.inline_volume_spec)
+        named = migration.persistent(volume) if volume is not None else None
+        return named[1] if named is not None else f"attachment {attachment.metadata.name}"
 
 
 def _size(claim: PersistentVolumeClaim) -> Quantity:

@@ -14,7 +14,7 @@ from dray.api.core import Pod
 from dray.api.events import event_body, shortened
 from dray.api.kinds import EVENTS, PODS
 from dray.api.times import format_time
-from dray.api.words import message
+from dray.api.words import notice
 from dray.cluster.port import ClusterError, Conflict, Outcome, Refused, Unreachable, Write
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.shape.claims import claim_keys
@@ -120,7 +120,7 @@ def _passes(error: ClusterError | None) -> bool:
 def refused(pod: Pod, refusal: Refusal, controller: str, now: float, clear_nominated: bool) -> list[Write]:
     """The writes that tell about a refusal: the pod's condition, and an event."""
     gated = "SchedulingGated" in refusal.codes
-    note = shortened(message(refusal.reasons, refusal.nodes))
+    note = shortened(notice(refusal.reasons, refusal.nodes, refusal.preemption))
     condition: dict[str, Any] = {
         "type": "PodScheduled",
         "status": "False",

@@ -5,12 +5,15 @@ group stands under every topic that could change its verdict. An event costs wor
 then for one pod of the group, its leader: only when that one is refused again as before do the rest stay. Whatever else
 becomes of it (it is placed, waits for something else now, changes, is gone), the next one has its turn, so that no wake-up ends
 with the pod that it happened to reach.
+
+Backing off makes way for pods of the same or of higher priority. Those of lower priority do not overtake: a pod that backs off
+while something happens that may help it is looked at before them, because it would take back what they got.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final, Literal
 
 from dray.api.core import Pod
@@ -19,6 +22,9 @@ from dray.scheduling.placing.refusal import Refusal
 
 INITIAL_BACKOFF: Final = 1.0
 MAX_BACKOFF: Final = 10.0
+
+# Marks of pods that moved on which are kept beside those that count.
+_SPARE: Final = 64
 
 # ``gated``: waiting for its scheduling gates to go, which no event but its own change can bring about.
 State = Literal["active", "backoff", "waiting", "gated", "taken"]
@@ -37,8 +43,10 @@ class QueuedPod:
         "attempts",
         "blocked_until",
         "demand",
+        "failed_until",
         "failures",
         "group",
+        "looks_from",
         "nominated",
         "pod",
         "refusal",
@@ -60,6 +68,10 @@ class QueuedPod:
         self.attempts = 0
         self.failures = 0
         self.blocked_until = 0.0
+        # Until then it backs off because its devices failed it: it does not take what failed before, and others do not leave
+        # for it. From ``looks_from`` on it may look whether there is something else.
+        self.failed_until = 0.0
+        self.looks_from = 0.0
         self.refusal: Refusal | None = None
         self.reported: Refusal | None = None
         self.group: Group | None = None
@@ -103,6 +115,9 @@ class Queue:
         self._pods: dict[str, QueuedPod] = {}
         self._active: list[tuple[int, float, int, int, str]] = []
         self._backoff: list[tuple[float, int, int, str]] = []
+        # Of those that back off: whose devices failed them, and for whom something happened meanwhile.
+        self._failed: dict[str, QueuedPod] = {}
+        self._stirred: list[tuple[int, float, int, int, str]] = []
         self._groups: dict[Hashable, Group] = {}
         self._topics: dict[str, dict[Hashable, Group]] = {}
         self._serial = 0
@@ -151,28 +166,64 @@ class Queue:
             self._pods[pending.uid] = pending
             self._counts[pending.state] += 1
         if pending.blocked_until > now:
-            self._enter(pending, "backoff")
-            heappush(self._backoff, (pending.blocked_until, self._serial, pending.version, pending.uid))
+            self._back_off(pending)
+            if pending.failed_until > now:
+                self._failed[pending.uid] = pending
         else:
-            self._enter(pending, "active")
-            heappush(self._active, (-pending.demand.priority, pending.turn, self._serial, pending.version, pending.uid))
+            self._activate(pending)
 
     def pop(self, now: float) -> QueuedPod | None:
         """The next pod to decide on: the highest priority, then the longest known. It is ``taken`` until it comes back."""
         self._release_due(now)
-        while self._active:
-            _, _, _, version, uid = heappop(self._active)
-            if self._current(uid, version, "active"):
-                pending = self._pods[uid]
-                self._enter(pending, "taken")
-                pending.attempts += 1
-                return pending
-        return None
+        while self._active and not self._current(self._active[0][4], self._active[0][3], "active"):
+            heappop(self._active)
+        if not self._active:
+            return None
+        pending = self._ahead_of(-self._active[0][0], now) if self._stirred else None
+        if pending is None:
+            pending = self._pods[heappop(self._active)[4]]
+        self._enter(pending, "taken")
+        pending.attempts += 1
+        return pending
+
+    def _ahead_of(self, priority: int, now: float) -> QueuedPod | None:
+        """Of the pods that back off and for which something happened, the first of a higher priority that may look now."""
+        early: list[tuple[int, float, int, int, str]] = []
+        found = None
+        while self._stirred and found is None and -self._stirred[0][0] > priority:
+            entry = heappop(self._stirred)
+            if self._current(entry[4], entry[3], "backoff"):
+                pending = self._pods[entry[4]]
+                if pending.looks_from <= now:
+                    found = pending
+                else:
+                    early.append(entry)
+        for entry in early:
+            heappush(self._stirred, entry)
+        return found
+
+    def stir(self) -> None:
+        """Something happened that may help pods whose devices failed them."""
+        for pending in self._failed.values():
+            self._stir(pending)
+        self._failed.clear()
 
     def fail(self, pending: QueuedPod, now: float) -> None:
         """Something outside the verdict went wrong (a write): try again after a while, longer each time."""
         pending.failures += 1
-        pending.blocked_until = now + min(self._initial * 2 ** (pending.failures - 1), self._max)
+        pending.blocked_until = now + min(self._initial * 2 ** min(pending.failures - 1, 16), self._max)
+        self.push(pending, now)
+
+    def fail_devices(self, pending: QueuedPod, now: float) -> None:
+        """The devices that the pod got failed: it tries again as after any failure, but looks for others meanwhile if pods of
+        lower priority would take them."""
+        pending.looks_from = now + self._initial
+        pending.failed_until = now + min(self._initial * 2 ** min(pending.failures, 16), self._max)
+        self.fail(pending, now)
+
+    def look_later(self, pending: QueuedPod, now: float) -> None:
+        """The pod looked before its time and found nothing: it backs off as before."""
+        pending.blocked_until = pending.failed_until
         self.push(pending, now)
 
     def refuse(self, pending: QueuedPod, key: Hashable, refusal: Refusal, topics: frozenset[str], now: float) -> Group:
@@ -212,11 +263,10 @@ class Queue:
         first.version += 1
         self._serial += 1
         if first.blocked_until > now and self._counts["active"]:
-            self._enter(first, "backoff")
-            heappush(self._backoff, (first.blocked_until, self._serial, first.version, first.uid))
+            self._back_off(first)
+            self._stir(first)
         else:
-            self._enter(first, "active")
-            heappush(self._active, (-first.demand.priority, first.turn, self._serial, first.version, first.uid))
+            self._activate(first)
         return first
 
     def placed(self, pending: QueuedPod, now: float) -> None:
@@ -231,12 +281,29 @@ class Queue:
         pending = self._pods.pop(uid, None)
         if pending is not None:
             self._leave(pending, now)
+            self._failed.pop(uid, None)
             self._counts[pending.state] -= 1
         return pending
 
     # ------------------------------------------------------------------------------------------------------- inside
 
+    def _activate(self, pending: QueuedPod) -> None:
+        self._enter(pending, "active")
+        heappush(self._active, (-pending.demand.priority, pending.turn, self._serial, pending.version, pending.uid))
+
+    def _back_off(self, pending: QueuedPod) -> None:
+        self._enter(pending, "backoff")
+        heappush(self._backoff, (pending.blocked_until, self._serial, pending.version, pending.uid))
+
+    def _stir(self, pending: QueuedPod) -> None:
+        if len(self._stirred) > 2 * self._counts["backoff"] + _SPARE:
+            self._stirred = [entry for entry in self._stirred if self._current(entry[4], entry[3], "backoff")]
+            heapify(self._stirred)
+        heappush(self._stirred, (-pending.demand.priority, pending.turn, self._serial, pending.version, pending.uid))
+
     def _enter(self, pending: QueuedPod, state: State) -> None:
+        if pending.state == "backoff":
+            self._failed.pop(pending.uid, None)
         self._counts[pending.state] -= 1
         self._counts[state] += 1
         pending.state = state
@@ -262,10 +329,7 @@ class Queue:
 
     def _release_due(self, now: float) -> None:
         while (due := self.next_due()) is not None and due <= now:
-            _, _, version, uid = heappop(self._backoff)
-            pending = self._pods[uid]
-            self._enter(pending, "active")
-            heappush(self._active, (-pending.demand.priority, pending.turn, self._serial, version, uid))
+            self._activate(self._pods[heappop(self._backoff)[3]])
 
     def _subscribe(self, group: Group) -> None:
         for topic in group.topics:

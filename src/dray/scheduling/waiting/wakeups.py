@@ -14,6 +14,7 @@ from dray.books.nodes import Nodes, Placed
 from dray.books.volumes import VolumeAccount
 from dray.devices import Devices
 from dray.devices.ledger import Charge, Entry, PoolKey
+from dray.numa.account import Held, ZoneAccount
 from dray.scheduling.waiting import events
 
 
@@ -37,10 +38,12 @@ class Openings:
 class Wakeups:
     """Two logs for caches that catch up, the events since the waiting pods were last looked at, and the openings."""
 
-    def __init__(self, nodes: Nodes, engine: Devices, volumes: VolumeAccount) -> None:
-        self._nodes, self._engine, self._volumes = nodes, engine, volumes
+    def __init__(self, nodes: Nodes, engine: Devices, volumes: VolumeAccount, zones: ZoneAccount) -> None:
+        self._nodes, self._engine, self._volumes, self._zones = nodes, engine, volumes, zones
         self.nodes_changed = ChangeLog()
         self.devices_freed = ChangeLog()
+        # Nodes on which something by zone was given back since somebody took this, and whether it was observed to be there.
+        self.zones_vacated: dict[str, bool] = {}
         self._events: dict[str, None] = {}
         self._openings = Openings()
         # The lowest priority among the pods that share claims with one that left: set by whoever knows.
@@ -66,6 +69,8 @@ class Wakeups:
                 devices.append((before, after))
             elif account is self._volumes and before is not None:
                 self._events[events.VOLUMES] = None
+            elif account is self._zones:
+                self._zoned(before, after)
         if len(devices) != 1 or devices[0][0] is not None:
             for pool in _freed(devices):
                 self.pool(pool)
@@ -78,6 +83,19 @@ class Wakeups:
             self._left(before)
         if after is not None:
             self.nodes_changed.note(after.node)
+
+    def _zoned(self, before: Held | None, after: Held | None) -> None:
+        """What a pod has by zone is something else, or as sure as it was not before."""
+        if after is not None:
+            self.nodes_changed.note(after.node)
+        if before is None:
+            return
+        self.nodes_changed.note(before.node)
+        self.event(events.FREE, events.PODS)
+        self._openings.add(before.node)
+        if after is None or after.node != before.node or after.usage != before.usage:
+            observed = before.sure == "observed"
+            self.zones_vacated[before.node] = observed and self.zones_vacated.get(before.node, True)
 
     def _left(self, placed: Placed) -> None:
         self.nodes_changed.note(placed.node)

@@ -1,0 +1,61 @@
+"""``dray zones``: what is free in the NUMA zones of nodes, and who has the rest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import click
+from rich.console import Console
+
+from dray.api.kinds import NODES, PODS
+from dray.cli.output import emit, output_option, table
+from dray.cli.source import Source, source_options
+from dray.explain.zones import ZoneReport, ZoneRow, zone_report
+
+
+@click.command()
+@source_options
+@click.option("--node", "nodes", multiple=True, help="Only zones of this node. Repeatable.")
+@output_option
+def zones(source: Source, nodes: Sequence[str], output: str) -> None:
+    """Show the NUMA zones of every node: what is free, who has the rest, and whether that was observed or predicted.
+
+    What is free is what can be allocated, less what the pods on the node have: as the scheduler counts it, not as it is
+    published. Pods of which nobody says where they are come below the table.
+
+    \b
+    Examples:
+      dray zones
+      dray zones --node gpu-7
+      dray zones -o json
+      dray zones --snapshot cluster.yaml
+    """
+    found = zone_report(source.read(needs=(NODES, PODS)).world, time.time(), nodes=nodes)
+    emit(found, output, lambda console: _show(found, console, narrowed=bool(nodes)))
+
+
+def _show(found: ZoneReport, console: Console, *, narrowed: bool) -> None:
+    if not found.zones:
+        none = "No such node publishes its zones." if narrowed else "No node publishes its zones (NodeResourceTopology)."
+        console.print(none)
+        return
+    console.print(table(("node", "zone", "policy", "free", "who has the rest"), [_row(zone) for zone in found.zones]))
+    lines = [f"{each.pod} on {each.node} has something by zone, and nobody says where." for each in found.unknown]
+    lines += [f"  {warning}" for each in found.unknown for warning in each.warnings]
+    for node, names in found.missing.items():
+        lines.append(f"{node} publishes nothing by zone of {', '.join(names)}: what its kubelet does with that is not known.")
+    if found.unreported:
+        lines.append(f"{len(found.unreported)} pods have run for a minute unreported: does the placement exporter run there?")
+    if lines:
+        console.print("\n" + "\n".join(lines))
+
+
+def _row(zone: ZoneRow) -> tuple[str, ...]:
+    free = ", ".join(f"{name} {amount}/{zone.total[name]}" for name, amount in zone.free.items())
+    who = "\n".join(f"{holder.pod}: {_told(holder.amount)} ({holder.known})" for holder in zone.holders)
+    return zone.node, zone.zone, f"{zone.policy}, {zone.scope}", free, who
+
+
+def _told(amount: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in amount.items())

@@ -1,0 +1,89 @@
+"""What helps a pod that waits for something that only a person can bring: an object that does not exist, or gates to be removed.
+
+Always true: each has a command to paste. Of an object that does not exist, a name that is nearly the same comes first; what is
+made instead asks for a device class that exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any, Final
+
+import yaml
+
+from dray.api.core import Pod
+from dray.api.kinds import (
+    DEVICE_CLASSES,
+    PERSISTENT_VOLUME_CLAIMS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    Kind,
+)
+from dray.api.reason import Reason
+from dray.cluster.world import World
+from dray.explain.fix import Fix, patch
+
+Json = dict[str, Any]
+
+
+def advice(world: World, pod: Pod, reasons: Sequence[Reason]) -> list[Fix]:
+    """For the reasons of these that are about what is missing; none for the others."""
+    return [fix for reason in reasons if reason.code in _OF for fix in _OF[reason.code](world, pod, reason)]
+
+
+def _gates(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
+    names = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
+    command = patch(pod, {"op": "remove", "path": "/spec/schedulingGates"})
+    yield Fix(f"remove the scheduling gates {names}, or let whoever set them do so", command)
+
+
+def _claim(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
+    yield from _absent(world, pod, RESOURCE_CLAIMS, reason.object.rpartition("/")[2], _requests(world))
+
+
+def _template(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
+    yield from _absent(world, pod, RESOURCE_CLAIM_TEMPLATES, str(reason.data.get("template")), {"spec": _requests(world)})
+
+
+def _volume(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    yield from _absent(world, pod, PERSISTENT_VOLUME_CLAIMS, str(reason.data.get("claim")).rpartition("/")[2], spec)
+
+
+def _class(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
+    slices = world.all(RESOURCE_SLICES).values() if RESOURCE_SLICES in world.kinds else ()
+    driver = min((each.spec.driver for each in slices), default="DRIVER")
+    spec = {"selectors": [{"cel": {"expression": f"device.driver == '{driver}'"}}]}
+    yield from _absent(world, pod, DEVICE_CLASSES, str(reason.data.get("class")), spec)
+
+
+_OF: Final[dict[str, Callable[[World, Pod, Reason], Iterator[Fix]]]] = {
+    "SchedulingGated": _gates,
+    "ClaimMissing": _claim,
+    "TemplateMissing": _template,
+    "VolumeClaimMissing": _volume,
+    "ClassMissing": _class,
+}
+
+
+def _absent(world: World, pod: Pod, kind: Kind, name: str, spec: Json) -> Iterator[Fix]:
+    namespace = pod.metadata.namespace if kind.namespaced else ""
+    where = f" -n {namespace}" if namespace else ""
+    found = world.all(kind).values() if kind in world.kinds else ()
+    names = sorted(each.metadata.name for each in found if each.metadata.namespace == namespace)
+    for near in get_close_matches(name, names, 1):
+        look = f"kubectl get {kind.resource} {near}{where} -o yaml"
+        yield Fix(f"name {kind.kind} {near}, which exists, instead of {name}", look)
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    made = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
+    command = f"kubectl apply -f - <<'EOF'\n{yaml.safe_dump(made, sort_keys=False)}EOF"
+    yield Fix(f"create {kind.kind} {namespace + '/' if namespace else ''}{name}", command)
+
+
+def _requests(world: World) -> Json:
+    """One device of a class that there is."""
+    classes = world.all(DEVICE_CLASSES).values() if DEVICE_CLASSES in world.kinds else ()
+    name = min((each.metadata.name for each in classes), default="CLASS")
+    return {"devices": {"requests": [{"name": "device", "exactly": {"deviceClassName": name}}]}}

@@ -1,0 +1,112 @@
+"""The zones of nodes: what is free in each, who has the rest, and how that is known. As the scheduler counts it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from dray.api.core import Pod
+from dray.api.gates import Gates
+from dray.cluster.world import World
+from dray.numa.account import Held
+from dray.numa.available import unreported
+from dray.numa.placement import OBSERVED, PREDICTED, Record, record, shares_of
+from dray.scheduling.ask import Ask
+from dray.scheduling.config import Config
+from dray.scheduling.plugins.resources import readable
+from dray.scheduling.scheduler import Scheduler
+
+Amounts = dict[str, str]
+
+
+class ZoneHolder(msgspec.Struct):
+    """A pod with something in a zone; ``known``: observed, or predicted."""
+
+    pod: str
+    amount: Amounts
+    known: str
+
+
+class ZoneRow(msgspec.Struct):
+    """One zone of a node."""
+
+    node: str
+    zone: str
+    policy: str
+    scope: str
+    free: Amounts
+    total: Amounts
+    holders: list[ZoneHolder]
+
+
+class Unknown(msgspec.Struct):
+    """A pod that a kubelet has given something by zone, and nobody says where; with why, where a record cannot be read."""
+
+    node: str
+    pod: str
+    warnings: list[str] = []
+
+
+class ZoneReport(msgspec.Struct):
+    """``missing``: by node, resources that it offers and its kubelet may align, and of which nothing is published by zone.
+    ``unreported``: pods that have run for a minute and that no exporter has reported."""
+
+    zones: list[ZoneRow]
+    unknown: list[Unknown] = []
+    missing: dict[str, list[str]] = {}
+    unreported: list[str] = []
+
+
+def zone_report(
+    world: World, now: float, *, config: Config | None = None, gates: Gates | None = None, nodes: Sequence[str] = ()
+) -> ZoneReport:
+    """Every zone of every node, or of those named."""
+    scheduler = Scheduler(world, config, gates or Gates.dray())
+    Ask(scheduler, now)
+    found = ZoneReport([])
+    for info in sorted(scheduler.nodes, key=lambda info: info.name):
+        layout = scheduler.zones.layout(info.name)
+        if layout is None or (nodes and info.name not in nodes):
+            continue
+        held = {uid: entry for uid, entry in scheduler.zones.held_on(info.name).items() if uid in info.pods}
+        pods = {uid: info.pods[uid].pod for uid in held}
+        records = {uid: record(pod, layout) for uid, pod in pods.items()}
+        state = scheduler.zones.state(info)
+        assert state is not None
+        for place in layout.places:
+            free = {name: readable(name, row[place]) for name, row in zip(layout.resources, state.free)}
+            total = {name: readable(name, row[place]) for name, row in zip(layout.resources, layout.allocatable)}
+            holders = _holders(place, held, pods, records)
+            found.zones.append(ZoneRow(info.name, layout.labels[place], layout.policy, layout.scope, free, total, holders))
+        found.unknown += _unknown(info.name, held, pods, records)
+        if missing := scheduler.zones.missing(info.name):
+            found.missing[info.name] = list(missing)
+        found.unreported += unreported([(pods[uid], scheduler.zones.occupant_of(uid, layout)) for uid in held], now)
+    return found
+
+
+def _holders(place: int, held: dict[str, Held], pods: dict[str, Pod], records: dict[str, Record]) -> list[ZoneHolder]:
+    found = []
+    for uid, entry in held.items():
+        amount = {name: readable(name, value) for name, value in dict(entry.usage.placement).get(place, ())}
+        for mask, amounts in entry.usage.groups:
+            if mask >> place & 1:
+                amount |= {name: f"{readable(name, value)} over {mask.bit_count()} zones" for name, value in amounts}
+        if amount:
+            found.append(ZoneHolder(pods[uid].key, amount, records[uid].source))
+    return sorted(found, key=lambda holder: holder.pod)
+
+
+def _unknown(node: str, held: dict[str, Held], pods: dict[str, Pod], records: dict[str, Record]) -> list[Unknown]:
+    lost = [uid for uid in held if records[uid].source == "none"]
+    return sorted((Unknown(node, pods[uid].key, list(records[uid].warnings)) for uid in lost), key=lambda each: each.pod)
+
+
+def where(pod: Pod) -> str:
+    """The zones of a pod in words, from its records: ``zones 0 and 1 (observed)``; empty where nothing is recorded."""
+    for name, known in ((OBSERVED, "observed"), (PREDICTED, "predicted")):
+        zones = [share.zone.removeprefix("node-") for share in shares_of(pod.metadata.annotations.get(name, ""))]
+        if zones:
+            return f"zone{'s' if len(zones) > 1 else ''} {' and '.join(sorted(zones))} ({known})"
+    return ""

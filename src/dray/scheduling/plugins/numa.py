@@ -1,0 +1,175 @@
+"""NUMA: nodes whose kubelet would take the pod, and those where its resources come to lie best.
+
+A check predicts the kubelet's verdict from what is free in the node's zones, and keeps to what the pod itself limits; a score
+ranks the nodes that will do. What the pod is going to have is posted, so that the next pod sees it, and is written with the
+binding as the pod's record. Where no node publishes zones, or for a pod of which nothing is aligned, there is nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any, Final
+
+from dray.api.core import Pod
+from dray.api.reason import Reason
+from dray.books.journal import Account
+from dray.books.nodes import NodeInfo
+from dray.numa.account import ZoneAccount
+from dray.numa.demand import Demand
+from dray.numa.evaluate import Verdict, nearest_miss, reason
+from dray.numa.intent import HEAL, KAI_SPAN, RESOURCES, SPAN, Intent, IntentError, intent, refusal
+from dray.numa.layout import State
+from dray.numa.placement import PREDICTED, encode
+from dray.numa.scores import nearness, score_of
+from dray.scheduling.arguments import ZoneArgs
+from dray.scheduling.plugins.base import Check, Compiled, Measure, PodShape, Reasons, because, codes_of
+from dray.scheduling.plugins.zones import Zones
+
+_SAID: Final = (SPAN, KAI_SPAN, RESOURCES, HEAL)
+# Holders that a reason names; the rest is counted.
+_NAMED: Final = 5
+# Of what a verdict says, the data that a shared refusal keeps: the rest are numbers of one node.
+_SHARED: Final = ("resource", "needed", "width", "policy", "widths", "total")
+
+
+class NUMA:
+    name = "NUMA"
+    codes = codes_of(name)
+
+    def __init__(self, zones: Zones, account: ZoneAccount) -> None:
+        self._zones, self._account = zones, account
+
+    def sign(self, pod: Pod) -> Hashable:
+        """What is read of a pod beside its spec: what it says about zones."""
+        annotations = pod.metadata.annotations
+        return tuple(annotations.get(name) for name in _SAID) if annotations else None
+
+    def compile(self, shape: PodShape) -> Compiled | None:
+        zones = self._zones
+        if not zones.any:
+            return None
+        asked = zones.asked(shape.pod, shape.demand)
+        if not asked.units:
+            return None
+        try:
+            own = intent(shape.pod)
+        except IntentError as error:
+            wrong = because("ZoneIntentInvalid", error=str(error))
+            return Compiled(check=lambda info: wrong)
+        taking = _Taking(zones, self._account, shape.pod, asked)
+        return Compiled(
+            ["node", "zones"],
+            check=_check(zones, asked, own),
+            measure=_measure(zones, asked, shape.profile.zones),
+            posts=taking.posts,
+            notes=taking.notes,
+            state=zones.stamp,
+        )
+
+
+# --------------------------------------------------------------------------------------------------------------- check
+
+
+def _check(zones: Zones, asked: Demand, own: Intent | None) -> Check:
+    evaluators, refusals = zones.evaluators, zones.refusals
+    said: dict[State, Reasons] = {}
+
+    def check(info: NodeInfo) -> Reasons | None:
+        state = zones.state(info)
+        if state is None:
+            return None
+        plan = evaluators.plan(state.layout, asked)
+        depends = plan.handled and plan.never is None
+        if depends and (pod := zones.doubtful(info)):
+            return because("ZonePlacementUnknown", pod=pod)
+        verdict = evaluators.admit(state, asked)
+        if not verdict.admit:
+            if (found := said.get(state)) is None:
+                found = said[state] = _shared(verdict, state)
+            return found
+        if depends and (pod := zones.starting(info, asked)):
+            return because("ZonePlacementUnknown", pod=pod)
+        if own is not None and (against := refusal(own, state, asked, evaluators)) is not None:
+            return (against,)
+        if refusals.concern(info.name) and (before := refusals.reason(info.name, asked, state)) is not None:
+            return because("ZoneRefusedBefore", refused=before)
+        return None
+
+    return check
+
+
+def _shared(verdict: Verdict, state: State) -> Reasons:
+    found = reason(verdict, state)
+    assert found is not None
+    data: dict[str, Any] = {name: found.data[name] for name in _SHARED if name in found.data}
+    return (Reason(found.code, "", data),)
+
+
+def told(zones: Zones, asked: Demand, info: NodeInfo, said: Reason) -> Reason:
+    """A shared refusal with the node's numbers: the zones that come nearest, what they lack, and who has it."""
+    state = zones.state(info)
+    verdict = zones.evaluators.admit(state, asked) if state is not None else None
+    found = reason(verdict, state, info.name) if verdict is not None and state is not None else None
+    if verdict is None or state is None or found is None or found.code != said.code:
+        return said
+    near = nearest_miss(state, verdict.refusal.needs) if verdict.refusal is not None else None
+    holders = zones.holders(info, near[0]) if near is not None else []
+    more = f" and {len(holders) - _NAMED} more" if len(holders) > _NAMED else ""
+    data = {**found.data, **({"holders": ", ".join(holders[:_NAMED]) + more} if holders else {})}
+    return Reason(found.code, found.object, data)
+
+
+# --------------------------------------------------------------------------------------------------------------- score
+
+
+def _measure(zones: Zones, asked: Demand, args: ZoneArgs) -> Measure:
+    evaluators = zones.evaluators
+    weights = {weight.name: weight.weight for weight in args.weights}
+    known: dict[State, int] = {}
+
+    def score(state: State) -> int:
+        if state.layout.policy == "none":
+            return 0
+        found = score_of(args.strategy, state, evaluators.plan(state.layout, asked), weights)
+        if args.distances:
+            mask = 0
+            for each in zones.placement(state, asked).masks:
+                mask |= each
+            found = found * nearness(state.layout, mask) // 100
+        return found
+
+    def measure(info: NodeInfo) -> int:
+        state = zones.state(info)
+        if state is None:
+            return 0
+        found = known.get(state)
+        if found is None:
+            found = known[state] = score(state)
+        return found
+
+    return measure
+
+
+# -------------------------------------------------------------------------------------------------------------- taking
+
+
+class _Taking:
+    """What a pod is going to have on a node, for the books and for its record."""
+
+    def __init__(self, zones: Zones, account: ZoneAccount, pod: Pod, asked: Demand) -> None:
+        self._zones, self._account, self._pod, self._asked = zones, account, pod, asked
+
+    def posts(self, info: NodeInfo) -> list[tuple[Account, object]]:
+        state = self._zones.state(info)
+        if state is None:
+            return []
+        verdict = self._zones.placement(state, self._asked)
+        entry = self._zones.entry(self._pod, info, state, self._asked, verdict)
+        return [(self._account, entry)] if entry is not None else []
+
+    def notes(self, info: NodeInfo) -> Mapping[str, str]:
+        state = self._zones.state(info)
+        if state is None:
+            return {}
+        placed = self._zones.placement(state, self._asked).placement
+        return {PREDICTED: encode(placed, state.layout)} if placed else {}

@@ -1,0 +1,348 @@
+"""What the scheduler knows of the zones of nodes: their layouts, what pods have in them, how sure that is, what was refused.
+
+Everything follows from NodeResourceTopology objects, from the pods on nodes with their records, and from what was decided here
+and is being written. Always true: a node without a usable topology object is not known here and costs nothing; what pods have is
+in the books, so that a trial that is not kept leaves no trace; a pod is waited for no longer than the configuration says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from heapq import heappop, heappush
+from typing import Final
+
+import msgspec
+
+from dray.api.core import Pod
+from dray.api.quantity import QuantityError
+from dray.api.times import parse_time
+from dray.api.topology import NodeResourceTopology
+from dray.books.demand import Demand as PodDemand
+from dray.books.nodes import NodeInfo, Placed
+from dray.numa.account import Held, Sure
+from dray.numa.available import LATE_SECONDS, Occupant, expected, occupant, sureness, unreported
+from dray.numa.demand import Demand, demand
+from dray.numa.evaluate import EVALUATORS, Evaluators, Verdict
+from dray.numa.intent import IntentError, intent, missed
+from dray.numa.layout import Layout, State, layout_of, published_state
+from dray.numa.refused import SPREAD, Refusals
+from dray.numa.tally import Tally, Usage
+from dray.scheduling.arguments import ZoneArgs
+from dray.scheduling.parts import Parts
+
+# A kubelet that refused is asked again after so long even if nothing has changed there that can be seen.
+REST_SECONDS: Final = 60.0
+
+log = logging.getLogger(__name__)
+
+
+class Zones:
+    def __init__(self, parts: Parts) -> None:
+        self._books, self._nodes, self._account = parts.books, parts.nodes, parts.zones
+        self._wakeups, self._meter = parts.wakeups, parts.meter
+        found = parts.config.zones
+        self._on, self.args = found is not None, found or ZoneArgs()
+        self.evaluators = Evaluators()
+        self.refusals = Refusals()
+        self._topologies: dict[str, NodeResourceTopology] = {}
+        self._layouts: dict[str, Layout] = {}
+        self._asked: dict[int, Demand] = {}
+        # Since when pods are waited for, and which were waited for long enough.
+        self._since: dict[str, float] = {}
+        self._waived: set[str] = set()
+        self._rests: list[tuple[float, str]] = []
+        self._checked_at: float | None = None
+
+    # ---------------------------------------------------------------------------------------------------------- reading
+
+    @property
+    def any(self) -> bool:
+        """Whether any node's zones are known."""
+        return bool(self._layouts)
+
+    def layout(self, node: str) -> Layout | None:
+        return self._layouts.get(node)
+
+    def topology_of(self, node: str) -> NodeResourceTopology | None:
+        return self._topologies.get(node)
+
+    def asked(self, pod: Pod, of: PodDemand) -> Demand:
+        """What a kubelet aligns of such a pod."""
+        found = self._asked.get(of.id)
+        if found is None:
+            found = self._asked[of.id] = self.evaluators.demands(demand(pod))
+        return found
+
+    def state(self, info: NodeInfo) -> State | None:
+        """What is free in the node's zones, also for a node that is only thought of, without some of its pods."""
+        tally = self._account.tally(info.name)
+        if tally is None:
+            return None
+        return tally.state() if self._nodes.get(info.name) is info else self._account.state_without(info.name, info.pods)
+
+    def stamp(self, info: NodeInfo) -> Hashable:
+        """All that this module says of a node."""
+        found = self._account.stamp(info.name)
+        return (found, info.name, self.refusals.serial) if self.refusals.concern(info.name) else found
+
+    def held_on(self, node: str) -> Mapping[str, Held]:
+        return self._account.on(node)
+
+    def holders(self, info: NodeInfo, mask: int) -> list[str]:
+        """The pods with something in these zones of a node."""
+        tally = self._account.tally(info.name)
+        return sorted(info.pods[uid].pod.key for uid in tally.holders(mask) if uid in info.pods) if tally is not None else []
+
+    def occupant_of(self, uid: str, layout: Layout) -> Occupant:
+        """What is known of where a pod is."""
+        placed = self._nodes.placed(uid)
+        assert placed is not None
+        return occupant(placed.pod, self.asked(placed.pod, placed.demand), layout)
+
+    def placement(self, state: State, asked: Demand) -> Verdict:
+        """Where the node's kubelet would put a pod: as its policy settles it, or, where it never refuses, probably. With
+        nothing placed where it aligns nothing."""
+        if state.layout.policy == "best-effort":
+            return self.evaluators.predict(state, asked)
+        return self.evaluators.admit(state, asked)
+
+    def doubtful(self, info: NodeInfo) -> str:
+        """A pod on the node of which it is not known where it is, or ''."""
+        return self._first(info, lambda held: held.sure == "doubtful")
+
+    def starting(self, info: NodeInfo, asked: Demand) -> str:
+        """A pod that its kubelet has not admitted yet, and that another one could get ahead of, or ''. Equal pods may start
+        beside each other: whichever is admitted first, the same zones are taken."""
+        return self._first(info, lambda held: held.asked is not asked)
+
+    def _first(self, info: NodeInfo, concerned: Callable[[Held], bool]) -> str:
+        unsure = self._account.unsure(info.name)
+        return next((info.pods[uid].pod.key for uid, held in unsure.items() if uid in info.pods and concerned(held)), "")
+
+    # ----------------------------------------------------------------------------------------------------------- posting
+
+    def entry(self, pod: Pod, info: NodeInfo, state: State, asked: Demand, verdict: Verdict) -> Held | None:
+        """What is posted for a pod that is decided for the node."""
+        if not verdict.placement:
+            return None
+        found = expected(pod, verdict.placement, asked, state.layout)
+        return Held(info.name, found.usage, asked, self._sure(found, state.layout, started=False))
+
+    def _sure(self, found: Occupant, layout: Layout, *, started: bool, uid: str = "", before: Sure | None = None) -> Sure:
+        sure = sureness(found, started=started, before=before)
+        waits = self.args.wait and layout.policy in EVALUATORS and uid not in self._waived
+        return sure if waits or sure == "observed" else "assumed"
+
+    # -------------------------------------------------------------------------------------------------- from the cluster
+
+    def topology(self, old: NodeResourceTopology | None, new: NodeResourceTopology | None) -> None:
+        """A topology object came, changed or went."""
+        if not self._on:
+            return
+        for gone in (old,) if old is not None and new is None else ():
+            self._topologies.pop(gone.metadata.name, None)
+        if new is not None:
+            self._topologies[new.metadata.name] = new
+        found = new if new is not None else old
+        assert found is not None
+        self.node(found.metadata.name, published=True)
+
+    def node(self, name: str, *, published: bool = False) -> None:
+        """The node may have other zones than before: it came, went or changed, or its topology object did (``published``)."""
+        if name not in self._topologies and name not in self._layouts:
+            return
+        layout = self._read(name)
+        if layout is self._layouts.get(name):
+            if published and layout is not None and not self.args.reconstruct:
+                self._believe(name, layout)
+            return
+        before = dict(self._account.on(name))
+        self.refusals.forget(name)
+        if layout is None:
+            del self._layouts[name]
+            self._account.close(name)
+        else:
+            self._layouts[name] = layout
+            self._account.open(name, Tally(layout, self.evaluators.states))
+            self._count(name, layout, before)
+            if not self.args.reconstruct:
+                self._believe(name, layout)
+        self._wakeups.node(name)
+
+    def _read(self, name: str) -> Layout | None:
+        topology, info = self._topologies.get(name), self._nodes.get(name)
+        if topology is None or info is None:
+            return None
+        try:
+            found = layout_of(topology, None, self.args.ignored, info.allocatable)
+        except QuantityError as error:
+            log.warning(
+                "a NodeResourceTopology cannot be read, so the node counts as without zones",
+                extra={"node": name, "error": str(error)},
+            )
+            return None
+        return self.evaluators.layouts(found) if found is not None else None
+
+    def _believe(self, name: str, layout: Layout) -> None:
+        tally = self._account.tally(name)
+        assert tally is not None
+        # Nobody can have published what no kubelet has admitted yet.
+        coming = {uid: held for uid, held in self._account.on(name).items() if not self._admitted(uid)}
+        for uid in coming:
+            self._account.post(uid, None)
+        tally.believe(published_state(layout, self._topologies[name]))
+        for uid, held in coming.items():
+            self._account.post(uid, held)
+        self._wakeups.node(name)
+
+    def _admitted(self, uid: str) -> bool:
+        placed = self._nodes.placed(uid)
+        return placed is not None and placed.pod.status.start_time is not None
+
+    def _count(self, name: str, layout: Layout, before: dict[str, Held]) -> None:
+        """What the pods on a node have in its zones, which were others before."""
+        info = self._nodes.get(name)
+        for uid, placed in info.pods.items() if info is not None else ():
+            if placed.standing == "shown":
+                self._occupy(placed.pod, placed.demand, name, layout)
+            elif (held := before.get(uid)) is not None:
+                # Decided under another layout: where it will be is anybody's guess.
+                self._books.post(self._account, uid, Held(name, Usage(), held.asked, "doubtful" if self.args.wait else "assumed"))
+
+    def placed(self, pod: Pod, of: PodDemand) -> None:
+        """The API shows a pod on its node."""
+        layout = self._layouts.get(pod.spec.node_name)
+        if layout is not None:
+            self._occupy(pod, of, pod.spec.node_name, layout)
+        elif self._account.entry(pod.uid) is not None:
+            self._books.post(self._account, pod.uid, None)
+
+    def _occupy(self, pod: Pod, of: PodDemand, node: str, layout: Layout) -> None:
+        asked = self.asked(pod, of)
+        before = self._account.entry(pod.uid)
+        wanted: Held | None = None
+        if asked.units:
+            aligned = bool(self.evaluators.plan(layout, asked).needs)
+            found = occupant(pod, asked, layout, aligned)
+            if aligned or found.record.source != "none":
+                known = before.sure if before is not None and before.node == node else None
+                started = pod.status.start_time is not None
+                sure = self._sure(found, layout, started=started, uid=pod.uid, before=known)
+                wanted = Held(node, found.usage, asked, sure)
+        if wanted != before:
+            self._books.post(self._account, pod.uid, wanted)
+            if wanted is not None and before is not None and wanted.usage != before.usage:
+                # The kubelet did otherwise than was thought, so others that are not observed yet may be elsewhere too.
+                self._doubt(node, ("starting", "admitted"))
+        if wanted is not None and wanted.sure == "observed" and before != wanted:
+            self._judge(pod, wanted)
+
+    def _judge(self, pod: Pod, held: Held) -> None:
+        """A pod that is to be placed anew because it was spread too far is not to come back to where that would happen again."""
+        try:
+            own = intent(pod)
+        except IntentError:
+            return
+        if own is not None and own.heal and missed(own, held.usage.placement):
+            others = self._account.on(held.node).keys() - {pod.uid}
+            self.refusals.note(held.node, held.asked, self._account.state_without(held.node, others), SPREAD)
+
+    def _doubt(self, node: str, which: tuple[Sure, ...]) -> None:
+        for uid, held in list(self._account.on(node).items()):
+            if held.sure in which:
+                self._books.post(self._account, uid, msgspec.structs.replace(held, sure="doubtful"))
+
+    def refused(self, pod: Pod, of: PodDemand, now: float) -> None:
+        """A kubelet did not take a pod that was bound to its node, which has failed. Such pods are not sent there again while
+        nothing changes, so that who makes them anew does not do so in a loop."""
+        info = self._nodes.get(pod.spec.node_name)
+        state = self.state(info) if info is not None else None
+        if state is None:
+            return
+        name, reason = pod.spec.node_name, pod.status.reason
+        asked = self.asked(pod, of)
+        self._meter.count("dray_numa_admission_refusals_total", (reason,))
+        if self.refusals.note(name, asked, state, reason):
+            self._meter.count("dray_numa_reselected_nodes_total")
+        told = {"pod": pod.key, "node": name, "reason": reason, "policy": state.layout.policy}
+        log.warning("a kubelet refused a pod that should have fitted into its zones", extra=told)
+        heappush(self._rests, (now + REST_SECONDS, name))
+        self._wakeups.node(name)
+
+    def forget(self, demands: set[int]) -> None:
+        """Only these demands are still in use."""
+        self._asked = {number: asked for number, asked in self._asked.items() if number in demands}
+
+    # ---------------------------------------------------------------------------------------------------------- in time
+
+    def due(self, now: float) -> None:
+        """What was given back makes others doubtful; who was waited for long enough is waited for no longer."""
+        vacated, self._wakeups.zones_vacated = self._wakeups.zones_vacated, {}
+        for node, observed in vacated.items():
+            # A kubelet may take the zones that became free for a pod that it has not admitted yet; and if it was not known for
+            # sure which these are, it is not known of others either.
+            self._doubt(node, ("starting",) if observed else ("starting", "admitted"))
+        self._waive(now)
+        while self._rests and self._rests[0][0] <= now:
+            _, node = heappop(self._rests)
+            self.refusals.forget(node)
+            self._wakeups.node(node)
+        if self._layouts:
+            self._examine(now)
+
+    def _waive(self, now: float) -> None:
+        unsure = self._account.all_unsure()
+        if not unsure and not self._since and not self._waived:
+            return
+        self._since = {uid: self._since.get(uid) or self._began(uid, now) for uid, _ in unsure}
+        self._waived = {uid for uid in self._waived if self._account.entry(uid) is not None}
+        for uid, held in unsure:
+            if now - self._since[uid] >= self.args.wait:
+                del self._since[uid]
+                self._waived.add(uid)
+                self._books.post(self._account, uid, msgspec.structs.replace(held, sure="assumed"))
+
+    def _began(self, uid: str, now: float) -> float:
+        """A pod that runs for long already will not be reported because somebody waits for it."""
+        placed = self._nodes.placed(uid)
+        started = placed.pod.status.start_time if placed is not None else None
+        return min(parse_time(started), now) if started is not None else now
+
+    def next_due(self) -> float | None:
+        times = [since + self.args.wait for since in self._since.values()]
+        if self._rests:
+            times.append(self._rests[0][0])
+        if self._wakeups.zones_vacated:
+            times.append(0.0)
+        return min(times, default=None)
+
+    # ----------------------------------------------------------------------------------------------------------- health
+
+    def _examine(self, now: float) -> None:
+        """Now and then: what is not known that should be."""
+        if self._checked_at is not None and now - self._checked_at < LATE_SECONDS:
+            return
+        self._checked_at = now
+        pods = [(placed.pod, self.occupant_of(placed.pod.uid, layout)) for placed, layout in self._inside()]
+        self._meter.gauge("dray_numa_pods_not_reported", len(unreported(pods, now)))
+        self._meter.gauge("dray_numa_nodes_without_zone_data", sum(1 for name in self._layouts if self.missing(name)))
+
+    def _inside(self) -> Iterator[tuple[Placed, Layout]]:
+        for name, layout in self._layouts.items():
+            for uid in self._account.on(name):
+                placed = self._nodes.placed(uid)
+                if placed is not None and placed.standing == "shown":
+                    yield placed, layout
+
+    def missing(self, node: str) -> tuple[str, ...]:
+        """Resources that the node offers, that its kubelet may align, and of which its topology object says nothing."""
+        layout, info = self._layouts.get(node), self._nodes.get(node)
+        if layout is None or info is None or layout.policy not in EVALUATORS:
+            return ()
+        aligned = [name for name in info.allocatable if name in ("cpu", "memory") or _device(name)]
+        return tuple(sorted(name for name in aligned if name not in layout.resources and name not in layout.unaligned))
+
+
+def _device(resource: str) -> bool:
+    return "/" in resource and not resource.partition("/")[0].endswith("kubernetes.io")

@@ -1,0 +1,141 @@
+"""``dray allocate -f``: plain manifests in, a readable answer out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from dray.cli.allocate import allocate
+
+V1 = "resource.k8s.io/v1"
+CLASS = {"apiVersion": V1, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}
+POOL = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
+
+
+def slice_(devices: int = 2, **where: Any) -> dict[str, Any]:
+    spec = {"driver": "gpu.example.com", "pool": POOL, "devices": [{"name": f"d{i}"} for i in range(devices)]}
+    return {"apiVersion": V1, "kind": "ResourceSlice", "metadata": {"name": "s1"}, "spec": spec | (where or {"nodeName": "n1"})}
+
+
+def claim(name: str, count: int = 1, **exactly: Any) -> dict[str, Any]:
+    requests = [{"name": "gpus", "exactly": {"deviceClassName": "gpu", "count": count, **exactly}}]
+    return {"apiVersion": V1, "kind": "ResourceClaim", "metadata": {"name": name}, "spec": {"devices": {"requests": requests}}}
+
+
+def template(name: str, count: int = 1) -> dict[str, Any]:
+    spec = {"spec": claim(name, count)["spec"]}
+    return {"apiVersion": V1, "kind": "ResourceClaimTemplate", "metadata": {"name": name}, "spec": spec}
+
+
+def pod(name: str, *entries: dict[str, str]) -> dict[str, Any]:
+    spec = {"containers": [{"name": "m", "image": "i"}], "resourceClaims": list(entries)}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def ask(folder: Path, *objects: Any, options: tuple[str, ...] = ()) -> Result:
+    """Each object in a file of its own."""
+    given: list[str] = []
+    for number, body in enumerate(objects):
+        file = folder / f"{number}.yaml"
+        file.write_text(body if isinstance(body, str) else yaml.safe_dump(body))
+        given += ["-f", str(file)]
+    done = CliRunner().invoke(allocate, [*given, *options])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
+
+
+def test_a_claim_that_gets_its_devices(tmp_path: Path) -> None:
+    done = ask(tmp_path, CLASS, slice_(), claim("train"))
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[1].split() == [
+        "claim",
+        "default/train",
+        "n1",
+        "default/train",
+        "gpus",
+        "gpu.example.com/n1/d0",
+    ]
+
+
+def test_claims_get_devices_one_after_another_and_what_is_missing_is_told(tmp_path: Path) -> None:
+    done = ask(tmp_path, CLASS, slice_(), claim("one"), claim("two", 2))
+    assert done.exit_code == 1
+    assert "claim default/two gets nothing: 0/1 nodes are available: 1 node has not enough devices of class gpu" in done.stdout
+    assert "would help: ask for 1 instead in request gpus of default/two" in done.stdout
+
+
+def test_for_scripts(tmp_path: Path) -> None:
+    done = ask(tmp_path, CLASS, slice_(), claim("one"), claim("two", 2), options=("-o", "json"))
+    told = json.loads(done.stdout)
+    assert told["ok"] is False
+    first, second = told["answers"]
+    assert first["claims"][0]["allocation"]["devices"]["results"][0]["device"] == "d0"
+    assert (second["ok"], second["reasons"][0]["code"]) == (False, "NotEnoughDevices")
+
+
+def test_the_claims_of_a_pod_are_allocated_together_or_not_at_all(tmp_path: Path) -> None:
+    entries = [
+        {"name": "a", "resourceClaimName": "shared"},
+        {"name": "b", "resourceClaimTemplateName": "own"},
+    ]
+    done = ask(tmp_path, CLASS, slice_(), claim("shared"), template("own", 2), pod("p", *entries), claim("alone"))
+    assert "pod default/p gets nothing" in done.stdout
+    assert "claim default/alone  n1" in done.stdout
+    assert "template" not in done.stdout
+    fits = ask(tmp_path, CLASS, slice_(3), claim("shared"), template("own", 2), pod("p", *entries))
+    assert fits.exit_code == 0
+    assert fits.stdout.count("default/p-b") == 2
+
+
+def test_what_is_in_use_counts(tmp_path: Path) -> None:
+    used = claim("used")
+    result = {"request": "gpus", "driver": "gpu.example.com", "pool": "n1", "device": "d0"}
+    used["status"] = {"allocation": {"devices": {"results": [result]}}}
+    done = ask(tmp_path, CLASS, slice_(), used, claim("next"))
+    assert "gpu.example.com/n1/d1" in done.stdout
+    assert "default/used" not in done.stdout
+
+
+def test_slices_for_all_nodes_need_no_node(tmp_path: Path) -> None:
+    assert "any-node" in ask(tmp_path, CLASS, slice_(allNodes=True), claim("c")).stdout
+
+
+def test_nodes_of_the_files_are_asked(tmp_path: Path) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "other"}}
+    assert ask(tmp_path, CLASS, slice_(), claim("c"), node).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        (claim("c", coont=1), 'ResourceClaim c: unknown field "spec.devices.requests[0].exactly.coont"'),
+        (claim("c", tolerations="x"), "ResourceClaim c:"),
+        (claim("c", -1), "spec.devices.requests[0].exactly.count"),
+        (template("c", -1), "spec.spec.devices.requests[0].exactly.count"),
+        ({"apiVersion": V1, "kind": "ResourceClaim", "metadata": {}}, "needs metadata.name"),
+        ({"apiVersion": V1, "kind": "ResourceClaim", "metadata": {"name": "x"}, "spec": []}, "a spec"),
+        (
+            pod("p", {"name": "a", "resourceClaimName": "nowhere"}),
+            "names ResourceClaim default/nowhere, which is in none of the files",
+        ),
+        ("kind: [", "cannot be read"),
+        ("just words", "is not a Kubernetes object"),
+        ({**claim("c"), "apiVersion": "resource.k8s.io/v1beta1"}, "take it as resource.k8s.io/v1"),
+        ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}, "have no ResourceClaim"),
+    ],
+)
+def test_a_mistake_is_named_and_nothing_is_answered(tmp_path: Path, broken: Any, told: str) -> None:
+    done = ask(tmp_path, CLASS, slice_(), broken)
+    assert done.exit_code == 2
+    assert told in done.stderr
+    assert done.stdout == ""
+
+
+def test_other_kinds_are_left_out_and_counted(tmp_path: Path) -> None:
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
+    assert "Not looked at: 1 ConfigMap." in ask(tmp_path, CLASS, slice_(), claim("c"), other).stdout

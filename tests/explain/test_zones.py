@@ -1,0 +1,74 @@
+"""``dray zones`` and what ``dray why`` says of zones: what is free, who has the rest, how it is known, what blocks a pod."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
+from dray.api.words import message
+from dray.cli import root
+from dray.explain.zones import zone_report
+from tests.numa.clusters import ZonedCluster, aligned_pod, zoned_node
+
+CPU4 = {"cpus": 4, "memory": "8Gi"}
+
+
+def cluster() -> ZonedCluster:
+    made = ZonedCluster(zoned_node("n1", CPU4, CPU4))
+    made.create(aligned_pod("a", 3), aligned_pod("b", 3))
+    made.run(20)
+    made.create(aligned_pod("c", 2))
+    made.run(20)
+    return made
+
+
+def test_every_zone_says_what_is_free_and_who_has_the_rest() -> None:
+    made = cluster()
+    found = zone_report(made.world(), made.clock.now)
+    assert [(zone.zone, zone.free["cpu"], zone.total["cpu"]) for zone in found.zones] == [("0", "1", "4"), ("1", "1", "4")]
+    assert sorted((h.pod, h.amount["cpu"], h.known) for zone in found.zones for h in zone.holders) == [
+        ("default/a", "3", "observed"),
+        ("default/b", "3", "observed"),
+    ]
+    assert (found.unknown, found.missing, found.unreported) == ([], {}, [])
+
+
+def test_pods_that_nobody_reports_are_named() -> None:
+    made = ZonedCluster(zoned_node("n1", CPU4, CPU4, exporter=None))
+    made.create(aligned_pod("foreign", 3, nodeName="n1", schedulerName="another"), aligned_pod("ours", 2))
+    made.run(100)
+    found = zone_report(made.world(), made.clock.now)
+    assert [each.pod for each in found.unknown] == ["default/foreign"]
+    assert sorted(found.unreported) == ["default/foreign", "default/ours"]
+
+
+def test_why_names_the_zones_that_come_nearest_and_who_is_there() -> None:
+    made = cluster()
+    answer = made.why("c")
+    assert answer.verdict == "unschedulable"
+    (reason,) = answer.reasons
+    assert reason.code == "ZonesFull"
+    assert (reason.data["nearest"], reason.data["lacks"]) == (["0"], {"cpu": "1"})
+    assert reason.data["holders"] in ("default/a", "default/b")
+    assert "in use by default/" in message([(reason, 1)], 1)
+
+
+def test_why_says_in_which_zone_a_pod_is() -> None:
+    assert "in zone" in cluster().why("a").summary
+    assert "(observed)" in cluster().why("a").summary
+
+
+def test_the_command_shows_a_snapshot_as_a_table_and_as_json(tmp_path: Path) -> None:
+    made = cluster()
+    file = tmp_path / "cluster.json"
+    items = [*made.all(NODES), *made.all(PODS), *made.all(NODE_RESOURCE_TOPOLOGIES)]
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    shown = CliRunner().invoke(root, ["zones", "--snapshot", str(file)], env={"COLUMNS": "140"})
+    assert shown.exit_code == 0, shown.output
+    assert "cpu 1/4" in shown.output
+    assert "(observed)" in shown.output
+    found = json.loads(CliRunner().invoke(root, ["zones", "--snapshot", str(file), "-o", "json"]).output)
+    assert [zone["free"]["cpu"] for zone in found["zones"]] == ["1", "1"]

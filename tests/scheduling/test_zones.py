@@ -1,0 +1,295 @@
+"""Zones in the scheduler: pods go only where their kubelet would take them, and what they take there counts at once."""
+
+from __future__ import annotations
+
+from scheduling_cluster import Sim
+from zoned import GPU, add_zoned, aligned, change, observe, record, started, topology
+
+from dray.api import kinds
+from dray.numa.placement import PREDICTED
+from dray.scheduling.arguments import ZoneArgs
+from dray.scheduling.config import Config, Profile
+
+CPU4 = {"cpu": 4}
+
+
+def patient(**args: object) -> Sim:
+    return Sim(Config((Profile(zones=ZoneArgs(**args)),)))  # type: ignore[arg-type]
+
+
+class TestInOneCycle:
+    def test_three_three_and_two_cores_on_two_zones_of_four_exactly_two_are_placed(self, sim: Sim) -> None:
+        add_zoned(sim, "n1", CPU4, CPU4)
+        for name, cores in (("a", 3), ("b", 3), ("c", 2)):
+            sim.add_pod(name, **aligned(cores))
+        sim.settle()
+        assert [sim.node_of(name) for name in "abc"] == ["n1", "n1", ""]
+        assert (record(sim, "a"), record(sim, "b")) == ({"node-0": {"cpu": "3"}}, {"node-1": {"cpu": "3"}})
+        assert "same zones" in sim.condition("c")["message"]
+
+    def test_a_pod_that_is_left_over_is_placed_when_a_zone_is_free(self, sim: Sim) -> None:
+        add_zoned(sim, "n1", CPU4, CPU4)
+        for name, cores in (("a", 3), ("b", 3), ("c", 2)):
+            sim.add_pod(name, **aligned(cores))
+        sim.settle()
+        started(sim, "a", "b")
+        observe(sim, "a", zone1={"cpu": "3"})
+        observe(sim, "b", zone0={"cpu": "3"})
+        sim.remove(kinds.PODS, "default/b")
+        sim.settle()
+        assert record(sim, "c") == {"node-0": {"cpu": "2"}}
+
+    def test_which_of_two_equal_pods_is_where_is_not_known_before_it_is_observed(self, sim: Sim) -> None:
+        add_zoned(sim, "n1", CPU4, CPU4)
+        for name, cores in (("a", 3), ("b", 3), ("c", 2)):
+            sim.add_pod(name, **aligned(cores))
+        sim.settle()
+        started(sim, "a", "b")
+        observe(sim, "a", zone1={"cpu": "3"})
+        sim.settle()
+        assert sim.node_of("c") == "", "b was predicted there, and is in zone 0"
+        observe(sim, "b", zone0={"cpu": "3"})
+        sim.settle(60)
+        assert sim.node_of("c") == ""
+
+    def test_a_gpu_and_cores_that_are_free_in_different_zones_do_not_help(self, sim: Sim) -> None:
+        add_zoned(sim, "apart", {"cpu": 8, GPU: 0}, {"cpu": 1, GPU: 2})
+        add_zoned(sim, "together", {"cpu": 8, GPU: 2}, {"cpu": 1, GPU: 0})
+        sim.add_pod("p", **aligned(4, gpu=1))
+        sim.settle()
+        assert sim.node_of("p") == "together"
+
+    def test_a_full_node_pod_spans_both_zones_under_restricted(self, sim: Sim) -> None:
+        add_zoned(sim, "n1", {"cpu": 16, GPU: 4}, {"cpu": 16, GPU: 4}, policy="restricted")
+        sim.add_pod("small", **aligned(10, gpu=6))
+        sim.add_pod("large", **aligned(24, gpu=6))
+        sim.settle()
+        assert sim.node_of("small") == ""
+        assert set(record(sim, "large")) == {"node-0", "node-1"}
+
+    def test_equal_pods_are_bound_beside_each_other(self, sim: Sim) -> None:
+        add_zoned(sim, "n1", {"cpu": 8, GPU: 4}, {"cpu": 8, GPU: 4})
+        for number in range(8):
+            sim.add_pod(f"p{number}", **aligned(2, gpu=1))
+        sim.settle()
+        assert sorted(tuple(record(sim, f"p{n}")) for n in range(8)) == [("node-0",)] * 4 + [("node-1",)] * 4
+
+
+class TestWhatIsNotConcerned:
+    def test_pods_that_no_kubelet_aligns_go_anywhere(self, sim: Sim) -> None:
+        add_zoned(sim, "n1", {"cpu": 2}, {"cpu": 2})
+        sim.add_pod("p", requests={"cpu": "3"})
+        sim.settle()
+        assert sim.node_of("p") == "n1"
+        assert record(sim, "p") == {}
+
+    def test_a_node_that_publishes_nothing_takes_what_fits(self, sim: Sim) -> None:
+        sim.add_node("n1", cpu="8")
+        sim.add_pod("p", **aligned(5))
+        sim.settle()
+        assert sim.node_of("p") == "n1"
+
+    def test_a_policy_that_never_refuses_takes_what_fits_and_is_recorded(self, sim: Sim) -> None:
+        add_zoned(sim, "n1", CPU4, CPU4, policy="best-effort")
+        sim.add_pod("p", **aligned(5))
+        sim.settle()
+        assert sum(int(amounts["cpu"]) for amounts in record(sim, "p").values()) == 5
+
+    def test_a_resource_that_an_administrator_knows_not_to_be_aligned_is_ignored(self) -> None:
+        sim = patient(ignored=frozenset({"memory"}))
+        add_zoned(sim, "n1", {"cpu": 4, "memory": 10}, {"cpu": 4, "memory": 10})
+        sim.add_pod("p", **aligned(2, memory=15))
+        sim.settle()
+        assert record(sim, "p") == {"node-0": {"cpu": "2"}}
+
+
+class TestTopologiesComeAndGo:
+    def test_a_topology_that_appears_counts_from_then_on_with_the_pods_that_are_there(self, sim: Sim) -> None:
+        sim.add_node("n1", cpu="8")
+        sim.add_pod("a", **aligned(3))
+        sim.settle()
+        assert sim.node_of("a") == "n1"
+        change(sim, "a", metadata={"annotations": {PREDICTED: '[{"zone":"node-0","amount":{"cpu":"3"}}]'}})
+        started(sim, "a")
+        sim.api.put(kinds.NODE_RESOURCE_TOPOLOGIES, topology("n1", CPU4, CPU4))
+        sim.add_pod("b", **aligned(2))
+        sim.add_pod("c", **aligned(5))
+        sim.settle()
+        assert record(sim, "b") == {"node-1": {"cpu": "2"}}
+        assert sim.node_of("c") == ""
+
+    def test_a_topology_that_goes_keeps_nobody_out(self, sim: Sim) -> None:
+        add_zoned(sim, "n1", CPU4, CPU4)
+        sim.add_pod("p", **aligned(5))
+        sim.settle()
+        assert sim.node_of("p") == ""
+        sim.remove(kinds.NODE_RESOURCE_TOPOLOGIES, "n1")
+        sim.settle()
+        assert sim.node_of("p") == "n1"
+
+    def test_larger_zones_wake_who_waits_for_them(self, sim: Sim) -> None:
+        add_zoned(sim, "n1", CPU4, CPU4)
+        sim.add_pod("p", **aligned(5))
+        sim.settle()
+        sim.api.put(kinds.NODE_RESOURCE_TOPOLOGIES, topology("n1", {"cpu": 6}, {"cpu": 2}))
+        sim.settle()
+        assert record(sim, "p") == {"node-0": {"cpu": "5"}}
+
+    def test_one_that_cannot_be_read_counts_as_none(self, sim: Sim) -> None:
+        sim.add_node("n1", cpu="8")
+        broken = topology("n1", CPU4, CPU4)
+        broken["zones"][0]["resources"][0]["allocatable"] = "four"
+        sim.api.put(kinds.NODE_RESOURCE_TOPOLOGIES, broken)
+        sim.add_pod("p", **aligned(5))
+        sim.settle()
+        assert sim.node_of("p") == "n1"
+
+
+class TestRecords:
+    def test_a_scheduler_that_starts_anew_counts_by_the_records(self, sim: Sim) -> None:
+        add_zoned(sim, "n1", CPU4, CPU4)
+        sim.add_pod("a", **aligned(3))
+        sim.settle()
+        started(sim, "a")
+        sim.start()
+        sim.add_pod("b", **aligned(2))
+        sim.settle()
+        assert record(sim, "b") == {"node-1": {"cpu": "2"}}
+
+    def test_what_was_observed_counts_before_what_was_predicted(self, sim: Sim) -> None:
+        add_zoned(sim, "n1", CPU4, CPU4)
+        sim.add_pod("a", **aligned(3))
+        sim.settle()
+        started(sim, "a")
+        observe(sim, "a", zone1={"cpu": "3"})
+        sim.add_pod("b", **aligned(2))
+        sim.settle()
+        assert record(sim, "b") == {"node-0": {"cpu": "2"}}
+
+    def test_the_record_comes_with_the_binding_and_costs_no_other_write(self, sim: Sim) -> None:
+        add_zoned(sim, "n1", CPU4, CPU4)
+        sim.add_pod("a", **aligned(3))
+        sim.settle()
+        assert [write.subresource for write in sim.log if write.kind is kinds.PODS] == ["binding"]
+
+
+class TestStaleTopology:
+    def test_a_pod_that_is_not_published_yet_counts(self, sim: Sim) -> None:
+        """``available`` still says that everything is free."""
+        add_zoned(sim, "n1", CPU4)
+        sim.add_pod("a", **aligned(3))
+        sim.settle()
+        started(sim, "a")
+        sim.api.put(kinds.NODE_RESOURCE_TOPOLOGIES, topology("n1", CPU4))
+        sim.add_pod("b", **aligned(2))
+        sim.settle()
+        assert sim.node_of("b") == ""
+
+    def test_a_pod_that_is_gone_and_still_published_does_not_count(self, sim: Sim) -> None:
+        add_zoned(sim, "n1", CPU4, zone0={"cpu": "1"})
+        sim.add_pod("b", **aligned(4))
+        sim.settle()
+        assert sim.node_of("b") == "n1"
+
+    def test_without_reconstruction_what_is_published_is_believed(self) -> None:
+        sim = patient(reconstruct=False)
+        add_zoned(sim, "n1", CPU4, zone0={"cpu": "1"})
+        sim.add_pod("b", **aligned(4))
+        sim.settle()
+        assert sim.node_of("b") == ""
+        sim.api.put(kinds.NODE_RESOURCE_TOPOLOGIES, topology("n1", CPU4))
+        sim.settle()
+        assert sim.node_of("b") == "n1"
+
+    def test_without_reconstruction_pods_of_one_cycle_count_all_the_same(self) -> None:
+        sim = patient(reconstruct=False)
+        add_zoned(sim, "n1", CPU4, CPU4)
+        for name in "abc":
+            sim.add_pod(name, **aligned(3))
+        sim.settle()
+        assert sum(sim.node_of(name) == "n1" for name in "abc") == 2
+
+
+class TestWaitingForPlacements:
+    def test_a_node_with_a_pod_of_which_nothing_is_known_is_left_alone_for_a_while(self, sim: Sim) -> None:
+        add_zoned(sim, "n1", CPU4, CPU4)
+        sim.add_pod("foreign", **aligned(3), node_name="n1", phase="Running")
+        sim.add_pod("p", **aligned(2))
+        sim.settle(9)
+        assert sim.node_of("p") == ""
+        assert "default/foreign whose zones are not known" in sim.condition("p")["message"]
+        sim.settle(2)
+        assert sim.node_of("p") == "n1"
+
+    def test_an_observation_ends_the_wait(self, sim: Sim) -> None:
+        add_zoned(sim, "n1", CPU4, CPU4)
+        sim.add_pod("foreign", **aligned(3), node_name="n1", phase="Running")
+        sim.add_pod("p", **aligned(2))
+        sim.settle(1)
+        observe(sim, "foreign", zone0={"cpu": "3"})
+        sim.settle()
+        assert record(sim, "p") == {"node-1": {"cpu": "2"}}
+
+    def test_a_pod_does_not_overtake_another_one_on_its_way_to_the_kubelet(self, sim: Sim) -> None:
+        """Which zones they get depends on which of them is admitted first."""
+        add_zoned(sim, "n1", CPU4, CPU4)
+        sim.add_pod("a", **aligned(3))
+        sim.add_pod("b", **aligned(2))
+        sim.settle()
+        assert [sim.node_of(name) for name in "ab"] == ["n1", ""]
+        started(sim, "a")
+        sim.settle()
+        assert record(sim, "b") == {"node-1": {"cpu": "2"}}
+
+    def test_what_is_given_back_meanwhile_makes_a_pod_on_its_way_doubtful(self, sim: Sim) -> None:
+        add_zoned(sim, "n1", CPU4, CPU4)
+        sim.add_pod("a", **aligned(3))
+        sim.settle()
+        started(sim, "a")
+        sim.add_pod("b", **aligned(2))
+        sim.settle()
+        sim.remove(kinds.PODS, "default/a")
+        sim.add_pod("c", **aligned(2))
+        sim.settle(1)
+        assert sim.node_of("c") == "", "b may be in zone 0 now"
+        observe(sim, "b", zone0={"cpu": "2"})
+        started(sim, "b")
+        sim.settle()
+        assert record(sim, "c") == {"node-0": {"cpu": "2"}}
+
+    def test_who_does_not_want_to_wait_does_not(self) -> None:
+        sim = patient(wait=0.0)
+        add_zoned(sim, "n1", CPU4, CPU4)
+        sim.add_pod("foreign", **aligned(3), node_name="n1", phase="Running")
+        sim.add_pod("p", **aligned(2))
+        sim.settle()
+        assert sim.node_of("p") == "n1"
+
+
+class TestKubeletsThatRefuse:
+    def refuse(self, sim: Sim, name: str) -> None:
+        change(sim, name, status={"phase": "Failed", "reason": "TopologyAffinityError", "message": "Pod was rejected"})
+        sim.settle()
+
+    def test_such_pods_are_not_sent_there_again_while_nothing_changes(self, sim: Sim) -> None:
+        add_zoned(sim, "n1", CPU4, CPU4)
+        sim.add_pod("a", **aligned(3))
+        sim.settle()
+        self.refuse(sim, "a")
+        sim.add_pod("again", **aligned(3))
+        sim.add_pod("other", **aligned(2))
+        sim.settle(1)
+        assert [sim.node_of(name) for name in ("again", "other")] == ["", "n1"]
+        assert sim.meter.counters["dray_numa_admission_refusals_total", ("TopologyAffinityError",)] == 1
+
+    def test_after_a_minute_it_is_tried_again(self, sim: Sim) -> None:
+        add_zoned(sim, "n1", CPU4, CPU4)
+        sim.add_pod("a", **aligned(3))
+        sim.settle()
+        self.refuse(sim, "a")
+        sim.add_pod("again", **aligned(3))
+        sim.settle(59)
+        assert sim.node_of("again") == ""
+        assert "TopologyAffinityError" in sim.condition("again")["message"]
+        sim.settle(2)
+        assert sim.node_of("again") == "n1"
