@@ -17,7 +17,7 @@ from dray.controllers.sets import kinds as set_kinds
 from dray.nodes.hardware import CATALOGUE, hardware
 from dray.runtime.machines import Machines
 from dray.scheduling.configuration import parse
-from dray.scheduling.scheduler import KINDS as SCHEDULER_KINDS
+from dray.scheduling.kinds import KINDS as SCHEDULER_KINDS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 FILES = sorted(path for path in DEPLOY.rglob("*.yaml") if path.name != "kustomization.yaml")

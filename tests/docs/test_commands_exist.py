@@ -38,7 +38,7 @@ def understood(line: str) -> None:
     words = [word for word in shlex.split(line, comments=True) if "…" not in word and not word.startswith("[")]
     context = click.Context(root, info_name="dray")
     _, command, arguments = root.resolve_command(context, words[1:])  # type: ignore[attr-defined]
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and not (command.invoke_without_command and (arguments or ["-"])[0].startswith("-")):
         context = click.Context(command, info_name=command.name, parent=context)
         _, command, arguments = command.resolve_command(context, arguments)
     inner = click.Context(command, info_name=words[1], parent=context)

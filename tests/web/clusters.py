@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
-from dray.api.kinds import EVENTS
 from dray.api.resource import FINALIZER
 from dray.cluster.world import World
-from dray.explain.snapshot import KINDS
+from dray.explain.snapshot import KINDS, kind_of
 from dray.nodes.hardware import hardware
-from dray.runtime.local import served_kind
 from dray.testing.builders import node, resource_slice
 
 Plain = dict[str, Any]
@@ -22,11 +21,12 @@ def world_of(objects: Iterable[Plain]) -> World:
     """What a cluster with these objects shows."""
     world, by_kind = World(KINDS), dict[Any, list[Plain]]()
     for body in objects:
-        kind = EVENTS if body["kind"] == "Event" else served_kind(body)
-        by_kind.setdefault(kind, []).append(body)
+        kind = kind_of(body, Path("a test"))
+        assert kind is not None
+        named = {"uid": f"{kind.plural}/{body['metadata']['name']}", "resourceVersion": "1", **body["metadata"]}
+        by_kind.setdefault(kind, []).append({**body, "metadata": named})
     for kind, found in by_kind.items():
-        if kind in KINDS:
-            world.replace(kind, found)
+        world.replace(kind, found)
     return world
 
 
@@ -138,3 +138,23 @@ def large(nodes: int, devices: int = 8, busy: float = 0.5) -> list[Plain]:
         for place in range(int(devices * busy) if number % 3 else devices):
             made.extend(used(name, f"gpu-{place}"))
     return made
+
+
+def queue(name: str, gpus: int, parent: str = "") -> Plain:
+    unlimited = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+    spec: Plain = {
+        "resources": {"gpu": {"quota": gpus, "limit": -1, "overQuotaWeight": 1}, "cpu": unlimited, "memory": unlimited}
+    }
+    if parent:
+        spec["parentQueue"] = parent
+    return {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name, "uid": f"uid-{name}"}, "spec": spec}
+
+
+def queued() -> list[Plain]:
+    """The small cluster, divided between two teams."""
+    tree = [queue("research", 12), queue("vision", 8, "research"), queue("speech", 4, "research")]
+    made = small()
+    for found in made:
+        if found["kind"] == "Pod":
+            found["metadata"]["labels"] = {"kai.scheduler/queue": "vision" if "gpu8" in found["metadata"]["name"] else "speech"}
+    return [*made, *tree]

@@ -6,13 +6,12 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 
-from dray.api.kinds import EVENTS
-from dray.explain.snapshot import KINDS, Snapshot
-from dray.runtime.local import served_kind
+from dray.explain.snapshot import Snapshot, kind_of
 from dray.web.guard import Guard
 from dray.web.moments import Scene, Still
 from dray.web.server import Page
@@ -63,7 +62,7 @@ def still(objects: Sequence[dict[str, Any]]) -> Still:
 
 def _placed(objects: Sequence[dict[str, Any]]) -> Any:
     for body in objects:
-        kind = EVENTS if body["kind"] == "Event" else served_kind(body)
-        if kind in KINDS:
+        kind = kind_of(body, Path("a test"))
+        if kind is not None:
             metadata = body["metadata"]
             yield kind, f"{metadata.get('namespace', '')}/{metadata['name']}".strip("/"), body

@@ -23,7 +23,7 @@ from dray.simulate.scenario import read as scenario_of
 from dray.web.live import Live
 from dray.web.recorded import Recorded
 from tests.web import browser
-from tests.web.clusters import DRIVER, claim, large, node, pod, resource_slice, small
+from tests.web.clusters import DRIVER, claim, large, node, pod, queued, resource_slice, small
 from tests.web.conftest import still
 from tests.web.test_server import ATTACK, Watched
 
@@ -36,7 +36,7 @@ MAP = ".stage canvas[role=application]"
 VIEWS = (
     *("#/map", "#/map?as=table", "#/map?on=node:gpu8-0", f"#/map?on=device:{DRIVER}/gpu8-0/gpu-0", "#/waiting"),
     *("#/pod/team/train", "#/pod/team/p-gpu8-0-gpu-0", f"#/taints/{DRIVER}/gpu8-0/gpu-0", "#/health", "#/nothing"),
-    "#/what-if?drain=gpu8-0",
+    *("#/what-if?drain=gpu8-0", "#/queues"),
 )
 
 
@@ -240,6 +240,16 @@ def test_what_draining_a_node_and_more_pods_would_bring_is_rehearsed(chromium: A
         page.get_by_label("objects that would be applied").fill("nonsense")
         page.get_by_role("button", name="what would happen?").click()
         page.get_by_text("is not a Kubernetes object").wait_for()
+
+
+def test_queues_are_shown_with_what_they_may_have(chromium: Any) -> None:
+    with browser.in_a_thread(lambda: still(queued())) as served, looking(chromium, served, "#/queues") as page:
+        page.get_by_role("row", name=re.compile("vision")).wait_for()
+        assert page.get_by_role("img", name=re.compile("queue vision holds .* quota 8")).count() == 1
+        if AXE.exists():
+            page.evaluate(AXE.read_text())
+            found = page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")
+            assert not [each["id"] for each in found if each["impact"] in ("serious", "critical")]
 
 
 def test_a_live_cluster_shows_what_changes_without_a_reload(chromium: Any) -> None:

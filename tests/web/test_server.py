@@ -19,7 +19,7 @@ from dray.nodes.hardware import hardware
 from dray.runtime.local import bring_in
 from dray.web.live import Live
 from dray.web.server import STREAMS_MAX
-from tests.web.clusters import claim, pod, small
+from tests.web.clusters import claim, pod, queued, small
 from tests.web.conftest import TOKEN, Client, serving, still
 
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -233,3 +233,14 @@ async def test_a_plan_that_makes_no_sense_is_told_what_is_wrong() -> None:
             status, told = await client.post("/api/plan", change)
             assert status == 400, told
             assert said in told["error"]
+
+
+async def test_queues_are_told_as_on_the_command_line(tmp_path: Any) -> None:
+    file = tmp_path / "now.json"
+    file.write_bytes(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": queued()}))
+    said = cli(file, "queues")
+    async with serving(still(queued())) as client:
+        told = await client.ok("/api/queues")
+    assert {key: told[key] for key in said} == said
+    assert [row["name"] for row in told["queues"]] == ["research", "speech", "vision"]
+    assert told["resources"][0] in told["total"]

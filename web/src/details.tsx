@@ -147,11 +147,12 @@ const UNITS: Record<string, number> = {
   Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40, Pi: 2 ** 50, Ei: 2 ** 60,
 };
 
-/** For the length of bars alone; amounts are shown as they are written. */
+/** An amount as a number, for the length of bars alone; amounts are shown as they are written. Unlimited is nothing to draw. */
+export function amount(text: string): number {
+  const found = /^([0-9.]+)([A-Za-z]*)$/.exec(text);
+  return found ? Number(found[1]) * (UNITS[found[2]!] ?? 1) : 0;
+}
+
 export function percent(used: string, total: string): number {
-  const value = (text: string) => {
-    const found = /^([0-9.]+)([A-Za-z]*)$/.exec(text);
-    return found ? Number(found[1]) * (UNITS[found[2]!] ?? 1) : 0;
-  };
-  return value(total) ? Math.round((100 * value(used)) / value(total)) : 0;
+  return amount(total) ? Math.round((100 * amount(used)) / amount(total)) : 0;
 }

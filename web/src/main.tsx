@@ -10,11 +10,12 @@ import { MapView } from "./mapview";
 import { chosenTheme, setTheme, useCluster, type Theme } from "./parts";
 import { PodView } from "./podview";
 import { Player } from "./player";
+import { QueuesView } from "./queues";
 import { TaintsView } from "./taints";
 import { WaitingView } from "./waiting";
 import { WhatIfView } from "./whatif";
 
-const VIEWS: [string, string][] = [["map", "Map"], ["waiting", "Waiting"], ["what-if", "What if"], ["taints", "Taints"], ["health", "Health"]];
+const VIEWS: [string, string][] = [["map", "Map"], ["waiting", "Waiting"], ["what-if", "What if"], ["queues", "Queues"], ["taints", "Taints"], ["health", "Health"]];
 
 function Page() {
   const [address, set] = useState(read);
@@ -43,6 +44,7 @@ function View({ view, of }: { view: string; of: string }) {
   switch (view) {
     case "waiting": return <WaitingView />;
     case "what-if": return <WhatIfView />;
+    case "queues": return <QueuesView />;
     case "taints": return <TaintsView target={of} />;
     case "health": return <HealthView />;
     case "pod": return <PodView name={of} />;

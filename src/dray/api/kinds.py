@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from dray.api import access, core, extensions, resource, topology, workloads
+from dray.api import access, core, extensions, queues, resource, topology, workloads
 from dray.api.meta import Object
 
 
@@ -89,6 +89,9 @@ CUSTOM_RESOURCE_DEFINITIONS: Final = Kind(
 NODE_RESOURCE_TOPOLOGIES: Final = Kind(
     topology.GROUP, "v1alpha2", "noderesourcetopologies", "NodeResourceTopology", False, topology.NodeResourceTopology
 )
+QUEUES: Final = Kind(queues.GROUP, "v2", "queues", "Queue", False, queues.Queue)
+POD_GROUPS: Final = Kind(queues.GROUP, "v2alpha2", "podgroups", "PodGroup", True, queues.PodGroup)
+CORE_POD_GROUPS: Final = Kind("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", True, queues.CorePodGroup)
 CLUSTER_ROLES: Final = Kind(_RBAC, "v1", "clusterroles", "ClusterRole", False, access.ClusterRole)
 CLUSTER_ROLE_BINDINGS: Final = Kind(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", False, access.RoleBinding)
 ROLES: Final = Kind(_RBAC, "v1", "roles", "Role", True, access.Role)

@@ -3,7 +3,7 @@
 Always true: a trial that is not kept leaves every account as it was and tells nobody; one that is kept publishes one delta,
 with what each holder had before and has now, and nothing for a holder who has again what it had. Trials nest: what an inner
 one keeps is still the outer one's to undo. Without an open trial nothing is recorded and a posting is published at once.
-What trying and undoing costs is in proportion to what was posted.
+What trying and undoing costs is in proportion to what was posted. Caches that are read in a trial follow its postings.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class Posting(NamedTuple):
 Delta = Sequence[Posting]
 """What changed in the books, for good."""
 Listener = Callable[[Delta], None]
+Follower = Callable[[Account, Any, Any], None]
+"""The account, what its holder had and what it has: what is told in a trial may be undone a moment later, and told again."""
 
 
 class Trial:
@@ -66,6 +68,8 @@ class Books:
         self._journal: list[tuple[Account, str, Any]] = []
         self._depth = 0
         self._listeners: list[Listener] = []
+        # Told of every posting of a trial and of every undoing, for caches that are to be true in a trial too.
+        self.follower: Follower | None = None
 
     def subscribe(self, listener: Listener) -> None:
         """Told of every delta, after it is true."""
@@ -77,6 +81,8 @@ class Books:
             return
         if self._depth:
             self._journal.append((account, holder, before))
+            if self.follower is not None:
+                self.follower(account, before, entry)
             return
         for listener in self._listeners:
             listener((Posting(account, holder, before, entry),))
@@ -98,7 +104,9 @@ class Books:
         if not kept:
             while len(journal) > mark:
                 account, holder, before = journal.pop()
-                account.post(holder, before)
+                undone = account.post(holder, before)
+                if self.follower is not None:
+                    self.follower(account, undone, before)
         self._depth -= 1
         if self._depth or not journal:
             return

@@ -168,7 +168,7 @@ class Nodes:
         self._by_name: dict[str, NodeInfo] = {}
         self._placed: dict[str, Placed] = {}
         self._homeless: dict[str, dict[str, Placed]] = {}
-        self.listener: Listener | None = None
+        self.listeners: list[Listener] = []
         # Accounts in which a pod has something only while it counts on a node: zones, shares of a queue.
         self.followers: list[Account] = []
         self._next_place = 0
@@ -243,9 +243,9 @@ class Nodes:
             self._order = None
             if info.pods:
                 self._homeless[name] = info.pods
-                if self.listener is not None:
+                for listener in self.listeners:
                     for placed in info.pods.values():
-                        self.listener.left(placed)
+                        listener.left(placed)
 
     def place(self, placed: Placed) -> None:
         """The pod is on this node now, wherever it was before."""
@@ -282,16 +282,16 @@ class Nodes:
 
     def _add(self, info: NodeInfo, placed: Placed) -> None:
         info.add(placed)
-        if self.listener is not None:
-            self.listener.came(placed)
+        for listener in self.listeners:
+            listener.came(placed)
 
     def _take_out(self, uid: str, placed: Placed) -> None:
         del self._placed[uid]
         info = self._by_name.get(placed.node)
         if info is not None:
             info.remove(uid)
-            if self.listener is not None:
-                self.listener.left(placed)
+            for listener in self.listeners:
+                listener.left(placed)
             return
         waiting = self._homeless[placed.node]
         del waiting[uid]

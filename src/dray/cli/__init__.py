@@ -39,7 +39,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "simulate": ("simulate", "Run a scenario on virtual time."),
     "allocate": ("allocate", "Run the device allocator alone, on JSON lines."),
     "numa": ("numa", "Ask what a kubelet's Topology Manager would say, on JSON lines."),
-    "queues": ("queues", "Compute what queues deserve, on JSON lines."),
+    "queues": ("queues", "Show queues: what they may have, deserve, hold and wait for."),
     "nodes": ("nodes", "Simulate nodes with devices on any Kubernetes cluster."),
     "capture": ("capture", "Describe a cluster's devices in a file, to simulate them."),
     "fabric": ("fabric", "Attach fabric devices for demonstration: sets binding conditions."),

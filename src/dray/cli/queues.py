@@ -1,4 +1,6 @@
-"""``dray queues shares``: the fair shares of queues alone, JSON lines in, one JSON line out for each, in the same order.
+"""``dray queues``: the tree of a cluster's queues; fair shares alone (``shares``); worlds run until they settle (``settle``).
+
+``shares`` and ``settle`` take JSON lines and answer one for each.
 
 A line that cannot be answered is answered with what is wrong with it and the rest still run. The shape of lines and answers is a
 fixed contract (docs/queues.md).
@@ -7,13 +9,22 @@ fixed contract (docs/queues.md).
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable
 from typing import Annotated, Any, BinaryIO, Final
 
 import click
 import msgspec
+from rich.console import Console
 
+from dray.api.kinds import NODES, PODS, QUEUES
+from dray.cli.output import emit, output_option, table
+from dray.cli.source import Source, source_options
+from dray.explain.queues import QueueRow, QueueTree, resources, survey
 from dray.queues.shares import fair_shares
 from dray.queues.tree import UNLIMITED, Entitlement, Queue, QueueError, Tree
+from dray.scheduling.workloads.jobs import CPU, MEMORY
+from dray.simulate.settle import Settling, WorldLine
 
 LINE_MAX: Final = 64 * 1024 * 1024
 QUEUES_MAX: Final = 10_000
@@ -51,20 +62,62 @@ class Named(msgspec.Struct):
     id: Any = None
 
 
+class SettleLine(Named, kw_only=True):
+    world: WorldLine
+
+
 class Line(Named):
     total: dict[str, Amount] = {}
     queues: Annotated[list[QueueLine], msgspec.Meta(max_length=QUEUES_MAX)] = []
     k_value: float = 1.0
 
 
-@click.group()
-def queues() -> None:
-    """Queues: what each of them deserves of the cluster, by the rules of KAI-Scheduler.
+@click.group(invoke_without_command=True)
+@source_options
+@output_option
+@click.pass_context
+def queues(context: click.Context, source: Source, output: str) -> None:
+    """Show the tree of queues: what each may have, deserves, holds and waits for.
+
+    Read from the cluster, or from files with --snapshot; counted as the scheduler counts. Share is what the queue deserves now,
+    by the rules of KAI-Scheduler; - is unlimited. Exit code 0, or 2 when nothing could be read.
 
     \b
     Examples:
+      dray queues                                 the tree, of the cluster that kubectl would use
+      dray queues -o json                         for scripts
       dray queues shares questions.jsonl          fair shares, one JSON line for each
+      dray queues settle worlds.jsonl             where pods end up, one JSON line for each world
     """
+    if context.invoked_subcommand is None:
+        tree = survey(source.read(needs=(QUEUES, PODS, NODES)).world, time.time())
+        emit(tree, output, lambda screen: _show(tree, screen, wide=output == "wide"))
+
+
+def _show(tree: QueueTree, screen: Console, *, wide: bool) -> None:
+    if not tree.queues:
+        screen.print("There are no queues: pods are scheduled by priority and age.")
+        return
+    names = [name for name in resources(tree) if wide or name not in (CPU, MEMORY) or _limited(tree, name)]
+    columns = ["queue", "pri", "waiting", *(f"{name} {what}" for name in names for what in ("used", "share", "quota", "limit"))]
+    rows = []
+    for row in tree.queues:
+        cells = [cell for name in names for cell in _cells(row, name)]
+        rows.append(("  " * row.depth + row.name, str(row.priority), str(row.waiting_pods), *cells))
+    screen.print(table(columns, rows))
+    for name, error in tree.wrong.items():
+        screen.print(f"queue {name} is not used: {error}", style="yellow", markup=False)
+
+
+def _limited(tree: QueueTree, name: str) -> bool:
+    return any(row.quota.get(name) != "unlimited" or row.limit.get(name) != "unlimited" for row in tree.queues)
+
+
+def _cells(row: QueueRow, name: str) -> tuple[str, str, str, str]:
+    def said(amounts: dict[str, str]) -> str:
+        return amounts.get(name, "0").replace("unlimited", "-")
+
+    return said(row.allocated), said(row.fair_share), said(row.quota), said(row.limit)
 
 
 @queues.command()
@@ -83,27 +136,60 @@ def shares(file: BinaryIO) -> None:
         {"name": "a", "resources": {"gpu": {"quota": 2, "requested": 8}}},
         {"name": "b", "resources": {"gpu": {"quota": 2, "requested": 3}}}]}' | tr -d '\\n' | dray queues shares
     """
+    _answer_lines(file, _shares)
+
+
+@queues.command()
+@click.argument("file", type=click.File("rb"), default="-")
+def settle(file: BinaryIO) -> None:
+    """Run worlds of nodes, queues and pod groups through the scheduler until nothing changes any more.
+
+    FILE has one world a line (JSON); - reads standard input. The scheduler is the one that runs in clusters, on virtual time: in
+    each round it places and evicts; between rounds evicted pods come back as pending ones, and placed pods run. After 12 rounds
+    that changed something a world counts as not settled. One line answers each.
+    Exit code 2 when a line was not JSON or not of this form; the other lines are answered all the same.
+
+    \b
+    Examples:
+      dray queues settle worlds.jsonl
+      echo '{"world": {"nodes": [{"name": "n", "allocatable": {"cpu_milli": 8000, "memory_bytes": 1e10, "gpu": 2, "pods": 10}}],
+        "queues": [{"name": "a", "gpu": {"quota": 1}}], "podgroups": [{"name": "job", "queue": "a", "min_member": 2, "pods": [
+        {"name": "x", "requests": {"gpu": 1}}, {"name": "y", "requests": {"gpu": 1}}]}]}}' | tr -d '\\n' | dray queues settle
+    """
+    _answer_lines(file, _settled)
+
+
+def _answer_lines(file: BinaryIO, answer_to: Callable[[bytes], Json]) -> None:
     if file.isatty():
         click.echo("Reading questions, one JSON object a line; Ctrl-D ends.", err=True)
     out, wrong = sys.stdout.buffer, False
     while text := file.readline(LINE_MAX + 1):
         if text.strip():
-            answer = _answer(text)
+            answer = _answer(text, answer_to)
             wrong = wrong or "invalid" in answer
             out.write(msgspec.json.encode(answer) + b"\n")
             out.flush()
     sys.exit(2 if wrong else 0)
 
 
-def _answer(text: bytes) -> Json:
+def _shares(text: bytes) -> Json:
+    line = msgspec.json.decode(text, type=Line)
+    found = fair_shares(line.total, _tree(line.queues), line.k_value)
+    return {"fairShare": {name: {r: _plain(a) for r, a in share.items()} for name, share in found.items()}}
+
+
+def _settled(text: bytes) -> Json:
+    answer: Json = msgspec.to_builtins(Settling(msgspec.json.decode(text, type=SettleLine).world).settle())
+    return answer
+
+
+def _answer(text: bytes, answer_to: Callable[[bytes], Json]) -> Json:
     identity: Any = None
     try:
         if len(text) > LINE_MAX:
             raise QueueError(f"the line is longer than {LINE_MAX} bytes; split it")
         identity = msgspec.json.decode(text, type=Named).id
-        line = msgspec.json.decode(text, type=Line)
-        found = fair_shares(line.total, _tree(line.queues), line.k_value)
-        answer: Json = {"fairShare": {name: {r: _plain(a) for r, a in share.items()} for name, share in found.items()}}
+        answer = answer_to(text)
     except (QueueError, msgspec.ValidationError) as error:
         answer = {"invalid": [str(error)]}
     except msgspec.DecodeError as error:

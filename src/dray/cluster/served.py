@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.api.kinds import DEVICE_TAINT_RULES, NODE_RESOURCE_TOPOLOGIES, Kind
+from dray.api.kinds import CORE_POD_GROUPS, DEVICE_TAINT_RULES, NODE_RESOURCE_TOPOLOGIES, Kind
 from dray.cluster.port import NotFound, WatchEvent, Write
 from dray.cluster.remote import Remote
 
@@ -22,6 +22,7 @@ from dray.cluster.remote import Remote
 OLDER: Final[dict[Kind, tuple[str, ...]]] = {
     DEVICE_TAINT_RULES: ("v1beta2", "v1alpha3"),
     NODE_RESOURCE_TOPOLOGIES: ("v1alpha1",),
+    CORE_POD_GROUPS: ("v1alpha3",),
 }
 
 log = logging.getLogger(__name__)

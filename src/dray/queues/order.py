@@ -18,6 +18,9 @@ from dray.queues.tree import UNLIMITED, Amounts, Queue
 WITHOUT_SHARE: Final = 1000.0
 
 
+Place = tuple[Any, ...]
+
+
 class Standing(msgspec.Struct, frozen=True):
     """A queue as it is now. ``allocated`` is what its jobs hold, ``fixed`` the part of it that cannot be preempted."""
 
@@ -55,12 +58,16 @@ def above(amount: float, bound: float) -> bool:
 
 def compare_queues(left: Contender, right: Contender, total: Amounts) -> int:
     """Negative if ``left`` is served first. ``total`` is what the cluster has; its names are the resources that count."""
-    one, other = _place(left, total), _place(right, total)
-    if one != other:
-        return -1 if one < other else 1
-    if (weaker := _weaker(left.standing, right.standing, total)) != 0:
+    return compare_places((place_of(left, total), left.standing), (place_of(right, total), right.standing), total)
+
+
+def compare_places(left: tuple[Place, Standing], right: tuple[Place, Standing], total: Amounts) -> int:
+    """As ``compare_queues``, of places that are known already."""
+    if left[0] != right[0]:
+        return -1 if left[0] < right[0] else 1
+    if (weaker := _weaker(left[1], right[1], total)) != 0:
         return weaker
-    ages = [(side.standing.queue.created, side.standing.queue.name) for side in (left, right)]
+    ages = [(standing.queue.created, standing.queue.name) for _, standing in (left, right)]
     return -1 if ages[0] <= ages[1] else 1
 
 
@@ -71,7 +78,7 @@ def queues_in_order(contenders: Iterable[Contender], total: Amounts) -> list[Con
     return sorted(contenders, key=cmp_to_key(compare))
 
 
-def _place(side: Contender, total: Amounts) -> tuple[Any, ...]:
+def place_of(side: Contender, total: Amounts) -> Place:
     """What is compared first to last; smaller is served first."""
     standing, with_job = side.standing, plus(side.standing.allocated, side.job)
     queue, held = standing.queue, standing.allocated

@@ -119,6 +119,15 @@ class LeaderElection(msgspec.Struct, frozen=True):
     retry_period: float = 2.0
 
 
+class QueueSettings(msgspec.Struct, frozen=True):
+    """What a session of queues does, in this order; how long a gang may lack pods that it needs, in seconds; whether pods that
+    find another place count as taken when a job reclaims."""
+
+    actions: tuple[str, ...] = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
+    staleness_grace: float = 60.0
+    consolidating_reclaim: bool = True
+
+
 class Config(msgspec.Struct, frozen=True):
     profiles: tuple[Profile, ...] = (Profile(),)
     initial_backoff: float = 1.0
@@ -129,6 +138,7 @@ class Config(msgspec.Struct, frozen=True):
     sweep_interval: float = 300.0
     device_rest: float = 60.0
 
+    queues: QueueSettings = QueueSettings()
     # None: whoever starts the scheduler decides.
     leader_election: LeaderElection | None = None
     kubeconfig: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dray.api.kinds import (
+    CORE_POD_GROUPS,
     CSI_NODES,
     DEVICE_CLASSES,
     DEVICE_TAINT_RULES,
@@ -14,7 +15,10 @@ from dray.api.kinds import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     POD_DISRUPTION_BUDGETS,
+    POD_GROUPS,
     PODS,
+    PRIORITY_CLASSES,
+    QUEUES,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     RESOURCE_CLAIMS,
@@ -43,5 +47,9 @@ KINDS: Final[tuple[Kind, ...]] = (
     DEVICE_TAINT_RULES,
     RESOURCE_CLAIMS,
     NODE_RESOURCE_TOPOLOGIES,
+    PRIORITY_CLASSES,
+    QUEUES,
+    POD_GROUPS,
+    CORE_POD_GROUPS,
     *OWNER_KINDS,
 )

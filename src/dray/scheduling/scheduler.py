@@ -6,7 +6,7 @@ under way. Nothing is remembered that the API does not show, except caches and d
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from dray.api.core import LabelSelector, Pod
@@ -19,7 +19,8 @@ from dray.cluster.metrics import Meter, Silent
 from dray.cluster.port import Conflict, Event, Outcome, Write
 from dray.cluster.world import World
 from dray.scheduling.actions.preemptor import Preemptor
-from dray.scheduling.binding.binder import Ended
+from dray.scheduling.binding.binder import Binding, Ended
+from dray.scheduling.binding.gang import Gang
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.kinds import KINDS
 from dray.scheduling.observing import Observer
@@ -43,6 +44,8 @@ from dray.scheduling.validation import violations
 from dray.scheduling.waiting import events
 from dray.scheduling.waiting.hints import changed_since
 from dray.scheduling.waiting.queue import Group, QueuedPod
+from dray.scheduling.workloads.part import Workloads
+from dray.scheduling.workloads.together import Seat
 
 # Decisions in one call of ``act``: the shell starts writing them while the next ones are made.
 _PER_ACT: Final = 256
@@ -85,6 +88,9 @@ class Scheduler:
         self.preemptor = Preemptor(parts, self.cycle, self.reports)
         self._observer = Observer(parts, self.cycle, self.preemptor, neighbours, images, self.zones)
         self._sweep_at = 0.0
+        self.workloads = Workloads(
+            parts, self.cycle, self.preemptor, self.reports, self._profiles, self._take_together, self.config.queues
+        )
         self._observer.everything()
 
     # ------------------------------------------------------------------------------------------------------- the decider
@@ -93,6 +99,7 @@ class Scheduler:
         if isinstance(event, Outcome):
             self._outcome(event, now)
         else:
+            self.workloads.observe(event)
             self._observer.observe(event, now)
         if self.claims.news or self.binder.ended:
             self._settle(now)
@@ -108,10 +115,12 @@ class Scheduler:
         self.binder.due(now)
         self._settle(now)
         self._decide(now)
+        self.workloads.run(now)
+        self.binder.due(now)
         writes = self.claims.writes(now)
         # A claim that turned out to be settled lets its pods go on at once.
         self._settle(now)
-        writes += [*self.claims.writes(now), *self.preemptor.writes(), *self.binder.writes()]
+        writes += [*self.claims.writes(now), *self.preemptor.writes(), *self.workloads.writes(), *self.binder.writes()]
         self.reports.add(self.binder.events())
         writes.extend(self.reports.writes(now))
         self._gauges()
@@ -121,6 +130,8 @@ class Scheduler:
         if self.queue.count("active") and self.binder.in_flight < self.config.in_flight:
             return 0.0
         times = [part.next_due() for part in (self.queue, self.binder, self.claims, self.reports, self.parts.rests, self.zones)]
+        if self.workloads.may_start_more():
+            times.append(self.workloads.next_due())
         if self.queue.count("waiting"):
             times.append(self._sweep_at)
         return min((at for at in times if at is not None), default=None)
@@ -140,6 +151,8 @@ class Scheduler:
             if self.binder.in_flight >= self.config.in_flight:
                 return
             pending = self.queue.pop(now)
+            while pending is not None and self.workloads.collect(pending, now):
+                pending = self.queue.pop(now)
             if pending is None:
                 return
             profile = self._profiles[pending.demand.scheduler_name]
@@ -169,7 +182,9 @@ class Scheduler:
             name = "scheduler_framework_extension_point_duration_seconds"
             self.meter.observe(name, self.meter.seconds() - started, ("Filter", status, profile.scheduler_name))
 
-    def _place(self, pending: QueuedPod, placement: Placement, profile: Profile, now: float) -> None:
+    def _place(
+        self, pending: QueuedPod, placement: Placement, profile: Profile, now: float, gang: Gang[Binding] | None = None
+    ) -> None:
         self.queue.placed(pending, now)
         self.meter.count("scheduler_schedule_attempts_total", ("scheduled", profile.scheduler_name))
         if pending.swept:
@@ -179,16 +194,29 @@ class Scheduler:
             with self.parts.books.trial() as trial:
                 self.preemptor.placed(pending)
                 self.parts.rests.taken(placement.rested)
-                self._take(pending, placement, profile, now)
+                self._take(pending, placement, profile, now, gang)
                 trial.keep()
         else:
-            self._take(pending, placement, profile, now)
+            self._take(pending, placement, profile, now, gang)
 
-    def _take(self, pending: QueuedPod, placement: Placement, profile: Profile, now: float) -> None:
+    def _take_together(self, seats: Sequence[Seat], now: float) -> None:
+        """Members of a gang have their places, all at once; they are bound when all of them can be."""
+        gang: Gang[Binding] | None = Gang() if len(seats) > 1 else None
+        for pending, placement in seats:
+            profile = self._profiles[pending.demand.scheduler_name]
+            if pending.pod.spec.resource_claims:
+                # What it shares with other members is theirs by now.
+                state = self.cycle.state(pending, profile, now)
+                info = self.nodes.get(placement.node)
+                found = self.cycle.try_on(state, info) if info is not None else ()
+                placement = found if isinstance(found, Placement) else placement
+            self._place(pending, placement, profile, now, gang)
+
+    def _take(self, pending: QueuedPod, placement: Placement, profile: Profile, now: float, gang: Gang[Binding] | None) -> None:
         self.nodes.place(Placed(pending.pod, pending.demand, placement.node, "decided"))
         for account, entry in placement.postings:
             self.parts.books.post(account, pending.uid, entry)
-        self.binder.start(pending, placement, profile, now)
+        self.binder.start(pending, placement, profile, now, gang)
 
     def _refuse(self, pending: QueuedPod, refused: NotPlaced, profile: Profile, now: float) -> None:
         pod, refusal = pending.pod, self.preemptor.without_room(refused)
@@ -284,6 +312,7 @@ class Scheduler:
 
     def _wake_waiting(self, now: float) -> None:
         happened, openings = self.parts.wakeups.take()
+        self.workloads.happened(happened)
         opens_to = self.preemptor.opens_to(openings)
         if not _OPENING.isdisjoint(happened):
             self.queue.stir()

@@ -104,6 +104,7 @@ class Page:
             web.get("/api/stream", self._stream),
             web.get("/api/waiting", self._view(lambda moment, _: views.waiting_pods(moment, placing))),
             web.get("/api/verify", self._view(lambda moment, _: views.verify(moment))),
+            web.get("/api/queues", self._view(lambda moment, _: views.queues(moment, placing))),
             web.get("/api/taints", self._view(lambda moment, _: views.taints(moment))),
             web.post("/api/taints/preview", self._preview),
             web.post("/api/taints", self._taint),
@@ -149,9 +150,9 @@ class Page:
                 return _error(400, f"{missing[0]} is missing")
             moment = await self._moment(request)
             key = (request.path_qs, moment.number, int(moment.at // 5))
-            return await _sent(
-                request, await self._asking.once(key, lambda: msgspec.json.encode(question(moment, request.query)))
-            )
+            # Schedulers that are asked put indexes on their world; they must not pile up on one that stays.
+            asked = msgspec.structs.replace(moment, world=moment.world.copy())
+            return await _sent(request, await self._asking.once(key, lambda: msgspec.json.encode(question(asked, request.query))))
 
         return handler
 
@@ -194,7 +195,8 @@ class Page:
         """What a taint would do; with a ticket, because only what was looked at can be done."""
         rule = _asked_rule(await _body(request, Tainting))
         moment = await self._moment(request)
-        answer = await self._asking.now(lambda: views.preview(moment, rule))
+        asked = msgspec.structs.replace(moment, world=moment.world.copy())
+        answer = await self._asking.now(lambda: views.preview(asked, rule))
         ticket = secrets.token_urlsafe(12)
         self._tickets[ticket] = rule
         while len(self._tickets) > TICKETS_KEPT:

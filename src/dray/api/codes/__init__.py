@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from dray.api.codes import claims, devices, pods, zones
+from dray.api.codes import claims, devices, pods, queues, zones
 from dray.api.codes.code import Code
 
 __all__ = ["CODES", "CURABLE", "Code", "register"]
 
-CODES: Final[dict[str, Code]] = {**devices.TABLE, **claims.TABLE, **pods.TABLE, **zones.TABLE}
+CODES: Final[dict[str, Code]] = {**devices.TABLE, **claims.TABLE, **pods.TABLE, **queues.TABLE, **zones.TABLE}
 CURABLE: Final = {code for code, found in CODES.items() if found.curable}
 """Reasons that the eviction of pods can cure. All others stay whatever is evicted."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from dray.api.codes import CURABLE
 from dray.api.core import Pod, PodDisruptionBudget
@@ -89,6 +89,10 @@ class Preemption:
     def preemptor_of(self, uid: str) -> str:
         return self._evicted.get(uid, "")
 
+    def gone_with_claims(self) -> list[str]:
+        """Victims that are gone, and for which claims are still reserved."""
+        return [uid for uid in self._evicted if self._nodes.placed(uid) is None]
+
     def end(self, preemptor: str) -> None:
         """Nobody leaves for this pod any more as far as it is concerned: it is placed, gone, or looks for others."""
         for uid in self._victims.pop(preemptor, ()):
@@ -132,12 +136,12 @@ class Preemption:
             placement = self._fits(state, info)
             return Eviction(placement, list(leaving.values())) if placement is not None else None
 
-    def _taken_out(self, state: CycleState) -> _TakenOut:
+    def _taken_out(self, state: CycleState) -> TakenOut:
         """In a trial: nobody yet, but what the pod itself was promised."""
         own = self._nominator.get(state.pod.uid)
         if own is not None:
             self._nominator.lift(own)
-        return _TakenOut(self, self._books, self._nodes, self._engine)
+        return TakenOut(self, self._books, self._nodes, self._engine)
 
     def _remember(self, preemptor: str) -> None:
         """After a restart: pods with claims that are leaving, or that are gone and have not given back their claims yet, may
@@ -238,7 +242,7 @@ class Preemption:
             victims = [placed for placed in order if placed.pod.uid in trial.out]
             return Eviction(placement, victims, sum(placed.pod.uid in violating for placed in victims))
 
-    def _spare(self, state: CycleState, info: NodeInfo, pods: Sequence[Placed], trial: _TakenOut, found: Placement) -> Placement:
+    def _spare(self, state: CycleState, info: NodeInfo, pods: Sequence[Placed], trial: TakenOut, found: Placement) -> Placement:
         """Give back whom the pod leaves room for, the most important first; answers what it gets then. Of many, halves are tried
         as a whole, which ends the same as one after the other would and costs as much as there are victims."""
         if len(pods) > _ONE_BY_ONE:
@@ -297,7 +301,14 @@ class Preemption:
         return violating
 
 
-class _TakenOut:
+class Noted(NamedTuple):
+    out: dict[str, Placed]
+    besides: dict[str, list[tuple[Account, Any]]]
+    freed: dict[str, Entry]
+    whole: bool
+
+
+class TakenOut:
     """In a trial: pods that are taken out, with the claims that nobody else uses, and may be given back one by one."""
 
     def __init__(self, preemption: Preemption, books: Books, nodes: Nodes, engine: Devices) -> None:
@@ -331,6 +342,22 @@ class _TakenOut:
         """Claims of pods that do not exist any more."""
         self._gone.update(gone)
         self._settle(self._gone)
+
+    def noted(self, pods: Iterable[Placed] | None = None) -> Noted:
+        """Who is out (of these pods, which all are; else at all), to ``restore`` when a trial from here on is undone."""
+        if pods is None:
+            return Noted(dict(self.out), dict(self._besides), dict(self._freed), whole=True)
+        uids = [placed.pod.uid for placed in pods]
+        out, besides = {uid: self.out[uid] for uid in uids}, {uid: self._besides[uid] for uid in uids}
+        return Noted(out, besides, dict(self._freed), whole=False)
+
+    def restore(self, noted: Noted) -> None:
+        if noted.whole:
+            self.out, self._besides = noted.out, noted.besides
+        else:
+            self.out.update(noted.out)
+            self._besides.update(noted.besides)
+        self._freed = noted.freed
 
     def _settle(self, uids: Iterable[str]) -> None:
         for uid in uids:

@@ -106,7 +106,7 @@ class Preemptor:
         """Whether room is being made for the pod by evicting others: then it waits for that, by itself."""
         state = refused.state
         if state is None or not self.preemption.may_help(refused):
-            self._lose(pending)
+            self.lose(pending)
             return False
         node = pending.nominated or pending.pod.status.nominated_node_name
         eviction = self.preemption.under_way(state, node) if node else None
@@ -115,9 +115,9 @@ class Preemptor:
             self._meter.count("scheduler_preemption_attempts_total")
             eviction = self.preemption.find(state)
             if eviction is None:
-                self._lose(pending)
+                self.lose(pending)
                 return False
-            self._evict(eviction, pending.pod, profile, now)
+            self.evict(eviction, pending.pod, profile, now)
         self.nominator.make(pending, eviction.placement)
         self._wait(pending, refused, eviction, now)
         return True
@@ -160,7 +160,7 @@ class Preemptor:
         if isinstance(placement, Placement):
             self.nominator.make(pending, placement)
 
-    def _evict(self, eviction: Eviction, pod: Pod, profile: Profile, now: float) -> None:
+    def evict(self, eviction: Eviction, pod: Pod, profile: Profile, now: float) -> None:
         evicted = 0
         for placed in eviction.victims:
             victim = placed.pod
@@ -249,14 +249,14 @@ class Preemptor:
 
     def give_up(self, pending: QueuedPod, now: float, failed: ClusterError | None = None) -> None:
         """What was promised is free for all, and the pod is decided on again."""
-        self._lose(pending)
+        self.lose(pending)
         if failed is not None:
             self._queue.fail(pending, now)
         else:
             pending.blocked_until = 0.0
             self._queue.push(pending, now)
 
-    def _lose(self, pending: QueuedPod) -> None:
+    def lose(self, pending: QueuedPod) -> None:
         """The nomination is no longer true: others may take what was promised, and people see that."""
         self.preemption.end(pending.uid)
         if pending.nominated:

@@ -13,27 +13,28 @@ from typing import Any, NamedTuple
 
 from dray.api.core import PersistentVolumeClaim, Pod
 from dray.api.events import event_body
-from dray.api.kinds import EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, RESOURCE_CLAIMS
+from dray.api.kinds import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, RESOURCE_CLAIMS
 from dray.api.meta import decode
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim
-from dray.api.selectors import node_selector_matches
 from dray.books.nodes import Nodes
 from dray.books.volumes import Chosen, VolumeAccount
 from dray.cluster.metrics import Meter
 from dray.cluster.port import ClusterError, Conflict, NotFound, Outcome, Unreachable, Write
 from dray.cluster.world import World
 from dray.scheduling.binding import conditions
-from dray.scheduling.binding.claims import RETRY_AFTER, ClaimWriter, Settled, same_allocation
+from dray.scheduling.binding.claims import RETRY_AFTER, ClaimWriter, Settled
 from dray.scheduling.binding.conditions import Verdict
+from dray.scheduling.binding.gang import Gang
 from dray.scheduling.binding.measures import Measures
 from dray.scheduling.binding.rests import Rests
 from dray.scheduling.binding.stages import TRANSITIONS, Stage, Stimulus
 from dray.scheduling.binding.volumes import binds_volume
+from dray.scheduling.binding.writing import creation, pod_status, still, usable, write_failed
 from dray.scheduling.config import Profile
 from dray.scheduling.placing.state import Placement
 from dray.scheduling.plugins.volumes import bound
-from dray.scheduling.shape.claims import reserved_for, runs_with
+from dray.scheduling.shape.claims import runs_with
 from dray.scheduling.shape.extended import Special
 from dray.scheduling.waiting.queue import QueuedPod
 
@@ -57,6 +58,7 @@ class Binding:
         "claims",
         "creation",
         "due",
+        "gang",
         "held",
         "keeps",
         "mapping",
@@ -74,7 +76,10 @@ class Binding:
         "writing",
     )
 
-    def __init__(self, pending: QueuedPod, placement: Placement, profile: Profile, now: float) -> None:
+    def __init__(
+        self, pending: QueuedPod, placement: Placement, profile: Profile, now: float, gang: Gang[Binding] | None = None
+    ) -> None:
+        self.gang = gang
         self.pending = pending
         self.uid = pending.uid
         self.node = placement.node
@@ -189,9 +194,19 @@ class Binder:
 
     # ------------------------------------------------------------------------------------------------------- starting
 
-    def start(self, pending: QueuedPod, placement: Placement, profile: Profile, now: float) -> None:
-        """The decision is made and counts: write it."""
-        binding = Binding(pending, placement, profile, now)
+    def start(
+        self,
+        pending: QueuedPod,
+        placement: Placement,
+        profile: Profile,
+        now: float,
+        gang: Gang[Binding] | None = None,
+    ) -> None:
+        """The decision is made and counts: write it. The bindings of a gang are moved on with ``due`` when all are started."""
+        binding = Binding(pending, placement, profile, now, gang)
+        if gang is not None:
+            gang.join(binding.uid, binding)
+            heappush(self._timers, (now, binding.uid))
         pod = binding.pod
         self._bindings[binding.uid] = binding
         self._by_pod[pod.key] = binding.uid
@@ -208,9 +223,10 @@ class Binder:
         elif binding.special is not None:
             binding.stage = "creating"
             self._claims.hold_unmade(binding.special)
-            binding.creation = _creation(binding.special, pod)
+            binding.creation = creation(binding.special, pod)
             self._out.append(binding.creation)
-        self._advance(binding, now)
+        if gang is None:
+            self._advance(binding, now)
 
     def _follow(self, binding: Binding, key: str) -> None:
         binding.claims.append(key)
@@ -255,7 +271,7 @@ class Binder:
                 continue
             binding.awaiting.discard(key)
             if lost:
-                self._fail(binding, _write_failed(error) or Reason("ClaimLost", f"claim/{key}"), now)
+                self._fail(binding, write_failed(error) or Reason("ClaimLost", f"claim/{key}"), now)
             else:
                 self._advance(binding, now)
 
@@ -294,7 +310,7 @@ class Binder:
         claims: list[ResourceClaim] = []
         for key in binding.claims:
             claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
-            if claim is None or not _usable(self._world, claim, binding):
+            if claim is None or not usable(self._world, claim, binding.node, binding.uid):
                 self._fail(binding, Reason("ClaimLost", f"claim/{key}"), now)
                 return
             claims.append(claim)
@@ -306,7 +322,12 @@ class Binder:
             return
         if binding.stage == "claims":
             self._prebound(binding, "success", now)
-        self._step(binding, "ready", now)
+        self._ready(binding, now)
+
+    def _ready(self, binding: Binding, now: float) -> None:
+        """It is bound; a member of a gang together with all others."""
+        for each in (binding,) if binding.gang is None else binding.gang.ready(binding.uid):
+            self._step(each, "ready", now)
 
     # ---------------------------------------------------------------------------------------------- binding conditions
 
@@ -318,12 +339,12 @@ class Binder:
         note = f"waiting for binding conditions for device on node {binding.node}"
         self._event(binding, now, "BindingConditionsPending", note, "Scheduling")
         if pod.status.nominated_node_name != binding.node:
-            self._out.append(_pod_status(pod, {"nominatedNodeName": binding.node}))
+            self._out.append(pod_status(pod, {"nominatedNodeName": binding.node}))
 
     def _check_conditions(self, binding: Binding, now: float) -> bool:
         """Whether the wait is over, one way or the other."""
         assert binding.waited is not None
-        claims = [claim for held in binding.held.values() if (claim := _still(self._world, held, binding.uid)) is not None]
+        claims = [claim for held in binding.held.values() if (claim := still(self._world, held, binding.uid)) is not None]
         if len(claims) < len(binding.held):
             lost = next(key for key in binding.held if key not in {claim.key for claim in claims})
             self._observe_wait(binding, "failure", now)
@@ -338,8 +359,10 @@ class Binder:
         if all(verdict.readiness == "ready" for verdict in verdicts):
             self._observe_wait(binding, "success", now)
             self._prebound(binding, "success", now)
-            self._step(binding, "ready", now)
+            self._ready(binding, now)
             return True
+        if binding.gang is not None:
+            binding.gang.not_ready(binding.uid)
         due = min(due for due, verdict in zip(dues, verdicts) if verdict.readiness == "pending")
         if due != binding.due:
             binding.due = due
@@ -394,7 +417,7 @@ class Binder:
             # It may be bound, or gone: the watch will tell. Until then it keeps its place, and binding again does no harm.
             heappush(self._timers, (now + RETRY_AFTER, binding.uid))
         else:
-            self._fail(binding, _write_failed(error), now)
+            self._fail(binding, write_failed(error), now)
 
     def _bound(self, binding: Binding, now: float) -> None:
         pod = binding.pod
@@ -434,7 +457,7 @@ class Binder:
         if binding.special.is_named_in(pod):
             return True
         version = pod.metadata.resource_version
-        binding.mapping = _pod_status(pod, {"extendedResourceClaimStatus": binding.special.status()}, version)
+        binding.mapping = pod_status(pod, {"extendedResourceClaimStatus": binding.special.status()}, version)
         self._out.append(binding.mapping)
         return False
 
@@ -451,7 +474,7 @@ class Binder:
             else:
                 heappush(self._timers, (now + RETRY_AFTER, binding.uid))
         else:
-            self._fail(binding, _write_failed(outcome.error), now)
+            self._fail(binding, write_failed(outcome.error), now)
 
     def _orphaned(self, outcome: Outcome) -> None:
         """An answer for a pod that is gone, or is decided on anew: a claim that was made for it is deleted again."""
@@ -475,7 +498,7 @@ class Binder:
         elif write is binding.creation:
             self._create_ended(binding, outcome, now)
         elif write.kind in (PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS) and outcome.error is not None:
-            self._fail(binding, _write_failed(outcome.error), now)
+            self._fail(binding, write_failed(outcome.error), now)
 
     def node_gone(self, name: str, now: float) -> None:
         """Nothing is waited for on a node that is no more. A bind that is under way is the watch's to tell of."""
@@ -500,9 +523,17 @@ class Binder:
     def _give_up(self, binding: Binding, now: float) -> None:
         self._take_back(binding, gone=False)
         self.ended.append(Ended(binding.pending, False, binding.reason, binding.keeps))
+        self._lost(binding, now)
 
     def _withdraw(self, binding: Binding, now: float) -> None:
         self._take_back(binding, gone=True)
+        self._lost(binding, now)
+
+    def _lost(self, binding: Binding, now: float) -> None:
+        """Without this one the others of its gang do not start either."""
+        for each in binding.gang.lost(binding.uid) if binding.gang is not None else ():
+            reason = Reason("GangMemberFailed", f"pod/{each.pod.key}", {"member": binding.pod.key})
+            self._fail(each, reason, now)
 
     def _leave_alone(self, binding: Binding, now: float) -> None:
         """Someone else placed the pod: its claims stay as they are."""
@@ -545,49 +576,3 @@ class Binder:
         controller = binding.profile.scheduler_name
         body = event_body(PODS, pod, now=now, type="Normal", reason=reason, note=note, action=action, controller=controller)
         self._events.append(Write("create", EVENTS, body["metadata"]["namespace"], body["metadata"]["name"], body, about=pod.key))
-
-
-def _creation(special: Special, pod: Pod) -> Write:
-    return Write("create", RESOURCE_CLAIMS, pod.metadata.namespace, "", special.body(pod), about=pod.key)
-
-
-def _usable(world: World, claim: ResourceClaim, binding: Binding) -> bool:
-    """Whether the claim has devices that the node can use, and has them for this pod."""
-    allocation = claim.status.allocation
-    if allocation is None or not reserved_for(claim, binding.uid):
-        return False
-    node = world.get(NODES, binding.node)
-    return allocation.node_selector is None or node is None or node_selector_matches(allocation.node_selector, node)
-
-
-def _still(world: World, held: ResourceClaim, uid: str) -> ResourceClaim | None:
-    """The claim as it is now, unless somebody took from the pod what it waits for."""
-    claim: ResourceClaim | None = world.get(RESOURCE_CLAIMS, held.key)
-    if claim is None or claim.uid != held.uid or claim.metadata.deletion_timestamp is not None:
-        return None
-    before, now = held.status.allocation, claim.status.allocation
-    if before is None or now is None or not same_allocation(before, now):
-        return None
-    return claim if reserved_for(claim, uid) else None
-
-
-def _pod_status(pod: Pod, status: dict[str, Any], version: str = "") -> Write:
-    metadata, body = pod.metadata, {"status": status}
-    return Write(
-        "patch",
-        PODS,
-        metadata.namespace,
-        metadata.name,
-        body,
-        "status",
-        uid=pod.uid,
-        resource_version=version,
-        about=pod.key,
-    )
-
-
-def _write_failed(error: ClusterError | None) -> Reason | None:
-    """None where deciding again is all there is to say."""
-    if error is None or isinstance(error, Conflict | NotFound):
-        return None
-    return Reason("WriteFailed", "", {"error": str(error)[:200]})

@@ -1,8 +1,8 @@
 """One pod: which nodes will do, which is best, and what it gets there.
 
 Always true: deciding changes nothing outside its own caches; the caller makes the decision count. Equal pods share one
-set of candidates, so most pods cost one look at the best node. What is asked in a trial (``try_on``, ``among``) reads no
-candidates and leaves none behind.
+set of candidates, so most pods cost one look at the best node. ``try_on`` and ``among`` read no candidates and
+leave none behind; ``best`` in a trial is for those who let the logs follow it (``Books.follower``).
 """
 
 from __future__ import annotations
@@ -55,10 +55,27 @@ class Cycle:
     def decide(self, state: CycleState) -> Placement:
         """Where the pod goes; raises ``NotPlaced``."""
         self._share(state)
+        return self.best(state)
+
+    def best(self, state: CycleState) -> Placement:
+        """The best node as things are just now, also in a trial, whoever waits for the same; raises ``NotPlaced``."""
         if state.unusable:
             raise self._unusable(state)
         if state.view is not None:
             return self._among_neighbours(state)
+        placement = self.found(state)
+        if placement is None:
+            candidates = self.candidates(state)
+            raise self._refused(state, candidates.refusals(), candidates.verdicts())
+        return placement
+
+    def found(self, state: CycleState) -> Placement | None:
+        """As ``best``, for who does not ask why not: a refusal costs nothing then."""
+        if state.unusable or state.view is not None:
+            try:
+                return self.best(state)
+            except NotPlaced:
+                return None
         candidates = self.candidates(state)
         nominated = state.pod.status.nominated_node_name
         if nominated and (placement := self._on(state, candidates, nominated)) is not None:
@@ -69,7 +86,7 @@ class Cycle:
             placement = self._on(state, candidates, name)
             if placement is not None:
                 return placement
-        raise self._refused(state, candidates.refusals(), candidates.verdicts())
+        return None
 
     def _share(self, state: CycleState) -> None:
         """Pods that wait for the same were refused for the same: nothing changed since, or they would not wait.

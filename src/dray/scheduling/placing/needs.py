@@ -5,14 +5,14 @@ Always true: pods with equal keys get equal answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 
 import msgspec
 
 from dray.api.core import Pod
 from dray.api.kinds import DEVICE_CLASSES
 from dray.api.reason import Reason
-from dray.api.resource import ResourceClaim
+from dray.api.resource import AllocationResult, ResourceClaim
 from dray.api.tolerations import refused_taint
 from dray.devices import DeviceKey
 from dray.scheduling.binding import conditions
@@ -65,6 +65,16 @@ class Needs:
         self.look_around(state)
         state.key = self._key(state)
         return state
+
+    def pin(self, state: CycleState, decided: Mapping[str, AllocationResult]) -> None:
+        """Claims that were given devices in a trial, for a pod that shares them, are not to be allocated again for this one."""
+        resolved = state.resolved
+        given = [claim for claim in resolved.open if claim.uid in decided]
+        if given:
+            resolved.open = [claim for claim in resolved.open if claim.uid not in decided]
+            resolved.pinned = [*resolved.pinned, *given]
+            resolved.allocations |= {claim.uid: decided[claim.uid] for claim in given}
+            state.key, state.plan = self._key(state), None
 
     def look_around(self, state: CycleState) -> None:
         """What other pods say about where this pod goes, as they are placed just now."""

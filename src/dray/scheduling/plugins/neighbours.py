@@ -53,7 +53,7 @@ class Neighbours:
         self._node_version = 0
         # Whether a rule was made of a namespaceSelector, and whether namespaces changed since rules were counted.
         self._by_namespace = self._recount = False
-        nodes.listener = self
+        nodes.listeners.append(self)
 
     # ------------------------------------------------------------------------------------------------------- counting
 

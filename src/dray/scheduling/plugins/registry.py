@@ -18,6 +18,7 @@ from dray.scheduling.plugins.installed import installed
 from dray.scheduling.plugins.neighbours import InterPodAffinity, PodTopologySpread
 from dray.scheduling.plugins.node import NodeAffinity, NodePorts, NodeUnschedulable, TaintToleration
 from dray.scheduling.plugins.numa import NUMA
+from dray.scheduling.plugins.packing import NodePacking
 from dray.scheduling.plugins.resources import NodeResourcesBalancedAllocation, NodeResourcesFit
 from dray.scheduling.plugins.volumes import VOLUME_PLUGINS, VolumePlugin, Volumes
 from dray.scheduling.plugins.zones import Zones
@@ -44,6 +45,8 @@ def plugins(parts: Parts, volumes: Volumes, images: ImageNodes, devices: Dynamic
         ImageLocality(images),
     ]
     used = {name for profile in parts.config.profiles for name in (*profile.filters, *dict(profile.scores))}
+    if NodePacking.name in used:
+        made.append(NodePacking())
     for name, found in installed().items():
         if name in used:
             factory: Factory = found.load()

@@ -141,6 +141,16 @@ def refused(pod: Pod, refusal: Refusal, controller: str, now: float, clear_nomin
 def preempted(victim: Pod, by: Pod, node: str, controller: str, now: float) -> list[Write]:
     """Why the pod has to go, on its status and as an event; then its deletion."""
     note = f"{controller}: preempting to accommodate a higher priority pod"
+    return _evicted(victim, note, preempted_event(victim, by, node, controller, now), by.key, now)
+
+
+def stale(pod: Pod, group: str, controller: str, now: float) -> list[Write]:
+    """A pod of a gang that lacks pods which it needs goes with the rest of it."""
+    note = f"{controller}: pod group {group} has fewer pods than it needs to run, for longer than its grace period"
+    return _evicted(pod, note, event(pod, "StaleGang", note, "Evicting", controller, now, "Warning"), pod.key, now)
+
+
+def _evicted(victim: Pod, note: str, told: Write, about: str, now: float) -> list[Write]:
     condition = {
         "type": "DisruptionTarget",
         "status": "True",
@@ -148,9 +158,8 @@ def preempted(victim: Pod, by: Pod, node: str, controller: str, now: float) -> l
         "message": note,
         "lastTransitionTime": format_time(now),
     }
-    told = preempted_event(victim, by, node, controller, now)
     metadata = victim.metadata
-    gone = Write("delete", PODS, metadata.namespace, metadata.name, uid=victim.uid, about=by.key)
+    gone = Write("delete", PODS, metadata.namespace, metadata.name, uid=victim.uid, about=about)
     return [status_patch(victim, {"conditions": [condition]}), told, gone]
 
 

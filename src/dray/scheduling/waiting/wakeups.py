@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
+from typing import Any
 
 from dray.books.changes import EVERYTHING, ChangeLog
-from dray.books.journal import Delta
+from dray.books.journal import Account, Delta
 from dray.books.nodes import Nodes, Placed
 from dray.books.volumes import VolumeAccount
 from dray.devices import Devices
@@ -74,6 +75,18 @@ class Wakeups:
         if len(devices) != 1 or devices[0][0] is not None:
             for pool in _freed(devices):
                 self.pool(pool)
+
+    def follow(self, account: Account, before: Any, after: Any) -> None:
+        """In a trial, and when it is undone: the logs are true all the time, so that candidates are; nobody is woken."""
+        if account is self._nodes:
+            for placed in (before, after):
+                if placed is not None:
+                    self.nodes_changed.note(placed.node)
+        elif account is self._engine.ledger and before is not None:
+            for pool in _freed([(before, after)]):
+                nodes = self._engine.inventory.reach(pool)
+                for name in sorted(nodes) if nodes is not None else (EVERYTHING,):
+                    self.devices_freed.note(name)
 
     def _moved(self, before: Placed | None, after: Placed | None) -> None:
         self._events[events.PODS] = None

@@ -1,0 +1,137 @@
+"""Queues against KAI-Scheduler's measured times: the same set-ups, in process, one session each.
+
+    python benchmarks/queues.py [CASE…]
+
+What is timed is one ``act`` of the scheduler over a world that it knows: collecting the pods, the session with all its actions,
+and the writes that follow; in seconds of the processor, so that what else the machine does counts little. KAI's times are of its
+actions alone, on a machine of the same kind (2 cores).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from dray.simulate.settle import Settling, WorldLine
+
+Json = dict[str, Any]
+ANY = {"quota": -1, "limit": -1, "over_quota_weight": 1}
+
+
+def world(nodes: int, queues: dict[str, tuple[float, float]], groups: list[Json]) -> Json:
+    """``queues``: quota and weight of GPUs, all under one queue ``top``."""
+    made: list[Json] = [{"name": "top", "gpu": ANY, "cpu_milli": ANY, "memory_bytes": ANY}]
+    for rank, (name, (quota, weight)) in enumerate(queues.items(), 1):
+        gpu = {"quota": quota, "limit": -1, "over_quota_weight": weight}
+        made.append({"name": name, "parent": "top", "creation_rank": rank, "gpu": gpu, "cpu_milli": ANY, "memory_bytes": ANY})
+    allocatable = {"cpu_milli": 128_000, "memory_bytes": 10**12, "gpu": 8, "pods": 110}
+    listed = [{"name": f"node{index:04}", "allocatable": allocatable} for index in range(nodes)]
+    return {"nodes": listed, "queues": made, "podgroups": [dict(group, creation_rank=rank) for rank, group in enumerate(groups)]}
+
+
+def group(name: str, queue: str, pods: int, gpus: int, node: str = "", priority: int = 50) -> Json:
+    requests = {"cpu_milli": 1000, "memory_bytes": 10**9, "gpu": gpus}
+    state: Json = {"state": "Running", "node": node} if node else {}
+    members = [{"name": f"{name}-{index}", "requests": requests, **state} for index in range(pods)]
+    return {"name": name, "queue": queue, "priority": priority, "min_member": pods, "pods": members}
+
+
+def running(nodes: int, per_node: int, gpus: int, queue: str, start: int = 0) -> list[Json]:
+    made = range(nodes * per_node)
+    return [group(f"r{start + index}", queue, 1, gpus, f"node{index // per_node:04}") for index in made]
+
+
+def scattered() -> list[Json]:
+    """6, 6, 6, 5, 5 single-GPU jobs per node repeating, the youngest on the first node."""
+    nodes = [f"node{index:04}" for index in range(200) for _ in range((6, 6, 6, 5, 5)[index % 5])]
+    return [group(f"r{number}", "a", 1, 1, node) for number, node in enumerate(reversed(nodes))]
+
+
+def beside(per_node: int, gpus: int) -> list[Json]:
+    fixed = [group(f"c{index}", "c", 1, 1, f"node{index:04}", priority=100) for index in range(500)]
+    return [*fixed, *running(500, per_node, gpus, "a"), group("gang", "b", 10, 8)]
+
+
+GANG = group("gang", "b", 10, 8)
+CASES: dict[str, tuple[str, str, Callable[[], Json]]] = {
+    "a1": ("gang of 512 on 500 empty nodes", "0.52", lambda: world(500, {"a": (4000, 1)}, [group("gang", "a", 512, 1)])),
+    "b1": (
+        "10 x 8 GPUs, nothing may be reclaimed, 500 jobs",
+        "0.005",
+        lambda: world(500, {"a": (4000, 1), "b": (0, 0)}, [*running(500, 1, 8, "a"), GANG]),
+    ),
+    "b2": (
+        "the same, 4,000 jobs",
+        "0.023",
+        lambda: world(500, {"a": (4000, 1), "b": (0, 0)}, [*running(500, 8, 1, "a"), GANG]),
+    ),
+    "b3": (
+        "10 x 8 GPUs reclaim 10 jobs",
+        "0.76",
+        lambda: world(500, {"a": (0, 1), "b": (80, 1)}, [*running(500, 1, 8, "a"), GANG]),
+    ),
+    "b4": (
+        "10 x 8 GPUs reclaim 80 jobs",
+        "26",
+        lambda: world(500, {"a": (0, 1), "b": (80, 1)}, [*running(500, 8, 1, "a"), GANG]),
+    ),
+    "b5": (
+        "10 x 8 GPUs, never fits, 7-GPU jobs",
+        "0.029",
+        lambda: world(500, {"a": (0, 1), "b": (80, 1), "c": (500, 1)}, beside(1, 7)),
+    ),
+    "b6": (
+        "10 x 8 GPUs, never fits, 1-GPU jobs",
+        "1.05",
+        lambda: world(500, {"a": (0, 1), "b": (80, 1), "c": (500, 1)}, beside(7, 1)),
+    ),
+    "c1": (
+        "1 GPU reclaimed of 4,000 jobs",
+        "0.06",
+        lambda: world(500, {"a": (0, 1), "b": (1, 1)}, [*running(500, 8, 1, "a"), group("one", "b", 1, 1)]),
+    ),
+    "d500": (
+        "1,000 jobs on 500 nodes",
+        "0.68",
+        lambda: world(500, {"a": (4000, 1)}, [group(f"p{index}", "a", 1, 1) for index in range(1000)]),
+    ),
+    "d2000": (
+        "1,000 jobs on 2,000 nodes",
+        "2.8",
+        lambda: world(2000, {"a": (4000, 1)}, [group(f"p{index}", "a", 1, 1) for index in range(1000)]),
+    ),
+    "e1": (
+        "a whole node freed by moving 5 or 6 jobs, 200 nodes",
+        "never (unlimited: 0.016)",
+        lambda: world(200, {"a": (4000, 1)}, [*scattered(), group("large", "a", 1, 8)]),
+    ),
+}
+
+
+def measure(made: Json) -> tuple[float, int, int, int]:
+    settling = Settling(msgspec.convert(made, WorldLine))
+    settling.scheduler.workloads.know()
+    started = time.process_time()
+    writes = settling.scheduler.act(settling.now)
+    took = time.process_time() - started
+    binds = sum(write.subresource == "binding" for write in writes)
+    evictions = sum(write.verb == "delete" for write in writes)
+    promised = sum(len(plan.seats) for plan in settling.plans())
+    return took, binds, evictions, promised
+
+
+def main() -> None:
+    print("| case | set-up | bound | evicted | promised | Dray, s | KAI, s |\n| --- | --- | --- | --- | --- | --- | --- |")
+    for name in sys.argv[1:] or CASES:
+        told, kai, make = CASES[name]
+        times = [measure(make()) for _ in range(3)]
+        took, binds, evictions, promised = min(times)
+        print(f"| {name} | {told} | {binds} | {evictions} | {promised} | {took:.3f} | {kai} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""Why a pod of a queue or of a gang waits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dray.api.codes.code import DEVICES, FREE, ITSELF, NODE, Code
+
+TABLE: Final[dict[str, Code]] = {
+    "QueueMissing": Code(
+        plugins=("Scheduler",),
+        meaning="the queue that the pod names does not exist, or its parent does not",
+        wakes=(ITSELF,),
+        subject="queue",
+        says="<does> not exist[ or cannot be used: {error}]",
+        cure="create the queue, or name another in the label kai.scheduler/queue",
+    ),
+    "QueueTurn": Code(
+        plugins=("Scheduler",),
+        meaning="the pod's queue has not had its turn yet",
+        wakes=(ITSELF,),
+        subject="queue",
+        says="<has> not had its turn yet",
+    ),
+    "QueueLimit": Code(
+        plugins=("Scheduler",),
+        meaning="with the pod, a queue would exceed its limit",
+        wakes=(FREE, ITSELF),
+        subject="queue",
+        says="would exceed its limit[ of {resource}]",
+        cure="raise the queue's limit[ of {resource}], or wait until its pods end",
+    ),
+    "QueueQuota": Code(
+        plugins=("Scheduler",),
+        meaning="with the pod, what cannot be preempted would exceed a queue's quota",
+        wakes=(FREE, ITSELF),
+        subject="queue",
+        says="would exceed its quota[ of {resource}] with pods that cannot be preempted",
+        cure="raise the queue's quota[ of {resource}], or make the pod group preemptible",
+    ),
+    "PodGroupMissing": Code(
+        plugins=("Scheduler",),
+        meaning="the PodGroup that the pod names does not exist",
+        wakes=(ITSELF,),
+        subject="podgroup",
+        says="<does> not exist",
+        cure="create the PodGroup, or remove the annotation pod-group-name",
+    ),
+    "GangIncomplete": Code(
+        plugins=("Scheduler",),
+        meaning="fewer pods of the gang exist than must start together",
+        wakes=(ITSELF,),
+        subject="podgroup",
+        says="<has> too few pods to start[: {pods} of {needed}]",
+        cure="create the pods that are missing, or lower minMember",
+    ),
+    "GangBlocked": Code(
+        plugins=("Scheduler",),
+        meaning="not all pods of the gang fit at the same time",
+        wakes=(NODE, FREE, DEVICES),
+        subject="podgroup",
+        says="cannot start as a whole[: {placed} of {needed} pods fit together, and then there is no place for {member}]",
+        cure="make room for all pods of the gang at once, or lower minMember",
+        curable=True,
+    ),
+    "GangMemberFailed": Code(
+        plugins=("Scheduler",),
+        meaning="another pod of the gang could not be bound, so none is",
+        wakes=(ITSELF,),
+        subject="pod",
+        says="<was> not bound because[ {member}|| another pod] of the same gang could not be",
+    ),
+}

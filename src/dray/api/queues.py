@@ -1,0 +1,109 @@
+"""``scheduling.run.ai``: Queue (v2) and PodGroup (v2alpha2), as KAI-Scheduler defines them, and the names that tie pods to them.
+
+Amounts of a queue are in the units of its kind: cpu in milli-cores, memory in 10^6 bytes, GPUs in devices; negative is
+unlimited. What else a queue is entitled to (device classes, counters, extended resources) stands in an annotation as JSON of the
+same shape, because the kind has no field for it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from dray.api.meta import Object, Struct
+
+GROUP: Final = "scheduling.run.ai"
+QUEUE_LABEL: Final = "kai.scheduler/queue"
+POD_GROUP_ANNOTATION: Final = "pod-group-name"
+SUBGROUP_LABEL: Final = "kai.scheduler/subgroup-name"
+TASK_PRIORITY_LABEL: Final = "kai.scheduler/task-priority"
+DEFAULT_QUEUE: Final = "default-queue"
+# Of a queue: what it is entitled to beyond cpu, memory and GPUs.
+RESOURCES_ANNOTATION: Final = "dray.dev/resources"
+# Of a pod: how many pods of its owner start together, where there is no PodGroup.
+GANG_ANNOTATION: Final = "dray.dev/gang"
+# Of a pod group: since when it lacks pods that it needs.
+STALE_ANNOTATION: Final = "kai.scheduler/stale-podgroup-timestamp"
+LAST_START_ANNOTATION: Final = "kai.scheduler/last-start-timestamp"
+
+MEMORY_UNIT: Final = 1_000_000
+_DURATION: Final = re.compile(r"(-?\d+(?:\.\d+)?)(ms|h|m|s)")
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+class QueueResource(Struct):
+    quota: float = 0.0
+    limit: float = 0.0
+    over_quota_weight: float = 0.0
+
+
+class QueueResources(Struct):
+    cpu: QueueResource = msgspec.field(default_factory=QueueResource)
+    memory: QueueResource = msgspec.field(default_factory=QueueResource)
+    gpu: QueueResource = msgspec.field(default_factory=QueueResource)
+
+
+class QueueSpec(Struct):
+    display_name: str = ""
+    parent_queue: str = ""
+    priority: int | None = None
+    preempt_min_runtime: str | None = None
+    reclaim_min_runtime: str | None = None
+    resources: QueueResources | None = None
+
+
+class Queue(Object):
+    spec: QueueSpec = msgspec.field(default_factory=QueueSpec)
+    status: dict[str, object] = {}
+
+
+class SubGroup(Struct):
+    name: str = ""
+    parent: str | None = None
+    min_member: int | None = None
+    min_sub_group: int | None = None
+
+
+class PodGroupSpec(Struct):
+    queue: str = ""
+    min_member: int = 0
+    min_sub_group: int | None = None
+    priority_class_name: str = ""
+    preemptibility: str = ""
+    sub_groups: tuple[SubGroup, ...] = ()
+    staleness_grace_period: str | None = None
+    preemption_delay: str | None = None
+
+
+class PodGroup(Object):
+    spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
+    status: dict[str, object] = {}
+
+
+class GangPolicy(Struct):
+    min_count: int = 1
+
+
+class SchedulingPolicy(Struct):
+    gang: GangPolicy | None = None
+
+
+class CorePodGroupSpec(Struct):
+    scheduling_policy: SchedulingPolicy = msgspec.field(default_factory=SchedulingPolicy)
+    priority: int | None = None
+
+
+class CorePodGroup(Object):
+    """Kubernetes' own: ``scheduling.k8s.io``."""
+
+    spec: CorePodGroupSpec = msgspec.field(default_factory=CorePodGroupSpec)
+
+
+def seconds(duration: str | None) -> float | None:
+    """``1h30m`` in seconds; None where nothing, or nothing that can be read, is given."""
+    found = _DURATION.findall(duration or "")
+    if not found or "".join(number + unit for number, unit in found) != duration:
+        return None
+    return sum(float(number) * _SECONDS[unit] for number, unit in found)

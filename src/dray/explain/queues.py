@@ -1,0 +1,84 @@
+"""The tree of queues with what each of them may have, deserves, holds and waits for, as the scheduler counts it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dray.api.gates import Gates
+from dray.api.kinds import QUEUES
+from dray.cluster.world import World
+from dray.queues.tree import UNLIMITED
+from dray.scheduling.config import Config
+from dray.scheduling.plugins.resources import readable
+from dray.scheduling.scheduler import Scheduler
+from dray.scheduling.workloads.jobs import BESIDE, CPU, GPU, GPU_RESOURCE, MEMORY
+from dray.scheduling.workloads.status import statuses
+
+
+class QueueRow(msgspec.Struct, rename="camel"):
+    """One queue; ``depth`` in the tree. Amounts by resource as people write them; unlimited is ``unlimited``."""
+
+    name: str
+    parent: str
+    depth: int
+    priority: int
+    quota: dict[str, str]
+    limit: dict[str, str]
+    fair_share: dict[str, str]
+    allocated: dict[str, str]
+    requested: dict[str, str]
+    waiting_pods: int
+
+
+class QueueTree(msgspec.Struct, rename="camel"):
+    queues: list[QueueRow]
+    total: dict[str, str]
+    # Queues that are not used, and why.
+    wrong: dict[str, str]
+
+
+def survey(world: World, now: float, config: Config | None = None, gates: Gates | None = None) -> QueueTree:
+    if not world.all(QUEUES):
+        return QueueTree([], {}, {})  # then the scheduler keeps no account of queues
+    scheduler = Scheduler(world, config or Config(), gates)
+    session = scheduler.workloads.survey(now)
+    told = statuses(session, scheduler.workloads.use)
+    rows: list[QueueRow] = []
+
+    def walk(parent: str, depth: int) -> None:
+        for queue in sorted(session.tree.children.get(parent, ()), key=lambda each: each.name):
+            if queue.name == BESIDE:
+                continue
+            found = told[queue.name]
+            rows.append(
+                QueueRow(
+                    queue.name,
+                    queue.parent,
+                    depth,
+                    queue.priority,
+                    {name: amount(name, each.quota) for name, each in sorted(queue.resources.items())},
+                    {name: amount(name, each.limit) for name, each in sorted(queue.resources.items())},
+                    {name: amount(name, value) for name, value in sorted(session.shares[queue.name].items())},
+                    {name: amount(name, value) for name, value in sorted(scheduler.workloads.use.allocated[queue.name].items())},
+                    {GPU if name == GPU_RESOURCE else name: value for name, value in found["requested"].items()},
+                    found["waitingPods"],
+                )
+            )
+            walk(queue.name, depth + 1)
+
+    walk("", 0)
+    total = {name: amount(name, value) for name, value in sorted(session.total.items())}
+    return QueueTree(rows, total, dict(scheduler.workloads.jobs.wrong))
+
+
+def amount(resource: str, value: float) -> str:
+    if value == UNLIMITED:
+        return "unlimited"
+    return readable(resource, int(value)) if float(value).is_integer() else f"{value:g}"
+
+
+def resources(tree: QueueTree) -> list[str]:
+    """Those worth a column: GPUs, what queues say besides, then cpu and memory."""
+    names = {name for row in tree.queues for name in (*row.quota, *row.allocated)}
+    others = sorted(names - {GPU, CPU, MEMORY})
+    return [name for name in (GPU, *others, CPU, MEMORY) if name in names]

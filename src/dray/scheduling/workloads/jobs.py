@@ -1,0 +1,387 @@
+"""Jobs: the pods that belong together, the queue that they wait in, and what they ask of it.
+
+A job is what a PodGroup names (KAI-Scheduler's or Kubernetes' own), what an owner's pods are when they ask to start together, or
+one pod by itself. Always true: a pod is in one job at most; where there are no queues and no pod groups there are no jobs, and
+pods are scheduled as if nothing of this existed. A gang that no queue has to do with waits in one of its own, without limits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from dray.api import queues
+from dray.api.core import Pod
+from dray.api.kinds import CORE_POD_GROUPS, DEVICE_CLASSES, POD_GROUPS, PRIORITY_CLASSES, QUEUES, RESOURCE_CLAIMS
+from dray.api.meta import Object
+from dray.api.times import parse_time
+from dray.books.demand import Demand
+from dray.cluster.world import World
+from dray.devices import Devices
+from dray.queues.gangs import Gang, Member, Part, State, is_preemptible
+from dray.queues.tree import UNLIMITED, Entitlement, Queue, QueueError, Tree
+from dray.scheduling.shape.claims import claim_keys, requests
+from dray.scheduling.waiting.queue import QueuedPod
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+GPU: Final = "gpu"
+NATIVE: Final = (CPU, MEMORY, GPU)
+# What counts as a GPU in a queue: the resource of device plugins, and the class of NVIDIA's driver.
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+GPU_CLASS: Final = "gpu.nvidia.com"
+CLASS_PREFIX: Final = "deviceclass/"
+UNRESTRICTED: Final = Entitlement(0.0, UNLIMITED, 1.0)
+# The queue of gangs that no queue has to do with. No object can have this name.
+BESIDE: Final = "-"
+
+Amounts = dict[str, float]
+log = logging.getLogger(__name__)
+
+
+class Job:
+    """Pods that belong together. ``waiting`` are those that are to be placed."""
+
+    __slots__ = (
+        "created",
+        "delay",
+        "evicted_at",
+        "grace",
+        "key",
+        "last_start",
+        "missing",
+        "pods",
+        "preemptible",
+        "priority",
+        "queue",
+        "root",
+        "stale_since",
+        "subgroups",
+        "uid",
+        "waiting",
+    )
+
+    def __init__(self, key: str, queue: str) -> None:
+        self.key, self.queue = key, queue
+        self.uid = key
+        self.priority = 0
+        self.preemptible = True
+        self.created = 0.0
+        self.root = Part("", 1)
+        self.subgroups = False
+        # Whether its PodGroup is not there (yet).
+        self.missing = False
+        self.grace: float | None = None
+        self.delay = 0.0
+        self.stale_since: float | None = None
+        self.last_start: float | None = None
+        self.evicted_at: float | None = None
+        self.pods: dict[str, Pod] = {}
+        self.waiting: dict[str, QueuedPod] = {}
+
+    def __repr__(self) -> str:
+        return f"Job({self.key})"
+
+    @property
+    def started(self) -> float | None:
+        """When it last started: as this scheduler knows, or as its pods say."""
+        if self.last_start is not None:
+            return self.last_start
+        stamps = [pod.status.start_time for pod in self.pods.values() if pod.status.start_time]
+        return parse_time(max(stamps)) if stamps else None
+
+    @property
+    def single(self) -> bool:
+        """Whether it is nothing but one pod: then all rules of gangs say the same."""
+        return len(self.pods) == 1 and self.root.is_leaf and self.root.needed <= 1
+
+    @property
+    def first(self) -> Pod:
+        return next(iter(self.pods.values()))
+
+
+def member(pod: Pod, state: State, subgroups: bool) -> Member:
+    labels = pod.metadata.labels
+    leaf = labels.get(queues.SUBGROUP_LABEL, "") if subgroups else ""
+    return Member(pod.uid, state, leaf, _number(labels.get(queues.TASK_PRIORITY_LABEL)), created(pod), pod.key)
+
+
+def gang_of(job: Job, states: Mapping[str, State]) -> Gang:
+    return Gang(job.root, (member(pod, states[uid], job.subgroups) for uid, pod in job.pods.items()))
+
+
+def created(found: Object) -> float:
+    stamp = found.metadata.creation_timestamp
+    return parse_time(stamp) if stamp else 0.0
+
+
+def _number(text: str | None) -> int:
+    try:
+        return int(text or 0)
+    except ValueError:
+        return 0
+
+
+class Jobs:
+    """All jobs by key, and the tree of queues."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._kinds = [kind for kind in (QUEUES, POD_GROUPS, CORE_POD_GROUPS) if kind in world.kinds]
+        self._by_key: dict[str, Job] = {}
+        self._by_pod: dict[str, Job] = {}
+        self._tree: Tree | None = None
+        self.wrong: dict[str, str] = {}
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self._by_key.values())
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def of(self, uid: str) -> Job | None:
+        return self._by_pod.get(uid)
+
+    def by_key(self, key: str) -> Job | None:
+        return self._by_key.get(key)
+
+    # --------------------------------------------------------------------------------------------------------- queues
+
+    @property
+    def active(self) -> bool:
+        """Whether there are queues or pod groups at all."""
+        return any(self._world.all(kind) for kind in self._kinds)
+
+    @property
+    def tree(self) -> Tree:
+        if self._tree is None:
+            self._tree = self._grown()
+        return self._tree
+
+    def forget_tree(self) -> None:
+        self._tree = None
+
+    def _grown(self) -> Tree:
+        """Queues that form no tree are left out, and ``wrong`` says why."""
+        self.wrong = {}
+        listed = self._world.all(QUEUES).values() if QUEUES in self._kinds else ()
+        found: dict[str, queues.Queue] = {queue.metadata.name: queue for queue in listed}
+        while True:
+            names = {*NATIVE, *(name for queue in found.values() for name in _entitled(queue))}
+            free = Queue(BESIDE, resources=dict.fromkeys(names, Entitlement(UNLIMITED, UNLIMITED, 1.0)))
+            try:
+                return Tree([*(_queue(queue, names) for queue in found.values()), free])
+            except QueueError as error:
+                broken = str(error).split("'")[1]
+                self.wrong[broken] = str(error)
+                log.error("a queue cannot be used", extra={"queue": broken, "error": str(error)})
+                del found[broken]
+
+    def minima(self, field: str) -> dict[str, float]:
+        """Min-runtimes by queue, of the queues that set one."""
+        listed = self._world.all(QUEUES).values() if QUEUES in self._kinds else ()
+        found = ((q.metadata.name, queues.seconds(getattr(q.spec, field))) for q in listed)
+        return {name: value for name, value in found if value is not None}
+
+    # ----------------------------------------------------------------------------------------------------------- pods
+
+    def put(self, pod: Pod) -> Job | None:
+        """The pod is now this; answers its job, or None where no queue has to do with it."""
+        place = self._place(pod)
+        known = self._by_pod.get(pod.uid)
+        if place is None:
+            self.remove(pod.uid)
+            return None
+        key, queue = place
+        if known is not None and known.key != key:
+            self.remove(pod.uid)
+            known = None
+        job = known if known is not None else self._by_key.get(key)
+        if job is None:
+            job = self._by_key[key] = Job(key, queue)
+        new = pod.uid not in job.pods
+        job.pods[pod.uid] = pod
+        self._by_pod[pod.uid] = job
+        if new:
+            self._describe(job)
+        return job
+
+    def remove(self, uid: str) -> Job | None:
+        job = self._by_pod.pop(uid, None)
+        if job is not None:
+            job.pods.pop(uid, None)
+            job.waiting.pop(uid, None)
+            if not job.pods:
+                self._by_key.pop(job.key, None)
+        return job
+
+    def group_changed(self, key: str) -> Job | None:
+        job = self._by_key.get(key)
+        if job is not None:
+            self._describe(job)
+        return job
+
+    def _place(self, pod: Pod) -> tuple[str, str] | None:
+        """The key of the pod's job, and its queue."""
+        annotations, labels, namespace = pod.metadata.annotations, pod.metadata.labels, pod.metadata.namespace
+        queue = labels.get(queues.QUEUE_LABEL, "")
+        named = annotations.get(queues.POD_GROUP_ANNOTATION, "")
+        gang = True
+        if named:
+            key = f"{namespace}/{named}"
+            group: queues.PodGroup | None = self._world.get(POD_GROUPS, key) if POD_GROUPS in self._kinds else None
+            queue = (group.spec.queue if group is not None else "") or queue
+        elif (core := pod.spec.scheduling_group) is not None and core.pod_group_name and CORE_POD_GROUPS in self._kinds:
+            key = f"{namespace}/group/{core.pod_group_name}"
+        else:
+            owner = pod.metadata.controller
+            gang = owner is not None and bool(annotations.get(queues.GANG_ANNOTATION))
+            key = f"{namespace}/{owner.kind}/{owner.name}" if gang and owner is not None else f"pod/{pod.uid}"
+        if not queue:
+            queue = queues.DEFAULT_QUEUE if queues.DEFAULT_QUEUE in self.tree.queues else BESIDE
+            if queue == BESIDE and not gang:
+                return None
+        return key, queue
+
+    def _describe(self, job: Job) -> None:
+        """What its PodGroup says of the job; without one, what its pods say."""
+        group: queues.PodGroup | None = self._world.get(POD_GROUPS, job.key) if POD_GROUPS in self._kinds else None
+        pod = job.first
+        priority = pod.spec.priority
+        if group is None and pod.spec.scheduling_group is not None and "/group/" in job.key:
+            self._describe_core(job, f"{pod.metadata.namespace}/{pod.spec.scheduling_group.pod_group_name}")
+            return
+        if group is None:
+            job.missing = bool(pod.metadata.annotations.get(queues.POD_GROUP_ANNOTATION))
+            job.uid, job.created = pod.uid, min(map(created, job.pods.values()))
+            asked = pod.metadata.annotations.get(queues.GANG_ANNOTATION) if not job.missing else None
+            job.root, job.subgroups = Part("", max(1, _number(asked)) if asked else 1), False
+            job.priority, job.preemptible = priority or 0, is_preemptible(None, priority or 0)
+            return
+        job.missing = False
+        spec = group.spec
+        job.queue = spec.queue or job.queue
+        job.uid, job.created = group.metadata.uid, created(group)
+        job.root, job.subgroups = _parts(spec), bool(spec.sub_groups)
+        job.priority = self._priority(spec.priority_class_name, priority)
+        explicit = {"preemptible": True, "non-preemptible": False}.get(spec.preemptibility.lower())
+        job.preemptible = is_preemptible(explicit, job.priority)
+        job.grace, job.delay = queues.seconds(spec.staleness_grace_period), queues.seconds(spec.preemption_delay) or 0.0
+        for name, stamp in (("stale_since", queues.STALE_ANNOTATION), ("last_start", queues.LAST_START_ANNOTATION)):
+            if (text := group.metadata.annotations.get(stamp)) and getattr(job, name) is None:
+                setattr(job, name, _time(text))
+
+    def _describe_core(self, job: Job, key: str) -> None:
+        """As a PodGroup of Kubernetes says: its gang starts together; without one its pods go by themselves."""
+        group: queues.CorePodGroup | None = self._world.get(CORE_POD_GROUPS, key)
+        job.missing = group is None
+        if group is not None:
+            gang = group.spec.scheduling_policy.gang
+            job.root = Part("", max(1, gang.min_count) if gang is not None else 1)
+            job.uid, job.created = group.metadata.uid, created(group)
+        priority = group.spec.priority if group is not None else None
+        job.priority = priority if priority is not None else job.first.spec.priority or 0
+        job.preemptible = is_preemptible(None, job.priority)
+
+    def _priority(self, name: str, of_pods: int | None) -> int:
+        known = self._world.get(PRIORITY_CLASSES, name) if name and PRIORITY_CLASSES in self._world.kinds else None
+        return known.value if known is not None else of_pods or 0
+
+    # -------------------------------------------------------------------------------------------------------- amounts
+
+    def asks(self, pod: Pod, demand: Demand) -> Amounts:
+        """What the pod takes of its queue: of cpu, memory and GPUs, and of what queues say besides."""
+        found: Amounts = dict.fromkeys(NATIVE, 0.0)
+        others = self.tree.resources()
+        for name, value in demand.requests:
+            if name in (CPU, MEMORY):
+                found[name] += value
+            elif name == GPU_RESOURCE:
+                found[GPU] += value
+            elif name in others:
+                found[name] = found.get(name, 0.0) + value
+        if pod.spec.resource_claims:
+            self._add_devices(pod, found, others)
+        return found
+
+    def add_devices(self, total: Amounts, engine: Devices, nodes: Iterable[str]) -> None:
+        """How many devices of each class that queues count there are."""
+        classes = {name: GPU_CLASS if name == GPU else name.removeprefix(CLASS_PREFIX) for name in total}
+        counted = {name: kind for name, kind in classes.items() if name == GPU or name.startswith(CLASS_PREFIX)}
+        for name, kind in counted.items():
+            if DEVICE_CLASSES in self._world.kinds and self._world.get(DEVICE_CLASSES, kind) is not None:
+                total[name] += sum(engine.in_class(node, kind)[0] for node in nodes)
+
+    def _add_devices(self, pod: Pod, found: Amounts, others: Iterable[str]) -> None:
+        for key in claim_keys(pod):
+            claim = self._world.get(RESOURCE_CLAIMS, key)
+            # A claim of several pods counts for the one that it belongs to, or for the first that reserved it.
+            if claim is None or not _counts_for(claim, pod):
+                continue
+            for _, request in requests(claim):
+                name = GPU if request.device_class_name == GPU_CLASS else CLASS_PREFIX + request.device_class_name
+                if name == GPU or name in others:
+                    found[name] = found.get(name, 0.0) + max(1, request.count or 1)
+
+
+def _counts_for(claim: object, pod: Pod) -> bool:
+    reserved = claim.status.reserved_for  # type: ignore[attr-defined]
+    return not reserved or reserved[0].uid == pod.uid
+
+
+def _time(text: str) -> float | None:
+    try:
+        return parse_time(text)
+    except ValueError:
+        return None
+
+
+def _parts(spec: queues.PodGroupSpec) -> Part:
+    if not spec.sub_groups:
+        return Part("", max(spec.min_member, 0) or 1)
+
+    def below(name: str) -> tuple[Part, ...]:
+        return tuple(made(part) for part in spec.sub_groups if (part.parent or "") == name)
+
+    def made(part: queues.SubGroup) -> Part:
+        children = below(part.name)
+        return Part(part.name, part.min_sub_group, children) if children else Part(part.name, part.min_member or 0)
+
+    return Part("", spec.min_sub_group, below(""))
+
+
+def _queue(queue: queues.Queue, names: Iterable[str]) -> Queue:
+    priority = 100 if queue.spec.priority is None else queue.spec.priority
+    own = _entitled(queue)
+    resources = {name: own.get(name, UNRESTRICTED) for name in names}
+    return Queue(queue.metadata.name, queue.spec.parent_queue, priority, created(queue), resources)
+
+
+def _entitled(queue: queues.Queue) -> dict[str, Entitlement]:
+    given = queue.spec.resources or queues.QueueResources()
+    found = {
+        CPU: _entitlement(given.cpu, 1.0),
+        MEMORY: _entitlement(given.memory, float(queues.MEMORY_UNIT)),
+        GPU: _entitlement(given.gpu, 1.0),
+    }
+    if text := queue.metadata.annotations.get(queues.RESOURCES_ANNOTATION):
+        try:
+            more = msgspec.json.decode(text, type=dict[str, queues.QueueResource])
+        except msgspec.MsgspecError as error:
+            log.error(
+                'a queue\'s annotation is not read; it is JSON like {"deviceclass/NAME": {"quota": 2}}',
+                extra={"queue": queue.metadata.name, "annotation": queues.RESOURCES_ANNOTATION, "error": str(error)},
+            )
+        else:
+            found |= {name: _entitlement(each, 1.0) for name, each in more.items()}
+    return found
+
+
+def _entitlement(given: queues.QueueResource, unit: float) -> Entitlement:
+    def amount(value: float) -> float:
+        return UNLIMITED if value < 0 else value * unit
+
+    return Entitlement(amount(given.quota), amount(given.limit), given.over_quota_weight)

@@ -1,0 +1,361 @@
+"""The part of the scheduler that looks after queues and gangs: it collects their pods, and decides on all of them in sessions.
+
+Always true: a pod of a queue is decided on in a session and nowhere else; between sessions it waits, promised room, or is being
+bound. A session runs when something changed, at most once an interval. Without queues nothing here runs and nothing is kept.
+Nobody is evicted but for a gang that has its whole plan: the members hold what they were promised until they are bound, or
+until the plan turns out not to work any more; then it is dropped as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from dray.api.core import Pod
+from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, QUEUES
+from dray.books.nodes import Placed
+from dray.cluster.port import Change, Write
+from dray.scheduling.actions.preemption import Eviction
+from dray.scheduling.actions.preemptor import Preemptor, preempting
+from dray.scheduling.config import Profile, QueueSettings
+from dray.scheduling.parts import Parts
+from dray.scheduling.placing.cycle import Cycle
+from dray.scheduling.placing.refusal import Refusal
+from dray.scheduling.telling import reports
+from dray.scheduling.telling.reports import Reports
+from dray.scheduling.waiting import events
+from dray.scheduling.waiting.queue import QueuedPod
+from dray.scheduling.workloads.jobs import Job, Jobs
+from dray.scheduling.workloads.room import Plan
+from dray.scheduling.workloads.session import Missing, Session
+from dray.scheduling.workloads.status import PAUSE, news
+from dray.scheduling.workloads.together import Seat, Together
+from dray.scheduling.workloads.use import QueueUse
+
+INTERVAL: Final = 1.0
+_AGAIN: Final = 10.0
+# What a session may change its mind for.
+_NEWS: Final = frozenset({events.FREE, events.NODE, events.DEVICES, events.CLASSES, events.VOLUMES})
+_TOPIC: Final = "queues"
+
+
+class Wait(NamedTuple):
+    plan: Plan
+    awaited: set[str]
+
+
+Take = Callable[[Sequence[Seat], float], None]
+
+
+class Workloads:
+    def __init__(
+        self,
+        parts: Parts,
+        cycle: Cycle,
+        preemptor: Preemptor,
+        reports: Reports,
+        profiles: Mapping[str, Profile],
+        take: Take,
+        settings: QueueSettings,
+    ) -> None:
+        self._parts, self._cycle, self._preemptor, self._reports = parts, cycle, preemptor, reports
+        self._profiles, self._take, self._settings = profiles, take, settings
+        self.jobs = Jobs(parts.world)
+        self.use = QueueUse(self.jobs, preemptor.preemption.preemptor_of)
+        self._stale_queues = True
+        self._listening = False
+        self._dirty = False
+        self._last: float | None = None
+        self._again: float | None = None
+        self._reported = -PAUSE
+        self._now = 0.0
+        self._out: list[Write] = []
+        # By job: what it was promised, and who has to leave before.
+        self._waits: dict[str, Wait] = {}
+        self.last_session: Session | None = None
+
+    # --------------------------------------------------------------------------------------------------------- observing
+
+    def observe(self, change: Change) -> None:
+        if change.kind is PODS:
+            if self.jobs.active:
+                self._pod(change.old, change.new)
+        elif change.kind is QUEUES:
+            if not _same(change.old, change.new):
+                self.jobs.forget_tree()
+                self._stale_queues = self._dirty = True
+        elif change.kind in (POD_GROUPS, CORE_POD_GROUPS) and not _same(change.old, change.new):
+            self._group(change)
+
+    def _pod(self, old: Any, new: Any) -> None:
+        if new is None or (old is not None and old.uid != new.uid):
+            self._gone(old)
+        if new is not None and new.spec.scheduler_name in self._profiles:
+            job = self.jobs.put(new)
+            if job is not None and new.terminal:
+                self._dirty = True
+
+    def _gone(self, pod: Pod) -> None:
+        if self.jobs.remove(pod.uid) is not None:
+            self._dirty = True
+
+    def _group(self, change: Change) -> None:
+        """A pod group came, changed or went: its job is another, perhaps in another queue."""
+        self._dirty = True
+        if not self._listening:
+            self._stale_queues = True
+            return
+        found = change.object
+        core = change.kind is CORE_POD_GROUPS
+        job = self.jobs.group_changed(f"{found.metadata.namespace}/group/{found.metadata.name}" if core else found.key)
+        for uid in job.pods if job is not None else ():
+            if (placed := self._parts.nodes.placed(uid)) is not None:
+                self.use.look_again(placed)
+
+    def know(self) -> None:
+        """Whose pods are whose is worked out anew if queues changed; a session begins with it."""
+        if not self._stale_queues:
+            return
+        self._stale_queues = False
+        if not self._listening and self.jobs.active:
+            self._listening = True
+            self._parts.nodes.listeners.append(self.use)
+        for pod in self._parts.world.all(PODS).values() if self.jobs.active else ():
+            if pod.spec.scheduler_name in self._profiles:
+                self.jobs.put(pod)
+        if self._listening:
+            self.use.rebuild(self._parts.nodes.all_placed())
+
+    # -------------------------------------------------------------------------------------------------------- collecting
+
+    def collect(self, pending: QueuedPod, now: float) -> bool:
+        """Whether the pod is one of a queue: then a session decides on it."""
+        if not self.jobs.active:
+            return False
+        self.know()
+        job = self.jobs.put(pending.pod)
+        if job is None:
+            return False
+        job.waiting[pending.uid] = pending
+        self._dirty = True
+        if job.queue not in self.jobs.tree.queues:
+            wrong = self.jobs.wrong.get(job.queue, "")
+            self._wait(job, pending, Missing(Refusal.of("QueueMissing", f"queue/{job.queue}", error=wrong)), now)
+        else:
+            known = pending.refusal or Refusal.of("QueueTurn", f"queue/{job.queue}")
+            self._parts.queue.refuse(pending, ("job", job.key), known, frozenset({_TOPIC}), now)
+        return True
+
+    def happened(self, news: Mapping[str, None]) -> None:
+        if not self._dirty and len(self.jobs) and not _NEWS.isdisjoint(news):
+            self._dirty = True
+
+    def next_due(self) -> float | None:
+        if not self.jobs.active:
+            return None
+        due = self._again
+        if self._dirty:
+            at = 0.0 if self._last is None else self._last + INTERVAL
+            due = at if due is None else min(at, due)
+        return due
+
+    def writes(self) -> list[Write]:
+        out, self._out = self._out, []
+        return out
+
+    # ----------------------------------------------------------------------------------------------------------- deciding
+
+    def run(self, now: float) -> None:
+        """A session, if one is due."""
+        due = self.next_due()
+        if due is None or now < due or not self.may_start_more():
+            return
+        self.know()
+        self._dirty, self._last, self._now, self._again = False, now, now, None
+        self._prune()
+        # Trials of a session read candidates; nobody else's do, so nobody else pays for that.
+        self._parts.books.follower = self._parts.wakeups.follow
+        try:
+            self._decide(now)
+        finally:
+            self._parts.books.follower = None
+
+    def survey(self, now: float) -> Session:
+        """What a session begins with: shares, use and who waits. Nothing is decided."""
+        self.know()
+        for pending in self._parts.queue:
+            if (job := self.jobs.put(pending.pod)) is not None:
+                job.waiting[pending.uid] = pending
+        return self._session(Together(self._parts, self._cycle, self._profiles, now), now)
+
+    def _session(self, together: Together, now: float) -> Session:
+        return Session(
+            self._parts,
+            self._cycle,
+            self._preemptor.preemption,
+            self.jobs,
+            self.use,
+            together,
+            self,
+            now,
+            self._settings,
+        )
+
+    def _decide(self, now: float) -> None:
+        self._resume(now)
+        together = Together(self._parts, self._cycle, self._profiles, now)
+        session = self.last_session = self._session(together, now)
+        session.done.update(self._waits)
+        session.run()
+        self._write_plans(session.plans, now)
+        if session.cut:
+            self._dirty, self._last = True, None
+        for key, missing in session.missing.items():
+            self._refuse(key, missing, now)
+        self._look_again_later(session, now)
+        self._report(session, now)
+
+    def _report(self, session: Session, now: float) -> None:
+        """What became of the queues, now or in a while."""
+        if now >= self._reported + PAUSE:
+            self._reported = now
+            self._out.extend(news(session, self.use, self._parts.world))
+        elif self._again is None or self._again > self._reported + PAUSE:
+            self._again = self._reported + PAUSE
+
+    def _prune(self) -> None:
+        """Pods that are placed, gone or being bound wait no more."""
+        for job in self.jobs:
+            for uid in [uid for uid in job.waiting if self._parts.queue.get(uid) is not job.waiting[uid]]:
+                del job.waiting[uid]
+
+    def _look_again_later(self, session: Session, now: float) -> None:
+        """Stale gangs and delays end without any event."""
+        times = []
+        for job in self.jobs:
+            if job.stale_since is not None:
+                grace = self._settings.staleness_grace if job.grace is None else job.grace
+                times += [job.stale_since + grace] if grace >= 0 else []
+            if job.waiting and job.delay > 0 and (until := max(job.created, job.evicted_at or 0.0) + job.delay) > now:
+                times.append(until)
+        times += session.protected_until()
+        # What is due already was just done; if it came to nothing, it is done again.
+        self._again = min((at if at > now else now + _AGAIN for at in times), default=None)
+
+    def may_start_more(self) -> bool:
+        return self._parts.binder.in_flight < self._parts.config.in_flight
+
+    def start(self, job: Job, seats: Sequence[Seat]) -> None:
+        for seat in seats:
+            job.waiting.pop(seat.pending.uid, None)
+        job.last_start = self._now
+        self._take(seats, self._now)
+
+    # -------------------------------------------------------------------------------------------------------- making room
+
+    def make_room(self, job: Job, plan: Plan, awaited: Sequence[Placed]) -> None:
+        """The members hold what they will have, and the victims count as leaving; written at the end of the session."""
+        first = plan.seats[0].pending
+        for victim in plan.victims:
+            self._preemptor.preemption.evict(victim.pod.uid, first.uid)
+            self.use.look_again(victim)
+        for pending, placement in plan.seats:
+            self._preemptor.nominator.make(pending, placement)
+        self._waits[job.key] = Wait(plan, {placed.pod.uid for placed in awaited})
+
+    def withdraw(self, job: Job) -> None:
+        """The plan is off, and nobody heard of it."""
+        wait = self._waits.pop(job.key)
+        for pending, _ in wait.plan.seats:
+            self._preemptor.placed(pending)
+        self._recount(wait)
+
+    def _write_plans(self, keys: Iterable[str], now: float) -> None:
+        for key in keys:
+            job, plan = self.jobs.by_key(key), self._waits[key].plan
+            if job is None:
+                continue
+            first, victims = plan.seats[0], plan.victims
+            profile = self._profiles[first.pending.demand.scheduler_name]
+            self._preemptor.evict(Eviction(first.placement, victims), first.pending.pod, profile, now)
+            for step in (*plan.evicted, *(step for step, _ in plan.moved)):
+                step.job.evicted_at = now
+            self._tell(job, plan, now)
+
+    def _tell(self, job: Job, plan: Plan, now: float) -> None:
+        names = [placed.pod.key for placed in plan.victims]
+        for pending, placement in plan.seats:
+            pod = pending.pod
+            waits = Refusal(((preempting(pod, placement.node, names), 0),))
+            self._parts.queue.refuse(pending, ("job", job.key), waits, frozenset({_TOPIC}), now)
+            if placement.node != pod.status.nominated_node_name:
+                self._out.append(reports.status_patch(pod, {"nominatedNodeName": placement.node}))
+            self._reports.tell(pending, waits, now, clear_nominated=False)
+
+    def _resume(self, now: float) -> None:
+        """Jobs for which room was made start as soon as it is free; a plan that does not work any more is dropped."""
+        for key, wait in list(self._waits.items()):
+            job = self.jobs.by_key(key)
+            members = [seat.pending for seat in wait.plan.seats]
+            if job is None or any(job.waiting.get(each.uid) is not each or not each.nominated for each in members):
+                self._drop(key, job)
+                continue
+            seats = self._on_their_nodes(members)
+            if seats is not None:
+                del self._waits[key]
+                self.start(job, seats)
+            elif not any(self._still_there(uid) for uid in wait.awaited):
+                self._drop(key, job)
+
+    def _still_there(self, uid: str) -> bool:
+        """Whether the pod, or what was reserved for it, is not gone yet."""
+        return self._parts.nodes.placed(uid) is not None or bool(self._preemptor.preemption.preemptor_of(uid))
+
+    def _drop(self, key: str, job: Job | None) -> None:
+        wait = self._waits.pop(key)
+        for pending, _ in wait.plan.seats:
+            if job is not None and job.waiting.get(pending.uid) is pending:
+                self._preemptor.lose(pending)
+        self._recount(wait)
+
+    def _recount(self, wait: Wait) -> None:
+        for uid in wait.awaited:
+            if (placed := self._parts.nodes.placed(uid)) is not None:
+                self.use.look_again(placed)
+
+    def _on_their_nodes(self, promised: Sequence[QueuedPod]) -> list[Seat] | None:
+        with self._parts.books.trial():
+            for pending in promised:
+                nomination = self._preemptor.nominator.get(pending.uid)
+                if nomination is not None:
+                    self._preemptor.nominator.lift(nomination)
+            table = Together(self._parts, self._cycle, self._profiles, self._now).table()
+            for pending in promised:
+                if not table.sits(pending, pending.nominated):
+                    return None
+            return list(table.seats.values())
+
+    def evict_stale(self, job: Job, pods: Sequence[Placed]) -> None:
+        for placed in pods:
+            if placed.pod.metadata.deletion_timestamp is None:
+                profile = placed.demand.scheduler_name
+                self._out.extend(reports.stale(placed.pod, job.key, profile, self._now))
+
+    # ----------------------------------------------------------------------------------------------------------- refusing
+
+    def _refuse(self, key: str, missing: Missing, now: float) -> None:
+        job = self.jobs.by_key(key)
+        for pending in list(job.waiting.values()) if job is not None else ():
+            if not pending.nominated and job is not None:
+                self._wait(job, pending, missing, now)
+
+    def _wait(self, job: Job, pending: QueuedPod, missing: Missing, now: float) -> None:
+        self._parts.queue.refuse(pending, ("job", job.key), missing.refusal, frozenset({_TOPIC}), now)
+        self._reports.refused(pending, missing.refusal, now)
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Whether nothing of a queue or a pod group changed but its status."""
+    if old is None or new is None:
+        return False
+    return bool(old.spec == new.spec and old.metadata.annotations == new.metadata.annotations and old.uid == new.uid)

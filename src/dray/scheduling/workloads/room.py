@@ -1,0 +1,335 @@
+"""Making room for a gang: who would have to go, who of them stays after all, and who finds another place.
+
+Always true: everything here is a trial that is not kept; an answer is a plan in which all members have their places at once.
+Victims are taken in the order that is given, each as a whole (a surplus pod, or the core of a gang); those that are not in the
+way are given back, the most deserving first; those that are left are moved where there is room for them, or evicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from dray.books.nodes import NodeInfo, Placed
+from dray.scheduling.actions.preemption import Preemption, TakenOut
+from dray.scheduling.parts import Parts
+from dray.scheduling.placing.cycle import Cycle
+from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
+from dray.scheduling.waiting.queue import QueuedPod
+from dray.scheduling.workloads.jobs import Job
+from dray.scheduling.workloads.together import Seat, Table, Together
+
+# Plans that are judged, and nodes that are tried one by one, for one job.
+MOST_PLANS: Final = 64
+MOST_NODES: Final = 128
+
+
+class Step(NamedTuple):
+    """What one job loses at once."""
+
+    job: Job
+    pods: tuple[Placed, ...]
+
+
+class Plan(NamedTuple):
+    """``evicted`` have no other place; ``moved`` are evicted too, and each of their pods has another node."""
+
+    seats: list[Seat]
+    evicted: list[Step]
+    moved: list[tuple[Step, dict[str, str]]]
+
+    @property
+    def victims(self) -> list[Placed]:
+        return [placed for step in (*self.evicted, *(step for step, _ in self.moved)) for placed in step.pods]
+
+
+class Wanted(NamedTuple):
+    """The pods that need room. ``within``: whether what is posted keeps to the limits of queues; ``judge``: whether a plan is
+    allowed; ``all_stay``: no plan is in which anybody is left without a place, so that large ones keep theirs first."""
+
+    members: Sequence[QueuedPod]
+    within: Callable[[], bool]
+    judge: Callable[[Plan], bool]
+    all_stay: bool = False
+
+
+def _size(step: Step) -> tuple[int, int]:
+    requests = [dict(placed.demand.requests) for placed in step.pods]
+    extended = sum(value for each in requests for name, value in each.items() if "/" in name)
+    return extended, sum(each.get("cpu", 0) for each in requests)
+
+
+def _in_order(seats: list[Seat]) -> list[Seat]:
+    """Of members that ask for the same, the first gets the first node by name."""
+    alike: dict[int, list[Seat]] = {}
+    for seat in seats:
+        alike.setdefault(seat.pending.demand.id if not seat.pending.pod.spec.resource_claims else -len(alike) - 1, []).append(
+            seat
+        )
+    found: list[Seat] = []
+    for group in alike.values():
+        pods = sorted((seat.pending for seat in group), key=lambda pending: pending.pod.key)
+        places = sorted((seat.placement for seat in group), key=lambda placement: placement.node)
+        found.extend(map(Seat, pods, places))
+    return found
+
+
+def _first_none(steps: Iterable[Step]) -> Iterator[Step | None]:
+    yield None
+    yield from steps
+
+
+class Room:
+    def __init__(self, parts: Parts, cycle: Cycle, preemption: Preemption, together: Together, now: float) -> None:
+        self._parts, self._cycle, self._preemption, self._together, self._now = parts, cycle, preemption, together, now
+        self._states: dict[int, CycleState] = {}
+        # Pods that are leaving already: what they hold is as good as free, though not yet.
+        self.leaving: list[Placed] = []
+
+    # ----------------------------------------------------------------------------------------------------- in their order
+
+    def in_order(self, wanted: Wanted, steps: Iterable[Step]) -> Plan | None:
+        """Victims go in this order until all members fit and the plan is allowed."""
+        judged = 0
+        with self._parts.books.trial():
+            out, table, taken = self._taken_out(), self._together.table(), list[Step]()
+            left = self._seat(table, wanted.members)
+            for step in _first_none(steps):
+                if step is not None:
+                    out.take(step.pods)
+                    taken.append(step)
+                    left = self._seat(table, left)
+                if left or not wanted.within():
+                    continue
+                plan = self._cheapest(wanted, table, out, taken)
+                judged += 1
+                if wanted.judge(plan):
+                    return plan
+                if judged >= MOST_PLANS:
+                    return None
+            if taken and left and len(wanted.members) > 1:
+                return self._all_out(wanted, table, out, taken)
+        return None
+
+    def _cheapest(self, wanted: Wanted, table: Table, out: TakenOut, taken: list[Step]) -> Plan:
+        """As the members came to sit, or sitting down anew now that all are out: whichever drives out fewer."""
+        plan = self._finish(wanted, table, out, taken)
+        if len(taken) < 2 or not plan.victims:
+            return plan
+        with self._parts.books.trial():
+            noted = table.noted()
+            for uid in list(table.seats):
+                table.leave(uid)
+            if not self._seat(table, wanted.members):
+                other = self._finish(wanted, table, out, taken)
+                plan = min(plan, other, key=lambda each: len(each.victims))
+        table.restore(noted)
+        return plan
+
+    def _all_out(self, wanted: Wanted, table: Table, out: TakenOut, taken: list[Step]) -> Plan | None:
+        """With everybody out that may go: whether the members fit if they are placed more cleverly."""
+        for uid in list(table.seats):
+            table.leave(uid)
+        found = self._together.find(wanted.members)
+        if not isinstance(found, list) or not wanted.within():
+            return None
+        for seat in found:
+            table.seats[seat.pending.uid] = seat
+        plan = self._finish(wanted, table, out, taken)
+        return plan if wanted.judge(plan) else None
+
+    def _seat(self, table: Table, members: Sequence[QueuedPod]) -> list[QueuedPod]:
+        """Those that still have no place."""
+        left: list[QueuedPod] = []
+        failed: set[int] = set()
+        for pending in members:
+            alone = not pending.pod.spec.resource_claims
+            if alone and pending.demand.id in failed:
+                left.append(pending)
+            elif not table.sits(pending):
+                left.append(pending)
+                failed.add(pending.demand.id)
+        return left
+
+    # ------------------------------------------------------------------------------------------------------ node by node
+
+    def by_node(self, wanted: Wanted, nodes: Sequence[str], steps_on: Callable[[str], list[Step]]) -> Plan | None:
+        """For each member the first node of these on which it fits when victims leave it, in a plan that is allowed."""
+        with self._parts.books.trial():
+            out, table, taken = self._taken_out(), self._together.table(), list[Step]()
+            plan: Plan | None = None
+            for pending in wanted.members:
+                if table.sits(pending):
+                    continue
+                plan = self._first_node(pending, wanted, nodes, steps_on, out, table, taken)
+                if plan is None:
+                    return None
+            if plan is not None and len(plan.seats) < len(wanted.members):
+                plan = self._finish(wanted, table, out, taken)
+                plan = plan if wanted.judge(plan) else None
+            return plan._replace(seats=_in_order(plan.seats)) if plan is not None else None
+
+    def _first_node(
+        self,
+        pending: QueuedPod,
+        wanted: Wanted,
+        nodes: Sequence[str],
+        steps_on: Callable[[str], list[Step]],
+        out: TakenOut,
+        table: Table,
+        taken: list[Step],
+    ) -> Plan | None:
+        for name in nodes[:MOST_NODES]:
+            info = self._parts.nodes.get(name)
+            if info is None:
+                continue
+            with self._parts.books.trial() as trial:
+                before = out.noted(), table.noted(), len(taken)
+                plan = self._free(pending, info, wanted, steps_on(name), out, table, taken)
+                if plan is not None:
+                    trial.keep()
+                    return plan
+                out.restore(before[0])
+                table.restore(before[1])
+                del taken[before[2] :]
+        return None
+
+    def _free(
+        self,
+        pending: QueuedPod,
+        info: NodeInfo,
+        wanted: Wanted,
+        steps: list[Step],
+        out: TakenOut,
+        table: Table,
+        taken: list[Step],
+    ) -> Plan | None:
+        try:
+            state = table.state(pending)
+        except NotPlaced:
+            return None
+        for step in steps:
+            if any(placed.pod.uid in out.out for placed in step.pods):
+                continue
+            out.take(step.pods)
+            taken.append(step)
+            found = self._cycle.try_on(state, info)
+            if isinstance(found, Placement):
+                table.take(pending, found)
+                if wanted.within():
+                    plan = self._finish(wanted, table, out, taken)
+                    if wanted.judge(plan):
+                        return plan
+                table.leave(pending.uid)
+        return None
+
+    # ------------------------------------------------------------------------------------------------- who stays after all
+
+    def _taken_out(self) -> TakenOut:
+        out = TakenOut(self._preemption, self._parts.books, self._parts.nodes, self._parts.engine)
+        out.take(self.leaving)
+        out.free(self._preemption.gone_with_claims())
+        return out
+
+    def _finish(self, wanted: Wanted, table: Table, out: TakenOut, taken: Sequence[Step]) -> Plan:
+        """All members have places: who of those that were taken out is in their way?"""
+        before, noted = out.noted([placed for step in taken for placed in step.pods]), table.noted()
+        with self._parts.books.trial():
+            broken: set[str] = set()
+            gone: list[Step] = []
+            for step in sorted(taken, key=_size, reverse=True) if wanted.all_stay else reversed(taken):
+                # Where the core of a gang goes, its surplus goes too.
+                if step.job.key in broken or not self._stays(step, wanted, table, out):
+                    broken.add(step.job.key)
+                    gone.append(step)
+            evicted: list[Step] = []
+            moved: list[tuple[Step, dict[str, str]]] = []
+            for step in gone:
+                # A surplus without its core has no use for another place.
+                alone = any(step.job is other.job for other in evicted)
+                nodes = self._elsewhere(step, wanted, table, out) if not alone else None
+                if nodes is None:
+                    evicted.insert(0, step)
+                else:
+                    going = tuple(placed for placed in step.pods if placed.pod.uid in nodes)
+                    moved.append((Step(step.job, going), nodes))
+            plan = Plan(list(table.seats.values()), sorted(evicted, key=taken.index), moved)
+        out.restore(before)
+        table.restore(noted)
+        return plan
+
+    def _stays(self, step: Step, wanted: Wanted, table: Table, out: TakenOut) -> bool:
+        """Whether all pods of the step can be where they were, beside the members."""
+        with self._parts.books.trial() as trial:
+            before, noted = out.noted(step.pods), table.noted()
+            if all(self._fits_back(placed, table, out) for placed in step.pods) and wanted.within():
+                trial.keep()
+                return True
+        out.restore(before)
+        table.restore(noted)
+        return False
+
+    def _fits_back(self, placed: Placed, table: Table, out: TakenOut) -> bool:
+        info = self._parts.nodes.get(placed.node)
+        if info is None:
+            return False
+        if not placed.pod.spec.resource_claims:
+            if not self._has_room(placed, info):
+                return False
+            out.give_back((placed,))
+            return True
+        return self._beside_devices(placed, info, table, out)
+
+    def _has_room(self, placed: Placed, info: NodeInfo) -> bool:
+        state = self._state_of(placed)
+        return state is not None and self._cycle.plan(state).refuses(info) is None
+
+    def _beside_devices(self, placed: Placed, info: NodeInfo, table: Table, out: TakenOut) -> bool:
+        """A pod with claims goes back where the members find devices beside it."""
+        near = [seat for seat in table.seats.values() if seat.placement.node == info.name or seat.placement.results]
+        for seat in near:
+            table.leave(seat.pending.uid)
+        if not self._has_room(placed, info):
+            return False
+        out.give_back((placed,))
+        return all(table.sits(seat.pending, seat.placement.node) for seat in near)
+
+    def _elsewhere(self, step: Step, wanted: Wanted, table: Table, out: TakenOut) -> dict[str, str] | None:
+        """Another node for each pod of the step that cannot stay, kept in the trial; None if there is none for some."""
+        found: dict[str, str] = {}
+        before, noted = out.noted(step.pods), table.noted()
+        with self._parts.books.trial() as trial:
+            for placed in sorted(step.pods, key=lambda each: _size(Step(step.job, (each,))), reverse=True):
+                if len(step.pods) > 1 and not placed.pod.spec.resource_claims and self._fits_back(placed, table, out):
+                    continue
+                node = self._best_for(placed)
+                if not node:
+                    break
+                found[placed.pod.uid] = node
+                self._parts.nodes.place(Placed(placed.pod, placed.demand, node, "promised"))
+            else:
+                if wanted.within():
+                    trial.keep()
+                    return found
+        out.restore(before)
+        table.restore(noted)
+        return None
+
+    def _best_for(self, placed: Placed) -> str:
+        """The node on which a pod would be placed now, or ''. One with claims keeps them, and so its node."""
+        state = self._state_of(placed) if not placed.pod.spec.resource_claims else None
+        found = self._cycle.found(state) if state is not None else None
+        return found.node if found is not None else ""
+
+    def _state_of(self, placed: Placed) -> CycleState | None:
+        """What a running pod needs: as if it were to be placed now."""
+        known = self._states.get(placed.demand.id)
+        if known is not None and known.view is None and known.ranking is None and not placed.pod.spec.resource_claims:
+            return known
+        profile = self._together.profile_of(placed.demand.scheduler_name)
+        try:
+            state = self._cycle.state(QueuedPod(placed.pod, placed.demand, self._now), profile, self._now)
+        except NotPlaced:
+            return None
+        self._states[placed.demand.id] = state
+        return state

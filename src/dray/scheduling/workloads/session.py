@@ -1,0 +1,588 @@
+"""One session of queues: jobs in the order of their queues; allocate, then consolidate, reclaim and preempt for who is left.
+
+Always true: fair shares are those of the moment when the session began, what queues hold is what they hold now. A job is placed
+as far as its next step goes (its minimum, or one more), or it is refused with a reason. What is decided is handed to
+``Decisions`` and counts at once; nothing else leaves a session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from dray.api.reason import Reason
+from dray.api.times import parse_time
+from dray.books.nodes import Placed
+from dray.queues.gangs import Gang, Member, State, fill, is_stale, next_attempt, next_victims, stale_until, surplus
+from dray.queues.order import Fill, Standing, at_most, job_key, plus
+from dray.queues.reclaim import (
+    Denial,
+    Reclaimer,
+    is_candidate,
+    is_protected,
+    may_reclaim,
+    may_start,
+    may_take,
+    preempt_min_runtime,
+    reclaim_min_runtime,
+)
+from dray.scheduling.actions.preemption import Preemption
+from dray.scheduling.config import QueueSettings
+from dray.scheduling.parts import Parts
+from dray.scheduling.placing.cycle import Cycle
+from dray.scheduling.placing.refusal import Refusal
+from dray.scheduling.placing.state import NotPlaced
+from dray.scheduling.waiting.queue import QueuedPod
+from dray.scheduling.workloads.bounds import hopeless
+from dray.scheduling.workloads.jobs import GPU, GPU_RESOURCE, NATIVE, Amounts, Job, Jobs, created, gang_of
+from dray.scheduling.workloads.line import Line
+from dray.scheduling.workloads.room import Plan, Room, Step, Wanted
+from dray.scheduling.workloads.together import Blocked, Seat, Together
+from dray.scheduling.workloads.use import QueueUse, Standings, shares_of
+
+Action = str
+# A pod that was to be gone this long ago, in seconds, does not count as making room.
+STUCK_AFTER: Final = 120.0
+
+
+class Decisions(Protocol):
+    """What a session decides, made to count at once."""
+
+    def start(self, job: Job, seats: Sequence[Seat]) -> None: ...
+
+    def make_room(self, job: Job, plan: Plan, awaited: Sequence[Placed]) -> None: ...
+
+    def withdraw(self, job: Job) -> None: ...
+
+    def evict_stale(self, job: Job, pods: Sequence[Placed]) -> None: ...
+
+    def may_start_more(self) -> bool: ...
+
+
+class Missing(NamedTuple):
+    """Why a job is not placed: what its pods are told, and what was refused on nodes where that was it."""
+
+    refusal: Refusal
+    refused: NotPlaced | None = None
+
+
+class Session:
+    def __init__(
+        self,
+        parts: Parts,
+        cycle: Cycle,
+        preemption: Preemption,
+        jobs: Jobs,
+        use: QueueUse,
+        together: Together,
+        decisions: Decisions,
+        now: float,
+        settings: QueueSettings,
+    ) -> None:
+        self._parts, self._cycle, self._preemption = parts, cycle, preemption
+        self._jobs, self._use, self._together, self._decisions, self._now = jobs, use, together, decisions, now
+        self._settings = settings
+        self.tree = jobs.tree
+        self.pending: dict[str, Amounts] = {}
+        self._asked: dict[str, Amounts] = {}
+        self._requests: dict[str, Amounts] = {}
+        self._states: dict[str, dict[str, State]] = {}
+        self._gangs: dict[str, Gang] = {}
+        self.waiting = [job for job in jobs if job.waiting and job.queue in self.tree.queues]
+        for job in self.waiting:
+            self._request(job)
+        self.total = self._capacity()
+        self.shares = shares_of(self.total, self.tree, use, self.pending)
+        self._standings = Standings(self.tree, use, self.shares)
+        use.changed.clear()
+        self._room = Room(parts, cycle, preemption, together, now)
+        self.missing: dict[str, Missing] = {}
+        self.done: set[str] = set()
+        # Whom room is made for in this session: nothing of it is written before the end.
+        self.plans: dict[str, Plan] = {}
+        self._room.leaving = [placed for placed in parts.nodes.all_placed() if self._leaves(placed)]
+        self.cut = False
+
+    # --------------------------------------------------------------------------------------------------- what there is
+
+    def _capacity(self) -> Amounts:
+        """What the nodes have for queues: without what pods of no queue hold."""
+        total: Amounts = dict.fromkeys((*NATIVE, *self.tree.resources()), 0.0)
+        for info in self._parts.nodes:
+            if info.node.spec.unschedulable:
+                continue
+            for resource, offered in info.allocatable.items():
+                name = GPU if resource == GPU_RESOURCE else resource
+                if name in total:
+                    total[name] += offered
+        self._jobs.add_devices(total, self._parts.engine, [info.name for info in self._parts.nodes])
+        for name, value in self._use.beside.items():
+            if name in total:
+                total[name] -= value
+        return total
+
+    def _request(self, job: Job) -> None:
+        into = self.pending.setdefault(job.queue, {})
+        for pending in job.waiting.values():
+            if pending.pod.spec.scheduling_gates or pending.nominated:
+                continue
+            for name, value in self.asks(pending).items():
+                into[name] = into.get(name, 0.0) + value
+
+    def asks(self, pending: QueuedPod) -> Amounts:
+        known = self._asked.get(pending.uid)
+        if known is None:
+            known = self._asked[pending.uid] = self._jobs.asks(pending.pod, pending.demand)
+        return known
+
+    # ------------------------------------------------------------------------------------------------------------ jobs
+
+    def state_of(self, job: Job, uid: str) -> State:
+        pod = job.pods[uid]
+        if pod.terminal:
+            return "succeeded" if pod.status.phase == "Succeeded" else "gone"
+        placed = self._parts.nodes.placed(uid)
+        if placed is not None:
+            return "leaving" if placed.leaving or self._preemption.preemptor_of(uid) else "active"
+        if uid in job.waiting:
+            return "gated" if pod.spec.scheduling_gates else "pending"
+        return "gone"
+
+    def gang(self, job: Job) -> Gang:
+        known = self._gangs.get(job.key)
+        if known is None:
+            states = {uid: self.state_of(job, uid) for uid in job.pods}
+            self._states[job.key] = states
+            known = self._gangs[job.key] = gang_of(job, states)
+        return known
+
+    def _changed(self, job: Job) -> None:
+        self._gangs.pop(job.key, None)
+
+    def key(self, job: Job) -> tuple[object, ...]:
+        if not job.single:
+            return job_key(job.priority, fill(self.gang(job)), job.created, job.uid)
+        below = any(not pending.nominated for pending in job.waiting.values())
+        return job_key(job.priority, Fill.BELOW if below else Fill.AT, job.created, job.uid)
+
+    def active(self, job: Job) -> list[Member]:
+        """Its pods that hold something, or are promised it."""
+        if job.single:
+            uid = next(iter(job.pods))
+            return [Member(uid)] if self.state_of(job, uid) == "active" else []
+        return self.gang(job).members("active")
+
+    def members(self, job: Job) -> list[QueuedPod]:
+        """The pods to place next, together."""
+        return [job.waiting[each.name] for each in next_attempt(self.gang(job)) if each.name in job.waiting]
+
+    def request(self, job: Job) -> Amounts:
+        found: Amounts = dict.fromkeys(NATIVE, 0.0)
+        for pending in self.members(job):
+            for name, value in self.asks(pending).items():
+                found[name] = found.get(name, 0.0) + value
+        return found
+
+    def _line(self, jobs: Collection[Job]) -> Line:
+        line = Line(self.tree, self._standings, self.total, self.key, self.request)
+        line.add(jobs)
+        return line
+
+    def _reclaimer(self, job: Job) -> Reclaimer:
+        return Reclaimer(job.queue, self.request(job), job.preemptible)
+
+    # -------------------------------------------------------------------------------------------------------- the actions
+
+    def run(self) -> None:
+        actions: dict[Action, Callable[[], None]] = {
+            "allocate": self._allocate,
+            "consolidation": lambda: self._for_each("consolidation", self._consolidate),
+            "reclaim": lambda: self._for_each("reclaim", self._reclaim),
+            "preempt": lambda: self._for_each("preempt", self._preempt),
+            "stalegangeviction": self._evict_stale,
+        }
+        for action in self._settings.actions:
+            if not self.cut:
+                actions[action]()
+
+    def _ready(self) -> list[Job]:
+        """Jobs that have something to place, and may."""
+        found = []
+        for job in self.waiting:
+            if job.key in self.done:
+                continue
+            if job.missing:
+                self.missing[job.key] = Missing(Refusal.of("PodGroupMissing", f"podgroup/{job.key}"))
+            elif not self.members(job):
+                self.missing[job.key] = Missing(self._not_ready(job))
+            else:
+                found.append(job)
+        return found
+
+    def _not_ready(self, job: Job) -> Refusal:
+        gang = self.gang(job)
+        alive = len(gang.members("pending", "active"))
+        needed = sum(leaf.needed for leaf in gang.leaves.values())
+        return Refusal.of("GangIncomplete", f"podgroup/{job.key}", pods=alive, needed=needed)
+
+    def _allocate(self) -> None:
+        line = self._line(self._ready())
+        failed: dict[tuple[object, ...], Missing] = {}
+        while (job := line.pop()) is not None:
+            if not self._decisions.may_start_more():
+                self.cut = True
+                return
+            members = self.members(job)
+            if not members:
+                continue
+            self._requests[job.key] = self.request(job)
+            if (denied := self._start_denied(job)) is not None:
+                self.missing[job.key] = Missing(self._denied(job, denied))
+                continue
+            likeness = self._likeness(members)
+            if likeness in failed:
+                self.missing[job.key] = failed[likeness]
+                continue
+            found = self._find(job, members)
+            if not isinstance(found, Missing):
+                self._started(job, found, line)
+            elif (plan := self._when_they_left(job, members)) is not None:
+                self._planned(job, plan, line)
+            else:
+                failed[likeness] = self.missing[job.key] = found
+
+    def _when_they_left(self, job: Job, members: Sequence[QueuedPod]) -> Plan | None:
+        """Pods that are leaving anyhow make enough room: nobody else has to go."""
+        if not self._room.leaving:
+            return None
+        return self._room.in_order(Wanted(members, lambda: self._within(job), lambda plan: True), ())
+
+    def _leaves(self, placed: Placed) -> bool:
+        """Whether what the pod holds is about to be free; not of one that should have been gone long ago."""
+        stamp = placed.pod.metadata.deletion_timestamp
+        if stamp is not None:
+            return self._now < parse_time(stamp) + STUCK_AFTER
+        return bool(self._preemption.preemptor_of(placed.pod.uid))
+
+    def _within(self, job: Job) -> bool:
+        """Whether the queues of the job keep to their limits, and to their quotas with what cannot be preempted."""
+        for queue in self.tree.upwards(job.queue):
+            held, fixed = self._use.allocated[queue.name], self._use.fixed[queue.name]
+            for name, amount in self._requests[job.key].items():
+                if amount > 0 and not at_most(held.get(name, 0.0), queue.of(name).limit):
+                    return False
+                if amount > 0 and not job.preemptible and not at_most(fixed.get(name, 0.0), queue.of(name).quota):
+                    return False
+        return True
+
+    def _likeness(self, members: Sequence[QueuedPod]) -> tuple[object, ...]:
+        """Jobs that ask for the same find the same; pods with claims of their own are never alike."""
+        return tuple(sorted(p.demand.id if not p.pod.spec.resource_claims else p.uid.__hash__() for p in members))
+
+    def _started(self, job: Job, seats: Sequence[Seat], line: Line) -> None:
+        self._decisions.start(job, seats)
+        self.missing.pop(job.key, None)
+        self._changed(job)
+        line.changed(self._use.changed)
+        self._use.changed.clear()
+        if job.waiting and self.members(job):
+            line.push(job)
+
+    def _find(self, job: Job, members: Sequence[QueuedPod]) -> list[Seat] | Missing:
+        """Places for the members; nothing is posted."""
+        with self._parts.books.trial():
+            found = self._together.find(members)
+        return found if isinstance(found, list) else self._blocked(job, members, found)
+
+    def _blocked(self, job: Job, members: Sequence[QueuedPod], found: Blocked) -> Missing:
+        refusal = found.refused.refusal
+        if len(members) > 1:
+            data: dict[str, str | int] = {"member": found.pending.pod.key, "placed": found.placed, "needed": len(members)}
+            refusal = Refusal(((Reason("GangBlocked", f"podgroup/{job.key}", data), 0), *refusal.reasons), refusal.nodes)
+        return Missing(refusal, found.refused)
+
+    def _denied(self, job: Job, denied: Denial) -> Refusal:
+        code = "QueueLimit" if denied.rule == "limit" else "QueueQuota"
+        return Refusal.of(code, f"queue/{denied.queue}", resource=denied.resource)
+
+    # -------------------------------------------------------------------------------------------------------- making room
+
+    def _for_each(self, action: Action, find: Callable[[Job, list[QueuedPod]], Plan | None]) -> None:
+        jobs = [job for job in self._ready() if not self._delayed(job)]
+        line = self._line(jobs)
+        failed: set[tuple[object, ...]] = set()
+        while (job := line.pop()) is not None:
+            members = self.members(job)
+            likeness = (job.queue, job.priority, job.preemptible, *self._likeness(members))
+            if not members or likeness in failed:
+                continue
+            self._requests[job.key] = self.request(job)
+            plan = self._settled(job, find)
+            if plan is None:
+                failed.add(likeness)
+            else:
+                self._planned(job, plan, line)
+
+    def _settled(self, job: Job, find: Callable[[Job, list[QueuedPod]], Plan | None]) -> Plan | None:
+        """A plan that takes from no other plan of this session: those are withdrawn, and it is looked for again."""
+        for _ in range(3):
+            plan = find(job, self.members(job))
+            steps = [*plan.evicted, *(step for step, _ in plan.moved)] if plan is not None else []
+            taken = {step.job.key: step.job for step in steps if step.job.key in self.plans}
+            if not taken:
+                return plan
+            for other in taken.values():
+                self._withdraw(other)
+        return None
+
+    def _planned(self, job: Job, plan: Plan, line: Line) -> None:
+        awaited = plan.victims or [placed for placed in self._room.leaving if placed.node in _nodes(plan)]
+        self._decisions.make_room(job, plan, awaited)
+        self.plans[job.key] = plan
+        self.missing.pop(job.key, None)
+        self.done.add(job.key)
+        for step in (*plan.evicted, *(step for step, _ in plan.moved)):
+            self._changed(step.job)
+        self._changed(job)
+        self._room.leaving += plan.victims
+        line.changed(self._use.changed)
+        self._use.changed.clear()
+
+    def _withdraw(self, job: Job) -> None:
+        plan = self.plans.pop(job.key)
+        self._decisions.withdraw(job)
+        self.done.discard(job.key)
+        gone = {placed.pod.uid for placed in plan.victims}
+        self._room.leaving = [placed for placed in self._room.leaving if placed.pod.uid not in gone]
+        for step in (*plan.evicted, *(step for step, _ in plan.moved)):
+            self._changed(step.job)
+        self._changed(job)
+
+    def _delayed(self, job: Job) -> bool:
+        since = max(job.created, job.evicted_at or 0.0)
+        return job.delay > 0 and self._now < since + job.delay
+
+    def _consolidate(self, job: Job, members: list[QueuedPod]) -> Plan | None:
+        if not job.preemptible or not self._enough_free(members) or self._start_denied(job) is not None:
+            return None
+        allowed = {each.key for each in self._jobs if each.preemptible and each is not job and (each.single or self.gang(each))}
+        wanted = Wanted(members, lambda: self._within(job), lambda plan: not plan.evicted, all_stay=True)
+        return self._room.by_node(wanted, self._by_least_to_move(allowed), lambda node: self._steps_on(node, allowed))
+
+    def _start_denied(self, job: Job) -> Denial | None:
+        return may_start(self._reclaimer(job), self.tree, self._standings)
+
+    def _enough_free(self, members: Sequence[QueuedPod]) -> bool:
+        """Moving pods makes nothing free: the cluster must have what is asked, wherever."""
+        asked: dict[str, int] = {}
+        for pending in members:
+            for name, value in pending.demand.requests:
+                if not self._parts.classes.offers(name):
+                    asked[name] = asked.get(name, 0) + value
+        return all(sum(max(0, info.free(name)) for info in self._parts.nodes) >= value for name, value in asked.items() if value)
+
+    def _by_least_to_move(self, allowed: Collection[str]) -> list[str]:
+        """Nodes by how many pods would have to go; of those with as many, the one whose jobs are served last."""
+        found: list[tuple[str, int, tuple[object, ...]]] = []
+        for info in self._parts.nodes:
+            pods = [(job, placed) for uid, placed in info.pods.items() if (job := self._jobs.of(uid)) is not None]
+            jobs = [(self.key(job), created(placed.pod)) for job, placed in pods if job.key in allowed]
+            if jobs:
+                found.append((info.name, len(jobs), min(jobs)))
+        found.sort(key=lambda each: each[2], reverse=True)
+        return [name for name, _, _ in sorted(found, key=lambda each: each[1])]
+
+    def _steps_on(self, node: str, allowed: Collection[str]) -> list[Step]:
+        """Jobs with pods on the node, those that are served last first, as far as they are to go for it."""
+        info = self._parts.nodes.get(node)
+        jobs = {job.key: job for uid in (info.pods if info is not None else ()) if (job := self._jobs.of(uid)) is not None}
+        found: list[Step] = []
+        for job in sorted((job for key, job in jobs.items() if key in allowed), key=self.key, reverse=True):
+            found.extend(self._steps(job, node))
+        return found
+
+    def _steps(self, job: Job, node: str) -> Iterator[Step]:
+        if job.single:
+            uid = next(iter(job.pods))
+            placed = self._parts.nodes.placed(uid)
+            if placed is not None and self.state_of(job, uid) == "active" and self._may_go(job, placed):
+                yield Step(job, (placed,))
+            return
+        gang = self.gang(job)
+        spare = {each.name for each in surplus(gang)}
+        core = []
+        for each in gang.members("active"):
+            placed = self._parts.nodes.placed(each.name)
+            if placed is not None and self._may_go(job, placed):
+                if each.name in spare:
+                    if placed.node == node:
+                        yield Step(job, (placed,))
+                else:
+                    core.append(placed)
+        if any(placed.node == node for placed in core):
+            yield Step(job, tuple(core))
+
+    # ----------------------------------------------------------------------------------------------- reclaim and preempt
+
+    def _reclaim(self, job: Job, members: list[QueuedPod]) -> Plan | None:
+        reclaimer, standings = self._reclaimer(job), self._standings.frozen()
+        if may_reclaim(reclaimer, standings) is not None:
+            return None
+        open_queues = {
+            name for name in self.tree.queues if self.tree.is_leaf(name) and is_candidate(reclaimer, name, self.tree, standings)
+        }
+        candidates = [each for each in self._jobs if each.preemptible and each.queue in open_queues]
+        minima = self._jobs.minima("reclaim_min_runtime")
+
+        def protected(victim: Job) -> bool:
+            return is_protected(self._now, victim.last_start, reclaim_min_runtime(job.queue, victim.queue, self.tree, minima))
+
+        def judge(plan: Plan) -> bool:
+            blocks = [(step.job.queue, self._sum(step)) for step in plan.evicted]
+            if not self._settings.consolidating_reclaim:
+                blocks += [(step.job.queue, self._sum(step)) for step, _ in plan.moved]
+            return may_take(reclaimer, blocks, self.tree, standings) is None and self._is_next(job, plan, standings)
+
+        return self._make_room(job, members, candidates, protected, judge)
+
+    def _is_next(self, job: Job, plan: Plan, standings: Mapping[str, Standing]) -> bool:
+        """Whether, without those that are evicted, it is the job's turn and not theirs: else they would take it back."""
+        held = {name: dict(standing.allocated) for name, standing in standings.items()}
+        asks: dict[str, Amounts] = {job.key: self._requests[job.key]}
+        for step in plan.evicted:
+            amounts = self._sum(step)
+            asks[step.job.key] = plus(asks.get(step.job.key, {}), amounts)
+            for queue in self.tree.upwards(step.job.queue):
+                held[queue.name] = plus(held[queue.name], amounts, -1.0)
+        left = {
+            name: Standing(standing.queue, held[name], standing.fair_share, standing.fixed)
+            for name, standing in standings.items()
+        }
+        line = Line(self.tree, left, self.total, self.key, lambda each: asks[each.key])
+        line.add([job, *{step.job.key: step.job for step in plan.evicted}.values()])
+        return line.pop() is job
+
+    def _preempt(self, job: Job, members: list[QueuedPod]) -> Plan | None:
+        candidates = [
+            each for each in self._jobs if each.queue == job.queue and each.preemptible and each.priority < job.priority
+        ]
+        minima = self._jobs.minima("preempt_min_runtime")
+        least = preempt_min_runtime(job.queue, self.tree, minima)
+
+        def protected(victim: Job) -> bool:
+            return is_protected(self._now, victim.started, least)
+
+        def judge(plan: Plan) -> bool:
+            return True
+
+        return self._make_room(job, members, candidates, protected, judge)
+
+    def _make_room(
+        self,
+        job: Job,
+        members: list[QueuedPod],
+        candidates: list[Job],
+        protected: Callable[[Job], bool],
+        judge: Callable[[Plan], bool],
+    ) -> Plan | None:
+        if not candidates or self._beyond(job) or not self._quota_allows(job) or self._hopeless(members, candidates):
+            return None
+        wanted = Wanted(members, lambda: self._within(job), judge)
+        plan = self._room.in_order(wanted, self._victims(candidates, protected))
+        if plan is not None:
+            return plan
+        allowed = {each.key for each in candidates if not protected(each) and (each.single or self.gang(each))}
+        nodes = self._by_least_to_move(allowed)
+        return self._room.by_node(wanted, nodes, lambda node: self._steps_on(node, allowed))
+
+    def protected_until(self) -> list[float]:
+        """When jobs that may not be touched yet for their min-runtime may be, while somebody waits."""
+        minima = {*self._jobs.minima("reclaim_min_runtime").values(), *self._jobs.minima("preempt_min_runtime").values()}
+        if not minima or not self.missing:
+            return []
+        started = {job.started for job in self._jobs if job.started is not None}
+        return [at for start in started for least in minima if (at := start + least) > self._now]
+
+    def _beyond(self, job: Job) -> bool:
+        """Whether a queue is above its limit as it is: that is nobody's to mend by evicting others."""
+        return any(
+            amount > 0 and not at_most(self._use.allocated[queue.name].get(name, 0.0), queue.of(name).limit)
+            for queue in self.tree.upwards(job.queue)
+            for name, amount in self._requests[job.key].items()
+        )
+
+    def _hopeless(self, members: Sequence[QueuedPod], candidates: Sequence[Job]) -> bool:
+        placed = (self._parts.nodes.placed(uid) for job in candidates for uid in job.pods)
+        gone = [*(each for each in placed if each is not None), *self._room.leaving]
+        return hopeless(self._parts.nodes, members, gone, self._parts.classes.offers)
+
+    def _quota_allows(self, job: Job) -> bool:
+        denied = self._start_denied(job)
+        return denied is None or denied.rule == "limit"
+
+    def _victims(self, candidates: Sequence[Job], protected: Callable[[Job], bool]) -> Iterator[Step]:
+        """Jobs of the queue that is served last first, in it the job that is served last; surplus pods one by one."""
+        gone: dict[str, set[str]] = {}
+
+        def left(job: Job) -> Gang:
+            taken = gone.get(job.key)
+            if not taken:
+                return self.gang(job)
+            states = {uid: "leaving" if uid in taken else state for uid, state in self._states[job.key].items()}
+            return gang_of(job, states)
+
+        def key(job: Job) -> tuple[object, ...]:
+            return self.key(job) if job.single else job_key(job.priority, fill(left(job)), job.created, job.uid)
+
+        def step(job: Job) -> list[Member]:
+            if job.single:
+                return [] if protected(job) or job.key in gone else [Member(next(iter(job.pods)))]
+            gang = left(job)
+            return surplus(gang)[:1] if protected(job) else next_victims(gang)
+
+        line = Line(self.tree, self._standings.frozen(), self.total, key, lambda job: {}, last_first=True)
+        line.add(job for job in candidates if self.active(job))
+        while (job := line.pop()) is not None:
+            pods = [self._parts.nodes.placed(each.name) for each in step(job)]
+            placed = tuple(each for each in pods if each is not None and self._may_go(job, each))
+            if not placed or len(placed) < len(pods):
+                continue
+            found = Step(job, placed)
+            gone.setdefault(job.key, set()).update(each.pod.uid for each in placed)
+            line.take(job.queue, self._sum(found))
+            yield found
+            if not job.single and left(job).members("active"):
+                line.push(job)
+
+    def _may_go(self, job: Job, placed: Placed) -> bool:
+        """A pod for which others are leaving already keeps its promise; one of a plan of this session may lose it."""
+        return placed.standing != "promised" or job.key in self.plans
+
+    def _sum(self, step: Step) -> Amounts:
+        found: Amounts = {}
+        for placed in step.pods:
+            for name, value in self._jobs.asks(placed.pod, placed.demand).items():
+                found[name] = found.get(name, 0.0) + value
+        return found
+
+    # ---------------------------------------------------------------------------------------------------------- stale gangs
+
+    def _evict_stale(self) -> None:
+        for job in list(self._jobs):
+            if job.single:
+                continue
+            gang = self.gang(job)
+            if not is_stale(gang):
+                job.stale_since = None
+                continue
+            if job.stale_since is None:
+                job.stale_since = self._now
+            until = stale_until(job.stale_since, self._settings.staleness_grace if job.grace is None else job.grace)
+            if until is not None and self._now >= until:
+                active = [self._parts.nodes.placed(each.name) for each in gang.members("active")]
+                self._decisions.evict_stale(job, [placed for placed in active if placed is not None])
+                self._changed(job)
+
+
+def _nodes(plan: Plan) -> set[str]:
+    return {seat.placement.node for seat in plan.seats}

@@ -1,0 +1,80 @@
+"""What people see of a queue: what it deserves, holds, asks for, and how many of its pods wait; as KAI-Scheduler's status has it.
+
+``fairShare`` and ``waitingPods`` are Dray's own. Always true: a status is written only when it says something new, and not for
+all sessions of a busy moment but for the last.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from dray.api.kinds import QUEUES
+from dray.api.queues import Queue
+from dray.cluster.port import Write
+from dray.cluster.world import World
+from dray.scheduling.plugins.resources import readable
+from dray.scheduling.workloads.jobs import GPU, GPU_RESOURCE, Amounts
+from dray.scheduling.workloads.session import Session
+from dray.scheduling.workloads.use import QueueUse
+
+# Between two writes of statuses, in seconds.
+PAUSE: Final = 5.0
+
+
+def amounts(found: Amounts) -> dict[str, str]:
+    """As a list of resources; what is nothing is left out."""
+    named = {GPU_RESOURCE if name == GPU else name: value for name, value in found.items() if value}
+    return {name: readable(name, int(value)) if float(value).is_integer() else f"{value:g}" for name, value in named.items()}
+
+
+def statuses(session: Session, use: QueueUse) -> dict[str, dict[str, Any]]:
+    """Of every queue, by name."""
+    tree = session.tree
+    requested = {name: dict(use.allocated[name]) for name in tree.queues}
+    waiting = dict.fromkeys(tree.queues, 0)
+    for job in session.waiting:
+        asked: Amounts = {}
+        for pending in job.waiting.values():
+            for resource, value in session.asks(pending).items() if not pending.nominated else ():
+                asked[resource] = asked.get(resource, 0.0) + value
+        for queue in tree.upwards(job.queue):
+            waiting[queue.name] += len(job.waiting)
+            for resource, value in asked.items():
+                requested[queue.name][resource] = requested[queue.name].get(resource, 0.0) + value
+    return {
+        name: {
+            "allocated": amounts(use.allocated[name]),
+            "allocatedNonPreemptible": amounts(use.fixed[name]),
+            "requested": amounts(requested[name]),
+            "fairShare": amounts(session.shares[name]),
+            "waitingPods": waiting[name],
+            "childQueues": sorted(queue.name for queue in tree.children.get(name, ())),
+        }
+        for name in tree.queues
+    }
+
+
+def news(session: Session, use: QueueUse, world: World) -> list[Write]:
+    """The statuses that are not what they were."""
+    found: list[Write] = []
+    for name, wanted in statuses(session, use).items():
+        queue: Queue | None = world.get(QUEUES, name)
+        if queue is None or all(queue.status.get(field, _EMPTY[field]) == value for field, value in wanted.items()):
+            continue
+        # What is not named any more has to be taken away by name.
+        for field, value in wanted.items():
+            before = queue.status.get(field)
+            if isinstance(before, dict) and isinstance(value, dict):
+                wanted[field] = {**dict.fromkeys(before), **value}
+        found.append(Write("patch", QUEUES, "", name, {"status": wanted}, "status", uid=queue.uid, about=name))
+    return found
+
+
+_EMPTY: Final[dict[str, Any]] = {
+    "allocated": {},
+    "allocatedNonPreemptible": {},
+    "requested": {},
+    "fairShare": {},
+    "waitingPods": 0,
+    "childQueues": [],
+}

@@ -1,0 +1,256 @@
+"""Placing the pods of a gang together: all of them or none, in a trial.
+
+Always true: what is found holds for all members at once, with the claims that they share and the devices that they compete for.
+First each member takes the best node that is left, which is nearly always enough; where that fails, members on one node are given
+their devices jointly; then the hardest members go first; then nodes are tried one by one, with a bounded number of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from dray.api.resource import AllocationResult, ResourceClaim
+from dray.books.nodes import NodeInfo, Placed
+from dray.scheduling.config import Profile
+from dray.scheduling.parts import Parts
+from dray.scheduling.placing.cycle import Cycle
+from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
+from dray.scheduling.waiting.queue import QueuedPod
+
+# Nodes tried in a search with backtracking, all members together.
+BUDGET: Final = 512
+
+
+class Seat(NamedTuple):
+    pending: QueuedPod
+    placement: Placement
+
+
+class Blocked(NamedTuple):
+    """The member that found no node when ``placed`` of the others had one: the most that could be had together."""
+
+    pending: QueuedPod
+    refused: NotPlaced
+    placed: int
+
+
+class Table:
+    """The members of a gang that have a place so far, in a trial that is open."""
+
+    def __init__(self, parts: Parts, cycle: Cycle, profiles: Mapping[str, Profile], now: float) -> None:
+        self._parts, self._cycle, self._profiles, self._now = parts, cycle, profiles, now
+        self.seats: dict[str, Seat] = {}
+        self._decided: dict[str, AllocationResult] = {}
+        self._states: dict[str, CycleState] = {}
+
+    def profile(self, pending: QueuedPod) -> Profile:
+        return self._profiles[pending.demand.scheduler_name]
+
+    def state(self, pending: QueuedPod) -> CycleState:
+        """What the member needs, with what the others were given of the claims that they share."""
+        if not pending.pod.spec.resource_claims and (known := self._states.get(pending.uid)) is not None:
+            return known
+        state = self._cycle.state(pending, self.profile(pending), self._now)
+        if self._decided:
+            self._cycle.needs.pin(state, self._decided)
+        self._states[pending.uid] = state
+        return state
+
+    def seat(self, pending: QueuedPod, first: str = "") -> NotPlaced | None:
+        """A place for the member beside the others; or why there is none."""
+        if self.sits(pending, first):
+            return None
+        try:
+            self.take(pending, self._cycle.best(self.state(pending)))
+        except NotPlaced as refused:
+            return refused
+        return None
+
+    def sits(self, pending: QueuedPod, first: str = "") -> bool:
+        """Whether there is a place for the member beside the others, which it has then."""
+        try:
+            state = self.state(pending)
+            placement = self._on(state, first) if first else None
+            placement = placement if placement is not None else self._cycle.found(state)
+        except NotPlaced:
+            return False
+        if placement is None:
+            return self._beside(pending)
+        self.take(pending, placement)
+        return True
+
+    def _on(self, state: CycleState, node: str) -> Placement | None:
+        info = self._parts.nodes.get(node)
+        found = self._cycle.try_on(state, info) if info is not None else None
+        return found if isinstance(found, Placement) else None
+
+    def take(self, pending: QueuedPod, placement: Placement) -> None:
+        self.seats[pending.uid] = Seat(pending, placement)
+        self._parts.nodes.place(Placed(pending.pod, pending.demand, placement.node, "promised"))
+        for account, entry in placement.postings:
+            self._parts.books.post(account, pending.uid, entry)
+        for claim, result in given(placement):
+            self._decided[claim.uid] = result
+            self._parts.engine.promise(claim, result)
+
+    def leave(self, uid: str) -> Seat:
+        seat = self.seats.pop(uid)
+        self._parts.nodes.displace(uid)
+        for claim, _ in given(seat.placement):
+            self._decided.pop(claim.uid, None)
+            self._parts.engine.take_back(claim.uid)
+        return seat
+
+    def noted(self) -> tuple[dict[str, Seat], dict[str, AllocationResult]]:
+        """Who sits where, to ``restore`` when a trial that went on from here is undone."""
+        return dict(self.seats), dict(self._decided)
+
+    def restore(self, noted: tuple[dict[str, Seat], dict[str, AllocationResult]]) -> None:
+        self.seats, self._decided = noted
+
+    # ------------------------------------------------------------------------------------- devices of several members
+
+    def _beside(self, pending: QueuedPod) -> bool:
+        """Whether the member fits on a node of another when both get their devices at once: each took the first that would do."""
+        if not pending.pod.spec.resource_claims:
+            return False
+        nodes = dict.fromkeys(seat.placement.node for seat in self.seats.values() if seat.placement.results)
+        return any(self._jointly(pending, node) for node in nodes)
+
+    def _jointly(self, pending: QueuedPod, node: str) -> bool:
+        info = self._parts.nodes.get(node)
+        others = [seat for seat in self.seats.values() if seat.placement.node == node and seat.placement.results]
+        if info is None:
+            return False
+        with self._parts.books.trial() as trial:
+            noted = self.noted()
+            for seat in others:
+                self.leave(seat.pending.uid)
+            if self._all_on(info, [*(seat.pending for seat in others), pending]):
+                trial.keep()
+                return True
+            self.restore(noted)
+        return False
+
+    def _all_on(self, info: NodeInfo, members: Sequence[QueuedPod]) -> bool:
+        try:
+            states = [self.state(pending) for pending in members]
+        except NotPlaced:
+            return False
+        if any(state.leftover is not None or state.names for state in states):
+            return False
+        claims: dict[str, ResourceClaim] = {claim.uid: claim for state in states for claim in state.resolved.open}
+        order = self._cycle.devices.scorer.order(states[0].profile)
+        verdict = self._parts.engine.allocate(info.name, list(claims.values()), order)
+        if not verdict.ok:
+            return False
+        results = dict(zip(claims, verdict.results))
+        for pending, state in zip(members, states):
+            if self._cycle.plan(state).refuses(info) is not None:
+                return False
+            placement = Placement(state.key, info.name, state.resolved)
+            placement.results = [results[claim.uid] for claim in state.resolved.open]
+            self.take(pending, placement)
+        return True
+
+
+def given(placement: Placement) -> list[tuple[ResourceClaim, AllocationResult]]:
+    """What the placement gives to claims that have nothing yet."""
+    found = list(zip(placement.open, placement.results))
+    special = placement.special
+    if special is not None and special.claim.status.allocation is None:
+        found.append((special.claim, special.allocation))
+    return found
+
+
+class Together:
+    """Finds places for all members of a gang; the caller has the trial."""
+
+    def __init__(self, parts: Parts, cycle: Cycle, profiles: Mapping[str, Profile], now: float) -> None:
+        self._parts, self._cycle, self._profiles, self._now = parts, cycle, profiles, now
+
+    def profile_of(self, scheduler: str) -> Profile:
+        return self._profiles.get(scheduler) or next(iter(self._profiles.values()))
+
+    def table(self) -> Table:
+        return Table(self._parts, self._cycle, self._profiles, self._now)
+
+    def find(self, members: Sequence[QueuedPod]) -> list[Seat] | Blocked:
+        """Places for all, posted in the open trial; or which member was in the way of the best attempt, and nothing posted."""
+        blocked = self._greedy(members)
+        if isinstance(blocked, list) or len(members) == 1 or blocked.refused.state is None or _alike(members):
+            return blocked
+        again = self._greedy(sorted(members, key=_hardness, reverse=True))
+        if isinstance(again, list):
+            return again
+        blocked = max(blocked, again, key=lambda each: each.placed)
+        found = self._search(sorted(members, key=_hardness, reverse=True))
+        return found if found is not None else blocked
+
+    def _greedy(self, members: Sequence[QueuedPod]) -> list[Seat] | Blocked:
+        with self._parts.books.trial() as trial:
+            table = self.table()
+            for pending in members:
+                if (refused := table.seat(pending, pending.nominated)) is not None:
+                    return Blocked(pending, refused, len(table.seats))
+            trial.keep()
+            return list(table.seats.values())
+
+    # ------------------------------------------------------------------------------------------- with backtracking
+
+    def _search(self, members: Sequence[QueuedPod]) -> list[Seat] | None:
+        self._steps = BUDGET
+        table = self.table()
+        with self._parts.books.trial() as trial:
+            if not self._seat_all(table, members):
+                return None
+            trial.keep()
+            return list(table.seats.values())
+
+    def _seat_all(self, table: Table, members: Sequence[QueuedPod]) -> bool:
+        if not members:
+            return True
+        pending, rest = members[0], members[1:]
+        try:
+            state = table.state(pending)
+            infos = [self._parts.nodes.get(name) for name in self._nodes_for(state)]
+        except NotPlaced:
+            return False
+        tried: set[tuple[object, ...]] = set()
+        for info in infos:
+            if info is None or self._steps <= 0:
+                continue
+            # Without devices, nodes in the same state and without other members are one.
+            own = any(seat.placement.node == info.name for seat in table.seats.values())
+            likeness = (self._parts.nodes.state_of(info), info.name if own or state.needs_devices or state.view else "")
+            if likeness in tried:
+                continue
+            tried.add(likeness)
+            self._steps -= 1
+            placement = self._cycle.try_on(state, info)
+            if isinstance(placement, Placement):
+                table.take(pending, placement)
+                if self._seat_all(table, rest):
+                    return True
+                table.leave(pending.uid)
+        return False
+
+    def _nodes_for(self, state: CycleState) -> list[str]:
+        if state.view is not None:
+            return [info.name for info in self._parts.nodes.order]
+        candidates = self._cycle.candidates(state)
+        candidates.best()
+        return candidates.feasible()
+
+
+def _alike(members: Sequence[QueuedPod]) -> bool:
+    """Whether it cannot matter who goes first: all ask for the same, and for nothing that only one of them can have."""
+    first = members[0].demand
+    return all(each.demand is first and not each.pod.spec.resource_claims for each in members)
+
+
+def _hardness(pending: QueuedPod) -> tuple[int, int]:
+    requests = dict(pending.demand.requests)
+    extended = sum(value for name, value in requests.items() if "/" in name)
+    return extended + len(pending.pod.spec.resource_claims), requests.get("cpu", 0)

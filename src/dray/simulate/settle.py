@@ -1,0 +1,371 @@
+"""``dray queues settle``: a world of queues, pod groups and nodes, run through the scheduler until nothing changes any more.
+
+The scheduler is the real one; what it writes is applied at once. A round is everything that it does at one moment; between rounds
+evicted pods are gone and come back as pending ones, and placed pods run. Amounts: milli-cores, bytes, whole GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from dray.api.kinds import NODES, POD_GROUPS, PODS, QUEUES, Kind
+from dray.api.queues import (
+    GROUP,
+    LAST_START_ANNOTATION,
+    MEMORY_UNIT,
+    POD_GROUP_ANNOTATION,
+    STALE_ANNOTATION,
+    SUBGROUP_LABEL,
+    TASK_PRIORITY_LABEL,
+)
+from dray.api.times import format_time
+from dray.cluster.port import Change, NotFound, Outcome, Write
+from dray.cluster.world import World
+from dray.scheduling.config import FILTERS, Config, Profile, QueueSettings
+from dray.scheduling.kinds import KINDS
+from dray.scheduling.scheduler import Scheduler
+from dray.scheduling.workloads.room import Plan
+
+START: Final = 1_750_000_000.0
+ROUNDS: Final = 12
+NAMESPACE: Final = "default"
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+RESOURCES: Final = {"cpu_milli": "cpu", "memory_bytes": "memory", "gpu": GPU_RESOURCE}
+Json = dict[str, Any]
+
+_ON_NODE: Final = frozenset({"Running", "Bound", "Binding", "Allocated", "Releasing", "StuckInReleasing"})
+# How long ago a pod was to be gone that will not go.
+_STUCK_FOR: Final = 3600.0
+_LEAVING: Final = frozenset({"Releasing", "StuckInReleasing"})
+
+
+class Amounts(msgspec.Struct, forbid_unknown_fields=False):
+    quota: float = 0.0
+    limit: float = -1.0
+    over_quota_weight: float = 1.0
+
+
+class QueueLine(msgspec.Struct):
+    name: str
+    parent: str | None = None
+    priority: int = 100
+    creation_rank: int = 0
+    gpu: Amounts = msgspec.field(default_factory=Amounts)
+    cpu_milli: Amounts = msgspec.field(default_factory=lambda: Amounts(-1.0))
+    memory_bytes: Amounts = msgspec.field(default_factory=lambda: Amounts(-1.0))
+    reclaim_min_runtime_s: float | None = None
+    preempt_min_runtime_s: float | None = None
+
+
+class PodLine(msgspec.Struct):
+    name: str
+    requests: dict[str, float] = {}
+    state: str = "Pending"
+    node: str | None = None
+    subgroup: str | None = None
+    task_priority_label: int | str | None = None
+    node_affinity_names: list[str] = []
+
+
+class SubgroupLine(msgspec.Struct):
+    name: str
+    parent: str | None = None
+    kind: str = "pods"
+    min_member: int | None = None
+    min_sub_group: int | None = None
+
+
+class GroupLine(msgspec.Struct):
+    name: str
+    queue: str
+    pods: list[PodLine]
+    priority: int = 50
+    preemptible: bool | None = None
+    creation_rank: int = 0
+    age_s: float | None = None
+    min_member: int = 1
+    min_sub_group: int | None = None
+    subgroups: list[SubgroupLine] = []
+    last_start_age_s: float | None = None
+    stale_for_s: float | None = None
+    staleness_grace_s: float | None = None
+    preemption_delay_s: float | None = None
+
+
+class NodeLine(msgspec.Struct):
+    name: str
+    allocatable: dict[str, float] = {}
+    labels: dict[str, str] = {}
+
+
+class WorldLine(msgspec.Struct):
+    nodes: list[NodeLine]
+    queues: list[QueueLine]
+    podgroups: list[GroupLine]
+    session_config: dict[str, Any] = {}
+
+
+class Settled(msgspec.Struct):
+    settled: bool
+    rounds: int
+    evictions: int
+    pods: dict[str, dict[str, Any]]
+
+
+class Settling:
+    """A world and its scheduler; ``round`` once, or ``settle``."""
+
+    def __init__(self, world: WorldLine, actions: tuple[str, ...] | None = None) -> None:
+        self.now = START
+        self._version = 0
+        self.evicted: dict[str, int] = {}
+        self._objects: dict[str, Json] = {}
+        self._lines = world
+        self.world = World(KINDS)
+        self.scheduler = Scheduler(
+            self.world, Config(profiles=(_profile(),), in_flight=1 << 30, queues=_settings(world, actions))
+        )
+        self._stuck = {pod.name for group in world.podgroups for pod in group.pods if pod.state == "StuckInReleasing"}
+        for kind, body in _objects(world):
+            self._put(kind, body)
+
+    # ------------------------------------------------------------------------------------------------------------ rounds
+
+    def settle(self, rounds: int = ROUNDS) -> Settled:
+        for count in range(1, rounds + 1):
+            if not self.round():
+                return self._result(True, count)
+            self.between()
+        return self._result(False, rounds)
+
+    def round(self) -> int:
+        """Everything that the scheduler does now; how many pods it placed and evicted."""
+        done = 0
+        for _ in range(1000):
+            writes = self.scheduler.act(self.now)
+            for write in writes:
+                done += self._apply(write)
+            wake = self.scheduler.wake()
+            if not writes and (wake is None or wake > self.now):
+                break
+        return done
+
+    def between(self) -> None:
+        """Who was evicted comes back as a pod that waits."""
+        self.now += 1.0
+        for pod in [pod for pod in self._objects.values() if pod["metadata"].get("deletionTimestamp")]:
+            if pod["metadata"]["name"] in self._stuck:
+                continue
+            name = pod["metadata"]["name"]
+            self._observe(self.world.remove(PODS, msgspec.json.encode(pod)))
+            del self._objects[name]
+            again = {key: value for key, value in pod["metadata"].items() if key not in ("deletionTimestamp", "uid")}
+            spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+            self._put(PODS, {**pod, "metadata": again, "spec": spec, "status": {"phase": "Pending"}})
+
+    def plans(self) -> list[Plan]:
+        """What the last session evicted for whom, and who of them has another place."""
+        session = self.scheduler.workloads.last_session
+        return list(session.plans.values()) if session is not None else []
+
+    def pod(self, name: str) -> Json:
+        return self._objects[name]
+
+    def _result(self, settled: bool, rounds: int) -> Settled:
+        pods = {}
+        for group in self._lines.podgroups:
+            for line in group.pods:
+                node = self._objects[line.name]["spec"].get("nodeName", "")
+                pods[line.name] = {
+                    "state": "Running" if node else "Pending",
+                    **({"node": node} if node else {}),
+                    "evictedTimes": self.evicted.get(line.name, 0),
+                }
+        return Settled(settled, rounds, sum(self.evicted.values()), pods)
+
+    # ----------------------------------------------------------------------------------------------------------- applying
+
+    def _apply(self, write: Write) -> int:
+        if write.kind is not PODS:
+            self.scheduler.observe(Outcome(write, {}), self.now)
+            return 0
+        pod = self._objects.get(write.name)
+        if pod is None or (write.uid and pod["metadata"]["uid"] != write.uid):
+            self.scheduler.observe(Outcome(write, error=NotFound(404, "NotFound", "pod")), self.now)
+            return 0
+        counts = 0
+        pod = {**pod, "metadata": dict(pod["metadata"]), "spec": dict(pod["spec"]), "status": dict(pod["status"])}
+        if write.subresource == "binding":
+            pod["spec"]["nodeName"] = write.body["target"]["name"]
+            pod["status"] = {"phase": "Running", "startTime": format_time(self.now)}
+            counts = 1
+        elif write.verb == "delete":
+            pod["metadata"]["deletionTimestamp"] = format_time(self.now)
+            self.evicted[write.name] = self.evicted.get(write.name, 0) + 1
+            counts = 1
+        elif "nominatedNodeName" in write.body.get("status", {}):
+            pod["status"]["nominatedNodeName"] = write.body["status"]["nominatedNodeName"] or ""
+        self._put(PODS, pod)
+        self.scheduler.observe(Outcome(write, self._objects[write.name]), self.now)
+        return counts
+
+    def _put(self, kind: Kind, body: Json) -> None:
+        self._version += 1
+        metadata = {"uid": f"uid-{self._version:06}", **body["metadata"], "resourceVersion": str(self._version)}
+        body = {**body, "metadata": metadata}
+        if kind is PODS:
+            self._objects[metadata["name"]] = body
+        self._observe(self.world.put(kind, msgspec.json.encode(body)))
+
+    def _observe(self, changes: list[Change]) -> None:
+        for change in changes:
+            self.scheduler.observe(change, self.now)
+
+
+# ----------------------------------------------------------------------------------------------------------- as objects
+
+
+def _profile() -> Profile:
+    return Profile(filters=FILTERS, scores=(("NodePacking", 1),), percentage_of_nodes_to_score=100)
+
+
+def _settings(world: WorldLine, actions: tuple[str, ...] | None) -> QueueSettings:
+    given = world.session_config
+    found = QueueSettings(
+        staleness_grace=float(given.get("default_staleness_grace_s", 60)),
+        consolidating_reclaim=bool(given.get("allow_consolidating_reclaim", True)),
+    )
+    return msgspec.structs.replace(found, actions=actions) if actions is not None else found
+
+
+def _objects(world: WorldLine) -> Iterator[tuple[Kind, Json]]:
+    for node in world.nodes:
+        yield NODES, _node(node)
+    for queue in world.queues:
+        yield QUEUES, _queue(queue)
+    for group in world.podgroups:
+        yield POD_GROUPS, _group(group)
+        for index, pod in enumerate(group.pods):
+            yield PODS, _pod(pod, group, index)
+
+
+def _node(node: NodeLine) -> Json:
+    allocatable = {RESOURCES.get(name, name): _quantity(name, value) for name, value in node.allocatable.items()}
+    labels = {"kubernetes.io/hostname": node.name, **node.labels}
+    return {
+        "metadata": {"name": node.name, "labels": labels},
+        "status": {"allocatable": {"pods": "110", **allocatable}, "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+
+
+def _quantity(name: str, value: float) -> str:
+    return f"{int(value)}m" if name == "cpu_milli" else str(int(value))
+
+
+def _queue(queue: QueueLine) -> Json:
+    def amounts(given: Amounts, unit: float = 1.0) -> Json:
+        def scaled(value: float) -> float:
+            return value / unit if value >= 0 else -1.0
+
+        weight = given.over_quota_weight
+        return {"quota": scaled(given.quota), "limit": scaled(given.limit), "overQuotaWeight": max(weight, 0.0)}
+
+    spec: Json = {
+        "priority": queue.priority,
+        "resources": {
+            "gpu": amounts(queue.gpu),
+            "cpu": amounts(queue.cpu_milli),
+            "memory": amounts(queue.memory_bytes, MEMORY_UNIT),
+        },
+    }
+    if queue.parent:
+        spec["parentQueue"] = queue.parent
+    for field, value in (("reclaimMinRuntime", queue.reclaim_min_runtime_s), ("preemptMinRuntime", queue.preempt_min_runtime_s)):
+        if value is not None:
+            spec[field] = f"{value}s"
+    created = format_time(START - 10_000_000 + queue.creation_rank)
+    return {"apiVersion": f"{GROUP}/v2", "metadata": {"name": queue.name, "creationTimestamp": created}, "spec": spec}
+
+
+def _group(group: GroupLine) -> Json:
+    annotations = {}
+    if group.last_start_age_s is not None:
+        annotations[LAST_START_ANNOTATION] = format_time(START - group.last_start_age_s)
+    if group.stale_for_s is not None:
+        annotations[STALE_ANNOTATION] = format_time(START - group.stale_for_s)
+    preemptible = group.priority < 100 if group.preemptible is None else group.preemptible
+    spec: Json = {
+        "queue": group.queue,
+        "minMember": group.min_member,
+        "preemptibility": "preemptible" if preemptible else "non-preemptible",
+    }
+    if group.subgroups:
+        spec["subGroups"] = [_subgroup(part) for part in group.subgroups]
+    for field, value in (
+        ("minSubGroup", group.min_sub_group),
+        ("stalenessGracePeriod", _duration(group.staleness_grace_s)),
+        ("preemptionDelay", _duration(group.preemption_delay_s)),
+    ):
+        if value is not None:
+            spec[field] = value
+    metadata = {"name": group.name, "namespace": NAMESPACE, "creationTimestamp": _created(group), "annotations": annotations}
+    return {"apiVersion": f"{GROUP}/v2alpha2", "metadata": metadata, "spec": spec}
+
+
+def _created(group: GroupLine) -> str:
+    """By rank, which is what decides between jobs; by age only where it counts for a delay."""
+    if group.preemption_delay_s is not None and group.age_s is not None:
+        return format_time(START - group.age_s)
+    return format_time(START - 1_000_000 + group.creation_rank)
+
+
+def _duration(value: float | None) -> str | None:
+    return None if value is None else f"{value}s"
+
+
+def _subgroup(part: SubgroupLine) -> Json:
+    found: Json = {"name": part.name}
+    for field, value in (("parent", part.parent), ("minMember", part.min_member), ("minSubGroup", part.min_sub_group)):
+        if value is not None:
+            found[field] = value
+    return found
+
+
+def _pod(pod: PodLine, group: GroupLine, index: int) -> Json:
+    labels = {}
+    if pod.subgroup:
+        labels[SUBGROUP_LABEL] = pod.subgroup
+    if pod.task_priority_label is not None:
+        labels[TASK_PRIORITY_LABEL] = str(pod.task_priority_label)
+    requests = {RESOURCES.get(name, name): _quantity(name, value) for name, value in pod.requests.items() if value}
+    spec: Json = {
+        "schedulerName": "default-scheduler",
+        "priority": group.priority,
+        "containers": [{"name": "main", "image": "work", "resources": {"requests": requests}}],
+    }
+    if pod.node_affinity_names:
+        terms = [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in pod.node_affinity_names
+        ]
+        spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    if pod.state == "Gated":
+        spec["schedulingGates"] = [{"name": "held"}]
+    metadata: Json = {
+        "name": pod.name,
+        "namespace": NAMESPACE,
+        "creationTimestamp": format_time(START - 900_000 + index),
+        "labels": labels,
+        "annotations": {POD_GROUP_ANNOTATION: group.name},
+    }
+    status: Json = {"phase": "Pending"}
+    if pod.state in _ON_NODE and pod.node:
+        spec["nodeName"] = pod.node
+        status = {"phase": "Running"}
+        if pod.state in _LEAVING:
+            metadata["deletionTimestamp"] = format_time(START - (_STUCK_FOR if pod.state == "StuckInReleasing" else 0.0))
+    elif pod.state in ("Succeeded", "Failed"):
+        status = {"phase": pod.state}
+    return {"metadata": metadata, "spec": spec, "status": status}

@@ -1,0 +1,209 @@
+"""Room for jobs of queues, made of devices, counters and nodes: proven before anything is evicted, as few as can be, and kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dray.api import kinds
+from tests.scheduling.scheduling_cluster import Sim, pod
+from tests.scheduling.test_queues_and_gangs import GPU, add_group, add_member, add_queue, add_single, cluster, running
+
+CLASS = '{"deviceclass/gpu": {"quota": %d, "limit": -1, "overQuotaWeight": 1}}'
+
+
+def deletions(sim: Sim) -> list[str]:
+    return [write.name for write in sim.log if write.kind is kinds.PODS and write.verb == "delete"]
+
+
+def add_claimed(sim: Sim, name: str, queue: str, count: int = 1, group: str = "", **extra: Any) -> None:
+    sim.add_claim(name, count=count)
+    made = pod(name, labels={"kai.scheduler/queue": queue}, claims=[name], **extra)
+    if group:
+        made["metadata"]["annotations"] = {"pod-group-name": group}
+    sim.api.put(kinds.PODS, made)
+
+
+def give_back(sim: Sim) -> None:
+    """What the controller of claims does when a pod is gone."""
+    alive = {found["metadata"]["uid"] for found in sim.api.objects[kinds.PODS].values()}
+    for key, claim in list(sim.api.objects[kinds.RESOURCE_CLAIMS].items()):
+        users = claim.get("status", {}).get("reservedFor", [])
+        if users and not any(user["uid"] in alive for user in users):
+            claim["status"] = {}
+            sim.api.objects[kinds.RESOURCE_CLAIMS][key] = claim
+
+
+def settle(sim: Sim, seconds: int) -> None:
+    for _ in range(seconds):
+        sim.settle(1)
+        give_back(sim)
+
+
+class TestDevices:
+    def test_a_gang_reclaims_devices_on_several_nodes_and_all_of_it_starts(self) -> None:
+        sim = cluster(0, 0)
+        sim.add_class()
+        for node in ("n0", "n1"):
+            sim.add_slice(node, 2)
+        add_queue(sim, "a", 0, **{"dray.dev/resources": CLASS % 0})
+        add_queue(sim, "b", 0, **{"dray.dev/resources": CLASS % 4})
+        for index in range(4):
+            add_claimed(sim, f"a{index}", "a")
+        settle(sim, 4)
+        assert len(running(sim)) == 4
+        add_group(sim, "train", "b", 2)
+        for index in range(2):
+            add_claimed(sim, f"w{index}", "b", count=2, group="train")
+        settle(sim, 10)
+        assert running(sim) == {"w0", "w1"}
+        assert sim.node_of("w0") != sim.node_of("w1")
+
+    def test_only_as_many_devices_are_taken_as_are_needed(self) -> None:
+        sim = cluster(0)
+        sim.add_class()
+        sim.add_slice("n0", 4)
+        add_queue(sim, "a", 0, **{"dray.dev/resources": CLASS % 0})
+        add_queue(sim, "b", 0, **{"dray.dev/resources": CLASS % 2})
+        for index in range(4):
+            add_claimed(sim, f"a{index}", "a")
+        settle(sim, 4)
+        add_claimed(sim, "w", "b", count=2)
+        settle(sim, 10)
+        assert "w" in running(sim)
+        assert len(deletions(sim)) == 2
+
+    def test_nothing_is_evicted_for_devices_that_would_not_do(self) -> None:
+        """Three devices on one node are asked for; no node has more than two."""
+        sim = cluster(0, 0)
+        sim.add_class()
+        for node in ("n0", "n1"):
+            sim.add_slice(node, 2)
+        add_queue(sim, "a", 0, **{"dray.dev/resources": CLASS % 0})
+        add_queue(sim, "b", 0, **{"dray.dev/resources": CLASS % 4})
+        for index in range(4):
+            add_claimed(sim, f"a{index}", "a")
+        settle(sim, 4)
+        add_claimed(sim, "w", "b", count=3)
+        settle(sim, 10)
+        assert deletions(sim) == []
+        assert len(running(sim)) == 4
+
+
+class TestNodes:
+    def test_a_whole_node_is_freed_by_moving_who_finds_another_place(self) -> None:
+        sim = cluster(4, 4)
+        add_queue(sim, "a", 8)
+        for index in range(2):
+            add_single(sim, f"s{index}", "a", 1)
+        sim.settle(3)
+        assert len({sim.node_of(f"s{index}") for index in range(2)}) == 2
+        add_single(sim, "large", "a", 4)
+        sim.settle(5)
+        assert "large" in running(sim)
+        assert len(deletions(sim)) == 1
+
+    def test_nobody_is_moved_who_would_not_find_a_place(self) -> None:
+        sim = cluster(4, 2)
+        add_queue(sim, "a", 8)
+        add_single(sim, "s0", "a", 3)
+        sim.settle(3)
+        add_single(sim, "s1", "a", 3)
+        sim.settle(5)
+        assert deletions(sim) == []
+
+    def test_inside_a_queue_only_lower_priority_gives_way(self) -> None:
+        sim = cluster(2)
+        add_queue(sim, "a", 2)
+        add_single(sim, "low", "a", 1, priority=10)
+        add_single(sim, "same", "a", 1, priority=50)
+        sim.settle(3)
+        add_single(sim, "next", "a", 1, priority=50)
+        sim.settle(5)
+        assert running(sim) == {"same", "next"}
+        add_single(sim, "third", "a", 1, priority=50)
+        sim.settle(5)
+        assert running(sim) == {"same", "next"}
+
+    def test_what_runs_for_too_short_is_left_alone(self) -> None:
+        sim = cluster(1)
+        add_queue(sim, "a", 0)
+        add_queue(sim, "b", 1)
+        queue = sim.api.objects[kinds.QUEUES]["a"]
+        queue["spec"]["reclaimMinRuntime"] = "60s"
+        sim.api.objects[kinds.QUEUES]["a"] = queue
+        add_single(sim, "a0", "a")
+        sim.settle(3)
+        add_single(sim, "b0", "b")
+        sim.settle(30)
+        assert running(sim) == {"a0"}
+        sim.settle(60)
+        assert running(sim) == {"b0"}
+
+    def test_surplus_of_an_elastic_gang_goes_first(self) -> None:
+        sim = cluster(4)
+        add_queue(sim, "a", 0)
+        add_queue(sim, "b", 2)
+        add_group(sim, "elastic", "a", 2)
+        for index in range(4):
+            add_member(sim, f"e{index}", "elastic")
+        sim.settle(5)
+        assert len(running(sim)) == 4
+        add_single(sim, "b0", "b", 2)
+        sim.settle(5)
+        assert running(sim) >= {"b0"}
+        assert len(running(sim)) == 3
+        assert sorted(deletions(sim)) == ["e2", "e3"]
+
+    def test_a_gang_is_never_evicted_in_part(self) -> None:
+        sim = cluster(2, 2)
+        add_queue(sim, "a", 0)
+        add_queue(sim, "b", 1)
+        add_group(sim, "whole", "a", 4)
+        for index in range(4):
+            add_member(sim, f"g{index}", "whole")
+        sim.settle(5)
+        add_single(sim, "b0", "b")
+        sim.settle(5)
+        assert running(sim) == {"b0"}
+        assert len(deletions(sim)) == 4
+
+    def test_room_that_was_promised_is_not_taken_by_others(self) -> None:
+        sim = cluster(1)
+        add_queue(sim, "a", 0)
+        add_queue(sim, "b", 1)
+        add_single(sim, "a0", "a")
+        sim.settle(3)
+        add_single(sim, "b0", "b")
+        sim.step()
+        sim.api.put(kinds.PODS, pod("other", requests={GPU: "1"}))
+        sim.settle(10)
+        assert running(sim) == {"b0"}
+
+
+class TestDevicesThatAreMadeReady:
+    def test_a_gang_is_bound_when_the_devices_of_all_are_ready(self) -> None:
+        sim = cluster(0, 0)
+        sim.add_class()
+        for node in ("n0", "n1"):
+            sim.add_slice(node, 1, bindingConditions=["ready"], bindingFailureConditions=["failed"])
+        add_queue(sim, "a", 8)
+        add_group(sim, "train", "a", 2)
+        for index in range(2):
+            add_claimed(sim, f"w{index}", "a", group="train")
+        sim.settle(3)
+        assert running(sim) == set()
+        make_ready(sim, "w0")
+        sim.settle(3)
+        assert running(sim) == set()
+        make_ready(sim, "w1")
+        sim.settle(3)
+        assert running(sim) == {"w0", "w1"}
+
+
+def make_ready(sim: Sim, name: str) -> None:
+    claim = sim.claim(name)
+    (result,) = claim["status"]["allocation"]["devices"]["results"]
+    ready = {"type": "ready", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    device = {key: result[key] for key in ("driver", "pool", "device")}
+    claim["status"]["devices"] = [{**device, "conditions": [ready]}]
+    sim.api.objects[kinds.RESOURCE_CLAIMS][f"default/{name}"] = claim

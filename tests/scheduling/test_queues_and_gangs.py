@@ -1,0 +1,320 @@
+"""Queues and gangs on a server: KAI's kinds as they are, all or nothing, fair shares, and room made only for who starts then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dray.api import kinds
+from dray.cluster.port import Refused
+from dray.explain.queues import survey
+from tests.scheduling.scheduling_cluster import Sim, node, pod
+
+GPU = "nvidia.com/gpu"
+UNLIMITED = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+
+
+def add_queue(sim: Sim, name: str, gpu: float = 0, limit: float = -1, parent: str = "", **annotations: str) -> None:
+    spec: dict[str, Any] = {
+        "resources": {"cpu": UNLIMITED, "memory": UNLIMITED, "gpu": {"quota": gpu, "limit": limit, "overQuotaWeight": 1}}
+    }
+    if parent:
+        spec["parentQueue"] = parent
+    sim.api.put(kinds.QUEUES, {"metadata": {"name": name, "annotations": annotations}, "spec": spec})
+
+
+def add_group(sim: Sim, name: str, queue: str, members: int, **spec: Any) -> None:
+    body = {"metadata": {"name": name, "namespace": "default"}, "spec": {"queue": queue, "minMember": members, **spec}}
+    sim.api.put(kinds.POD_GROUPS, body)
+
+
+def add_member(sim: Sim, name: str, group: str, gpus: int = 1, **extra: Any) -> None:
+    made = pod(name, requests={GPU: str(gpus)} if gpus else None, **extra)
+    made["metadata"]["annotations"] = {"pod-group-name": group}
+    sim.api.put(kinds.PODS, made)
+
+
+def add_single(sim: Sim, name: str, queue: str = "", gpus: int = 1, **extra: Any) -> None:
+    labels = {"kai.scheduler/queue": queue} if queue else {}
+    sim.api.put(kinds.PODS, pod(name, requests={GPU: str(gpus)} if gpus else None, labels=labels, **extra))
+
+
+def cluster(*gpus: int) -> Sim:
+    sim = Sim()
+    for index, count in enumerate(gpus):
+        sim.api.put(kinds.NODES, node(f"n{index}", cpu="64", memory="256Gi", resources={GPU: str(count)}))
+    return sim
+
+
+def running(sim: Sim) -> set[str]:
+    pods = sim.api.objects[kinds.PODS].values()
+    return {each["metadata"]["name"] for each in pods if each["spec"].get("nodeName")}
+
+
+class TestGangs:
+    def test_a_gang_starts_as_a_whole_or_not_at_all(self) -> None:
+        sim = cluster(1, 1)
+        add_queue(sim, "team", 8)
+        add_group(sim, "train", "team", 3)
+        for index in range(3):
+            add_member(sim, f"w{index}", "train")
+        sim.settle(5)
+        assert running(sim) == set()
+        assert "2 of 3 pods fit together" in sim.condition("w0")["message"]
+        sim.add_node("n9", resources={GPU: "1"})
+        sim.settle(5)
+        assert running(sim) == {"w0", "w1", "w2"}
+
+    def test_pods_that_are_missing_are_waited_for(self) -> None:
+        sim = cluster(4)
+        add_queue(sim, "team", 8)
+        add_group(sim, "train", "team", 2)
+        add_member(sim, "w0", "train")
+        sim.settle(5)
+        assert running(sim) == set()
+        assert "too few pods" in sim.condition("w0")["message"]
+        add_member(sim, "w1", "train")
+        sim.settle(5)
+        assert running(sim) == {"w0", "w1"}
+
+    def test_above_the_minimum_pods_start_one_by_one(self) -> None:
+        sim = cluster(3)
+        add_queue(sim, "team", 8)
+        add_group(sim, "train", "team", 1)
+        for index in range(5):
+            add_member(sim, f"w{index}", "train")
+        sim.settle(5)
+        assert len(running(sim)) == 3
+
+    def test_members_that_share_a_claim_are_placed_together(self) -> None:
+        sim = cluster(0, 0)
+        sim.add_class()
+        sim.add_slice("n0", 1)
+        sim.add_slice("n1", 1)
+        sim.add_claim("shared")
+        add_queue(sim, "team", 8)
+        add_group(sim, "train", "team", 2)
+        add_member(sim, "w0", "train", 0, claims=["shared"])
+        add_member(sim, "w1", "train", 0, claims=["shared"])
+        sim.settle(5)
+        assert running(sim) == {"w0", "w1"}
+        assert sim.node_of("w0") == sim.node_of("w1")
+
+    def test_the_hardest_member_goes_first_where_that_helps(self) -> None:
+        """Greedily the small pods would take the only node on which the large one fits."""
+        sim = cluster(2, 4)
+        add_queue(sim, "team", 8)
+        add_group(sim, "train", "team", 3)
+        add_member(sim, "w0", "train", 1)
+        add_member(sim, "w1", "train", 1)
+        add_member(sim, "w2", "train", 4)
+        sim.settle(5)
+        assert running(sim) == {"w0", "w1", "w2"}
+
+    def test_a_member_whose_claim_cannot_be_written_gives_all_back(self) -> None:
+        sim = cluster(1, 1)
+        sim.add_class()
+        sim.add_slice("n0", 1)
+        sim.add_slice("n1", 1)
+        add_queue(sim, "team", 8)
+        add_group(sim, "train", "team", 2)
+        for index in range(2):
+            sim.add_claim(f"c{index}")
+            add_member(sim, f"w{index}", "train", 0, claims=[f"c{index}"])
+        failing = Refused(500, "InternalError", "no")
+        sim.fault = lambda write: failing if write.kind is kinds.RESOURCE_CLAIMS and write.name == "c1" else None
+        sim.settle(0.5)
+        assert running(sim) == set()
+        sim.fault = None
+        sim.settle(30)
+        assert running(sim) == {"w0", "w1"}
+
+    def test_a_broken_gang_is_given_up_after_its_grace(self) -> None:
+        sim = cluster(2)
+        add_queue(sim, "team", 8)
+        add_group(sim, "train", "team", 2, stalenessGracePeriod="30s")
+        for index in range(2):
+            add_member(sim, f"w{index}", "train")
+        sim.settle(5)
+        sim.remove(kinds.PODS, "default/w1")
+        sim.settle(20)
+        assert running(sim) == {"w0"}
+        sim.settle(20)
+        assert running(sim) == set()
+
+    def test_an_owner_asks_for_its_pods_to_start_together(self) -> None:
+        sim = cluster(1)
+        add_queue(sim, "default-queue", 8)
+        for index in range(2):
+            made = pod(f"w{index}", requests={GPU: "1"})
+            owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
+            made["metadata"] |= {"annotations": {"dray.dev/gang": "2"}, "ownerReferences": [owner]}
+            sim.api.put(kinds.PODS, made)
+        sim.settle(5)
+        assert running(sim) == set()
+        sim.add_node("n9", resources={GPU: "1"})
+        sim.settle(5)
+        assert running(sim) == {"w0", "w1"}
+
+    def test_a_pod_group_of_kubernetes_starts_together_without_any_queue(self) -> None:
+        sim = cluster(1)
+        policy = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+        sim.api.put(kinds.CORE_POD_GROUPS, {"metadata": {"name": "train", "namespace": "default"}, "spec": policy})
+        for index in range(2):
+            made = pod(f"w{index}", requests={GPU: "1"})
+            made["spec"]["schedulingGroup"] = {"podGroupName": "train"}
+            sim.api.put(kinds.PODS, made)
+        sim.settle(5)
+        assert running(sim) == set()
+        sim.add_node("n9", resources={GPU: "1"})
+        sim.settle(5)
+        assert running(sim) == {"w0", "w1"}
+
+    def test_a_pod_group_that_comes_late_is_waited_for(self) -> None:
+        sim = cluster(2)
+        add_queue(sim, "team", 8)
+        for index in range(2):
+            add_member(sim, f"w{index}", "train")
+        sim.settle(5)
+        assert running(sim) == set()
+        add_group(sim, "train", "team", 2)
+        sim.settle(5)
+        assert running(sim) == {"w0", "w1"}
+
+
+class TestQueues:
+    def test_nothing_changes_without_queues(self) -> None:
+        sim = cluster(1)
+        add_single(sim, "p", "team")
+        sim.settle(5)
+        assert running(sim) == {"p"}
+
+    def test_a_pod_that_names_no_queue_is_in_the_default_queue(self) -> None:
+        sim = cluster(2)
+        add_queue(sim, "default-queue", 1, limit=1)
+        add_single(sim, "a")
+        add_single(sim, "b")
+        sim.settle(5)
+        assert len(running(sim)) == 1
+        waits = ({"a", "b"} - running(sim)).pop()
+        assert "limit" in sim.condition(waits)["message"]
+
+    def test_where_there_is_no_default_queue_other_pods_are_as_before(self) -> None:
+        sim = cluster(1)
+        add_queue(sim, "team", 0, limit=0)
+        add_single(sim, "p")
+        sim.settle(5)
+        assert running(sim) == {"p"}
+
+    def test_a_queue_that_does_not_exist_is_told(self) -> None:
+        sim = cluster(1)
+        add_queue(sim, "team", 1)
+        add_single(sim, "p", "taem")
+        sim.settle(5)
+        assert running(sim) == set()
+        assert "taem" in sim.condition("p")["message"]
+        add_queue(sim, "taem", 1)
+        sim.settle(5)
+        assert running(sim) == {"p"}
+
+    def test_a_queue_below_its_share_takes_back_what_another_borrowed(self) -> None:
+        sim = cluster(4)
+        add_queue(sim, "a", 2)
+        add_queue(sim, "b", 2)
+        for index in range(4):
+            add_single(sim, f"a{index}", "a")
+        sim.settle(5)
+        assert len(running(sim)) == 4
+        for index in range(2):
+            add_single(sim, f"b{index}", "b")
+        sim.settle(10)
+        left = running(sim)
+        assert {"b0", "b1"} <= left
+        assert len(left) == 4
+
+    def test_who_takes_back_is_promised_the_room_and_told(self) -> None:
+        sim = cluster(1)
+        add_queue(sim, "a", 0)
+        add_queue(sim, "b", 1)
+        add_single(sim, "a0", "a")
+        sim.settle(3)
+        sim.api.watchers.clear()  # the victim's end is not seen yet
+        sim.api.watchers.append(lambda kind, obj, gone: None if gone else sim._watch(kind, obj, gone))
+        add_single(sim, "b0", "b")
+        sim.settle(1)
+        assert sim.pod("b0")["status"]["nominatedNodeName"] == "n0"
+        assert "a0" in sim.condition("b0")["message"]
+
+    def test_devices_of_a_class_are_shared_by_quota(self) -> None:
+        sim = cluster(0)
+        sim.add_class()
+        sim.add_slice("n0", 2)
+        add_queue(sim, "a", 0, **{"dray.dev/resources": '{"deviceclass/gpu": {"quota": 1, "limit": -1, "overQuotaWeight": 1}}'})
+        add_queue(sim, "b", 0, **{"dray.dev/resources": '{"deviceclass/gpu": {"quota": 1, "limit": -1, "overQuotaWeight": 1}}'})
+        for index in range(2):
+            sim.add_claim(f"a{index}")
+            add_single(sim, f"a{index}", "a", 0, claims=[f"a{index}"])
+        sim.settle(5)
+        assert running(sim) == {"a0", "a1"}
+        sim.add_claim("b0")
+        add_single(sim, "b0", "b", 0, claims=["b0"])
+        sim.settle(3)
+        # Claims are given back by their controller; here by hand.
+        gone = ({"a0", "a1"} - running(sim)).pop()
+        claim = sim.claim(gone)
+        claim["status"] = {}
+        sim.api.put(kinds.RESOURCE_CLAIMS, claim)
+        sim.settle(5)
+        assert "b0" in running(sim)
+        assert len(running(sim)) == 2
+
+    def test_a_restart_in_the_middle_changes_nothing(self) -> None:
+        sim = cluster(2)
+        add_queue(sim, "a", 0)
+        add_queue(sim, "b", 2)
+        for index in range(2):
+            add_single(sim, f"a{index}", "a")
+        sim.settle(3)
+        add_group(sim, "train", "b", 2)
+        for index in range(2):
+            add_member(sim, f"w{index}", "train")
+        sim.step()
+        sim.restart()
+        sim.settle(10)
+        assert running(sim) == {"w0", "w1"}
+
+    def test_the_status_of_a_queue_says_what_it_deserves_holds_and_waits_for(self) -> None:
+        sim = cluster(2)
+        add_queue(sim, "top", 2)
+        add_queue(sim, "team", 2, limit=2, parent="top")
+        for index in range(3):
+            add_single(sim, f"p{index}", "team")
+        sim.settle(20)
+        for name in ("team", "top"):
+            status = sim.api.objects[kinds.QUEUES][name]["status"]
+            assert status["allocated"] == {GPU: "2"}
+            assert status["requested"] == {GPU: "3"}
+            assert status["fairShare"][GPU] == "2"
+            assert status["waitingPods"] == 1
+        sim.remove(kinds.PODS, "default/p0")
+        sim.remove(kinds.PODS, "default/p1")
+        sim.remove(kinds.PODS, "default/p2")
+        sim.settle(20)
+        status = sim.api.objects[kinds.QUEUES]["team"]["status"]
+        assert status["allocated"] == {}
+        assert status["waitingPods"] == 0
+
+    def test_the_tree_is_told_as_the_scheduler_counts(self) -> None:
+        sim = cluster(8)
+        add_queue(sim, "research", 8)
+        add_queue(sim, "vision", 4, limit=6, parent="research")
+        add_queue(sim, "speech", 2, parent="research")
+        add_single(sim, "v", "vision", 5)
+        add_single(sim, "s", "speech", 4)
+        sim.settle(5)
+        tree = survey(sim.world, sim.now)
+        rows = {row.name: row for row in tree.queues}
+        assert [(row.name, row.depth) for row in tree.queues] == [("research", 0), ("speech", 1), ("vision", 1)]
+        assert rows["research"].allocated["gpu"] == "5"
+        assert (rows["speech"].fair_share["gpu"], rows["vision"].fair_share["gpu"]) == ("3", "5")
+        assert rows["speech"].waiting_pods == 1
+        assert rows["vision"].limit == {"cpu": "unlimited", "gpu": "6", "memory": "unlimited"}
