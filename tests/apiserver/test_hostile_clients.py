@@ -82,6 +82,17 @@ class TestOverTheWire:
         code, _ = await client.request("GET", "/version", Authorization=bearer(served.identity.reader_token))
         assert code == 200
 
+    async def test_health_is_told_check_by_check_and_by_name(self, served: ApiServer) -> None:
+        client, owner = await Client.connect(served), bearer(served.identity.admin_token)
+        assert await client.request("GET", "/readyz?verbose") == (200, b"[+]ping ok\n[+]etcd ok\nreadyz check passed\n")
+        assert await client.request("GET", "/livez/ping", Authorization=owner) == (200, b"ok")
+        assert (await client.request("GET", "/livez/nonsense", Authorization=owner))[0] == 404
+        served.failure = "disk is full"
+        assert await client.request("GET", "/livez") == (500, b"[+]ping ok\n[-]etcd failed: disk is full\nlivez check failed\n")
+        assert await client.request("GET", "/livez?exclude=etcd") == (200, b"ok")
+        assert await client.request("GET", "/livez/ping", Authorization=owner) == (200, b"ok")
+        assert (await client.request("GET", "/healthz/etcd", Authorization=owner))[0] == 500
+
     @pytest.mark.parametrize("protocol", ["SPDY/3.1", "websocket"])
     async def test_an_upgrade_gets_one_answer_and_the_end(self, served: ApiServer, protocol: str) -> None:
         client = await Client.connect(served)

@@ -402,3 +402,26 @@ class TestAPodForWhichOthersLeave:
         found = ask(dray, "other", objects)
         assert found["verdict"] == ("waiting" if fits else "unschedulable")
         assert found.get("fits", []) == (["n1"] if fits else [])
+
+
+class TestOfRoomThatWouldBeMade:
+    """The scheduler's own choice of whom to evict, with the reason for it."""
+
+    def objects(self, **spec: Any) -> list[Plain]:
+        held = [claim("held", result("g0"), result("g1"), pods=("low",), count=2), pod("low", "held", node="n1", priority=0)]
+        base = [node("n1"), device_class(), slice_("s1", [{"name": "g0"}, {"name": "g1"}], node="n1")]
+        return [*base, *held, claim("one"), pod("high", "one", priority=1000, **spec)]
+
+    def test_who_would_be_evicted_is_told_with_why(self, dray: Run) -> None:
+        found = ask(dray, "high", self.objects())
+        assert found["verdict"] == "unschedulable"
+        evicts = found["evicts"]
+        assert (evicts["node"], [each["pod"] for each in evicts["victims"]]) == ("n1", ["ns/low"])
+        assert evicts["victims"][0]["devices"] == ["n1/g0", "n1/g1"]
+        assert "it is below priority 1000 (at most 0), no disruption budget is broken" in evicts["why"]
+        told = dray("why", self.objects(), "high", "-n", "ns").stdout
+        assert "The scheduler would make room on node n1" in told
+        assert "ns/low" in told
+
+    def test_a_pod_that_may_evict_nobody_is_told_of_nobody(self, dray: Run) -> None:
+        assert ask(dray, "high", self.objects(preemptionPolicy="Never"))["evicts"] is None

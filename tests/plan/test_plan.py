@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from dray.api.kinds import PODS
+from dray.api.kinds import PODS, REPLICA_SETS
 from dray.cli import root
 from dray.explain.snapshot import Snapshot
 from dray.testing import VirtualCluster, node_with_devices, pod
@@ -102,6 +102,18 @@ def test_workloads_become_pods(asked: Asked) -> None:
     assert all(each["pod"].startswith("default/more-") for each in found["pods"])
 
 
+def test_a_workload_that_grows_is_asked_about_with_its_new_pods(asked: Asked) -> None:
+    code, found = asked.json(files=[deployment("web", 5, working("x", priorityClassName="low"))])
+    assert code == 1
+    assert sorted(each["verdict"] for each in found["pods"]) == ["placed", "unschedulable"]
+    assert found["evictions"] == []
+
+
+def test_a_workload_that_shrinks_leaves_room(asked: Asked) -> None:
+    _, found = asked.json(files=[deployment("web", 1, working("x", priorityClassName="low"))])
+    assert found["after"]["devices"]["gpu.example.com"]["used"] == 2
+
+
 def test_a_job_becomes_as_many_pods_as_run_at_once(asked: Asked) -> None:
     template = {"spec": {**pod("x", requests={"cpu": "1"})["spec"], "restartPolicy": "Never"}}
     spec = {"parallelism": 2, "completions": 5, "template": template}
@@ -186,7 +198,7 @@ def test_a_node_that_is_tainted_loses_who_does_not_tolerate_it(asked: Asked) -> 
         (("--drain", "nowhere"), None, '--drain nowhere: nodes "nowhere" not found'),
         (("--taint", "n1", "wrong"), None, "is not a taint"),
         ((), [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}}], "spec.containers"),
-        ((), [{"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "p"}}], "no kind 'Thing'"),
+        ((), [{"apiVersion": "apps/v1beta1", "kind": "Deployment", "metadata": {"name": "p"}}], "no kind 'Deployment'"),
     ],
 )
 def test_a_change_that_is_wrong_is_no_plan(
@@ -195,6 +207,24 @@ def test_a_change_that_is_wrong_is_no_plan(
     answer = asked(*arguments, files=files)
     assert answer.exit_code == 2
     assert says in answer.stderr
+
+
+def test_kinds_that_no_placement_depends_on_are_left_out_and_named(asked: Asked) -> None:
+    thing = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}
+    answer = asked("-o", "json", files=[thing, working("new")])
+    assert answer.exit_code == 0
+    assert json.loads(answer.stdout)["leftOut"] == ["Thing of example.com/v1: t"]
+    assert "left out, because no placement depends on it: Thing of example.com/v1: t" in answer.stderr
+
+
+def test_a_workload_whose_parts_were_not_read_is_not_made_a_second_time(asked: Asked, tmp_path: Path) -> None:
+    found = read(asked.cluster.server)
+    found.objects = {at: body for at, body in found.objects.items() if at[0] != REPLICA_SETS}
+    file, change = saved(found, tmp_path / "some.json"), tmp_path / "scale.yaml"
+    change.write_text(yaml.safe_dump(deployment("web", 5, working("x"))))
+    answer = CliRunner().invoke(root, ["plan", "-f", str(change), "--snapshot", str(file)])
+    assert answer.exit_code == 2
+    assert "Deployment web is there, and its pods are not known: the files have no replicasets.apps" in answer.stderr
 
 
 def test_the_table_tells_all_of_it(asked: Asked) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.apiserver.custom.conftest import definition, fields
 from tests.apiserver.custom.test_definitions import BROKEN, broken
 from tests.apiserver.custom.test_objects import FINE, FORMATS, WRONG, text
-from tests.apiserver.custom.test_rules import FAILING, REFUSED, SEEN, ruled
+from tests.apiserver.custom.test_rules import FAILING, LISTS, REFUSED, SEEN, listing, lists, ruled
 from tests.real.upstream.client import Client, Refused
 from tests.real.upstream.control_plane import Server
 
@@ -150,6 +150,14 @@ def test_rules_that_fail_say_the_same(both: Both, schema: Json, value: Any, rule
     real, ours = both.call("POST", both.define(defined), _object(defined, value))
     assert ours == real
     assert real["message"].endswith(told)
+
+
+@pytest.mark.parametrize(("extra", "values", "rule", "holds"), LISTS)
+def test_lists_are_equal_alike(both: Both, extra: Json, values: tuple[list[Any], list[Any]], rule: str, holds: bool) -> None:
+    defined = renamed(listing(extra, rule))
+    real, ours = both.call("POST", both.define(defined), _object(defined, lists(*values)))
+    assert ours == real
+    assert (real["code"] == 200) == holds
 
 
 def _object(defined: Json, value: Any, name: str = "w") -> Json:

@@ -48,7 +48,10 @@ from dray.apiserver.watching import Stream, watch_options
 
 log = logging.getLogger(__name__)
 
-HEALTH: Final = ("/healthz", "/livez", "/readyz")
+TEXT: Final = "text/plain; charset=utf-8"
+HEALTH: Final = frozenset({"healthz", "livez", "readyz"})
+# The checks by name. What clients know as etcd is the journal here.
+PING, STORAGE = "ping", "etcd"
 _OF_CONTAINERS: Final = ("log", "exec", "attach", "portforward", "proxy", "ephemeralcontainers")
 _DURATION: Final = re.compile(r"[+-]?(0|(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))+", re.ASCII)
 TOKEN_REQUESTS: Final = Kind("authentication.k8s.io", "v1", "", "TokenRequest", False)
@@ -121,8 +124,8 @@ class Api:
         path = request.path
         parts = path.strip("/").split("/")
         request = self._admitted(request, parts)
-        if path.startswith(HEALTH):
-            return self._health(path)
+        if parts[0] in HEALTH:
+            return self._health(parts[0], "/".join(parts[1:]), request.query)
         if "timeout" in request.query:
             _timely(request.query["timeout"])
         root = parts[0]
@@ -151,11 +154,22 @@ class Api:
         assert request.user is not None, "whoever is not believed does not come so far"
         return Caller(self._policy, request.user, lambda: _attributes(request))
 
-    def _health(self, path: str) -> Answer:
-        problem = self.healthy()
-        if problem:
-            return Answer(500, f"[-]journal failed: {problem}\n{path.strip('/')} check failed\n".encode(), "text/plain")
-        return Answer(200, b"ok", "text/plain; charset=utf-8")
+    def _health(self, name: str, check: str, query: Mapping[str, str]) -> Answer:
+        """All checks, or the one that is named; told one by one if asked for, and whenever something is wrong."""
+        problems = {PING: "", STORAGE: self.healthy()}
+        if check:
+            if check not in problems:
+                raise no_such_path()
+            said = f"internal server error: {problems[check]}\n" if problems[check] else "ok"
+            return Answer(500 if problems[check] else 200, said.encode(), TEXT)
+        asked = {each: problem for each, problem in problems.items() if query.get("exclude") != each}
+        failed = any(asked.values())
+        if not failed and "verbose" not in query:
+            return Answer(200, b"ok", TEXT)
+        lines = [f"[-]{each} failed: {problem}" if problem else f"[+]{each} ok" for each, problem in asked.items()]
+        lines += [f"[+]{each} excluded: ok" for each in problems if each not in asked]
+        end = f"{name} check {'failed' if failed else 'passed'}"
+        return Answer(500 if failed else 200, "\n".join([*lines, end, ""]).encode(), TEXT)
 
     def _document(self, path: str, parts: list[str], request: Request) -> Answer:
         if request.method != "GET":

@@ -38,6 +38,9 @@ NAMES_TRIED: Final = 8
 CHARGED: Final = ("", "resize")
 PROTECTED_NAMESPACES: Final = frozenset({"default", "kube-system", "kube-public"})
 
+# So few objects that are looked at with every write of another stay decoded.
+_FEW: Final = 16
+
 
 class WriteOptions(msgspec.Struct):
     """How a write is done. ``applied``: the object comes with its managedFields. ``repeated``: fields that the body has twice.
@@ -94,8 +97,13 @@ class Operations:
         return found.object if found is not None else None
 
     def _every(self, resource: str, namespace: str) -> Iterable[dict[str, Any]]:
-        prefix = f"{namespace}/" if namespace else ""
-        return (entry.look() for _, entry in self.store.table(self.registry.named(resource).storage).scan(prefix))
+        table = self.store.table(self.registry.named(resource).storage)
+        if not table.entries:
+            return ()
+        found = table.scan(f"{namespace}/" if namespace else "")
+        if len(found) <= _FEW:
+            return [entry.object for _, entry in found]
+        return (entry.look() for _, entry in found)
 
     # ------------------------------------------------------------------------------------------------------------ create
 

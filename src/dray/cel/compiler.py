@@ -17,7 +17,7 @@ from dray.cel.errors import Failure
 from dray.cel.meter import LIST, MAP, Meter, price
 from dray.cel.tree import Call, Comprehension, Ident, ListLiteral, Literal, MapLiteral, Node, Select
 from dray.cel.types import Overload, Type
-from dray.cel.values import NONE, Optional, TypeValue, equal, to_key, type_name
+from dray.cel.values import NONE, Optional, TypeValue, Unordered, equal, to_key, type_name
 
 Frame = list[Any]
 Closure = Callable[[Frame], Any]
@@ -345,7 +345,7 @@ def find(value: Any, key: Any, position: int) -> Any:
         return value.get(located(position, to_key, key), MISSING)
     if type(value) is DomainMap:
         return value.domain(key)
-    if type(value) is tuple:
+    if isinstance(value, tuple):
         index = int(key) if type(key) is float and key.is_integer() else key
         if not isinstance(index, int) or isinstance(index, bool):
             raise Failure(f"unsupported index type '{type_name(key)}' in list", position)
@@ -364,7 +364,7 @@ def step(value: Any, key: Any, position: int) -> Any:
         return optional_step(value, key, position)
     found = find(value, key, position)
     if found is MISSING:
-        what = f"index out of bounds: {key}" if type(value) is tuple else f"no such key: {key}"
+        what = f"index out of bounds: {key}" if isinstance(value, tuple) else f"no such key: {key}"
         raise Failure(what, position)
     return found
 
@@ -523,7 +523,7 @@ def any_call(node: Call, operands: list[Closure]) -> Closure:
     return call
 
 
-_SIZED: Final = frozenset({str, bytes, tuple, dict})
+_SIZED: Final = frozenset({str, bytes, tuple, Unordered, dict})
 
 
 def metered_call(node: Call, operands: list[Closure]) -> Closure:

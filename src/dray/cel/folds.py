@@ -110,14 +110,14 @@ class Loop:
     def turns(self, frame: Frame) -> Iterable[Any]:
         """Sets the variables of each turn; what it yields does not matter."""
         value = self.over(frame)
-        if type(value) is not tuple and not isinstance(value, dict):
+        if not isinstance(value, tuple | dict):
             name = type_name(value)
             raise Failure(f"got '{_GO_TYPES.get(name, name)}', expected iterable type", self.position)
         return self._single(frame, value) if self.second is None else self._double(frame, value)
 
     def _single(self, frame: Frame, value: Any) -> Iterable[Any]:
         first = self.first
-        if type(value) is tuple:
+        if isinstance(value, tuple):
             for element in value:
                 frame[first] = element
                 yield None
@@ -129,7 +129,7 @@ class Loop:
     def _double(self, frame: Frame, value: Any) -> Iterable[Any]:
         first, second = self.first, self.second
         assert second is not None
-        pairs = enumerate(value) if type(value) is tuple else [(from_key(key), element) for key, element in value.items()]
+        pairs = enumerate(value) if isinstance(value, tuple) else [(from_key(key), element) for key, element in value.items()]
         for key, element in pairs:
             frame[first], frame[second] = key, element
             yield None

@@ -53,7 +53,7 @@ def traversal(value: Any) -> int:
     if type(value) in (str, bytes):
         raw = len(value.encode("utf-8", "replace")) if type(value) is str else len(value)
         return int(raw * STRING_FACTOR)
-    if type(value) is tuple:
+    if isinstance(value, tuple):
         return sum(traversal(element) for element in value)
     if isinstance(value, dict):
         return sum(traversal(key) + traversal(element) for key, element in value.items())

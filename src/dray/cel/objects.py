@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from dray.cel import types
@@ -22,6 +22,7 @@ from dray.cel.parser import RESERVED, parse
 from dray.cel.ranges import Range
 from dray.cel.tree import Comprehension, Ident, Node
 from dray.cel.types import Type, list_of, map_of, optional_of
+from dray.cel.values import Unordered
 
 _KEYWORDS: Final = RESERVED | {"true", "false", "null", "in"}
 _ESCAPES: Final = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
@@ -46,15 +47,17 @@ class Shape:
     """A type with the sizes of its values.
 
     most: the longest text, or the most elements or entries. least: the fewest bytes of JSON that a value takes.
-    fields: of an object, by their escaped names. item: of a list or map.
+    fields: of an object, by their escaped names. item: of a list or map. keys: of a list whose order says nothing, what tells its
+    elements apart, which for a set is everything; None where order counts.
     """
 
-    __slots__ = ("fields", "item", "least", "most", "names", "type")
+    __slots__ = ("fields", "item", "keys", "least", "most", "names", "type")
 
     def __init__(
         self, type_: Type, most: int = 1, least: int = 1, *, item: Shape | None = None, fields: Mapping[str, Shape] | None = None
     ) -> None:
         self.type, self.most, self.least, self.item = type_, most, least, item
+        self.keys: tuple[str, ...] | None = None
         self.names: dict[str, str] = {}
         self.fields: dict[str, Shape] = {}
         for name, shape in (fields or {}).items():
@@ -66,8 +69,10 @@ class Shape:
                 self.fields[name] = shape
 
     @staticmethod
-    def of_list(item: Shape, most: int) -> Shape:
-        return Shape(list_of(item.type), most, 2, item=item)
+    def of_list(item: Shape, most: int, keys: Iterable[str] | None = None) -> Shape:
+        made = Shape(list_of(item.type), most, 2, item=item)
+        made.keys = None if keys is None else tuple([escaped(key) or key for key in keys])
+        return made
 
     @staticmethod
     def of_map(item: Shape, most: int) -> Shape:
@@ -107,7 +112,8 @@ class Shape:
             return self._read_members(value)
         if type(value) is list:
             item = self.item
-            return tuple([_plain(each) if item is None else item.read(each) for each in value])
+            read = [_plain(each) if item is None else item.read(each) for each in value]
+            return tuple(read) if self.keys is None else Unordered.of(read, self.keys)
         return self._read_scalar(value)
 
     def _read_members(self, value: dict[str, Any]) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 from functools import lru_cache, total_ordering
 from typing import Any, Final, NamedTuple
 
@@ -196,6 +197,49 @@ def type_name(value: Any) -> str:
     return type(value).__name__
 
 
+# ------------------------------------------------------------------------------------------------------- lists
+
+
+class Unordered(tuple[Any, ...]):
+    """A list whose schema says that it is a set, or a map with these ``keys``: its order says nothing, and adding to it adds only
+    what it does not have."""
+
+    keys: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, elements: Iterable[Any], keys: tuple[str, ...]) -> Unordered:
+        made = cls(elements)
+        made.keys = keys
+        return made
+
+    def same_as(self, other: tuple[Any, ...]) -> bool:
+        if len(self) != len(other):
+            return False
+        mine, theirs = self._by_identity(self), self._by_identity(other)
+        return mine.keys() == theirs.keys() and all(equal(element, theirs[key]) for key, element in mine.items())
+
+    def plus(self, other: tuple[Any, ...]) -> Unordered:
+        """In place of elements with the same keys, and behind all others."""
+        return Unordered.of((self._by_identity(self) | self._by_identity(other)).values(), self.keys)
+
+    def _by_identity(self, elements: tuple[Any, ...]) -> dict[Any, Any]:
+        return {self._identity(element): element for element in elements}
+
+    def _identity(self, element: Any) -> Any:
+        if self.keys and isinstance(element, dict):
+            return tuple([_frozen(element.get(key)) for key in self.keys])
+        return _frozen(element)
+
+
+def _frozen(value: Any) -> Any:
+    """Equal for values that are, and fit for the key of a dict."""
+    if isinstance(value, dict):
+        return frozenset((key, _frozen(each)) for key, each in value.items())
+    if isinstance(value, tuple):
+        return tuple([_frozen(each) for each in value])
+    return ("number", value) if type(value) in _NUMBERS else (type(value), value)
+
+
 # ---------------------------------------------------------------------------------------------------- equality
 
 _NUMBERS: Final = frozenset({int, Uint, float})
@@ -207,14 +251,25 @@ def equal(a: Any, b: Any) -> bool:
     if kind is not other:
         if kind in _NUMBERS and other in _NUMBERS:
             return bool(a == b)
-        return isinstance(a, dict) and isinstance(b, dict) and _equal_maps(a, b)
+        if isinstance(a, dict):
+            return isinstance(b, dict) and _equal_maps(a, b)
+        return isinstance(a, tuple) and isinstance(b, tuple) and _equal_lists(a, b)
     if kind is tuple:
         return len(a) == len(b) and all(equal(x, y) for x, y in zip(a, b))
     if isinstance(a, dict):
         return _equal_maps(a, b)
+    if isinstance(a, Unordered):
+        return a.same_as(b)
     if kind is Optional:
         return bool(a.present == b.present and (not a.present or equal(a.value, b.value)))
     return bool(a == b)
+
+
+def _equal_lists(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
+    """What is on the left decides whether order counts."""
+    if isinstance(a, Unordered):
+        return a.same_as(b)
+    return len(a) == len(b) and all(equal(x, y) for x, y in zip(a, b))
 
 
 def _equal_maps(a: dict[Any, Any], b: dict[Any, Any]) -> bool:
@@ -239,7 +294,7 @@ def compare(a: Any, b: Any) -> int:
 def size(value: Any) -> int:
     """Characters, bytes, elements or entries; 1 for what has no size. As costs count it."""
     kind = type(value)
-    if kind is str or kind is bytes or kind is tuple or isinstance(value, dict):
+    if kind is str or kind is bytes or isinstance(value, tuple | dict):
         return len(value)
     if kind is Optional and value.present:
         return size(value.value)

@@ -24,12 +24,17 @@ from dray.explain.snapshot import SnapshotError, documents, files_of
 from dray.explain.targets import TargetError, node_taint
 
 if TYPE_CHECKING:
+    from dray.api.gates import Gates
     from dray.explain.plan import Changes, Plan, PlannedPod
+    from dray.explain.snapshot import Snapshot
     from dray.explain.standing import Standing
+    from dray.explain.templates import Answers
+    from dray.scheduling.config import Config
 
 _NEEDED: Final = (PODS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES)
 _COLOURS: Final = {"placed": "green", "waits": "yellow", "unschedulable": "red", "impossible": "red"}
 _MANY: Final = 40
+_NAMED: Final = 4
 
 
 @click.command()
@@ -52,10 +57,18 @@ _MANY: Final = 40
     metavar="DEVICE KEY=VALUE:EFFECT",
     help="Taint these devices: DRIVER/POOL/DEVICE, with * for any. Repeatable.",
 )
+@click.option(
+    "--node-template",
+    "templates",
+    multiple=True,
+    metavar="FILE|HARDWARE",
+    help="Say instead which waiting pods nodes like this would take: a Node with its slices, or hardware (gpu8). Repeatable.",
+)
+@click.option("--max-nodes", default=100, show_default=True, help="How many nodes of a template are tried.")
 @click.option("--config", type=click.Path(path_type=Path), help="The scheduler's KubeSchedulerConfiguration, if it has one.")
 @source_options_beside_files
 @output_option
-def plan(source: Source, output: str, config: Path | None, **change: Any) -> None:
+def plan(source: Source, output: str, config: Path | None, templates: Sequence[str], max_nodes: int, **change: Any) -> None:
     """Say what would come of a change: where pods would go, who would have to leave, what is left then. Nothing is changed.
 
     The cluster is read, or taken from a snapshot, and rehearsed with the real scheduler: first as it is, then with the change.
@@ -70,20 +83,58 @@ def plan(source: Source, output: str, config: Path | None, **change: Any) -> Non
       dray plan --drain gpu-7 --drain gpu-8            do their pods find another place?
       dray plan -f two-more-nodes.yaml                 which of the waiting pods would they take?
       dray plan --taint-device gpu.example.com/gpu-7/gpu-3 example.com/broken=yes:NoExecute
+      dray plan --node-template gpu8 --node-template big-node.yaml      which kind of node is worth adding?
     """
     from dray.explain.plan import PlanError
     from dray.explain.plan import plan as planned
 
-    changes = _changes(**change)
+    changes = _changes(**change, nothing=bool(templates))
     snapshot = source.read(needs=_NEEDED)
     settings, gates = placing_of(config, snapshot)
     try:
         with patience("still rehearsing; many nodes, pods or changes take a while …"):
-            found = planned(snapshot, changes, now=now_of(snapshot), config=settings, gates=gates)
+            if templates:
+                answers = _admitted(snapshot, changes, templates, max_nodes, settings, gates)
+            else:
+                found = planned(snapshot, changes, now=now_of(snapshot), config=settings, gates=gates)
     except PlanError as error:
         raise Trouble("\n".join(error.problems)) from error
+    if templates:
+        emit(answers, output, lambda console: _show_templates(answers, console))
+        sys.exit(0 if answers.all_placed else 1)
+    for left_out in found.left_out:
+        click.echo(f"warning: left out, because no placement depends on it: {left_out}", err=True)
     emit(found.to_json(), output, lambda console: _show(found, console, wide=output == "wide"))
     sys.exit(0 if found.all_placed else 1)
+
+
+def _admitted(
+    snapshot: Snapshot, changes: Changes, asked: Sequence[str], most: int, config: Config | None, gates: Gates
+) -> Answers:
+    from dray.explain.plan import begun
+    from dray.explain.templates import admitted, templates_in
+
+    found = [template for each in asked for template in templates_in(_template_objects(each))]
+    return admitted(lambda: begun(snapshot, changes, now_of(snapshot), config, gates, "Node"), changes, found, most)
+
+
+def _template_objects(asked: str) -> list[tuple[str, dict[str, Any]]]:
+    """What is in a file of manifests, or one node of some hardware."""
+    from dray.nodes.hardware import UnknownHardware, hardware
+
+    file = Path(asked)
+    try:
+        objects = [(f"{each}: object {n}", body) for each in files_of([file]) for n, body in enumerate(documents(each), 1)]
+        if not any(body["kind"] == "Hardware" for _, body in objects):
+            return objects
+    except SnapshotError as error:
+        if file.exists():
+            raise Trouble(str(error)) from error
+    try:
+        made = hardware([f"{asked}:1"])
+    except UnknownHardware as error:
+        raise Trouble(f"--node-template {asked}: {error}") from error
+    return [(f"--node-template {asked}", body) for body in (*made.objects, *made.nodes)]
 
 
 def _changes(
@@ -94,10 +145,12 @@ def _changes(
     remove: Sequence[str],
     taint: Sequence[tuple[str, str]],
     taint_device: Sequence[tuple[str, str]],
+    nothing: bool,
 ) -> Changes:
+    """``nothing``: that no change at all is one too."""
     from dray.explain.plan import Changes
 
-    if not any((files, drain, cordon, uncordon, remove, taint, taint_device)):
+    if not nothing and not any((files, drain, cordon, uncordon, remove, taint, taint_device)):
         raise click.UsageError("say what would change: -f FILE, --drain NODE, --taint NODE TAINT …")
     try:
         objects = [(f"{file}: object {n}", each) for file in files_of(files) for n, each in enumerate(documents(file), 1)]
@@ -131,6 +184,19 @@ def _show(found: Plan, console: Console, *, wide: bool) -> None:
     _show_standing(found.before, found.after, console)
     console.print()
     console.print(verdict(found))
+
+
+def _show_templates(found: Answers, console: Console) -> None:
+    if not found.waiting:
+        console.print("No pod waits.")
+        return
+    rows = []
+    for answer in found.templates:
+        nodes = f"{len(answer.nodes)}{' or more' if answer.more else ''}"
+        first = ", ".join(answer.nodes[0].pods[:_NAMED]) if answer.nodes else ""
+        more = f" and {len(answer.nodes[0].pods) - _NAMED} more" if answer.nodes and len(answer.nodes[0].pods) > _NAMED else ""
+        rows.append((answer.template, nodes, f"{len(answer.admits)} of {len(found.waiting)}", first + more))
+    console.print(table(("template", "nodes", "pods", "the first node takes"), rows))
 
 
 def _show_pods(pods: Sequence[PlannedPod], console: Console, wide: bool) -> None:

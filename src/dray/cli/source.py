@@ -19,7 +19,15 @@ from dray.cluster.kubeconfig import Access, KubeconfigError, load
 from dray.cluster.port import ClusterError, Forbidden, NotFound
 from dray.cluster.remote import Remote
 from dray.cluster.served import Served
-from dray.explain.snapshot import KINDS, Snapshot, SnapshotError, from_cluster, from_files, undecodable
+from dray.explain.snapshot import (
+    KINDS,
+    Snapshot,
+    SnapshotError,
+    from_cluster,
+    from_files,
+    undecodable,
+    without_collecting,
+)
 
 if TYPE_CHECKING:
     from dray.api.gates import Gates
@@ -114,7 +122,8 @@ class Source:
     def read(self, needs: Sequence[Kind]) -> Snapshot:
         """Everything; without the kinds that it ``needs`` there is no answer, others that are not shown are warned of."""
         try:
-            found = self._from_files() if self._files else self.run(lambda remote: from_cluster(remote))
+            with without_collecting():
+                found = self._from_files() if self._files else self.run(lambda remote: from_cluster(remote))
         except SnapshotError as error:
             raise Trouble(str(error)) from error
         _judge_unread(found, needs)

@@ -21,6 +21,7 @@ from dray.cli.pods import find, named
 from dray.cli.source import Source, placing_of, source_options
 from dray.cli.trouble import Trouble
 from dray.cluster.world import World
+from dray.explain.evicting import WouldEvict
 from dray.explain.failures import failed_bindings
 from dray.explain.overview import WORKLOADS, causes, pods_of, waiting
 from dray.explain.plain import plain_causes, plain_why
@@ -102,7 +103,15 @@ def show(answer: Why, console: Console, *, wide: bool) -> None:
         console.print(_drawn(tree(answer, wide=wide)))
     if answer.nearest is not None:
         console.print(f"\n{escape(nearest(answer.nearest))}")
+    if answer.evicts is not None:
+        _show_evicted(answer.evicts, console)
     _show_fixes(answer, console)
+
+
+def _show_evicted(evicts: WouldEvict, console: Console) -> None:
+    console.print(f"\nThe scheduler would make room on node {escape(evicts.node)}: {escape(evicts.why)}.")
+    rows = [(each.pod, each.node, str(each.priority), ", ".join(each.devices)) for each in evicts.victims]
+    console.print(table(("would leave", "from", "priority", "gives back"), rows))
 
 
 def _show_fixes(answer: Why, console: Console) -> None:

@@ -78,6 +78,13 @@ class World:
     def kinds(self) -> tuple[Kind, ...]:
         return tuple(self._objects)
 
+    def copied(self) -> World:
+        """Another world with the same objects, and no indexes: to be asked about, and thrown away."""
+        made = World(self.kinds)
+        for kind, objects in self._objects.items():
+            made._objects[kind] = dict(objects)
+        return made
+
     def follow(self, kind: Kind) -> None:
         """Hold objects of one more kind."""
         self._objects.setdefault(kind, {})

@@ -27,6 +27,7 @@ def plain_why(answer: Why) -> dict[str, Any]:
         "nearest": msgspec.to_builtins(answer.nearest),
         "choice": msgspec.to_builtins(answer.choice),
         "advice": msgspec.to_builtins(answer.advice),
+        "evicts": msgspec.to_builtins(answer.evicts),
     }
 
 

@@ -17,11 +17,13 @@ import msgspec
 from dray.api.core import Pod, Taint
 from dray.api.gates import Gates
 from dray.api.kinds import (
+    DEPLOYMENTS,
     DEVICE_TAINT_RULES,
     NODES,
     PODS,
     REPLICA_SETS,
     RESOURCE_SLICES,
+    Kind,
 )
 from dray.api.reason import Reason
 from dray.api.resource import DeviceTaint, DeviceTaintSelector
@@ -104,7 +106,8 @@ class PlannedEviction(msgspec.Struct, rename="camel"):
 
 class Plan(msgspec.Struct, rename="camel"):
     """``pods``: those of the change, and those that it displaces; of a change without pods, those that wait. ``others``: pods
-    that waited and get a node by the way. ``protected``: pods that a disruption budget keeps on a node that is to be drained."""
+    that waited and get a node by the way. ``protected``: pods that a disruption budget keeps on a node that is to be drained.
+    ``left_out``: objects of kinds that no placement depends on."""
 
     pods: list[PlannedPod]
     evictions: list[PlannedEviction]
@@ -113,6 +116,7 @@ class Plan(msgspec.Struct, rename="camel"):
     protected: list[str]
     before: Standing
     after: Standing
+    left_out: list[str] = []
     settled: bool = True
 
     @property
@@ -132,13 +136,12 @@ class Plan(msgspec.Struct, rename="camel"):
 @without_collecting()
 def plan(found: Snapshot, changes: Changes, *, now: float, config: Config | None = None, gates: Gates | None = None) -> Plan:
     """Raises ``PlanError`` for a change that cannot be made."""
-    names, comes = scheduler_names(changes.objects), {str(body.get("kind")) for _, body in changes.objects}
-    rehearsal = Rehearsal(found, now=now, config=config, gates=gates, schedulers=names, comes=comes)
+    rehearsal = begun(found, changes, now, config, gates)
     rehearsal.settle()
     before = standing(rehearsal.scheduler)
     idle = {pod.uid for pod in waiting(rehearsal.world.all(PODS).values()) if not rehearsal.node_of(pod)}
     rehearsal.evicted.clear()
-    making = _Making(rehearsal)
+    making = Making(rehearsal)
     making.all(changes)
     settled = rehearsal.settle() and making.drain_the_rest(changes)
     told = _Told(rehearsal, idle, making)
@@ -151,8 +154,15 @@ def plan(found: Snapshot, changes: Changes, *, now: float, config: Config | None
         making.protected,
         before,
         standing(rehearsal.scheduler),
+        making.left_out,
         settled,
     )
+
+
+def begun(found: Snapshot, changes: Changes, now: float, config: Config | None, gates: Gates | None, *also: str) -> Rehearsal:
+    """The cluster as it was read, ready for the change; ``also``: further kinds that will come."""
+    names, comes = scheduler_names(changes.objects), {*also, *(str(body.get("kind")) for _, body in changes.objects)}
+    return Rehearsal(found, now=now, config=config, gates=gates, schedulers=names, comes=comes)
 
 
 def scheduler_names(objects: Iterable[tuple[str, Plain]]) -> set[str]:
@@ -171,7 +181,7 @@ def _named(spec: Any) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------------------------- the change
 
 
-class _Making:
+class Making:
     """Makes the change; what the API refuses is collected."""
 
     def __init__(self, rehearsal: Rehearsal) -> None:
@@ -179,6 +189,7 @@ class _Making:
         self._problems: list[str] = []
         self.added: list[str] = []
         self.protected: list[str] = []
+        self.left_out: list[str] = []
         self.why: dict[str, str] = {}
         """Why a node's pods leave, by node."""
 
@@ -209,18 +220,33 @@ class _Making:
             self._problems.append(f"{where}: {error}")
 
     def _object(self, body: Plain) -> None:
-        kind = served_kind(body, self._core.core.operations.registry)
+        kind = self._kind(body)
+        if kind is None:
+            return
         if not isinstance(body.get("metadata"), dict) or not body["metadata"].get("name"):
             raise Unappliable(f"{kind.kind} without metadata.name")
         namespace, name = place_of(kind, body)
         key = f"{namespace}/{name}" if namespace else name
         before = self._core.get(kind, key)
+        if kind == DEPLOYMENTS and before is not None and REPLICA_SETS in self._rehearsal.unknown:
+            raise Unappliable(f"{kind.kind} {name} is there, and its pods are not known: {self._rehearsal.unknown[REPLICA_SETS]}")
         self._hand.apply(kind, _usable_node(body) if kind == NODES else body)
         if kind == PODS and before is None:
             self.added.append(key)
         if kind == NODES:
             self._rehearsal.new_nodes = True
         self._rehearsal.touched.add((kind.kind, key))
+
+    def _kind(self, body: Plain) -> Kind | None:
+        """None, and noted, for a kind that no placement depends on; one that is known in another version is a mistake."""
+        registry = self._core.core.operations.registry
+        try:
+            return served_kind(body, registry)
+        except Unappliable:
+            if any(resource.kind.kind == body.get("kind") for resource in registry.resources):
+                raise
+        self.left_out.append(f"{body.get('kind')} of {body.get('apiVersion')}: {(body.get('metadata') or {}).get('name') or ''}")
+        return None
 
     def _taint(self, node: str, taint: Taint) -> None:
         found = self._core.get(NODES, node)
@@ -288,7 +314,7 @@ def _usable_node(body: Plain) -> Plain:
 
 
 class _Told:
-    def __init__(self, rehearsal: Rehearsal, idle: set[str], making: _Making) -> None:
+    def __init__(self, rehearsal: Rehearsal, idle: set[str], making: Making) -> None:
         self._rehearsal, self._idle, self._making = rehearsal, idle, making
         self._scheduler, self._world = rehearsal.scheduler, rehearsal.world
         self._ask = Ask(self._scheduler, rehearsal.clock.now)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -124,6 +124,11 @@ class Rehearsal:
         self._host = self.virtual.start("cluster", _PUT, self._deciders)
 
     @property
+    def unknown(self) -> Mapping[Kind, str]:
+        """Kinds of which there may be objects that were not read, and why."""
+        return self._found.unknown
+
+    @property
     def world(self) -> World:
         return self._host.world
 
@@ -144,7 +149,7 @@ class Rehearsal:
             if core.get(NAMESPACES, name) is None:
                 core.plant({"metadata": {"name": name}}, NAMESPACES)
         for (kind, _), body in sorted(objects.items(), key=lambda item: (item[0][0].resource, item[0][1])):
-            if kind in _PUT and self._found.world.get(kind, _key(body)) is not None:
+            if kind in _PUT and core.serves(kind) and self._found.world.get(kind, _key(body)) is not None:
                 core.transplant(_as_it_is(body) if kind == DAEMON_SETS else body, kind)
 
     def _deciders(self, world: World) -> Sequence[Decider]:

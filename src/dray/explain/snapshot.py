@@ -134,7 +134,6 @@ def without_collecting() -> Iterator[None]:
             gc.enable()
 
 
-@without_collecting()
 def from_files(paths: Sequence[Path]) -> Snapshot:
     """Later files replace objects of the same name in earlier ones."""
     objects: dict[tuple[Kind, str], dict[str, Any]] = {}

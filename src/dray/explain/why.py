@@ -20,6 +20,7 @@ from dray.api.kinds import (
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     Kind,
 )
 from dray.api.reason import Reason
@@ -32,9 +33,11 @@ from dray.devices.ledger import DeviceKey
 from dray.explain import missing
 from dray.explain.advice import Advisor, Refused
 from dray.explain.choice import Choice, choice
+from dray.explain.evicting import WouldEvict, would_evict
 from dray.explain.failures import FailedBinding, of_condition
 from dray.explain.fix import Fix
 from dray.explain.zones import where
+from dray.nodes.autoscaling import attachment
 from dray.scheduling.actions.preemption import Eviction
 from dray.scheduling.actions.preemptor import preempting
 from dray.scheduling.ask import Ask
@@ -111,6 +114,8 @@ class Why(msgspec.Struct):
     choice: Choice | None = None
     advice: list[Fix] = []
     upstream: str = ""
+    evicts: WouldEvict | None = None
+    """Whom the scheduler would evict for the pod when it next looks at it."""
 
 
 def why(
@@ -351,7 +356,7 @@ class _Question:
     def _nowhere(self, state: CycleState, nodes: list[NodeAnswer]) -> Why:
         empty, alone, fits = self._alone()
         verdict: VerdictName = "unschedulable" if fits else "impossible"
-        advice = Advisor(self._world, self._ask, state, _refused(nodes)).fixes()
+        advice = [*self._attach(state), *Advisor(self._world, self._ask, state, _refused(nodes)).fixes()]
         if not fits:
             then = Advisor(self._world, empty, empty.state(self._pod), _refused(alone), " when empty").fixes()
             advice += [fix for fix in then if not advice or not fix.nodes]
@@ -367,9 +372,22 @@ class _Question:
         advice = advice[:_MOST_ADVICE]
         told = [fix.told for fix in advice]
         said = in_upstream_words(counts, len(nodes))
-        return Why(
-            *(self._pod.key, verdict, summary, reasons, nodes, told), nearest=_nearest(nodes), advice=advice, upstream=said
-        )
+        answer = Why(self._pod.key, verdict, summary, reasons, nodes, told, nearest=_nearest(nodes), advice=advice, upstream=said)
+        answer.evicts = self._evicts(state) if fits else None
+        return answer
+
+    def _attach(self, state: CycleState) -> list[Fix]:
+        """What a fabric could attach to a node that is there, so that it would do."""
+        found = attachment(self._world, self._ask, state) if RESOURCE_SLICES in self._world.kinds else None
+        if found is None:
+            return []
+        named = ", ".join(found.devices)
+        what = f"device{'s' if len(found.devices) > 1 else ''} {named} of the fabric ({found.driver}) to node {found.node}"
+        return [Fix(f"attach {what}", "dray fabric --autoscale", [found.node], rank=2)]
+
+    def _evicts(self, state: CycleState) -> WouldEvict | None:
+        eviction = self._ask.evicts(state)
+        return would_evict(self._world, state, eviction) if eviction is not None else None
 
     # ------------------------------------------------------------------------------------------------------- asking
 

@@ -102,8 +102,12 @@ class InProcess:
             return
         key = key_of(self._resource(kind), metadata.get("namespace", ""), metadata["name"])
         kept = {name: value for name, value in metadata.items() if name != "managedFields"}
-        made = {"apiVersion": kind.api_version, "kind": kind.kind, **body, "metadata": kept}
+        # It may come from a server that had the kind in an older version, of the same shape.
+        made = {**body, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": kept}
         self.core.store.put(self._table(kind), key, made)
+
+    def serves(self, kind: Kind) -> bool:
+        return self.core.operations.registry.find(kind.group, kind.version, kind.plural) is not None
 
     def _resource(self, kind: Kind) -> Resource:
         found = self.core.operations.registry.find(kind.group, kind.version, kind.plural)
@@ -140,7 +144,7 @@ def of_a_server(body: dict[str, Any]) -> bool:
 
 
 class _Written:
-    """A log that keeps nothing but which tables were written, and tells who wants to know."""
+    """A log that keeps nothing but which tables were written."""
 
     def __init__(self) -> None:
         self.tables: set[str] = set()

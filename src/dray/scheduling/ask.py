@@ -76,6 +76,15 @@ class Ask:
         except NotPlaced:
             return None
 
+    def evicts(self, state: CycleState) -> Eviction | None:
+        """Whom the scheduler would evict for the pod, if it may evict anybody."""
+        if not state.profile.preempts or state.demand.preemption_policy == "Never":
+            return None
+        try:
+            return self.scheduler.preemptor.preemption.find(state)
+        except NotPlaced:
+            return None
+
     # ------------------------------------------------------------------------------------------------------------ where
 
     def on(self, state: CycleState, info: NodeInfo) -> Placement | Reasons:

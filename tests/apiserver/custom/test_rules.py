@@ -203,9 +203,50 @@ def test_rules_spend_at_most_so_much_on_one_object(cluster: Cluster) -> None:
     widgets.make(spec={"a": [1], "b": [2]})
 
 
-def test_lists_are_compared_in_order(cluster: Cluster) -> None:
-    """Upstream compares lists of type set without regard to order."""
-    values = listed(text(maxLength=5), maxItems=5, **{"x-kubernetes-list-type": "set"})
-    widgets = define(cluster, definition(spec=ruled(fields(a=values, b=values), "self.a == self.b")))
-    widgets.make(spec={"a": ["x", "y"], "b": ["x", "y"]})
-    assert "failed rule" in widgets.refusal(spec={"a": ["x", "y"], "b": ["y", "x"]})
+SET = {"x-kubernetes-list-type": "set"}
+KEYED = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
+PAIR = fields(k=text(maxLength=5), n=number())
+ONE, TWO = {"k": "a", "n": 1}, {"k": "b", "n": 2}
+LISTS: list[tuple[Json, Any, str, bool]] = [
+    (SET, (["x", "y"], ["y", "x"]), "self[0].l == self[1].l", True),
+    (SET, (["x", "y"], ["x", "z"]), "self[0].l == self[1].l", False),
+    (SET, (["x", "y"], ["x"]), "self[0].l == self[1].l", False),
+    (SET, (["x", "y"], []), "self[0].l == ['y', 'x']", True),
+    (SET, (["x", "y"], []), "['y', 'x'] == self[0].l", False),
+    (SET, (["x", "y"], ["y", "z"]), "self[0].l + self[1].l == ['z', 'y', 'x'] && size(self[0].l + self[1].l) == 3", True),
+    ({}, (["x", "y"], ["y", "x"]), "self[0].l == self[1].l", False),
+    ({}, (["x", "y"], ["y", "z"]), "size(self[0].l + self[1].l) == 4", True),
+    (KEYED, ([ONE, TWO], [TWO, ONE]), "self[0].l == self[1].l", True),
+    (
+        KEYED,
+        ([ONE, TWO], [TWO, ONE | {"n": 2}]),
+        "self[0].l == self[1].l",
+        False,
+    ),
+    (KEYED, ([ONE, TWO], [TWO | {"n": 9}]), "(self[0].l + self[1].l)[1].n == 9", True),
+    (
+        SET,
+        (["x", "y"], []),
+        "self[0].l.all(v, v in ['x', 'y']) && self[0].l[0] == 'x' && self[0].l.map(v, v + '!') == ['x!', 'y!']",
+        True,
+    ),
+]
+
+
+def listing(extra: Json, rule: str) -> Json:
+    """A definition of a kind with several lists of one type, and a rule about them."""
+    items = PAIR | {"required": ["k"]} if extra is KEYED else text(maxLength=5)
+    return definition(spec=fields(v=ruled(listed(fields(l=listed(items, maxItems=5, **extra)), maxItems=5), rule)))
+
+
+def lists(*values: list[Any]) -> list[Json]:
+    return [{"l": each} for each in values]
+
+
+@pytest.mark.parametrize(("extra", "values", "rule", "holds"), LISTS)
+def test_the_type_of_a_list_says_whether_its_order_counts(
+    cluster: Cluster, extra: Json, values: tuple[list[Any], list[Any]], rule: str, holds: bool
+) -> None:
+    widgets = define(cluster, listing(extra, rule))
+    made = widgets.make(code=201 if holds else 422, spec={"v": lists(*values)})
+    assert holds or "failed rule" in made["message"]

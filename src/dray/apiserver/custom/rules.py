@@ -58,7 +58,8 @@ def shape_of(node: Node, name: str, *, root: bool = False) -> Shape | None:
         return Shape(types.DYN, _longest(node.schema, MAX_REQUEST - 2))
     if node.type == "array":
         item = shape_of(node.items, f"{name}.@idx") if node.items is not None else None
-        return None if item is None else Shape.of_list(item, _most(node, "maxItems", item.least + 1))
+        keys = node.list_keys if node.list_type == "map" else () if node.list_type == "set" else None
+        return None if item is None else Shape.of_list(item, _most(node, "maxItems", item.least + 1), keys)
     if node.type == "object":
         return _object_shape(node, name, root)
     if node.type == "string":

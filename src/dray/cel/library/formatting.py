@@ -74,7 +74,7 @@ def _refuse(clause: str, wanted: str, value: Any) -> Failure:
 def _string(value: Any) -> str:
     if value is None:
         return "null"
-    if type(value) is tuple:
+    if isinstance(value, tuple):
         return "[" + ", ".join(_literal(element) for element in value) + "]"
     if isinstance(value, dict):
         entries = sorted((_literal(from_key(key)), _literal(element)) for key, element in value.items())

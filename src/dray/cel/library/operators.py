@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dray.cel.errors import Failure
 from dray.cel.library.times import checked_duration, checked_timestamp
-from dray.cel.values import Uint, bounded, checked_int, checked_uint, compare, equal, from_key, to_key
+from dray.cel.values import Uint, Unordered, bounded, checked_int, checked_uint, compare, equal, from_key, to_key
 
 Declaration = tuple[str, str, str, Callable[..., Any] | None]
 
@@ -23,6 +23,11 @@ def add_int(a: int, b: int) -> int:
 def add_text(a: Any, b: Any) -> Any:
     bounded(len(a) + len(b))
     return a + b
+
+
+def add_lists(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    bounded(len(a) + len(b))
+    return a.plus(b) if isinstance(a, Unordered) else a + b
 
 
 def divide_int(a: int, b: int) -> int:
@@ -85,7 +90,7 @@ _ARITHMETIC: Final[list[Declaration]] = [
     ("_+_", "add_duration_timestamp", "(duration, timestamp) -> timestamp", lambda a, b: checked_timestamp(a.nanos + b.nanos)),
     ("_+_", "add_timestamp_duration", "(timestamp, duration) -> timestamp", lambda a, b: checked_timestamp(a.nanos + b.nanos)),
     ("_+_", "add_int64", "(int, int) -> int", add_int),
-    ("_+_", "add_list", "(list(A), list(A)) -> list(A)", add_text),
+    ("_+_", "add_list", "(list(A), list(A)) -> list(A)", add_lists),
     ("_+_", "add_string", "(string, string) -> string", add_text),
     ("_+_", "add_uint64", "(uint, uint) -> uint", lambda a, b: checked_uint(int(a) + int(b))),
     ("_-_", "subtract_double", "(double, double) -> double", operator.sub),

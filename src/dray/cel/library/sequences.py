@@ -30,10 +30,10 @@ def flatten(elements: Elements, depth: int = 1) -> Elements:
     if depth < 0:
         raise Failure("level must be non-negative")
     for _ in range(min(depth, _FLATTEN_MAX)):
-        if not any(type(element) is tuple for element in elements):
+        if not any(isinstance(element, tuple) for element in elements):
             break
-        bounded(sum(len(element) if type(element) is tuple else 1 for element in elements))
-        elements = tuple(inner for element in elements for inner in (element if type(element) is tuple else (element,)))
+        bounded(sum(len(element) if isinstance(element, tuple) else 1 for element in elements))
+        elements = tuple(inner for element in elements for inner in (element if isinstance(element, tuple) else (element,)))
     return elements
 
 
@@ -119,7 +119,7 @@ def last_index_of(elements: Elements, value: Any) -> int:
 
 def includes(target: Any, value: Any) -> bool:
     """Whether a list has the value, or a scalar is it: attributes may be either."""
-    if type(target) is tuple:
+    if isinstance(target, tuple):
         return any(equal(element, value) for element in target)
     return equal(target, value)
 

@@ -1,0 +1,79 @@
+"""``dray plan --node-template``: which kind of node would take which pods that wait, as data for autoscalers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from dray.cli import root
+from dray.testing import node_with_devices, pod
+from tests.plan.clusters import cluster, deployment, read
+from tests.plan.test_plan import saved, working
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Path:
+    """A node that is full, five pods that wait for two devices each, one for cpu, and a daemon on every node."""
+    daemon = deployment("agent", 0, pod("x", requests={"cpu": "1"}))
+    del daemon["spec"]["replicas"]
+    waiting = [working(f"gpu-{n}") for n in range(5)]
+    made = cluster(*node_with_devices("full", 0, cpu="1"), {**daemon, "kind": "DaemonSet"})
+    made.create(*waiting, pod("cpu", requests={"cpu": "6"}))
+    made.run(30)
+    return saved(read(made.server), tmp_path / "now.json")
+
+
+def asked(snapshot: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(root, ["plan", *arguments, "--snapshot", str(snapshot)], catch_exceptions=False)
+
+
+def written(file: Path, name: str, devices: int, cpu: str) -> str:
+    file.write_text(yaml.safe_dump_all(node_with_devices(name, devices, cpu=cpu)))
+    return str(file)
+
+
+def test_each_template_says_how_many_nodes_would_take_which_pods(snapshot: Path, tmp_path: Path) -> None:
+    gpus = written(tmp_path / "gpus.yaml", "gpus", 4, "4")
+    large = written(tmp_path / "large.yaml", "large", 16, "32")
+    answer = asked(snapshot, "--node-template", gpus, "--node-template", large, "-o", "json")
+    assert answer.exit_code == 0
+    found = json.loads(answer.stdout)
+    assert found["waiting"] == ["default/cpu", *(f"default/gpu-{n}" for n in range(5))]
+    small, big = found["templates"]
+    # Of four processors the daemon has one: two pods with two devices each fit, and the fifth pod has a node for itself.
+    assert [len(node["pods"]) for node in small["nodes"]] == [2, 2, 1]
+    assert (small["template"], small["left"], small["more"]) == ("gpus", 1, False)
+    assert [node["node"] for node in big["nodes"]] == ["large-new-1"]
+    assert (big["admits"], big["left"]) == (found["waiting"], 0)
+
+
+def test_without_a_template_that_takes_all_the_exit_code_is_1(snapshot: Path, tmp_path: Path) -> None:
+    answer = asked(snapshot, "--node-template", written(tmp_path / "gpus.yaml", "gpus", 4, "4"))
+    assert answer.exit_code == 1
+    assert answer.stdout.splitlines()[1].split() == ["gpus", "3", "5", "of", "6", "default/gpu-0,", "default/gpu-1"]
+
+
+def test_hardware_of_the_catalogue_is_a_template_too(snapshot: Path) -> None:
+    answer = asked(snapshot, "--node-template", "gpu8", "-o", "json")
+    (gpu8,) = json.loads(answer.stdout)["templates"]
+    assert gpu8["admits"] == ["default/cpu"]
+
+
+def test_only_so_many_nodes_are_tried(snapshot: Path, tmp_path: Path) -> None:
+    gpus = written(tmp_path / "gpus.yaml", "gpus", 2, "4")
+    (found,) = json.loads(asked(snapshot, "--node-template", gpus, "--max-nodes", "2", "-o", "json").stdout)["templates"]
+    assert (len(found["nodes"]), found["more"]) == (2, True)
+
+
+def test_a_template_without_a_node_is_named(snapshot: Path, tmp_path: Path) -> None:
+    file = tmp_path / "none.yaml"
+    file.write_text(yaml.safe_dump(pod("p")))
+    answer = asked(snapshot, "--node-template", str(file))
+    assert answer.exit_code == 2
+    assert "has no Node" in answer.stderr
+    unknown = asked(snapshot, "--node-template", "nothing-like-it")
+    assert (unknown.exit_code, "there is no hardware" in unknown.stderr) == (2, True)

@@ -1,0 +1,62 @@
+"""``dray snapshot`` and ``dray plan`` on a real kube-apiserver, with the right to list and no other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from dray.cli import root
+from dray.explain.snapshot import KINDS
+from tests.real.upstream import manifests
+from tests.real.upstream.client import Client
+from tests.real.upstream.control_plane import PLAIN_TOKEN, PLAIN_USER, Server, write_kubeconfig
+
+_RBAC = "rbac.authorization.k8s.io"
+
+
+def dray(*arguments: str) -> Result:
+    return CliRunner().invoke(root, list(arguments), catch_exceptions=False)
+
+
+@pytest.fixture
+def reader(server: Server, tmp_path: Path) -> Path:
+    """A kubeconfig of somebody who may list everything that is read but volumes."""
+    client = Client(server.kubeconfig)
+    kinds = [kind for kind in KINDS if kind.plural != "persistentvolumes"]
+    rules = [{"apiGroups": [kind.group], "resources": [kind.plural], "verbs": ["list"]} for kind in kinds]
+    role = {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "reader"}, "rules": rules}
+    binding = {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "reader"},
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "reader"},
+        "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": PLAIN_USER}],
+    }
+    for body in (role, binding, manifests.node("n1"), manifests.device_class()):
+        client.create(body)
+    client.create(manifests.resource_slice("n1", [manifests.device("g0"), manifests.device("g1")]))
+    config = json.loads(server.kubeconfig.read_text())
+    ca = Path(config["clusters"][0]["cluster"]["certificate-authority"])
+    return write_kubeconfig(tmp_path / "reader", server.url, ca, PLAIN_TOKEN)
+
+
+def test_with_the_right_to_list_alone_a_snapshot_is_taken_and_planned_with(reader: Path, tmp_path: Path) -> None:
+    file, change = tmp_path / "now.json", tmp_path / "change.yaml"
+    taken = dray("snapshot", "-o", str(file), "--kubeconfig", str(reader))
+    assert taken.exit_code == 0, taken.output
+    assert "you may not list persistentvolumes" in taken.stderr
+    header = json.loads(file.read_text())["header"]
+    assert header["serverVersion"].startswith("v")
+    assert header["unread"]["persistentvolumes"]["code"] == 403
+    assert header["kinds"]["nodes"]["objects"] == 1
+    claim = manifests.claim("two", count=2)
+    change.write_text(yaml.safe_dump_all([claim, manifests.pod("train", "two")]))
+    for source in (("--snapshot", str(file)), ("--kubeconfig", str(reader))):
+        planned = dray("plan", "-f", str(change), *source, "-o", "json")
+        assert planned.exit_code == 0, planned.output
+        (train,) = json.loads(planned.stdout)["pods"]
+        assert (train["node"], [device["device"] for device in train["devices"]]) == ("n1", ["g0", "g1"])
