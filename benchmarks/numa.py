@@ -32,7 +32,8 @@ from dray.numa.layout import State, layout_of
 from dray.runtime.inprocess import InProcess
 from dray.runtime.virtual import Clock, Virtual, Written
 from dray.scheduling.config import FILTERS, Config, Profile
-from dray.scheduling.scheduler import KINDS, Scheduler
+from dray.scheduling.kinds import KINDS
+from dray.scheduling.scheduler import Scheduler
 
 Json = dict[str, Any]
 
@@ -133,24 +134,35 @@ def numa(quick: bool) -> Table:
 
 
 def scheduling(quick: bool) -> Table:
-    """The same pods on the same nodes, with the plugin NUMA and without it; by the scheduler's own processor time."""
+    return _compared(quick, 1)
+
+
+def mixed(quick: bool) -> Table:
+    return _compared(quick, 4)
+
+
+def _compared(quick: bool, shapes: int) -> Table:
+    """The same pods on the same nodes, with the plugin NUMA and without it; by the scheduler's own processor time, after it has
+    seen all objects and made its first decisions. No kubelet starts the pods, so that of several shapes each keeps the others
+    from its node: the most work that there can be."""
     nodes, pods = (50, 40) if quick else (5_000, 4_000)
-    title = f"Scheduler in process: {nodes:,} nodes with two zones each, {pods:,} Guaranteed pods of four shapes"
-    table = Table(title, ("plugin NUMA", "bound", "decisions a second", "against off"))
+    told = "of one shape" if shapes == 1 else f"of {shapes} shapes"
+    title = f"Scheduler in process: {nodes:,} nodes with two zones each, {pods:,} Guaranteed pods {told}"
+    table = Table(title, ("plugin NUMA", "decisions a second", "against off"))
     filters = tuple(name for name in FILTERS if name != "NUMA")
     without = Profile(filters=filters, scores=tuple(pair for pair in Profile().scores if pair[0] != "NUMA"))
     runs = {False: [], True: []}  # type: dict[bool, list[tuple[int, float]]]
     for _ in range(1 if quick else 3):
         for on in (False, True):
-            runs[on].append(_scheduled(nodes, pods, Config((Profile() if on else without,))))
-    base = pods / min(seconds for _, seconds in runs[False])
+            runs[on].append(_scheduled(nodes, pods, shapes, Config((Profile() if on else without,))))
+    base = max(bound / seconds for bound, seconds in runs[False])
     for on in (False, True):
-        bound, seconds = min(runs[on], key=lambda run: run[1])
-        table.add("on" if on else "off", f"{bound} of {pods}", f"{bound / seconds:.0f}", f"{bound / seconds / base:.0%}")
+        rate = max(bound / seconds for bound, seconds in runs[on])
+        table.add("on" if on else "off", f"{rate:.0f}", f"{rate / base:.0%}")
     return table
 
 
-def _scheduled(nodes: int, pods: int, config: Config) -> tuple[int, float]:
+def _scheduled(nodes: int, pods: int, shapes: int, config: Config) -> tuple[int, float]:
     clock = Clock()
     core = InProcess(clock)
     amounts = {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "8", "example.com/nic": "4", "pods": "110"}
@@ -164,7 +176,7 @@ def _scheduled(nodes: int, pods: int, config: Config) -> tuple[int, float]:
         body["metadata"] = {"name": name}
         core.write(Write("create", NODE_RESOURCE_TOPOLOGIES, name=name, body=body))
     for number in range(pods):
-        asks = {"cpu": str(2 + number % 4 * 2), "memory": "8Gi", "nvidia.com/gpu": str(1 + number % 2)}
+        asks = {"cpu": str(2 + number % shapes * 2), "memory": "8Gi", "nvidia.com/gpu": "1"}
         container = {"name": "c", "image": "i", "resources": {"requests": asks, "limits": asks}}
         body = {"metadata": {"name": f"p{number}", "namespace": "default"}, "spec": {"containers": [container]}}
         core.write(Write("create", PODS, "default", f"p{number}", body))
@@ -183,8 +195,11 @@ def _scheduled(nodes: int, pods: int, config: Config) -> tuple[int, float]:
 
     virtual.listeners.append(count)
     virtual.start("scheduler", KINDS, deciders)
+    virtual.run_until(lambda: bound > 0, limit=60)
+    # The first decisions come after everything was listed and read, once in the life of a scheduler.
+    before, timed[0].seconds = bound, 0.0
     virtual.run_until(lambda: bound == pods, limit=300)
-    return bound, timed[0].seconds
+    return bound - before, timed[0].seconds
 
 
-TABLES = {"numa-verdicts": numa, "numa-scheduling": scheduling}
+TABLES = {"numa-verdicts": numa, "numa-scheduling": scheduling, "numa-shapes": mixed}

@@ -11,6 +11,7 @@ from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from dray.api.words import message
 from dray.cli import root
 from dray.explain.zones import zone_report
+from dray.testing import builders
 from tests.numa.clusters import ZonedCluster, aligned_pod, zoned_node
 
 CPU4 = {"cpus": 4, "memory": "8Gi"}
@@ -72,3 +73,19 @@ def test_the_command_shows_a_snapshot_as_a_table_and_as_json(tmp_path: Path) -> 
     assert "(observed)" in shown.output
     found = json.loads(CliRunner().invoke(root, ["zones", "--snapshot", str(file), "-o", "json"]).output)
     assert [zone["free"]["cpu"] for zone in found["zones"]] == ["1", "1"]
+
+
+def test_why_says_where_nothing_is_guaranteed() -> None:
+    """A pod with exclusive cores and devices of a claim, which no kubelet aligns with them."""
+    made = ZonedCluster(zoned_node("n1", CPU4, CPU4))
+    made.create(
+        builders.device_class(),
+        builders.resource_slice("n1", [builders.device("gpu-1", attributes={"numaNode": 1})]),
+        builders.claim("c"),
+        aligned_pod("mixed", 2, claims=["c"]),
+        aligned_pod("cores", 2),
+    )
+    made.run(20)
+    (note,) = made.why("mixed").notes
+    assert "nothing guarantees it" in note
+    assert made.why("cores").notes == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from typing import Any
 
@@ -30,7 +31,9 @@ def codes(reasons: list[dict[str, Any]]) -> list[str]:
 
 def made_by(command: str) -> Any:
     """The object that a command to paste makes."""
-    return yaml.safe_load(command.removeprefix("kubectl apply -f - <<'EOF'\n").removesuffix("EOF"))
+    echo, body, *rest = shlex.split(command)
+    assert (echo, rest) == ("echo", ["|", "kubectl", "apply", "-f", "-"])
+    return json.loads(body)
 
 
 def test_a_pod_on_a_node_is_bound_with_its_devices(dray: Run) -> None:

@@ -227,6 +227,23 @@ def test_a_workload_whose_parts_were_not_read_is_not_made_a_second_time(asked: A
     assert "Deployment web is there, and its pods are not known: the files have no replicasets.apps" in answer.stderr
 
 
+def test_queues_are_changed_and_their_shares_told(asked: Asked) -> None:
+    def queue(name: str, cpu: int) -> Plain:
+        resources = {"cpu": {"quota": cpu, "limit": -1, "overQuotaWeight": 1}}
+        return {
+            "apiVersion": "scheduling.run.ai/v2",
+            "kind": "Queue",
+            "metadata": {"name": name},
+            "spec": {"resources": resources},
+        }
+
+    mine = working("new", labels={"kai.scheduler/queue": "research"})
+    _, found = asked.json(files=[queue("research", 2000), mine])
+    assert found["before"]["queues"] == {}
+    assert found["after"]["queues"]["research"]["allocated"]["cpu"] == "1"
+    assert found["after"]["queues"]["research"]["quota"]["cpu"] == "2"
+
+
 def test_the_table_tells_all_of_it(asked: Asked) -> None:
     answer = asked(files=[urgent_pod()])
     assert answer.stdout.splitlines()[0].split() == ["POD", "VERDICT", "NODE", "DEVICES", "AFTER", "WHY", "NOT"]

@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from dray.api.kinds import CONFIG_MAPS, DEPLOYMENTS, JOBS, NAMESPACES, PODS, REPLICA_SETS, SERVICE_ACCOUNTS, Kind
+from dray.api.kinds import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    JOBS,
+    NAMESPACES,
+    PODS,
+    REPLICA_SETS,
+    RESOURCE_QUOTAS,
+    SERVICE_ACCOUNTS,
+    Kind,
+)
 from dray.cluster.kubeconfig import load
 from dray.cluster.port import NotFound, Write
 from dray.cluster.remote import Remote
@@ -23,7 +33,7 @@ from dray.runtime.live import Live
 from tests.real.upstream.control_plane import Server
 from tests.workloads import job, replicated
 
-KINDS = (PODS, REPLICA_SETS, DEPLOYMENTS, JOBS, NAMESPACES, CONFIG_MAPS, SERVICE_ACCOUNTS)
+KINDS = (PODS, REPLICA_SETS, DEPLOYMENTS, JOBS, NAMESPACES, CONFIG_MAPS, SERVICE_ACCOUNTS, RESOURCE_QUOTAS)
 
 
 @pytest.fixture

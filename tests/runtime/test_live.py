@@ -201,7 +201,7 @@ async def test_what_happened_to_an_object_can_be_told(cluster: Embedded) -> None
 
 
 async def test_a_controller_runs_live_as_it_does_on_virtual_time(cluster: Embedded) -> None:
-    world = World([PODS, REPLICA_SETS])
+    world = World(ReplicaSets.kinds)
     body = {"apiVersion": "apps/v1", "kind": "ReplicaSet", **replicated("web", 5)}
     await cluster.write(Write("create", REPLICA_SETS, "default", "web", body))
 

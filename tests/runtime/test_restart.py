@@ -39,7 +39,7 @@ async def test_a_controller_goes_on_when_its_server_is_back(tmp_path: Path) -> N
     server = await serve(data)
     server.write_kubeconfig(tmp_path / "kubeconfig")
     port = int(server.url.rpartition(":")[2])
-    remote, world = Remote(load(tmp_path / "kubeconfig")), World([PODS, REPLICA_SETS])
+    remote, world = Remote(load(tmp_path / "kubeconfig")), World(ReplicaSets.kinds)
     live = Live(remote, world, [ReplicaSets(world)])
     running = asyncio.create_task(live.run())
     await create(server, "one", 3)

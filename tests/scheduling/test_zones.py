@@ -217,7 +217,7 @@ class TestWaitingForPlacements:
         sim.add_pod("p", **aligned(2))
         sim.settle(9)
         assert sim.node_of("p") == ""
-        assert "default/foreign whose zones are not known" in sim.condition("p")["message"]
+        assert "a pod whose zones are not known" in sim.condition("p")["message"]
         sim.settle(2)
         assert sim.node_of("p") == "n1"
 

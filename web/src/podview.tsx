@@ -13,6 +13,7 @@ interface Why {
   verdict: string; summary: string; reasons: Reason[]; fixes: string[]; fits: string[];
   nodes: { node: string; reasons: Reason[]; requests?: { claim: string; request: string; devices: { device: string; reason: Reason | null }[] }[] }[];
   awaited: { claim: string; device: string; condition: string; status: string; since: string; deadline: string; message: string }[];
+  evicts: { node: string; why: string; victims: { pod: string; node: string; priority: number; devices: string[] }[] } | null;
 }
 interface PodDetails {
   pod: string; phase: string; node: string; owner: string; priority: number; since: number | null;
@@ -51,6 +52,7 @@ function Told({ pod }: { pod: PodDetails }) {
       )}
       {pod.tree && <section><h2>Why not</h2><ul class="tree"><Twig branch={pod.tree} /></ul></section>}
       {pod.nearest && <p>{pod.nearest}</p>}
+      {why.evicts && <Evicts evicts={why.evicts} />}
       <Fixes fixes={why.fixes} commands={pod.commands} />
       <Against why={why} />
       <section><h2>What happened</h2><Timeline lines={pod.story} /></section>
@@ -82,6 +84,24 @@ function Awaited({ why, now }: { why: Why; now: number }) {
               </tr>
             ))}
           </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}
+
+function Evicts({ evicts }: { evicts: NonNullable<Why["evicts"]> }) {
+  return (
+    <section>
+      <h2>Who would leave</h2>
+      <p>The scheduler would make room on node <a href={onMap("node", evicts.node)}>{evicts.node}</a>: {evicts.why}.</p>
+      <div class="scroll" tabIndex={0} role="region" aria-label="pods that would leave">
+        <table>
+          <thead><tr>{["would leave", "from", "priority", "gives back"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
+          <tbody>{evicts.victims.map((each) => (
+            <tr><th scope="row"><a href={podAddress(each.pod)}>{each.pod}</a></th><td>{each.node}</td><td>{each.priority}</td>
+              <td>{each.devices.map((device) => <div><a href={onMap("device", device)}>{device}</a></div>)}</td></tr>
+          ))}</tbody>
         </table>
       </div>
     </section>

@@ -106,6 +106,8 @@ def show(answer: Why, console: Console, *, wide: bool) -> None:
     if answer.evicts is not None:
         _show_evicted(answer.evicts, console)
     _show_fixes(answer, console)
+    for note in answer.notes:
+        console.print(f"\n{escape(note)}")
 
 
 def _show_evicted(evicts: WouldEvict, console: Console) -> None:

@@ -6,11 +6,12 @@ made instead asks for a device class that exists.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
-import yaml
+import msgspec
 
 from dray.api.core import Pod
 from dray.api.kinds import (
@@ -78,7 +79,8 @@ def _absent(world: World, pod: Pod, kind: Kind, name: str, spec: Json) -> Iterat
         yield Fix(f"name {kind.kind} {near}, which exists, instead of {name}", look)
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
     made = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
-    command = f"kubectl apply -f - <<'EOF'\n{yaml.safe_dump(made, sort_keys=False)}EOF"
+    # In one line: what is shown is indented, and a document that ends with a mark at the beginning of a line would not end.
+    command = f"echo {shlex.quote(msgspec.json.encode(made).decode())} | kubectl apply -f -"
     yield Fix(f"create {kind.kind} {namespace + '/' if namespace else ''}{name}", command)
 
 

@@ -138,7 +138,7 @@ def plan(found: Snapshot, changes: Changes, *, now: float, config: Config | None
     """Raises ``PlanError`` for a change that cannot be made."""
     rehearsal = begun(found, changes, now, config, gates)
     rehearsal.settle()
-    before = standing(rehearsal.scheduler)
+    before = standing(rehearsal.scheduler, rehearsal.clock.now)
     idle = {pod.uid for pod in waiting(rehearsal.world.all(PODS).values()) if not rehearsal.node_of(pod)}
     rehearsal.evicted.clear()
     making = Making(rehearsal)
@@ -153,7 +153,7 @@ def plan(found: Snapshot, changes: Changes, *, now: float, config: Config | None
         len([pod for pod in waiting(rehearsal.world.all(PODS).values()) if not rehearsal.node_of(pod)]),
         making.protected,
         before,
-        standing(rehearsal.scheduler),
+        standing(rehearsal.scheduler, rehearsal.clock.now),
         making.left_out,
         settled,
     )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dray.explain.plan import Plan
-    from dray.explain.standing import Standing
+    from dray.explain.standing import QueueShare, Standing
 
 
 def verdict(found: Plan) -> str:
@@ -48,4 +48,17 @@ def compared(before: Standing, after: Standing) -> list[tuple[str, str, str]]:
     for name in sorted(before.fits.keys() | after.fits.keys()):
         was, will = (f"{one.largest}" if one else "0" for one in (before.fits.get(name), after.fits.get(name)))
         rows.append((f"largest claim of {name}", was, will))
+    for name in sorted(before.queues.keys() | after.queues.keys()):
+        was, will = (_share(one) for one in (before.queues.get(name), after.queues.get(name)))
+        rows.append((f"queue {name} holds", was, will))
     return rows
+
+
+def _share(share: QueueShare | None) -> str:
+    """What a queue holds of what it deserves, where that is anything."""
+    if share is None:
+        return ""
+    fair = share.fair_share
+    return ", ".join(
+        f"{held} of {fair.get(name, '0')} {name}" for name, held in share.allocated.items() if fair.get(name, "0") != "0"
+    )

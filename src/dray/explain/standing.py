@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from dray.api.kinds import DEVICE_CLASSES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from dray.api.kinds import DEVICE_CLASSES, NODES, QUEUES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.resource import (
     DeviceClaim,
     DeviceRequest,
@@ -20,6 +20,7 @@ from dray.api.resource import (
 )
 from dray.devices import Devices
 from dray.explain.published import holders, pools
+from dray.explain.queues import survey
 from dray.scheduling.plugins.resources import readable
 from dray.scheduling.scheduler import Scheduler
 
@@ -52,14 +53,24 @@ class Fit(msgspec.Struct):
     nodes: dict[str, int]
 
 
+class QueueShare(msgspec.Struct, rename="camel"):
+    """What a queue may count on, deserves now and holds, and how many of its pods wait."""
+
+    quota: dict[str, str]
+    fair_share: dict[str, str]
+    allocated: dict[str, str]
+    waiting_pods: int
+
+
 class Standing(msgspec.Struct):
     nodes: int
     resources: dict[str, Amount]
     devices: dict[str, DriverUse]
     fits: dict[str, Fit]
+    queues: dict[str, QueueShare]
 
 
-def standing(scheduler: Scheduler) -> Standing:
+def standing(scheduler: Scheduler, now: float) -> Standing:
     world = scheduler.world
     open_nodes = [info.name for info in scheduler.nodes if not info.node.spec.unschedulable]
     classes = sorted(world.all(DEVICE_CLASSES))
@@ -68,7 +79,17 @@ def standing(scheduler: Scheduler) -> Standing:
         _resources(scheduler),
         _devices(scheduler),
         {name: fit for name in classes if (fit := _fit(scheduler.engine, name, open_nodes)) is not None},
+        _queues(scheduler, now),
     )
+
+
+def _queues(scheduler: Scheduler, now: float) -> dict[str, QueueShare]:
+    """Asked of another scheduler: a survey counts pods as waiting in the one that is asked."""
+    world = scheduler.world
+    if QUEUES not in world.kinds or not world.all(QUEUES):
+        return {}
+    rows = survey(world.copied(), now, scheduler.config, scheduler.gates).queues
+    return {row.name: QueueShare(row.quota, row.fair_share, row.allocated, row.waiting_pods) for row in rows}
 
 
 def _resources(scheduler: Scheduler) -> dict[str, Amount]:

@@ -36,7 +36,7 @@ from dray.explain.choice import Choice, choice
 from dray.explain.evicting import WouldEvict, would_evict
 from dray.explain.failures import FailedBinding, of_condition
 from dray.explain.fix import Fix
-from dray.explain.zones import where
+from dray.explain.zones import where, without_guarantee
 from dray.nodes.autoscaling import attachment
 from dray.scheduling.actions.preemption import Eviction
 from dray.scheduling.actions.preemptor import preempting
@@ -116,6 +116,8 @@ class Why(msgspec.Struct):
     upstream: str = ""
     evicts: WouldEvict | None = None
     """Whom the scheduler would evict for the pod when it next looks at it."""
+    # What nobody promises, although it may look so.
+    notes: list[str] = []
 
 
 def why(
@@ -130,15 +132,29 @@ def why(
 ) -> Why:
     """The answer for one pod of the world. ``config``: the scheduler's, where it is known; ``failures``: from events;
     ``unknown``: kinds that could not be read, and why: their objects are not called missing."""
+    answer = _why(world, pod, now, config, gates or Gates.dray(), failures, unknown)
+    answer.notes = without_guarantee(world, pod)
+    return answer
+
+
+def _why(
+    world: World,
+    pod: Pod,
+    now: float,
+    config: Config | None,
+    gates: Gates,
+    failures: Sequence[FailedBinding],
+    unknown: Mapping[Kind, str],
+) -> Why:
     if pod.spec.node_name:
         answer = _bound(world, pod)
         if not pod.terminal and not pod.metadata.deletion_timestamp:
-            answer.choice = _placed_again(world, pod, now, config, gates or Gates.dray())
+            answer.choice = _placed_again(world, pod, now, config, gates)
         return answer
     if pod.terminal or pod.metadata.deletion_timestamp:
         ended = f"has ended ({pod.status.phase})" if pod.terminal else "is being deleted"
         return Why(pod.key, "impossible", f"pod {pod.key} {ended} and will not be scheduled.", [])
-    return _Question(world, pod, now, config, gates or Gates.dray(), failures, unknown).answer()
+    return _Question(world, pod, now, config, gates, failures, unknown).answer()
 
 
 def _bound(world: World, pod: Pod) -> Why:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from dray.api.core import Pod
 from dray.api.gates import Gates
+from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES
 from dray.cluster.world import World
 from dray.numa.account import Held
 from dray.numa.available import unreported
+from dray.numa.demand import demand
 from dray.numa.placement import OBSERVED, PREDICTED, Record, record, shares_of
 from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config
@@ -18,6 +21,10 @@ from dray.scheduling.plugins.resources import readable
 from dray.scheduling.scheduler import Scheduler
 
 Amounts = dict[str, str]
+_NO_GUARANTEE: Final = (
+    "No kubelet aligns the devices of claims with CPUs and memory: the scheduler chooses devices near to the zones that the "
+    "kubelet will probably take, and nothing guarantees it."
+)
 
 
 class ZoneHolder(msgspec.Struct):
@@ -110,3 +117,13 @@ def where(pod: Pod) -> str:
         if zones:
             return f"zone{'s' if len(zones) > 1 else ''} {' and '.join(sorted(zones))} ({known})"
     return ""
+
+
+def without_guarantee(world: World, pod: Pod) -> list[str]:
+    """Where a pod mixes what kubelets align with what they do not look at: nothing keeps these together for sure."""
+    devices = bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
+    if not devices or not demand(pod).units or NODE_RESOURCE_TOPOLOGIES not in world.kinds:
+        return []
+    if not world.all(NODE_RESOURCE_TOPOLOGIES):
+        return []
+    return [_NO_GUARANTEE]

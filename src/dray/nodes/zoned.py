@@ -193,7 +193,7 @@ class ZonedNodes(Mapping[str, Topology]):
             if made is None:
                 return None
             known = self._disks.kept[node.uid] = made
-        if node.uid not in self._awake:
+        if node.uid not in self._awake and self._world.is_listed(PODS):
             self._awake.add(node.uid)
             self._sweep(name, known[2])
         return known

@@ -43,6 +43,10 @@ class ZoneAccount:
         self._held: dict[str, Held] = {}
         self._on: dict[str, dict[str, Held]] = {}
         self._unsure: dict[str, dict[str, Held]] = {}
+        # By node what ``stamp`` said, while it holds.
+        self.stamps: dict[str, Hashable] = {}
+        # Who has come to be unsure since somebody took this; perhaps in a trial.
+        self.fresh: dict[str, None] = {}
 
     # ---------------------------------------------------------------------------------------------------------- reading
 
@@ -60,19 +64,18 @@ class ZoneAccount:
         """Whose zones on the node may be others than it says here."""
         return self._unsure.get(node, _NOBODY)
 
-    def all_unsure(self) -> list[tuple[str, Held]]:
-        return [(holder, held) for found in self._unsure.values() for holder, held in found.items()]
-
     def holders(self) -> Iterable[tuple[str, Held]]:
         return self._held.items()
 
     def stamp(self, node: str) -> Hashable:
         """Equal where nodes have the same zones with the same free in them, and are as sure of it."""
-        tally = self._tallies.get(node)
-        if tally is None:
-            return None
-        unsure = self._unsure.get(node)
-        return (tally.state(), frozenset((held.asked, held.sure) for held in unsure.values())) if unsure else tally.state()
+        found = self.stamps.get(node)
+        if found is None and (tally := self._tallies.get(node)) is not None:
+            found = tally.state()
+            if unsure := self._unsure.get(node):
+                found = (found, frozenset((held.asked, held.sure) for held in unsure.values()))
+            self.stamps[node] = found
+        return found
 
     def state_without(self, node: str, present: Iterable[str]) -> State:
         """The node's zones if nobody but those present had anything there."""
@@ -91,25 +94,33 @@ class ZoneAccount:
         self.close(node)
         self._tallies[node] = tally
 
+    def changed(self, node: str) -> None:
+        """What is free there was changed otherwise than by posting."""
+        self.stamps.pop(node, None)
+
     def close(self, node: str) -> None:
         """Nothing is known of the node's zones any more."""
         self._tallies.pop(node, None)
         self._unsure.pop(node, None)
+        self.stamps.pop(node, None)
         for holder in self._on.pop(node, {}):
             del self._held[holder]
 
     def post(self, holder: str, entry: Held | None) -> Held | None:
         before = self._held.pop(holder, None)
         if before is not None:
+            self.stamps.pop(before.node, None)
             self._tallies[before.node].post(holder, None)
             _drop(self._on, before.node, holder)
             _drop(self._unsure, before.node, holder)
         if entry is not None:
+            self.stamps.pop(entry.node, None)
             self._held[holder] = entry
             self._tallies[entry.node].post(holder, entry.usage)
             self._on.setdefault(entry.node, {})[holder] = entry
             if entry.sure in UNSURE:
                 self._unsure.setdefault(entry.node, {})[holder] = entry
+                self.fresh[holder] = None
         return before
 
 

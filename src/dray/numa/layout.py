@@ -7,7 +7,9 @@ thousandths, everything else in whole units.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -20,6 +22,7 @@ from dray.api.topology import (
     PREFER_CLOSEST_ATTRIBUTE,
     NodeResourceTopology,
     Policy,
+    ResourceInfo,
     Scope,
     Zone,
 )
@@ -131,8 +134,8 @@ def layout_of(
         zones=tuple(zone.name for zone in zones),
         labels=_labels(zones),
         resources=resources,
-        capacity=tuple(_row(zones, name, ("capacity", "allocatable", "available")) for name in resources),
-        allocatable=tuple(_row(zones, name, ("allocatable", "capacity", "available")) for name in resources),
+        capacity=_rows(zones, resources, ("capacity", "allocatable", "available")),
+        allocatable=_rows(zones, resources, ("allocatable", "capacity", "available")),
         distances=distances,
         prefer_closest=distances is not None and policy != "single-numa-node" and _prefers_closest(topology, settings),
         unaligned=frozenset(ignored) | _unmanaged(topology, settings, resources),
@@ -143,9 +146,10 @@ def published_state(layout: Layout, topology: NodeResourceTopology) -> State:
     """What the object says is available; how memory is grouped it does not say."""
     zones = topology.numa_zones
     order = ("available", "allocatable", "capacity")
-    return State(layout, tuple(_clamped(_row(zones, name, order)) for name in layout.resources))
+    return State(layout, tuple(map(_clamped, _rows(zones, layout.resources, order))))
 
 
+@lru_cache(maxsize=65536)
 def amount(resource: str, value: QuantityValue) -> int:
     """An amount of a resource; a part of a unit does not count, because nobody can be given it."""
     nanos = Quantity.parse(value).nanos
@@ -161,14 +165,19 @@ def _clamped(row: Iterable[int]) -> Row:
     return tuple(max(value, 0) for value in row)
 
 
-def _row(zones: Sequence[Zone], resource: str, order: tuple[str, ...]) -> Row:
-    """By zone the first of these amounts that is published; a zone without the resource has none of it."""
-    found = []
-    for zone in zones:
-        infos = [info for info in zone.resources if info.name == resource]
-        values = [getattr(infos[-1], field) for field in order] if infos else []
-        found.append(amount(resource, next((value for value in values if value is not None), 0)))
-    return tuple(found)
+def _rows(zones: Sequence[Zone], resources: Sequence[str], order: tuple[str, ...]) -> tuple[Row, ...]:
+    """By resource and zone the first of these amounts that is published; a zone without the resource has none of it."""
+    read = attrgetter(*order)
+    tables = [{info.name: info for info in zone.resources} for zone in zones]
+    return tuple(tuple(_published(table.get(name), name, read) for table in tables) for name in resources)
+
+
+def _published(info: ResourceInfo | None, resource: str, read: Callable[[ResourceInfo], Iterable[QuantityValue | None]]) -> int:
+    if info is not None:
+        for value in read(info):
+            if value is not None:
+                return amount(resource, value)
+    return 0
 
 
 def _labels(zones: Sequence[Zone]) -> tuple[str, ...]:

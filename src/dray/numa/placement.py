@@ -10,6 +10,7 @@ a zone is never guessed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, Literal, TypeVar
 
 import msgspec
@@ -64,6 +65,7 @@ def placement(rows: Mapping[int, Sequence[int]], layout: Layout) -> Placement:
     return tuple((place, tuple(by_place[place])) for place in sorted(by_place))
 
 
+@lru_cache(maxsize=8192)
 def encode(placed: Placement, layout: Layout) -> str:
     """The annotation for a placement: the same placement gives the same bytes."""
     shares = [
@@ -72,6 +74,7 @@ def encode(placed: Placement, layout: Layout) -> str:
     return msgspec.json.encode(shares).decode()
 
 
+@lru_cache(maxsize=8192)
 def decode(text: str, layout: Layout) -> Placement:
     """The placement in an annotation. Raises ValueError that says what is wrong with it."""
     shares = _read(text, list[ZoneShare])
@@ -136,7 +139,7 @@ def known_groups(record: Record, memory_units: int, pod_scope: bool) -> Groups:
     """Sets of zones that the pod's memory was drawn from together, as far as its record proves them. What was observed in a
     zone came from that zone alone. What was predicted in several zones comes from one set if the pod is aligned as a whole or
     only one container has memory."""
-    if record.groups is not None or record.source == "observed":
+    if record.groups is not None or record.source == "observed" or len(record.placement) < 2:
         return record.groups or ()
     parts = [(place, tuple(pair for pair in amounts if is_memory(pair[0]))) for place, amounts in record.placement]
     parts = [(place, amounts) for place, amounts in parts if amounts]

@@ -67,12 +67,14 @@ class Tally:
 
     def state(self) -> State:
         if self._state is None:
-            free = [list(row) for row in self._free]
-            for (mask, row), value in self._joint.items():
-                _draw(free[row], mask, value)
+            free = self._free
+            if self._joint:
+                free = [list(row) for row in free]
+                for (mask, row), value in self._joint.items():
+                    _draw(free[row], mask, value)
             singles = sum(1 << place for place, count in self._singles.items() if count)
-            groups = tuple(sorted(mask for mask, count in self._groups.items() if count))
-            made = State(self.layout, tuple(tuple(max(v, 0) for v in row) for row in free), singles, groups)
+            groups = tuple(sorted(mask for mask, count in self._groups.items() if count)) if self._groups else ()
+            made = State(self.layout, tuple(tuple([v if v > 0 else 0 for v in row]) for row in free), singles, groups)
             self._state = made if self._interned is None else self._interned(made)
         return self._state
 

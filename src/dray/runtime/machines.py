@@ -21,6 +21,7 @@ from dray.nodes.fabric import Fabric
 from dray.nodes.faults import DeviceFaults
 from dray.nodes.heartbeats import SECONDS as HEARTBEAT_SECONDS
 from dray.nodes.kubelet import Kubelets
+from dray.nodes.plugins import DevicePlugins
 from dray.nodes.publishing import PlacementPublisher, TopologyPublisher
 from dray.nodes.zoned import NUMA, Disks, ZonedNodes, zoning
 from dray.nodes.zones import ZoneAdmission
@@ -96,7 +97,8 @@ class Machines:
         return [kubelets, Fabric(world), DeviceFaults(world), wiping, *late]
 
     def _kubelets_of(self, world: World, zoned: ZonedNodes, **seams: Any) -> Kubelets:
-        return Kubelets(world, self._manifests, heartbeat=self._heartbeat, admission=ZoneAdmission(zoned), **seams)
+        admission = ZoneAdmission(zoned, DevicePlugins(world))
+        return Kubelets(world, self._manifests, heartbeat=self._heartbeat, admission=admission, **seams)
 
     async def beside(self, stir: Callable[[], None]) -> None:
         """Serve pod resources and look for drivers until cancelled."""

@@ -97,7 +97,7 @@ class Observer:
             if new.spec.node_name and new.status.reason in REASONS and old is not None and not old.terminal:
                 self._zones.refused(new, self._parts.demands.of(new), now)
         elif new.spec.node_name:
-            self._pod_placed(new, now)
+            self._pod_placed(old, new, now)
         elif self.is_ours(new):
             self._pod_waits(old, new, now)
         else:
@@ -120,7 +120,7 @@ class Observer:
             if claim is not None and unused and not self._pods_by_claim[key]:
                 self._claims.deallocate(claim)
 
-    def _pod_placed(self, pod: Pod, now: float) -> None:
+    def _pod_placed(self, old: Pod | None, pod: Pod, now: float) -> None:
         placed = self._nodes.placed(pod.uid)
         same = placed is not None and placed.pod.spec.containers == pod.spec.containers
         demand = placed.demand if placed is not None and same else self._parts.demands.of(pod)
@@ -129,7 +129,7 @@ class Observer:
         self._preemptor.forget(pod.uid)
         self._binder.pod_placed(pod, now)
         self._nodes.place(Placed(pod, demand, pod.spec.node_name))
-        self._zones.placed(pod, demand)
+        self._zones.placed(old, pod, demand)
 
     def _pod_waits(self, old: Pod | None, new: Pod, now: float) -> None:
         binding = self._binder.get(new.uid)

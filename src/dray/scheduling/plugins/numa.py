@@ -14,18 +14,21 @@ from dray.api.core import Pod
 from dray.api.reason import Reason
 from dray.books.journal import Account
 from dray.books.nodes import NodeInfo
-from dray.numa.account import ZoneAccount
+from dray.numa.account import Held, Sure, ZoneAccount
 from dray.numa.demand import Demand
 from dray.numa.evaluate import Verdict, nearest_miss, reason
 from dray.numa.intent import HEAL, KAI_SPAN, RESOURCES, SPAN, Intent, IntentError, intent, refusal
 from dray.numa.layout import State
 from dray.numa.placement import PREDICTED, encode
 from dray.numa.scores import nearness, score_of
+from dray.numa.tally import Usage
 from dray.scheduling.arguments import ZoneArgs
 from dray.scheduling.plugins.base import Check, Compiled, Measure, PodShape, Reasons, because, codes_of
 from dray.scheduling.plugins.zones import Zones
 
 _SAID: Final = (SPAN, KAI_SPAN, RESOURCES, HEAL)
+# Of which pod the zones are not known is said where somebody asks.
+_UNKNOWN: Final = because("ZonePlacementUnknown")
 # Holders that a reason names; the rest is counted.
 _NAMED: Final = 5
 # Of what a verdict says, the data that a shared refusal keeps: the rest are numbers of one node.
@@ -80,15 +83,15 @@ def _check(zones: Zones, asked: Demand, own: Intent | None) -> Check:
             return None
         plan = evaluators.plan(state.layout, asked)
         depends = plan.handled and plan.never is None
-        if depends and (pod := zones.doubtful(info)):
-            return because("ZonePlacementUnknown", pod=pod)
+        if depends and zones.doubtful(info):
+            return _UNKNOWN
         verdict = evaluators.admit(state, asked)
         if not verdict.admit:
             if (found := said.get(state)) is None:
                 found = said[state] = _shared(verdict, state)
             return found
-        if depends and (pod := zones.starting(info, asked)):
-            return because("ZonePlacementUnknown", pod=pod)
+        if depends and zones.starting(info, asked):
+            return _UNKNOWN
         if own is not None and (against := refusal(own, state, asked, evaluators)) is not None:
             return (against,)
         if refusals.concern(info.name) and (before := refusals.reason(info.name, asked, state)) is not None:
@@ -107,6 +110,8 @@ def _shared(verdict: Verdict, state: State) -> Reasons:
 
 def told(zones: Zones, asked: Demand, info: NodeInfo, said: Reason) -> Reason:
     """A shared refusal with the node's numbers: the zones that come nearest, what they lack, and who has it."""
+    if said.code == "ZonePlacementUnknown":
+        return Reason(said.code, said.object, {**said.data, "pod": zones.doubtful(info) or zones.starting(info, asked)})
     state = zones.state(info)
     verdict = zones.evaluators.admit(state, asked) if state is not None else None
     found = reason(verdict, state, info.name) if verdict is not None and state is not None else None
@@ -154,22 +159,27 @@ def _measure(zones: Zones, asked: Demand, args: ZoneArgs) -> Measure:
 
 
 class _Taking:
-    """What a pod is going to have on a node, for the books and for its record."""
+    """What a pod is going to have on a node, for the books and for its record; the same on all nodes in the same state."""
 
     def __init__(self, zones: Zones, account: ZoneAccount, pod: Pod, asked: Demand) -> None:
         self._zones, self._account, self._pod, self._asked = zones, account, pod, asked
+        self._known: dict[State, tuple[Usage, Sure, Mapping[str, str]] | None] = {}
+
+    def _of(self, info: NodeInfo) -> tuple[Usage, Sure, Mapping[str, str]] | None:
+        state = self._zones.state(info)
+        if state is None:
+            return None
+        if state not in self._known:
+            verdict = self._zones.placement(state, self._asked)
+            notes = {PREDICTED: encode(verdict.placement, state.layout)}
+            made = (*self._zones.entry(self._pod, state, self._asked, verdict), notes)
+            self._known[state] = made if verdict.placement else None
+        return self._known[state]
 
     def posts(self, info: NodeInfo) -> list[tuple[Account, object]]:
-        state = self._zones.state(info)
-        if state is None:
-            return []
-        verdict = self._zones.placement(state, self._asked)
-        entry = self._zones.entry(self._pod, info, state, self._asked, verdict)
-        return [(self._account, entry)] if entry is not None else []
+        found = self._of(info)
+        return [(self._account, Held(info.name, found[0], self._asked, found[1]))] if found is not None else []
 
     def notes(self, info: NodeInfo) -> Mapping[str, str]:
-        state = self._zones.state(info)
-        if state is None:
-            return {}
-        placed = self._zones.placement(state, self._asked).placement
-        return {PREDICTED: encode(placed, state.layout)} if placed else {}
+        found = self._of(info)
+        return found[2] if found is not None else {}

@@ -20,12 +20,13 @@ from dray.api.times import parse_time
 from dray.api.topology import NodeResourceTopology
 from dray.books.demand import Demand as PodDemand
 from dray.books.nodes import NodeInfo, Placed
-from dray.numa.account import Held, Sure
+from dray.numa.account import UNSURE, Held, Sure
 from dray.numa.available import LATE_SECONDS, Occupant, expected, occupant, sureness, unreported
 from dray.numa.demand import Demand, demand
 from dray.numa.evaluate import EVALUATORS, Evaluators, Verdict
 from dray.numa.intent import IntentError, intent, missed
 from dray.numa.layout import Layout, State, layout_of, published_state
+from dray.numa.placement import GROUPS_OBSERVED, OBSERVED, PREDICTED, Record, encode
 from dray.numa.refused import SPREAD, Refusals
 from dray.numa.tally import Tally, Usage
 from dray.scheduling.arguments import ZoneArgs
@@ -48,8 +49,9 @@ class Zones:
         self._topologies: dict[str, NodeResourceTopology] = {}
         self._layouts: dict[str, Layout] = {}
         self._asked: dict[int, Demand] = {}
-        # Since when pods are waited for, and which were waited for long enough.
-        self._since: dict[str, float] = {}
+        # Until when pods are waited for, which these are, and which were waited for long enough.
+        self._waits: list[tuple[float, str]] = []
+        self._waiting: set[str] = set()
         self._waived: set[str] = set()
         self._rests: list[tuple[float, str]] = []
         self._checked_at: float | None = None
@@ -83,7 +85,9 @@ class Zones:
 
     def stamp(self, info: NodeInfo) -> Hashable:
         """All that this module says of a node."""
-        found = self._account.stamp(info.name)
+        found = self._account.stamps.get(info.name)
+        if found is None:
+            found = self._account.stamp(info.name)
         return (found, info.name, self.refusals.serial) if self.refusals.concern(info.name) else found
 
     def held_on(self, node: str) -> Mapping[str, Held]:
@@ -122,12 +126,10 @@ class Zones:
 
     # ----------------------------------------------------------------------------------------------------------- posting
 
-    def entry(self, pod: Pod, info: NodeInfo, state: State, asked: Demand, verdict: Verdict) -> Held | None:
-        """What is posted for a pod that is decided for the node."""
-        if not verdict.placement:
-            return None
+    def entry(self, pod: Pod, state: State, asked: Demand, verdict: Verdict) -> tuple[Usage, Sure]:
+        """What such a pod is going to have on a node in this state, and how sure that is."""
         found = expected(pod, verdict.placement, asked, state.layout)
-        return Held(info.name, found.usage, asked, self._sure(found, state.layout, started=False))
+        return found.usage, self._sure(found, state.layout, started=False)
 
     def _sure(self, found: Occupant, layout: Layout, *, started: bool, uid: str = "", before: Sure | None = None) -> Sure:
         sure = sureness(found, started=started, before=before)
@@ -194,6 +196,7 @@ class Zones:
         tally.believe(published_state(layout, self._topologies[name]))
         for uid, held in coming.items():
             self._account.post(uid, held)
+        self._account.changed(name)
         self._wakeups.node(name)
 
     def _admitted(self, uid: str) -> bool:
@@ -210,10 +213,12 @@ class Zones:
                 # Decided under another layout: where it will be is anybody's guess.
                 self._books.post(self._account, uid, Held(name, Usage(), held.asked, "doubtful" if self.args.wait else "assumed"))
 
-    def placed(self, pod: Pod, of: PodDemand) -> None:
+    def placed(self, old: Pod | None, pod: Pod, of: PodDemand) -> None:
         """The API shows a pod on its node."""
         layout = self._layouts.get(pod.spec.node_name)
         if layout is not None:
+            if old is not None and old.spec.node_name and _same_records(old, pod) and self._account.entry(pod.uid) is not None:
+                return
             self._occupy(pod, of, pod.spec.node_name, layout)
         elif self._account.entry(pod.uid) is not None:
             self._books.post(self._account, pod.uid, None)
@@ -224,7 +229,7 @@ class Zones:
         wanted: Held | None = None
         if asked.units:
             aligned = bool(self.evaluators.plan(layout, asked).needs)
-            found = occupant(pod, asked, layout, aligned)
+            found = self._as_decided(pod, layout, before) or occupant(pod, asked, layout, aligned)
             if aligned or found.record.source != "none":
                 known = before.sure if before is not None and before.node == node else None
                 started = pod.status.start_time is not None
@@ -247,6 +252,15 @@ class Zones:
         if own is not None and own.heal and missed(own, held.usage.placement):
             others = self._account.on(held.node).keys() - {pod.uid}
             self.refusals.note(held.node, held.asked, self._account.state_without(held.node, others), SPREAD)
+
+    def _as_decided(self, pod: Pod, layout: Layout, before: Held | None) -> Occupant | None:
+        """A pod whose record is what was decided here, as most are that the API shows bound: nothing need be read."""
+        annotations = pod.metadata.annotations
+        if before is None or before.node != pod.spec.node_name or not before.usage.placement or OBSERVED in annotations:
+            return None
+        if GROUPS_OBSERVED in annotations or annotations.get(PREDICTED) != encode(before.usage.placement, layout):
+            return None
+        return Occupant(pod.key, Record("predicted", before.usage.placement), before.usage, aligned=True)
 
     def _doubt(self, node: str, which: tuple[Sure, ...]) -> None:
         for uid, held in list(self._account.on(node).items()):
@@ -292,14 +306,16 @@ class Zones:
             self._examine(now)
 
     def _waive(self, now: float) -> None:
-        unsure = self._account.all_unsure()
-        if not unsure and not self._since and not self._waived:
-            return
-        self._since = {uid: self._since.get(uid) or self._began(uid, now) for uid, _ in unsure}
-        self._waived = {uid for uid in self._waived if self._account.entry(uid) is not None}
-        for uid, held in unsure:
-            if now - self._since[uid] >= self.args.wait:
-                del self._since[uid]
+        fresh, self._account.fresh = self._account.fresh, {}
+        for uid in fresh:
+            if uid not in self._waiting and (held := self._account.entry(uid)) is not None and held.sure in UNSURE:
+                self._waiting.add(uid)
+                heappush(self._waits, (self._began(uid, now) + self.args.wait, uid))
+        while self._waits and self._waits[0][0] <= now:
+            _, uid = heappop(self._waits)
+            self._waiting.discard(uid)
+            held = self._account.entry(uid)
+            if held is not None and held.sure in UNSURE:
                 self._waived.add(uid)
                 self._books.post(self._account, uid, msgspec.structs.replace(held, sure="assumed"))
 
@@ -310,10 +326,8 @@ class Zones:
         return min(parse_time(started), now) if started is not None else now
 
     def next_due(self) -> float | None:
-        times = [since + self.args.wait for since in self._since.values()]
-        if self._rests:
-            times.append(self._rests[0][0])
-        if self._wakeups.zones_vacated:
+        times = [queue[0][0] for queue in (self._waits, self._rests) if queue]
+        if self._wakeups.zones_vacated or self._account.fresh:
             times.append(0.0)
         return min(times, default=None)
 
@@ -324,6 +338,7 @@ class Zones:
         if self._checked_at is not None and now - self._checked_at < LATE_SECONDS:
             return
         self._checked_at = now
+        self._waived = {uid for uid in self._waived if self._account.entry(uid) is not None}
         pods = [(placed.pod, self.occupant_of(placed.pod.uid, layout)) for placed, layout in self._inside()]
         self._meter.gauge("dray_numa_pods_not_reported", len(unreported(pods, now)))
         self._meter.gauge("dray_numa_nodes_without_zone_data", sum(1 for name in self._layouts if self.missing(name)))
@@ -342,6 +357,12 @@ class Zones:
             return ()
         aligned = [name for name in info.allocatable if name in ("cpu", "memory") or _device(name)]
         return tuple(sorted(name for name in aligned if name not in layout.resources and name not in layout.unaligned))
+
+
+def _same_records(old: Pod, new: Pod) -> bool:
+    """Whether both say the same of where the pod is, and whether it has started."""
+    started = (old.status.start_time is None) == (new.status.start_time is None)
+    return started and old.uid == new.uid and old.metadata.annotations == new.metadata.annotations
 
 
 def _device(resource: str) -> bool:
