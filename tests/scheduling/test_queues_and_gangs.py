@@ -169,6 +169,15 @@ class TestGangs:
         sim.settle(5)
         assert running(sim) == {"w0", "w1"}
 
+    def test_groups_nested_without_end_cost_little(self) -> None:
+        sim = cluster(2)
+        add_queue(sim, "team", 8)
+        parts = [{"name": f"p{index}", "parent": f"p{index - 1}" if index else None, "minMember": 1} for index in range(2000)]
+        add_group(sim, "deep", "team", 1, subGroups=[{key: value for key, value in part.items() if value} for part in parts])
+        add_member(sim, "w", "deep", labels={"kai.scheduler/subgroup-name": "p15"})
+        sim.settle(3)
+        assert running(sim) == {"w"}
+
     def test_a_pod_group_that_comes_late_is_waited_for(self) -> None:
         sim = cluster(2)
         add_queue(sim, "team", 8)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from typing import Any
 
 import pytest
@@ -21,8 +20,7 @@ from tests.simulate.random_scenarios import Document, generate
 from tests.simulate.soak import outcomes
 
 SEEDS = (10_001, 10_004, *range(10_006, 10_011), 10_012, 10_017, 10_018, 10_020, 10_023, 10_024, 10_026, 10_029, 10_030)
-# 89 does not come to its end in reasonable time (it was last seen in the ReplicaSet controller); why is not known yet.
-MANY_SEEDS = tuple(seed for seed in range(250) if seed != 89)
+MANY_SEEDS = range(1000)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -31,16 +29,10 @@ def test_a_random_scenario_keeps_every_promise(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(2400)
 def test_many_random_scenarios_keep_every_promise() -> None:
     wrong = {seed: outcome.kinds for seed, outcome in outcomes(iter(MANY_SEEDS), os.cpu_count() or 1) if outcome.failures}
-    counts = Counter(kind for kinds in wrong.values() for kind in kinds)
-    # What people are told may be behind what is so, and the sweep may have to help: no promise about devices, and to be rare.
-    stale, swept = counts.pop("wrong reason", 0), counts.pop("missed wake-up", 0)
-    assert not counts, f"{wrong}; again: make soak ARGS='--seed N'"
-    again = "again: make soak ARGS='--seed N'"
-    assert stale <= len(MANY_SEEDS) // 5, f"{wrong}; {again}"
-    assert swept <= len(MANY_SEEDS) // 100, f"{wrong}; {again}"
+    assert wrong == {}, "again: make soak ARGS='--seed N'"
 
 
 def test_the_same_seed_makes_the_same_scenario_and_the_same_run() -> None:

@@ -35,6 +35,7 @@ GPU_RESOURCE: Final = "nvidia.com/gpu"
 GPU_CLASS: Final = "gpu.nvidia.com"
 CLASS_PREFIX: Final = "deviceclass/"
 UNRESTRICTED: Final = Entitlement(0.0, UNLIMITED, 1.0)
+DEEPEST: Final = 16
 # The queue of gangs that no queue has to do with. No object can have this name.
 BESIDE: Final = "-"
 
@@ -340,17 +341,18 @@ def _time(text: str) -> float | None:
 
 
 def _parts(spec: queues.PodGroupSpec) -> Part:
+    """Groups that are nested deeper than anybody needs count as sets of pods, so that hostile ones cost little."""
     if not spec.sub_groups:
         return Part("", max(spec.min_member, 0) or 1)
+    below: dict[str, list[queues.SubGroup]] = {}
+    for part in spec.sub_groups:
+        below.setdefault(part.parent or "", []).append(part)
 
-    def below(name: str) -> tuple[Part, ...]:
-        return tuple(made(part) for part in spec.sub_groups if (part.parent or "") == name)
-
-    def made(part: queues.SubGroup) -> Part:
-        children = below(part.name)
+    def made(part: queues.SubGroup, depth: int) -> Part:
+        children = tuple(made(child, depth + 1) for child in below.get(part.name, ())) if depth < DEEPEST else ()
         return Part(part.name, part.min_sub_group, children) if children else Part(part.name, part.min_member or 0)
 
-    return Part("", spec.min_sub_group, below(""))
+    return Part("", spec.min_sub_group, tuple(made(part, 1) for part in below.get("", ())))
 
 
 def _queue(queue: queues.Queue, names: Iterable[str]) -> Queue:
