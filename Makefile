@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types real e2e bench soak clean
+.PHONY: demo test lint types real e2e bench soak web look pictures clean
 
 demo: $(VENV)/.installed
 	$(BIN)/dray demo $(ARGS)
@@ -31,6 +31,25 @@ e2e: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)
+
+# The page: from web/ into src/dray/web/assets, for those who change it. Needs node and npm.
+web: web/node_modules
+	cd web && npx tsc --noEmit -p . && node build.mjs
+
+# Tests that use the page in Chromium (apt-get install chromium). pictures: and put what they see into docs/pictures.
+look: $(VENV)/.page
+	$(BIN)/pytest tests/web -m slow --timeout 300 $(ARGS)
+
+pictures: $(VENV)/.page
+	DRAY_PICTURES=1 $(BIN)/pytest tests/web/test_browser.py -k pictures --timeout 300
+
+$(VENV)/.page: $(VENV)/.dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[page]'
+	@touch $@
+
+web/node_modules: web/package-lock.json
+	cd web && npm ci --no-audit --no-fund --silent
+	@touch $@
 
 $(VENV)/.installed: pyproject.toml
 	@echo "Setting up $(VENV); the first time this takes a minute …"

@@ -17,6 +17,7 @@ from dray.cli import targets
 from dray.cli.taint import show
 from dray.explain.blast import blast
 from dray.explain.snapshot import from_files
+from dray.explain.targets import rule_name
 from tests.inspect.conftest import Plain, Run, claim, device_class, healthy, node, pod, result, slice_
 
 TAINT = "example.com/broken:NoExecute"
@@ -223,8 +224,8 @@ class TestWords:
             targets.taint("k:PreferNoSchedule")
 
     def test_names_of_rules_follow_from_what_is_tainted_and_are_names(self) -> None:
-        assert targets.rule_name(DeviceTaintSelector("gpu.example.com", "n1", "g0"), "example.com/Broken_1") == (
+        assert rule_name(DeviceTaintSelector("gpu.example.com", "n1", "g0"), "example.com/Broken_1") == (
             "gpu.example.com-n1-g0-example.com-broken-1"
         )
-        assert targets.rule_name(DeviceTaintSelector(), "k") == "all-devices-k"
-        assert len(targets.rule_name(DeviceTaintSelector("d" * 63, "p" * 253, "g"), "k")) <= 253
+        assert rule_name(DeviceTaintSelector(), "k") == "all-devices-k"
+        assert len(rule_name(DeviceTaintSelector("d" * 63, "p" * 253, "g"), "k")) <= 253

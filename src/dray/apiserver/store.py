@@ -250,6 +250,10 @@ class Store:
         self._unpublished: deque[Event] = deque()
         self._ending: list[tuple[int, Watcher]] = []
 
+    @property
+    def tables(self) -> list[Table]:
+        return list(self._tables.values())
+
     def table(self, name: str) -> Table:
         found = self._tables.get(name)
         if found is None:

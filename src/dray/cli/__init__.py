@@ -24,6 +24,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "scheduler": ("scheduler", "Schedule pods on any Kubernetes cluster."),
     "controllers": ("controllers", "Run Dray's controllers on any Kubernetes cluster."),
     "exporter": ("exporter", "Write which zones each pod of a node has into its annotations."),
+    "ui": ("ui", "Serve a page to look at: devices, why pods wait, what happened."),
     "why": ("why", "Say why a pod is where it is, or why it is nowhere."),
     "devices": ("devices", "Show every device: free, used, by whom, tainted."),
     "zones": ("zones", "Show the NUMA zones of nodes: what is free, and who has the rest."),

@@ -3,36 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 from rich.console import Console
 from rich.markup import escape
 
-from dray.api.words import as_json
 from dray.explain.overview import Cause
 
 COLOURS: Final = {"bound": "green", "waiting": "cyan", "unschedulable": "yellow", "impossible": "red"}
 _NAMED: Final = 4
-
-
-def plain(causes: Sequence[Cause], pods: int) -> dict[str, Any]:
-    """For scripts."""
-    return {
-        "pods": pods,
-        "waiting": sum(len(cause.pods) for cause in causes),
-        "causes": [
-            {
-                "verdict": cause.verdict,
-                "summary": cause.summary,
-                "pods": cause.pods,
-                "reasons": [as_json(reason) for reason in cause.reasons],
-                "fixes": cause.fixes,
-                "advice": msgspec.to_builtins(cause.advice),
-            }
-            for cause in causes
-        ],
-    }
 
 
 def show(causes: Sequence[Cause], pods: int, console: Console, *, wide: bool) -> None:

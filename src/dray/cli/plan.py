@@ -19,19 +19,20 @@ from dray.cli.source import Source, now_of, placing_of, source_options_beside_fi
 from dray.cli.targets import selector as device_selector
 from dray.cli.targets import taint as device_taint
 from dray.cli.trouble import Trouble, patience
+from dray.explain.planned import compared, verdict
 from dray.explain.snapshot import SnapshotError, documents, files_of
+from dray.explain.targets import TargetError, node_taint
 
 if TYPE_CHECKING:
     from dray.api.gates import Gates
     from dray.explain.plan import Changes, Plan, PlannedPod
     from dray.explain.snapshot import Snapshot
-    from dray.explain.standing import QueueShare, Standing
+    from dray.explain.standing import Standing
     from dray.explain.templates import Answers
     from dray.scheduling.config import Config
 
 _NEEDED: Final = (PODS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES)
 _COLOURS: Final = {"placed": "green", "waits": "yellow", "unschedulable": "red", "impossible": "red"}
-_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _MANY: Final = 40
 _NAMED: Final = 4
 
@@ -161,12 +162,10 @@ def _changes(
 
 
 def _taint(text: str) -> Taint:
-    said, colon, effect = text.rpartition(":")
-    key, _, value = said.partition("=")
-    if not colon or not key or effect not in _EFFECTS:
-        message = f"{text!r} is not a taint: write key=value:Effect, where Effect is one of {', '.join(_EFFECTS)}"
-        raise click.BadParameter(message, param_hint="--taint")
-    return Taint(key=key, value=value, effect=effect)
+    try:
+        return node_taint(text)
+    except TargetError as error:
+        raise click.BadParameter(str(error), param_hint="--taint") from error
 
 
 # --------------------------------------------------------------------------------------------------------- for people
@@ -184,7 +183,7 @@ def _show(found: Plan, console: Console, *, wide: bool) -> None:
         console.print(f"[yellow]A disruption budget keeps {escape(key)} where it is.[/yellow]")
     _show_standing(found.before, found.after, console)
     console.print()
-    console.print(_verdict(found))
+    console.print(verdict(found))
 
 
 def _show_templates(found: Answers, console: Console) -> None:
@@ -219,52 +218,6 @@ def _show_pods(pods: Sequence[PlannedPod], console: Console, wide: bool) -> None
 
 
 def _show_standing(before: Standing, after: Standing, console: Console) -> None:
-    """What is in use and what still fits, then and now; of resources, those that change."""
-    rows: list[tuple[str, ...]] = []
-    if before.nodes != after.nodes:
-        rows.append(("nodes", str(before.nodes), str(after.nodes)))
-    for name in sorted(before.resources.keys() | after.resources.keys()):
-        was, will = before.resources.get(name), after.resources.get(name)
-        if was != will:
-            rows.append((f"{name} in use", *(f"{one.used} of {one.total}" if one else "" for one in (was, will))))
-    for driver in sorted(before.devices.keys() | after.devices.keys()):
-        uses = [each.devices.get(driver) for each in (before, after)]
-        rows.append((f"{driver} in use", *(f"{one.used} of {one.total}" if one else "" for one in uses)))
-        rows.append((f"{driver} free, scattered", *(f"{one.scattered} of {one.free}" if one else "" for one in uses)))
-    for name in sorted(before.fits.keys() | after.fits.keys()):
-        fits = [each.fits.get(name) for each in (before, after)]
-        rows.append((f"largest claim of {name}", *(f"{one.largest}" if one else "0" for one in fits)))
-    for name in sorted(before.queues.keys() | after.queues.keys()):
-        shares = [each.queues.get(name) for each in (before, after)]
-        rows.append((f"queue {name} holds", *(_share(one) for one in shares)))
+    rows = compared(before, after)
     if rows:
         console.print(table(("", "before", "after"), rows))
-
-
-def _share(share: QueueShare | None) -> str:
-    """What a queue holds of what it deserves, where that is anything."""
-    if share is None:
-        return ""
-    fair = share.fair_share
-    return ", ".join(
-        f"{held} of {fair.get(name, '0')} {name}" for name, held in share.allocated.items() if fair.get(name, "0") != "0"
-    )
-
-
-def _leaving(count: int, lost: int) -> str:
-    if count == 1:
-        return "1 leaves and finds no place" if lost else "1 leaves and finds another place"
-    told = {0: "all find another place", count: "none finds a place"}.get(lost, f"{lost} of them without finding a place")
-    return f"{count} leave, {told}"
-
-
-def _verdict(found: Plan) -> str:
-    placed = sum(pod.verdict == "placed" for pod in found.pods)
-    told = f"{placed} of {len(found.pods)} pods get a node" if found.pods else "No pod is concerned"
-    if found.evictions:
-        told += f"; {_leaving(len(found.evictions), sum(not each.finds_place for each in found.evictions))}"
-    if found.others:
-        told += f"; {len(found.others)} that waited get one too"
-    if found.waiting:
-        told += f"; {found.waiting} then {'waits' if found.waiting == 1 else 'wait'}"
-    return f"{told}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -38,6 +39,12 @@ _NEEDED: Final = (PODS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES)
     metavar="FILE|DIR",
     help="Run twice, without these objects and with them, and show the difference. Repeatable.",
 )
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write down everything that changes, to look at with `dray ui --run FILE`.",
+)
 @source_options_beside_files
 @output_option
 def simulate(
@@ -46,6 +53,7 @@ def simulate(
     until: str | None,
     from_cluster: bool,
     add: tuple[Path, ...],
+    record: Path | None,
     source: Source,
     output: str,
 ) -> None:
@@ -60,22 +68,27 @@ def simulate(
     Examples:
       dray simulate cluster.yaml pods.yaml
       dray simulate scenario.yaml --seed 7 --until 1h -o json
+      dray simulate scenario.yaml --record run.gz && dray ui --run run.gz
       dray simulate --from-cluster --add pods.yaml                       what if these came now?
       dray simulate --from-cluster --snapshot now.json --add pods.yaml
     """
     from dray.explain.snapshot import SnapshotError
+    from dray.simulate.recording import Recorder
     from dray.simulate.run import simulate as run
     from dray.simulate.scenario import ScenarioError
 
     if not files and not from_cluster:
         raise click.UsageError("give scenario files, or --from-cluster")
+    if record is not None and add:
+        raise click.UsageError("--add runs twice and shows the difference; --record writes down one run: give one")
     if source.named and not from_cluster:
         raise click.UsageError("--snapshot, --kubeconfig and --context say which cluster --from-cluster begins with")
     try:
         scenario = _scenario(files, seed, until, source if from_cluster else None)
-        with patience(f"simulating {scenario.until:g} s; long and busy scenarios take a while …"):
+        said = f"simulating {scenario.until:g} s; long and busy scenarios take a while …"
+        with patience(said), Recorder(record) if record is not None else nullcontext() as recorder:
             found = _twice(scenario, add) if add else None
-            report = found.after if found is not None else run(scenario)
+            report = found.after if found is not None else run(scenario, recorder)
     except (ScenarioError, SnapshotError, ValueError) as error:
         raise Trouble(str(error)) from error
     if found is not None:

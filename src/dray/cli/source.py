@@ -18,7 +18,16 @@ from dray.cli.trouble import Trouble, patience, told
 from dray.cluster.kubeconfig import Access, KubeconfigError, load
 from dray.cluster.port import ClusterError, Forbidden, NotFound
 from dray.cluster.remote import Remote
-from dray.explain.snapshot import Snapshot, SnapshotError, from_cluster, from_files, undecodable, without_collecting
+from dray.cluster.served import Served
+from dray.explain.snapshot import (
+    KINDS,
+    Snapshot,
+    SnapshotError,
+    from_cluster,
+    from_files,
+    undecodable,
+    without_collecting,
+)
 
 if TYPE_CHECKING:
     from dray.api.gates import Gates
@@ -74,6 +83,15 @@ class Source:
     @property
     def live(self) -> bool:
         return not self._files
+
+    @property
+    def name(self) -> str:
+        """What is read, for a title."""
+        return ", ".join(file.name for file in self._files) if self._files else self._access().server
+
+    async def served(self) -> Served:
+        """The live cluster, to watch. Whoever asks closes it by ending."""
+        return await Served.of(Remote(self._access()), KINDS)
 
     @property
     def holds(self) -> str:

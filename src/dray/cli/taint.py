@@ -13,9 +13,8 @@ from rich.text import Text
 
 from dray.api.durations import seconds
 from dray.api.kinds import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
-from dray.api.meta import ObjectMeta
-from dray.api.resource import DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
-from dray.api.times import format_time, parse_time
+from dray.api.resource import DeviceTaint, DeviceTaintRule, DeviceTaintSelector
+from dray.api.times import parse_time
 from dray.api.tolerations import evicts, selects
 from dray.cli import evicting, targets
 from dray.cli.output import console as console_of
@@ -28,9 +27,9 @@ from dray.cluster.served import Served
 from dray.cluster.world import World
 from dray.controllers.eviction import EXPIRES_AT
 from dray.controllers.taints import taint_text
-from dray.explain.blast import Blast, Owner, Places, blast, selector_text
+from dray.explain.blast import Blast, Owner, asked_told, budgets_told, does, previewed, selector_text, told
+from dray.explain.targets import rule_of, writes
 
-MANAGER: Final = "dray-taint"
 _NEEDED: Final = (PODS, RESOURCE_CLAIMS, RESOURCE_SLICES)
 _SHOWN: Final = 12
 
@@ -81,7 +80,8 @@ def taint(target: str, what: str, name: str | None, source: Source, output: str,
         raise click.UsageError("--wave and --respect-budgets are about evicting: they need the effect NoExecute")
     if not options["preview"] and not source.live:
         raise click.UsageError("--snapshot reads files, which cannot be tainted: add --preview")
-    rule = _rule(name or targets.rule_name(chosen, wanted.key), chosen, wanted, options["expires"])
+    expires = options["expires"]
+    rule = rule_of(chosen, wanted, name=name, expires_at=time.time() + expires if expires else None)
     world = source.read(needs=_NEEDED).world
     known = world.get(DEVICE_TAINT_RULES, rule.metadata.name)
     if known is not None and known.spec.device_selector != chosen:
@@ -96,23 +96,9 @@ def taint(target: str, what: str, name: str | None, source: Source, output: str,
     _carry_out(source, rule, found, waves, options, output)
 
 
-def _rule(name: str, chosen: DeviceTaintSelector, wanted: DeviceTaint, expires: float | None) -> DeviceTaintRule:
-    annotations = {EXPIRES_AT: format_time(time.time() + expires)} if expires else {}
-    return DeviceTaintRule(ObjectMeta(name=name, uid="new", annotations=annotations), DeviceTaintRuleSpec(chosen, wanted))
-
-
 def _previewed(world: World, rule: DeviceTaintRule, *, ask: bool) -> Blast:
-    """What the rule would do; ``ask``: also where the pods would go, which takes longer."""
-    now = time.time()
-    taint_now = msgspec.structs.replace(rule.spec.taint, effect="NoExecute", time_added=format_time(now))
-    executed = msgspec.structs.replace(rule, spec=msgspec.structs.replace(rule.spec, taint=taint_now))
-    found = blast(world, executed)
-    if ask and found.pods:
-        leaving = {leaves.pod: parse_time(leaves.at) for owner in found.owners for leaves in owner.pods}
-        with patience("asking the scheduler where the pods would go …"):
-            found = blast(world, executed, Places(world, executed, leaving, max(now, *leaving.values())))
-    found.taint = taint_text(rule.spec.taint)
-    return found
+    with patience("asking the scheduler where the pods would go …"):
+        return previewed(world, rule, time.time(), ask=ask)
 
 
 def _grave(found: Blast, wanted: DeviceTaint, chosen: DeviceTaintSelector, above: int) -> bool:
@@ -123,14 +109,8 @@ def _grave(found: Blast, wanted: DeviceTaint, chosen: DeviceTaintSelector, above
 def _confirm(found: Blast, wanted: DeviceTaint) -> None:
     show(found, wanted, console_of(stderr=True), wide=False)
     if not sys.stdin.isatty():
-        raise Trouble(f"this {_does(found, wanted)}; say --yes if that is meant")
-    click.confirm(f"This {_does(found, wanted)}. Go on?", abort=True, err=True)
-
-
-def _does(found: Blast, wanted: DeviceTaint) -> str:
-    if not evicts(wanted):
-        return f"keeps new pods from {found.selector}"
-    return f"evicts {_count(found.pods, 'pod')} in {_count(found.namespaces, 'namespace')} from {found.selector}"
+        raise Trouble(f"this {does(found, wanted)}; say --yes if that is meant")
+    click.confirm(f"This {does(found, wanted)}. Go on?", abort=True, err=True)
 
 
 # ---------------------------------------------------------------------------------------------------------- carrying out
@@ -177,24 +157,11 @@ def _carry_out(
 
 
 async def _write(cluster: Served, rule: DeviceTaintRule) -> str:
-    """Create the rule, or change its taint. The time of the taint is the server's to say."""
-    spec = rule.spec.taint
-    body: dict[str, Any] = {
-        "apiVersion": cluster.version_of(DEVICE_TAINT_RULES),
-        "kind": DEVICE_TAINT_RULES.kind,
-        "metadata": {"name": rule.metadata.name, "annotations": rule.metadata.annotations},
-        "spec": {
-            "deviceSelector": msgspec.to_builtins(rule.spec.device_selector),
-            "taint": {"key": spec.key, "value": spec.value, "effect": spec.effect},
-        },
-    }
-    name = rule.metadata.name
+    create, change = writes(rule, cluster.version_of(DEVICE_TAINT_RULES))
     try:
-        await cluster.write(Write("create", DEVICE_TAINT_RULES, name=name, body=body, field_manager=MANAGER))
+        await cluster.write(create)
     except Conflict:
-        annotations = {EXPIRES_AT: None, **rule.metadata.annotations}
-        change = {"metadata": {"annotations": annotations}, "spec": {"taint": body["spec"]["taint"]}}
-        await cluster.write(Write("patch", DEVICE_TAINT_RULES, name=name, body=change, field_manager=MANAGER))
+        await cluster.write(change)
         return "changed"
     return "made"
 
@@ -214,27 +181,18 @@ def _told(left: evicting.Left, rule: DeviceTaintRule, found: Blast, console: Con
 
 
 def show(found: Blast, wanted: DeviceTaint, console: Console, *, wide: bool) -> None:
-    published, allocated = _count(found.published, "published device"), _count(found.allocated, "allocation")
-    console.print(f"{found.taint} on {found.selector}: {published}, {allocated}.", markup=False)
+    for line in told(found, wanted):
+        console.print(line, markup=False)
     if not found.pods:
-        console.print("No pod would be evicted.")
         return
-    would = "evicts" if evicts(wanted) else "evicts nobody; with NoExecute it would evict"
-    console.print(f"It {would} {_count(found.pods, 'pod')} in {_count(found.namespaces, 'namespace')}:", markup=False)
     rows = [_row(owner, wide) for owner in found.owners]
     console.print(table(("namespace", "owner", "pods", "on", "finds another place"), rows if wide else rows[:_SHOWN]))
     if len(rows) > _SHOWN and not wide:
         console.print(f"… and {len(rows) - _SHOWN} owners more: -o wide")
-    again = sum(len(owner.pods) for owner in found.owners if owner.owner)
-    if 0 < found.asked < again:
-        told = f"The scheduler was asked about {found.asked} of the {again} pods that are made again; then the time was up."
-        console.print(told, markup=False)
-    for budget in found.budgets:
-        if budget.evicted > budget.allowed:
-            told = (
-                f"Budget {budget.budget} allows {budget.allowed} of the {budget.evicted} at once: --respect-budgets waits for it."
-            )
-            console.print(told, markup=False)
+    for line in asked_told(found):
+        console.print(line, markup=False)
+    for line in budgets_told(found):
+        console.print(f"{line}: --respect-budgets waits for it.", markup=False)
 
 
 def _row(owner: Owner, wide: bool) -> tuple[str | Text, ...]:
@@ -258,10 +216,6 @@ def _finds(owner: Owner) -> str | Text:
     of = f" of {len(asked)}" if found < len(asked) or len(asked) < len(owner.pods) else ""
     named = ", ".join(places[:3]) + (f" and {len(places) - 3} more" if len(places) > 3 else "")
     return f"{found}{of}: {named}" if found else Text(f"none of {len(asked)}", "red")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
 
 
 # ------------------------------------------------------------------------------------------------------------- untaint

@@ -1,61 +1,22 @@
-"""Devices and taints as people write them: ``DRIVER/POOL/DEVICE`` with ``*`` for any, and ``key=value:Effect``."""
+"""Targets and taints on the command line: what makes no sense is a wrong parameter."""
 
 from __future__ import annotations
-
-import re
-from difflib import get_close_matches
-from typing import Final
 
 import click
 
 from dray.api.resource import DeviceTaint, DeviceTaintSelector
-
-EFFECTS: Final = ("None", "NoSchedule", "NoExecute")
-NAME_MAX: Final = 253
+from dray.explain import targets
 
 
 def selector(text: str) -> DeviceTaintSelector:
-    """``*`` alone is every device; a driver alone is all its devices. Raises BadParameter."""
-    parts = text.strip().split("/")
-    if parts == ["*"]:
-        return DeviceTaintSelector()
-    if len(parts) == 1:
-        return DeviceTaintSelector(driver=_part(parts[0], text))
-    if len(parts) == 2:
-        raise _wrong(text, "it has a driver and one name more; give driver, pool and device")
-    return DeviceTaintSelector(_part(parts[0], text), _part("/".join(parts[1:-1]), text), _part(parts[-1], text))
-
-
-def _part(part: str, text: str) -> str | None:
-    if part == "*":
-        return None
-    if not part or "*" in part or "?" in part:
-        raise _wrong(text, f"{part!r} is neither a whole name nor *; a rule selects by whole names")
-    return part
-
-
-def _wrong(text: str, why: str) -> click.BadParameter:
-    return click.BadParameter(
-        f"{text!r}: {why}. Write DRIVER/POOL/DEVICE, with * for any, for example gpu.example.com/node-7/gpu-3"
-    )
+    try:
+        return targets.selector(text)
+    except targets.TargetError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def taint(text: str) -> DeviceTaint:
-    """``key=value:Effect`` or ``key:Effect``. Raises BadParameter."""
-    said, colon, effect = text.rpartition(":")
-    key, _, value = said.partition("=")
-    if not colon or not key:
-        raise click.BadParameter(f"{text!r} is not a taint: write key=value:Effect, for example example.com/broken=yes:NoExecute")
-    if effect not in EFFECTS:
-        near = get_close_matches(effect.lower(), [known.lower() for known in EFFECTS], 1)
-        meant = next((known for known in EFFECTS if near and known.lower() == near[0]), "")
-        hint = f"; did you mean {meant}?" if meant else ""
-        raise click.BadParameter(f"{text!r}: effect {effect!r} is not one of {', '.join(EFFECTS)}{hint}")
-    return DeviceTaint(key, value, effect)
-
-
-def rule_name(chosen: DeviceTaintSelector, key: str) -> str:
-    """A name that follows from what is tainted with what, so that tainting again changes the same rule."""
-    parts = [part for part in (chosen.driver, chosen.pool, chosen.device) if part is not None] or ["all-devices"]
-    name = re.sub(r"[^a-z0-9.-]+", "-", "-".join([*parts, key]).lower())
-    return re.sub(r"[.-]*\.[.-]*", ".", name[:NAME_MAX]).strip(".-")
+    try:
+        return targets.taint(text)
+    except targets.TargetError as error:
+        raise click.BadParameter(str(error)) from error

@@ -15,6 +15,8 @@ from dray.cli.hardware import kubelet_root_option, kubelet_roots, print_catalogu
 from dray.cli.manifests import read_manifests
 from dray.cli.running import gates, log_options, served_address, since_start, to_the_end
 from dray.cli.trouble import patience
+from dray.cli.ui import Look, address, bound, token
+from dray.web.guard import Guard
 
 _CONFIG_KIND = "KubeSchedulerConfiguration"
 
@@ -66,6 +68,9 @@ def data_default() -> Path:
 @click.option("--list-hardware", is_flag=True, help="Print the catalogue of simulated hardware and end.")
 @click.option("--without", default="", metavar="PART,…", help="Leave out scheduler, controllers or nodes.")
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written when every part serves.")
+@click.option("--ui/--no-ui", default=True, show_default=True, help="Serve a page to look at, see `dray ui`.")
+@click.option("--ui-port", type=click.IntRange(0, 65535), help="Where the page is.  [default: 8750, or any that is free]")
+@click.option("--allow-changes", is_flag=True, help="Let the page set taints, after a look at what they do.")
 @click.option("--serve", default="", metavar="HOST:PORT", help="Serve /healthz, /readyz, /metrics and /story of the parts here.")
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="Switch features, by Kubernetes' names.")
 # People read what it prints; what a server would log of its start is noise to them.
@@ -84,6 +89,9 @@ def up(
     list_hardware: bool,
     without: str,
     ready_file: Path | None,
+    ui: bool,
+    ui_port: int | None,
+    allow_changes: bool,
     serve: str,
     feature_gates: str,
 ) -> None:
@@ -120,7 +128,8 @@ def up(
     if ready_file is not None:
         ready_file.unlink(missing_ok=True)  # one of an earlier run would be believed
     told = Told(target, view_kubeconfig, merge_kubeconfig, ready_file)
-    to_the_end(lambda: _serve(settings, objects, told))
+    look = Look(bound("127.0.0.1", ui_port), token(), changes=allow_changes) if ui else None
+    to_the_end(lambda: _serve(settings, objects, told, look))
 
 
 class Told(NamedTuple):
@@ -132,7 +141,7 @@ class Told(NamedTuple):
     ready: Path | None
 
 
-async def _serve(settings: Any, objects: list[dict[str, Any]], told: Told) -> None:
+async def _serve(settings: Any, objects: list[dict[str, Any]], told: Told, look: Look | None) -> None:
     from dray.apiserver.journal import JournalError
     from dray.runtime.local import Local, Unappliable
     from dray.runtime.process import stop_on_signals
@@ -154,13 +163,31 @@ async def _serve(settings: Any, objects: list[dict[str, Any]], told: Told) -> No
         first = asyncio.create_task(ready.wait())
         await asyncio.wait({first, running}, return_when=asyncio.FIRST_COMPLETED)
     if ready.is_set():
-        _announce(local.server, settings.data, told)
+        _announce(local.server, settings.data, told, look)
     first.cancel()
+    showing = asyncio.create_task(_show(local, look, settings)) if ready.is_set() and look is not None else None
     with findable(told.kubeconfig) if ready.is_set() else nullcontext():
         await running
+    if showing is not None:
+        await (await showing).close()
 
 
-def _announce(server: Any, data: Path | None, told: Told) -> None:
+async def _show(local: Any, look: Look, settings: Any) -> Any:
+    """Serve the page. Loading what it is served with takes time that a cluster need not wait for; those who come early wait."""
+
+    def load() -> Any:
+        from dray.web import live, server
+
+        return live, server
+
+    live, server = await asyncio.to_thread(load)
+    scene = live.Live(local.port, f"dray up, {local.server.url}", settings.config, settings.gates)
+    page = server.Page(scene, Guard(look.token), allow_changes=look.changes)
+    await page.serve(look.socket)
+    return page
+
+
+def _announce(server: Any, data: Path | None, told: Told, look: Look | None) -> None:
     server.write_kubeconfig(told.kubeconfig)
     if told.view is not None:
         server.write_kubeconfig(told.view, view=True)
@@ -173,6 +200,8 @@ def _announce(server: Any, data: Path | None, told: Told) -> None:
     click.echo(f"Use it:  {use}", err=True)
     if told.view is not None:
         click.echo(f"To look only:  export KUBECONFIG={told.view.absolute()}", err=True)
+    if look is not None:
+        click.echo(f"Look at it:  {address(look.socket, look.token)}", err=True)
     click.echo(f"Ctrl-C ends it; {f'it is kept in {data}' if data else 'nothing is kept'}.", err=True)
 
 

@@ -60,6 +60,20 @@ class World:
         self._gone: dict[str, None] = {}
         self._listed: dict[Kind, int] = {}
 
+    @staticmethod
+    def of(objects: Mapping[Kind, Mapping[str, Any]]) -> World:
+        """A world that holds exactly these typed objects, by kind and key."""
+        made = World(tuple(objects))
+        made._objects = {kind: dict(found) for kind, found in objects.items()}
+        return made
+
+    def copy(self) -> World:
+        """The same objects, for somebody who looks at them while this one goes on. Cheap: objects are never changed in place.
+        Indexes are not copied."""
+        made = World.of(self._objects)
+        made._gone, made._listed = dict(self._gone), dict(self._listed)
+        return made
+
     @property
     def kinds(self) -> tuple[Kind, ...]:
         return tuple(self._objects)

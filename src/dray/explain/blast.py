@@ -27,6 +27,7 @@ from dray.api.kinds import (
 from dray.api.resource import (
     EXTENDED_RESOURCE_CLAIM,
     AllocationResult,
+    DeviceTaint,
     DeviceTaintRule,
     DeviceTaintSelector,
     ResourceClaim,
@@ -34,7 +35,8 @@ from dray.api.resource import (
     ResourceClaimStatus,
 )
 from dray.api.selectors import selects
-from dray.api.times import format_time
+from dray.api.times import format_time, parse_time
+from dray.api.tolerations import evicts
 from dray.cluster.port import Change
 from dray.cluster.world import World
 from dray.controllers.taints import Affected, Taints, Users, claims_in_use, taint_text
@@ -113,6 +115,56 @@ def blast(
         _budgets(world, affected.pods),
         asked,
     )
+
+
+def previewed(world: World, rule: DeviceTaintRule, now: float, *, ask: bool) -> Blast:
+    """What the rule would do; ``ask``: also where the pods would go, which takes longer."""
+    taint_now = msgspec.structs.replace(rule.spec.taint, effect="NoExecute", time_added=format_time(now))
+    executed = msgspec.structs.replace(rule, spec=msgspec.structs.replace(rule.spec, taint=taint_now))
+    found = blast(world, executed)
+    if ask and found.pods:
+        leaving = {leaves.pod: parse_time(leaves.at) for owner in found.owners for leaves in owner.pods}
+        found = blast(world, executed, Places(world, executed, leaving, max(now, *leaving.values())))
+    found.taint = taint_text(rule.spec.taint)
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------------------- words
+
+
+def told(found: Blast, wanted: DeviceTaint) -> list[str]:
+    """What the rule is about and what it would do, in sentences."""
+    published, allocated = _count(found.published, "published device"), _count(found.allocated, "allocation")
+    about = f"{found.taint} on {found.selector}: {published}, {allocated}."
+    if not found.pods:
+        return [about, "No pod would be evicted."]
+    would = "evicts" if evicts(wanted) else "evicts nobody; with NoExecute it would evict"
+    return [about, f"It {would} {_count(found.pods, 'pod')} in {_count(found.namespaces, 'namespace')}:"]
+
+
+def does(found: Blast, wanted: DeviceTaint) -> str:
+    """The same in a few words, for a question."""
+    if not evicts(wanted):
+        return f"keeps new pods from {found.selector}"
+    return f"evicts {_count(found.pods, 'pod')} in {_count(found.namespaces, 'namespace')} from {found.selector}"
+
+
+def asked_told(found: Blast) -> list[str]:
+    """That the time was not enough to ask about every pod that is made again, where it was not."""
+    again = sum(len(owner.pods) for owner in found.owners if owner.owner)
+    if not 0 < found.asked < again:
+        return []
+    return [f"The scheduler was asked about {found.asked} of the {again} pods that are made again; then the time was up."]
+
+
+def budgets_told(found: Blast) -> list[str]:
+    """The budgets that allow less at once than would have to leave."""
+    short = [budget for budget in found.budgets if budget.evicted > budget.allowed]
+    return [f"Budget {budget.budget} allows {budget.allowed} of the {budget.evicted} at once" for budget in short]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def selector_text(selector: DeviceTaintSelector | None) -> str:

@@ -17,9 +17,12 @@ from dray.api.quantity import Quantity
 from dray.api.resource import DeviceCounterConsumption
 from dray.explain.published import Holder, Identity, Published, PublishedDevice, PublishedPool
 from dray.numa.devices import zone_numbers
+from dray.scheduling.binding.conditions import reported
 
 BLOCKING: Final = ("NoSchedule", "NoExecute")
 STATES: Final = ("free", "partial", "allocated", "tainted", "incompatible", "incomplete")
+# How the detail of a device begins that is being attached or otherwise made ready.
+AWAITS: Final = "waits for "
 
 
 class User(msgspec.Struct, omit_defaults=True):
@@ -172,7 +175,7 @@ def _state(
     if owners:
         left = any(taken < total for taken, total in capacity.values())
         shared = all(owner.result.share_id is not None for owner in owners)
-        return ("partial", "") if shared and left else ("allocated", "")
+        return ("partial" if shared and left else "allocated"), _awaits(owners)
     if not pool.complete:
         return "incomplete", f"{len(pool.slices)} of {pool.expected} slices of generation {pool.generation} are published"
     blocking = [taint for taint in device.taints if taint.effect in BLOCKING]
@@ -180,6 +183,17 @@ def _state(
         return "tainted", ""
     why = _excluded(device, used)
     return ("incompatible", why) if why else ("free", "")
+
+
+def _awaits(owners: list[Holder]) -> str:
+    """The binding conditions that keep the owners of a device waiting, or nothing."""
+    missing = {
+        condition
+        for owner in owners
+        for condition in owner.result.binding_conditions
+        if (found := reported(owner.claim, owner.result).get(condition)) is None or found.status != "True"
+    }
+    return f"{AWAITS}{', '.join(sorted(missing))}" if missing else ""
 
 
 def _excluded(device: PublishedDevice, used: _Used) -> str:

@@ -6,7 +6,7 @@ checked against it. Nothing here is fast on purpose; everything is computed from
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -98,11 +98,13 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class Published:
-    """Every pool, every device, and who holds it."""
+    """Every pool, every device, and who holds it; or, of the ``slices`` and ``claims`` that are given, those alone."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(
+        self, world: World, slices: Iterable[ResourceSlice] | None = None, claims: Iterable[ResourceClaim] | None = None
+    ) -> None:
         self.world = world
-        self.pools = pools(world.all(RESOURCE_SLICES).values())
+        self.pools = pools(world.all(RESOURCE_SLICES).values() if slices is None else slices)
         rules = list(world.all(DEVICE_TAINT_RULES).values())
         self.devices: dict[Identity, PublishedDevice] = {}
         for pool in self.pools.values():
@@ -111,13 +113,13 @@ class Published:
                     found = _device(pool, slice, device, rules)
                     self.devices.setdefault(found.identity, found)
         self.holders: dict[Identity, list[Holder]] = {}
-        for holder in holders(world.all(RESOURCE_CLAIMS)):
+        for holder in holders(world.all(RESOURCE_CLAIMS).values() if claims is None else claims):
             result = holder.result
             self.holders.setdefault((result.driver, result.pool, result.device), []).append(holder)
 
 
-def holders(claims: Mapping[str, ResourceClaim]) -> Iterator[Holder]:
-    for claim in claims.values():
+def holders(claims: Iterable[ResourceClaim]) -> Iterator[Holder]:
+    for claim in claims:
         if claim.status.allocation is not None:
             yield from (Holder(claim, result) for result in claim.status.allocation.devices.results)
 

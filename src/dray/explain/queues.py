@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from dray.api.gates import Gates
+from dray.api.kinds import QUEUES
 from dray.cluster.world import World
 from dray.queues.tree import UNLIMITED
 from dray.scheduling.config import Config
@@ -37,6 +38,8 @@ class QueueTree(msgspec.Struct, rename="camel"):
 
 
 def survey(world: World, now: float, config: Config | None = None, gates: Gates | None = None) -> QueueTree:
+    if not world.all(QUEUES):
+        return QueueTree([], {}, {})  # then the scheduler keeps no account of queues
     scheduler = Scheduler(world, config or Config(), gates)
     session = scheduler.workloads.survey(now)
     told = statuses(session, scheduler.workloads.use)

@@ -246,16 +246,30 @@ def documents(file: Path) -> Iterator[dict[str, Any]]:
         yield from _apart(document, where)
 
 
+def documents_in(text: str, name: str) -> Iterator[dict[str, Any]]:
+    """The objects in a text, which errors call ``name``."""
+    for document, where in _documents_in(text, name):
+        yield from _apart(document, where)
+
+
 def _documents(file: Path) -> Iterator[tuple[Any, str]]:
     try:
-        loaded = _loaded(file.read_text())
-    except RecursionError as error:
-        raise SnapshotError(f"{file}: cannot be read: it is nested too deeply") from error
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        text = file.read_text()
+    except (OSError, UnicodeDecodeError) as error:
         raise SnapshotError(f"{file}: cannot be read: {error}") from error
+    yield from _documents_in(text, str(file))
+
+
+def _documents_in(text: str, name: str) -> Iterator[tuple[Any, str]]:
+    try:
+        loaded = _loaded(text)
+    except RecursionError as error:
+        raise SnapshotError(f"{name}: cannot be read: it is nested too deeply") from error
+    except yaml.YAMLError as error:
+        raise SnapshotError(f"{name}: cannot be read: {error}") from error
     for number, document in enumerate(loaded, 1):
         if document is not None:
-            yield document, f"{file}: document {number}"
+            yield document, f"{name}: document {number}"
 
 
 def is_snapshot(document: Any) -> bool:

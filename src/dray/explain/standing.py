@@ -106,7 +106,7 @@ def _devices(scheduler: Scheduler) -> dict[str, DriverUse]:
     world = scheduler.world
     taken = {
         (holder.result.driver, holder.result.pool, holder.result.device)
-        for holder in holders(world.all(RESOURCE_CLAIMS))
+        for holder in holders(world.all(RESOURCE_CLAIMS).values())
         if not holder.result.admin_access
     }
     total: Counter[str] = Counter()

@@ -6,10 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from dray.api.core import Pod
-from dray.api.kinds import RESOURCE_CLAIMS
-from dray.api.resource import ResourceClaim
+from dray.api.kinds import DEVICE_TAINT_RULES, RESOURCE_CLAIMS
+from dray.api.resource import DeviceTaintRule, ResourceClaim
 from dray.api.times import parse_time
+from dray.api.tolerations import selects
 from dray.cluster.world import World
+from dray.controllers.taints import taint_text
+from dray.explain.published import Identity
 from dray.runtime.stories import Line
 
 
@@ -17,6 +20,24 @@ def story(world: World, pod: Pod, events: Iterable[Mapping[str, Any]]) -> list[L
     """Lines by time; what has no time is left out. Most times are whole seconds; within one, a pod's life gives the order."""
     lines = [*_of_pod(pod), *_of_claims(world, pod), *_of_events(pod, events)]
     return sorted(lines, key=lambda line: (int(line.at), _stage(line), line.at, line.object))
+
+
+def device_story(world: World, identity: Identity) -> list[Line]:
+    """What is known of a device, by time: who got it, how it was made ready, what taints it. What has ended is not in the API."""
+    claims: Iterable[ResourceClaim] = world.all(RESOURCE_CLAIMS).values()
+    lines = [line for claim in claims if _holds(claim, identity) for line in _of_claim(claim)]
+    rules: Iterable[DeviceTaintRule] = world.all(DEVICE_TAINT_RULES).values()
+    for rule in rules:
+        added = rule.spec.taint.time_added
+        if added and rule.spec.device_selector is not None and selects(rule.spec.device_selector, *identity):
+            detail = f"{taint_text(rule.spec.taint)} by rule {rule.metadata.name}"
+            lines.append(Line(parse_time(added), "tainted", f"device {'/'.join(identity)}", detail=detail))
+    return sorted(lines, key=lambda line: (int(line.at), _stage(line), line.at, line.object))
+
+
+def _holds(claim: ResourceClaim, identity: Identity) -> bool:
+    allocation = claim.status.allocation
+    return allocation is not None and any((r.driver, r.pool, r.device) == identity for r in allocation.devices.results)
 
 
 _STAGES: Final = ("created", "FailedScheduling", "allocated", "PodScheduled=True", "Scheduled", "started")

@@ -245,7 +245,7 @@ class _Question:
         self._scheduler = Scheduler(world, self._config, gates)
         self._ask = Ask(self._scheduler, now, self._profile)
         self._failures = failures
-        self._resting = dict(_resting(failures, (config or self._config).device_rest, now))
+        self._resting = dict(resting(failures, (config or self._config).device_rest, now))
         for device in self._resting:
             self._scheduler.engine.rest(_device_key(device))
 
@@ -271,8 +271,8 @@ class _Question:
         leaving = self._ask.leaving(state)
         if leaving is not None:
             return self._made_room(leaving, nodes)
-        resting = self._rests(nodes)
-        return self._rested(resting, nodes) if resting and self._would_fit_awake(state, resting) else self._nowhere(state, nodes)
+        rests = self._rests(nodes)
+        return self._rested(rests, nodes) if rests and self._would_fit_awake(state, rests) else self._nowhere(state, nodes)
 
     def choice(self, placed: str) -> Choice | None:
         """The nodes that would do, compared; None where the pod cannot be asked about."""
@@ -459,7 +459,7 @@ def awaited(claim: ResourceClaim, timeout: float, now: float) -> Iterator[Awaite
                 yield Awaited(claim.key, "/".join(device), type, status, since, deadline, said)
 
 
-def _resting(failures: Sequence[FailedBinding], rest: float, now: float) -> Iterator[tuple[str, float]]:
+def resting(failures: Sequence[FailedBinding], rest: float, now: float) -> Iterator[tuple[str, float]]:
     """The devices that a scheduler leaves alone after a failure, and until when."""
     for failure in failures:
         if failure.at is not None and failure.at <= now < failure.at + rest:

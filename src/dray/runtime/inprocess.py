@@ -42,6 +42,14 @@ class InProcess:
         self._tables: dict[Kind, Table] = {}
         self._kinds: dict[str, set[Kind]] = {}
 
+    def tell(self, listener: Callable[[str, str, bytes | None], None]) -> None:
+        """``listener`` is called with table, key and what is there: for everything that is there already, and after every write;
+        None: it is gone."""
+        for table in self.core.store.tables:
+            for key, entry in table.scan():
+                listener(table.name, key, entry.raw)
+        self._written.listeners.append(listener)
+
     def list(self, kind: Kind) -> tuple[list[bytes], str]:
         return [entry.raw for _, entry in self._table(kind).scan()], str(self.core.store.revision)
 
@@ -140,10 +148,13 @@ class _Written:
 
     def __init__(self) -> None:
         self.tables: set[str] = set()
+        self.listeners: list[Callable[[str, str, bytes | None], None]] = []
         self.publish: Callable[[int], None]
 
     def append(self, revision: int, table: str, key: str, value: bytes | None) -> None:
         self.tables.add(table)
+        for listener in self.listeners:
+            listener(table, key, value)
         self.publish(revision)
 
 

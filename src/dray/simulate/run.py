@@ -35,6 +35,7 @@ from dray.runtime.machines import Machines
 from dray.runtime.virtual import Clock, Virtual, Written
 from dray.scheduling.kinds import KINDS as SCHEDULER_KINDS
 from dray.scheduling.scheduler import Scheduler
+from dray.simulate.recording import Recorder
 from dray.simulate.scenario import Action, Scenario
 from dray.simulate.taken import Taken
 
@@ -92,9 +93,9 @@ class Report(msgspec.Struct, rename="camel"):
     refused_objects: list[Refusal]
 
 
-def simulate(scenario: Scenario) -> Report:
-    """Run it to its end."""
-    simulation = Simulation(scenario)
+def simulate(scenario: Scenario, recorder: Recorder | None = None) -> Report:
+    """Run it to its end; with a ``recorder``, everything that changes is written down."""
+    simulation = Simulation(scenario, recorder=recorder)
     simulation.run(scenario.until)
     return simulation.report()
 
@@ -120,13 +121,22 @@ class Simulation:
     """A scenario while it runs: ``run`` goes on to a time, ``world`` is what the API server has then. The invariants are checked
     every ``check_every`` seconds in which something changed; where it is not said, as often as a long scenario allows."""
 
-    def __init__(self, scenario: Scenario, meter: Meter | None = None, check_every: float | None = None) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        meter: Meter | None = None,
+        check_every: float | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
         self._scenario, self._meter = scenario, meter
         self._interval = check_every or max(scenario.until / CHECKS_MAX, 1.0)
         self.clock = Clock(scenario.start)
         self._core = InProcess(self.clock, seed=scenario.seed, gates=scenario.gates)
         self._virtual = Virtual(self._core, self.clock, seed=scenario.seed, faults=scenario.faults)
         self._virtual.listeners.append(self._written)
+        if recorder is not None:
+            recorder.begin(scenario.seed, scenario.until, self._virtual.epoch)
+            self._core.tell(lambda table, key, value: recorder.written(self._virtual.elapsed, table, key, value))
         self._bound: dict[str, float] = {}
         self._evictions: list[Eviction] = []
         self._refused: list[Refusal] = []

@@ -1,0 +1,137 @@
+"""``dray ui``: the page, for any cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import click
+
+from dray.cli.running import log_options, to_the_end
+from dray.cli.source import Source, now_of, placing_of, source_options
+from dray.cli.trouble import Trouble
+from dray.web.guard import Guard, new_token
+
+if TYPE_CHECKING:
+    from dray.web.moments import Scene
+
+PORT: Final = 8750
+TOKEN_VARIABLE: Final = "DRAY_TOKEN"
+
+
+def bound(host: str, port: int | None) -> socket.socket:
+    """Listens on the port; where none is named, on the usual one, or on any that is free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for candidate in (port,) if port is not None else (PORT, 0):
+        try:
+            return socket.create_server((host, candidate), family=family, backlog=256)
+        except OSError as error:
+            if port is not None or candidate == 0:
+                raise click.ClickException(f"cannot listen on {host}:{candidate}: {error.strerror}") from error
+    raise AssertionError
+
+
+def address(sock: socket.socket, secret: str) -> str:
+    """What to open. The token stands behind the #, where browsers keep it to themselves."""
+    host, port = sock.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/#token={secret}"
+
+
+class Look(NamedTuple):
+    """Where the page is served, to whom, under which names, and whether it may change anything."""
+
+    socket: socket.socket
+    token: str
+    hosts: tuple[str, ...] = ()
+    changes: bool = False
+
+
+def token() -> str:
+    """The one that the environment gives, so that an address can be kept, else a new one."""
+    return os.environ.get(TOKEN_VARIABLE) or new_token()
+
+
+@click.command()
+@source_options
+@click.option(
+    "--run",
+    "recording",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Show a run that `dray simulate --record` wrote.",
+)
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Where to listen. Anything else than loopback lets others in."
+)
+@click.option("--port", type=click.IntRange(0, 65535), help=f"Default: {PORT}, or any that is free.")
+@click.option(
+    "--allow-host", "hosts", multiple=True, metavar="NAME", help="Answer under this name too, behind a proxy. Repeatable."
+)
+@click.option("--allow-changes", is_flag=True, help="Let the page set taints, after a look at what they do.")
+@log_options("warning")
+def ui(
+    source: Source,
+    recording: Path | None,
+    host: str,
+    port: int | None,
+    hosts: tuple[str, ...],
+    allow_changes: bool,
+) -> None:
+    """Serve a page to look at: every device, why pods wait, what happened.
+
+    Reads what you may read, installs nothing, and changes nothing unless --allow-changes is given. The address that is printed
+    has a token in it: whoever has it sees what you see. The variable DRAY_TOKEN sets it.
+
+    \b
+    Examples:
+      dray ui                                          the cluster that kubectl would use
+      dray ui --kubeconfig ~/.kube/config --context production
+      dray ui --snapshot now.yaml                      files taken from a cluster
+      dray simulate scenario.yaml --record run.gz && dray ui --run run.gz
+    """
+    if recording is not None and source.named:
+        raise click.UsageError("--run shows a recording; --snapshot, --kubeconfig and --context show something else: give one")
+    look = Look(bound(host, port), token(), hosts, allow_changes)
+    to_the_end(lambda: _serve(source, recording, look))
+
+
+async def _serve(source: Source, recording: Path | None, look: Look) -> None:
+    from dray.runtime.process import stop_on_signals
+    from dray.web.server import Page
+
+    stop = stop_on_signals()
+    scene = await _scene(source, recording)
+    names = frozenset({*look.hosts, look.socket.getsockname()[0]})
+    page = Page(scene, Guard(look.token, names), allow_changes=look.changes)
+    await page.serve(look.socket)
+    click.echo(f"Look at it:  {address(look.socket, look.token)}\nCtrl-C ends it.", err=True)
+    warming = asyncio.create_task(page.warm())
+    await stop.wait()
+    warming.cancel()
+    await page.close()
+    if scene.cluster is not None:
+        await scene.cluster.close()
+
+
+async def _scene(source: Source, recording: Path | None) -> Scene:
+    from dray.web.live import Live
+    from dray.web.moments import Still
+
+    if recording is not None:
+        return _recorded(recording)
+    if not source.live:
+        snapshot = source.read(needs=())
+        return Still(snapshot, source.name, now_of(snapshot), *placing_of(None, snapshot))
+    return Live(await source.served(), source.name)
+
+
+def _recorded(recording: Path) -> Scene:
+    from dray.simulate.recording import RecordingError
+    from dray.web.recorded import Recorded
+
+    try:
+        return Recorded(recording)
+    except RecordingError as error:
+        raise Trouble(str(error)) from error

@@ -1,0 +1,120 @@
+"""A run written down: every object each time that it changed, with when, as lines of JSON, compressed.
+
+The first line says what was run: ``{"recording": 1, "seed": …, "until": …, "start": …}``. Each line after it is either
+``{"at": SECONDS, "object": {…}}``, the object as the API server had it from then on, or ``{"at": SECONDS, "gone": {…}}`` with
+the last of it. Always true: times never go back; the same scenario and seed give the same lines; a file that is broken or that
+holds more than anybody records is an error that names the line.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import msgspec
+
+VERSION: Final = 1
+LINE_MAX: Final = 4 << 20
+BYTES_MAX: Final = 2 << 30
+
+
+class RecordingError(Exception):
+    """The file is not a recording, or not whole: names file and line. Whoever made it must act."""
+
+
+class Head(msgspec.Struct):
+    """``start``: when the run began, in seconds since the epoch; ``until``: how long it lasted."""
+
+    recording: int
+    seed: int
+    until: float
+    start: float
+
+
+class Step(msgspec.Struct, omit_defaults=True):
+    """Exactly one of ``object`` and ``gone`` is set."""
+
+    at: float
+    object: dict[str, Any] | None = None
+    gone: dict[str, Any] | None = None
+
+
+class Recorder:
+    """``with Recorder(path) as recorder``: what is told while this lasts is in the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._last: dict[tuple[str, str], bytes] = {}
+
+    def __enter__(self) -> Self:
+        # No time and no name in the file: equal runs give equal bytes.
+        self._raw = self._path.open("wb")
+        self._file = gzip.GzipFile("", "wb", 6, self._raw, mtime=0)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._file.close()
+        self._raw.close()
+
+    def begin(self, seed: int, until: float, start: float) -> None:
+        self._line(msgspec.json.encode(Head(VERSION, seed, until, start)))
+
+    def written(self, at: float, table: str, key: str, value: bytes | None) -> None:
+        place, when = (table, key), b'{"at":%s,' % msgspec.json.encode(round(at, 6))
+        if value is not None:
+            self._last[place] = value
+            self._line(b'%s"object":%s}' % (when, value))
+        elif (last := self._last.pop(place, None)) is not None:
+            self._line(b'%s"gone":%s}' % (when, last))
+
+    def _line(self, line: bytes) -> None:
+        self._file.write(line + b"\n")
+
+
+def read(path: Path) -> tuple[Head, Iterator[Step]]:
+    """What was run, and its steps in order. Raises RecordingError, also while the steps are read."""
+    lines = _lines(path)
+    first = next(lines, b"")
+    try:
+        head = msgspec.json.decode(first, type=Head)
+    except msgspec.DecodeError as error:
+        raise RecordingError(f"{path}: not a recording of `dray simulate --record`: {error}") from error
+    if head.recording != VERSION:
+        raise RecordingError(f"{path}: a recording of version {head.recording}; this Dray reads version {VERSION}")
+    return head, _steps(path, lines)
+
+
+def _steps(path: Path, lines: Iterator[bytes]) -> Iterator[Step]:
+    decoder, last = msgspec.json.Decoder(Step), 0.0
+    for number, line in enumerate(lines, 2):
+        try:
+            step = decoder.decode(line)
+        except msgspec.DecodeError as error:
+            raise RecordingError(f"{path}: line {number}: {error}") from error
+        if (step.object is None) == (step.gone is None):
+            raise RecordingError(f"{path}: line {number}: needs either object or gone")
+        if step.at < last:
+            raise RecordingError(f"{path}: line {number}: at {step.at:g} s, after one at {last:g} s")
+        last = step.at
+        yield step
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    left = BYTES_MAX
+    try:
+        with gzip.open(path, "rb") as file:
+            number = 0
+            while line := file.readline(LINE_MAX + 1):
+                number += 1
+                left -= len(line)
+                if len(line) > LINE_MAX:
+                    raise RecordingError(f"{path}: line {number} is longer than {LINE_MAX >> 20} MiB")
+                if left < 0:
+                    raise RecordingError(f"{path}: holds more than {BYTES_MAX >> 30} GiB")
+                yield line
+    except (OSError, EOFError, zlib.error) as error:
+        raise RecordingError(f"{path}: cannot be read: {error}") from error

@@ -1,0 +1,154 @@
+"""A recorded run, at any of its times.
+
+Always true: the moment at a time holds what the API server had then, and the same time gives the same moment. Going to a time
+costs at most the steps from the nearest waypoint before it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from dray.api.gates import Gates
+from dray.api.kinds import EVENTS, PODS, RESOURCE_CLAIMS, Kind
+from dray.api.meta import DecodeError, Object, decode
+from dray.cluster.port import Cluster
+from dray.cluster.world import World
+from dray.explain.snapshot import KINDS, Snapshot, kind_of
+from dray.scheduling.config import Config
+from dray.simulate.recording import read
+from dray.web.moments import Mode, Moment, Point, Span
+
+# Moments that are kept to start from, and marks on the slider.
+WAYPOINTS: Final = 200
+MARKS_MAX: Final = 2000
+
+Objects = dict[Kind, dict[str, Any]]
+
+
+class _Step(NamedTuple):
+    """From here on the object of this key is this, typed and as it is written; None: there is none."""
+
+    kind: Kind
+    key: str
+    found: Object | Mapping[str, Any] | None
+    raw: bytes
+
+
+class Recorded:
+    mode: Mode = "run"
+    config: Config | None = None
+    gates: Gates | None = None
+    cluster: Cluster | None = None
+
+    def __init__(self, path: Path) -> None:
+        self.title = path.name
+        self.notices: list[str] = []
+        self._times: list[float] = []
+        self._steps: list[_Step] = []
+        self._head, steps = read(path)
+        for step in steps:
+            body = step.object or step.gone or {}
+            kind = kind_of(body, path)
+            if kind is not None and (made := _made(kind, body, gone=step.object is None)) is not None:
+                self._times.append(step.at)
+                self._steps.append(made)
+        self._every = max(64, len(self._steps) // WAYPOINTS)
+        self._waypoints: list[Objects] = [{kind: {} for kind in KINDS}]
+        for number in range(self._every, len(self._steps) + 1, self._every):
+            self._waypoints.append(self._objects(number, len(self._waypoints) - 1))
+        self._moments: dict[int, Moment] = {}
+
+    @property
+    def span(self) -> Span | None:
+        of_interest = (PODS, RESOURCE_CLAIMS)
+        marks = sorted({at for at, step in zip(self._times, self._steps) if step.kind in of_interest})
+        return Span(self._head.start, self._head.until, marks[:: max(1, len(marks) // MARKS_MAX)])
+
+    async def begin(self) -> None:
+        pass
+
+    def moment(self, at: float | None = None) -> Moment:
+        """What was there at a time, counted from the start of the run; in the end, where none is named."""
+        passed = self._head.until if at is None else min(max(at, 0.0), self._head.until)
+        number = bisect_right(self._times, passed)
+        found = self._moments.get(number)
+        if found is None:
+            objects = self._objects(number, number // self._every)
+            events = tuple(objects[EVENTS].values())
+            found = Moment(number, 0.0, World.of({**objects, EVENTS: {}}), events)
+            while len(self._moments) >= 8:
+                del self._moments[next(iter(self._moments))]
+            self._moments[number] = found
+        return msgspec.structs.replace(found, at=self._head.start + passed)
+
+    async def snapshot(self, at: float | None = None) -> Snapshot:
+        """As it was written down, not as Dray reads it."""
+        last: dict[tuple[Kind, str], _Step] = {}
+        moment = self.moment(at)
+        for step in self._steps[: moment.number]:
+            last[step.kind, step.key] = step
+        objects = {place: msgspec.json.decode(step.raw) for place, step in last.items() if step.found is not None}
+        return Snapshot(moment.world, objects, Counter(), live=True)
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+    def points(self, most: int) -> list[Point] | None:
+        """How many pods waited, and how many devices were taken, along the run."""
+        points: list[Point] = []
+        pods: dict[str, bool] = {}
+        taken: dict[str, int] = {}
+        next_at, step = 0.0, self._head.until / max(1, most - 1)
+        for at, each in [*zip(self._times, self._steps), (self._head.until + step, None)]:
+            while next_at < at and next_at <= self._head.until:
+                waits = sum(pods.values())
+                points.append(Point(self._head.start + next_at, waits, len(pods) - waits, sum(taken.values())))
+                next_at += step
+            if each is not None:
+                _count(each, pods, taken)
+        return points
+
+    def _objects(self, number: int, waypoint: int) -> Objects:
+        """Everything after so many steps, from a waypoint before them."""
+        objects = {kind: dict(found) for kind, found in self._waypoints[waypoint].items()}
+        for kind, key, found, _ in self._steps[waypoint * self._every : number]:
+            if found is None:
+                objects[kind].pop(key, None)
+            else:
+                objects[kind][key] = found
+        return objects
+
+
+def _made(kind: Kind, body: dict[str, Any], *, gone: bool) -> _Step | None:
+    raw = msgspec.json.encode(body)
+    if kind == EVENTS:
+        metadata = body.get("metadata") or {}
+        key = f"{metadata.get('namespace')}/{metadata.get('name')}"
+        return _Step(kind, key, None if gone else body, b"" if gone else raw)
+    try:
+        found = decode(kind.type, body)
+    except DecodeError:
+        return None
+    return _Step(kind, found.key, None if gone else found, b"" if gone else raw)
+
+
+def _count(step: _Step, pods: dict[str, bool], taken: dict[str, int]) -> None:
+    """Pods by whether they wait, and claims by how many devices they hold."""
+    found: Any = step.found
+    if step.kind == PODS:
+        if found is None or found.terminal:
+            pods.pop(step.key, None)
+        else:
+            pods[step.key] = not found.spec.node_name
+    elif step.kind == RESOURCE_CLAIMS:
+        allocation = found.status.allocation if found is not None else None
+        taken[step.key] = len(allocation.devices.results) if allocation is not None else 0

@@ -1,0 +1,376 @@
+"""The page over HTTP: files of the page, JSON for each view, and a stream that tells what changes.
+
+A thin shell: what is answered is in ``views`` and ``picture``, who may ask in ``guard``. Always true: every answer carries the
+guard's headers; what one client does not read is not kept for it, it gets the difference to what it has; streams and questions
+are bounded in number. What is served under /api is described in docs/page-api.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+import mimetypes
+import secrets
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from dray import __version__
+from dray.api.kinds import DEVICE_TAINT_RULES
+from dray.api.resource import DeviceTaintRule
+from dray.cluster.port import Cluster, Conflict, Refused, Write
+from dray.cluster.served import Served
+from dray.explain.plan import PlanError
+from dray.explain.snapshot import SnapshotError
+from dray.explain.targets import MANAGER, TargetError, writes
+from dray.web import views
+from dray.web.asking import Asking, TooMuch
+from dray.web.guard import HEADERS, Guard
+from dray.web.moments import Moment, Scene
+from dray.web.picture import Changed, Painter, Picture, changed
+from dray.web.series import Series
+
+ASSETS: Final = Path(__file__).parent / "assets"
+STREAMS_MAX: Final = 64
+BODY_MAX: Final = 8 << 20
+# What comes within this time is told together.
+GATHER_SECONDS: Final = 0.25
+PING_SECONDS: Final = 15.0
+PICTURES_KEPT: Final = 16
+TICKETS_KEPT: Final = 32
+POINTS_RECORDED: Final = 300
+# A client that does not take what it is sent within this time is let go.
+STUCK_SECONDS: Final = 30.0
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+log = logging.getLogger(__name__)
+
+
+class Page:
+    """``serve`` on a bound socket, ``close`` in the end."""
+
+    def __init__(self, scene: Scene, guard: Guard, *, allow_changes: bool = False) -> None:
+        self._scene, self._guard = scene, guard
+        self._changes = allow_changes and scene.cluster is not None
+        self._placing = views.Placing(scene.config, scene.gates)
+        self._asking = Asking()
+        self._painter = Painter(scene.config)
+        self._pictures: deque[Picture] = deque(maxlen=PICTURES_KEPT)
+        self._series = Series()
+        self._tickets: dict[str, DeviceTaintRule] = {}
+        self._streams = 0
+        self._stirred = asyncio.Condition()
+        self._runner: web.AppRunner | None = None
+        self._telling: set[asyncio.Task[None]] = set()
+        scene.listen(self._stir)
+
+    async def serve(self, sock: socket.socket) -> None:
+        app = web.Application(middlewares=[self._guarded], client_max_size=BODY_MAX)
+        app.add_routes(self._routes())
+        self._runner = web.AppRunner(
+            app, access_log=None, keepalive_timeout=30.0, handler_cancellation=True, shutdown_timeout=0.5
+        )
+        await self._runner.setup()
+        await web.SockSite(self._runner, sock, backlog=256).start()
+
+    async def warm(self) -> None:
+        """Reads and paints what the first one who looks would have to wait for."""
+        await self._scene.begin()
+        if self._scene.mode != "run":
+            await self._picture()
+
+    async def close(self) -> None:
+        self._asking.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        await self._scene.close()
+
+    def _routes(self) -> list[web.RouteDef]:
+        files = {f"/{path.name}": path for path in sorted(ASSETS.iterdir()) if path.is_file()}
+        served = [web.get(name, _file(path)) for name, path in files.items()]
+        placing = self._placing
+        return [
+            web.get("/", _file(ASSETS / "index.html")),
+            *served,
+            web.get("/api/about", self._about),
+            web.get("/api/map", self._map),
+            web.get("/api/stream", self._stream),
+            web.get("/api/waiting", self._view(lambda moment, _: views.waiting_pods(moment, placing))),
+            web.get("/api/verify", self._view(lambda moment, _: views.verify(moment))),
+            web.get("/api/queues", self._view(lambda moment, _: views.queues(moment, placing))),
+            web.get("/api/taints", self._view(lambda moment, _: views.taints(moment))),
+            web.post("/api/taints/preview", self._preview),
+            web.post("/api/taints", self._taint),
+            web.delete("/api/taints", self._untaint),
+            web.get("/api/series", self._numbers),
+            web.post("/api/plan", self._plan),
+            web.get("/api/node", self._view(lambda moment, asked: views.node(moment, asked["name"]), "name")),
+            web.get("/api/device", self._view(lambda moment, asked: views.device(moment, asked["name"]), "name")),
+            web.get("/api/pod", self._view(lambda moment, asked: views.pod(moment, asked["name"], placing), "name")),
+        ]
+
+    # ------------------------------------------------------------------------------------------------------------- asking
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        refusal = self._guard.refuses(request.path, request.headers)
+        if refusal is not None:
+            return _error(refusal.status, refusal.message)
+        try:
+            answer = await handler(request)
+        except web.HTTPException as error:
+            return _error(error.status, error.reason)
+        except views.Unknown as error:
+            return _error(404, str(error))
+        except (TargetError, PlanError, SnapshotError) as error:
+            return _error(400, str(error))
+        except Refused as error:
+            return _error(error.code, error.message)
+        except TooMuch:
+            return _error(503, "too many questions at once; try again in a moment")
+        except Exception:
+            log.exception("a question could not be answered: this is a bug in Dray", extra={"path": request.path})
+            return _error(500, "this is a bug in Dray; its log says more")
+        if not answer.prepared:
+            answer.headers.update(HEADERS)
+        return answer
+
+    def _view(self, question: Callable[[Moment, Mapping[str, str]], Any], *needs: str) -> Handler:
+        """A question about a moment, answered once for each moment, as often as it is asked."""
+
+        async def handler(request: web.Request) -> web.Response:
+            if missing := [name for name in needs if not request.query.get(name)]:
+                return _error(400, f"{missing[0]} is missing")
+            moment = await self._moment(request)
+            key = (request.path_qs, moment.number, int(moment.at // 5))
+            # Schedulers that are asked put indexes on their world; they must not pile up on one that stays.
+            asked = msgspec.structs.replace(moment, world=moment.world.copy())
+            return await _sent(request, await self._asking.once(key, lambda: msgspec.json.encode(question(asked, request.query))))
+
+        return handler
+
+    async def _moment(self, request: web.Request) -> Moment:
+        await self._scene.begin()
+        return self._scene.moment(_at(request))
+
+    async def _about(self, request: web.Request) -> web.Response:
+        scene = self._scene
+        await scene.begin()
+        about = {
+            "title": scene.title,
+            "mode": scene.mode,
+            "changes": self._changes,
+            "version": __version__,
+            "notices": scene.notices,
+            "span": scene.span,
+        }
+        return await _sent(request, msgspec.json.encode(about))
+
+    async def _numbers(self, request: web.Request) -> web.Response:
+        await self._scene.begin()
+        recorded = await self._asking.once("points", lambda: self._scene.points(POINTS_RECORDED))
+        if recorded is None:
+            await self._picture()
+        points = self._series.points() if recorded is None else recorded
+        return await _sent(request, msgspec.json.encode({"points": points}))
+
+    async def _plan(self, request: web.Request) -> web.Response:
+        """What would come of a change. Nothing is changed by asking, so everybody who may look may ask."""
+        change = await _body(request, views.Change)
+        moment = await self._moment(request)
+        found = await self._scene.snapshot(_at(request))
+        answer = await self._asking.now(lambda: views.planned(found, change, moment.at, self._placing))
+        return await _sent(request, msgspec.json.encode(answer))
+
+    # ------------------------------------------------------------------------------------------------------------- taints
+
+    async def _preview(self, request: web.Request) -> web.Response:
+        """What a taint would do; with a ticket, because only what was looked at can be done."""
+        rule = _asked_rule(await _body(request, Tainting))
+        moment = await self._moment(request)
+        asked = msgspec.structs.replace(moment, world=moment.world.copy())
+        answer = await self._asking.now(lambda: views.preview(asked, rule))
+        ticket = secrets.token_urlsafe(12)
+        self._tickets[ticket] = rule
+        while len(self._tickets) > TICKETS_KEPT:
+            del self._tickets[next(iter(self._tickets))]
+        return await _sent(request, msgspec.json.encode({**answer, "ticket": ticket}))
+
+    async def _taint(self, request: web.Request) -> web.Response:
+        cluster = self._writable()
+        rule = self._tickets.pop((await _body(request, Ticket)).ticket, None)
+        if rule is None:
+            raise web.HTTPConflict(reason="look at what it does first: the preview is missing or too old")
+        version = cluster.version_of(DEVICE_TAINT_RULES) if isinstance(cluster, Served) else DEVICE_TAINT_RULES.api_version
+        create, change = writes(rule, version)
+        try:
+            await cluster.write(create)
+        except Conflict:
+            await cluster.write(change)
+        return await _sent(request, msgspec.json.encode({"rule": rule.metadata.name}))
+
+    async def _untaint(self, request: web.Request) -> web.Response:
+        cluster, name = self._writable(), request.query.get("rule", "")
+        await cluster.write(Write("delete", DEVICE_TAINT_RULES, name=name, field_manager=MANAGER))
+        return await _sent(request, msgspec.json.encode({"rule": name}))
+
+    def _writable(self) -> Cluster:
+        if not self._changes or self._scene.cluster is None:
+            raise web.HTTPForbidden(reason="this page only reads; it was started without --allow-changes")
+        return self._scene.cluster
+
+    # ------------------------------------------------------------------------------------------------------------ the map
+
+    async def _map(self, request: web.Request) -> web.Response:
+        moment = await self._moment(request)
+        if self._scene.mode == "run":
+            paint = lambda: msgspec.json.encode(self._painter.paint(moment))  # noqa: E731
+            return await _sent(request, await self._asking.once(("map", moment.number), paint))
+        picture = await self._picture()
+        body = await self._asking.once(("map", picture.number), lambda: msgspec.json.encode(picture))
+        return await _sent(request, body)
+
+    async def _picture(self) -> Picture:
+        """The newest. One that shows nothing new is the one before."""
+        moment = self._scene.moment()
+        return await self._asking.once(("picture", moment.number, int(moment.at // PING_SECONDS)), lambda: self._painted(moment))
+
+    def _painted(self, moment: Moment) -> Picture:
+        picture = self._painter.paint(moment)
+        last = self._pictures[-1] if self._pictures else None
+        picture.number = last.number + 1 if last is not None else 1
+        if last is not None and (told := changed(last, picture)) is not None and not _shows(last, told):
+            return last
+        self._pictures.append(picture)
+        self._series.add(picture)
+        return picture
+
+    def _stir(self) -> None:
+        task = asyncio.ensure_future(self._notify())
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _notify(self) -> None:
+        async with self._stirred:
+            self._stirred.notify_all()
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        if self._streams >= STREAMS_MAX:
+            return _error(503, f"{STREAMS_MAX} pages are open already; close one")
+        await self._scene.begin()
+        since = request.query.get("since", "")
+        number = int(since) if since.isdigit() else 0
+        response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
+        self._streams += 1
+        try:
+            await response.prepare(request)
+            await self._tell(response, number)
+        except (ConnectionError, TimeoutError):
+            pass  # whoever listened has gone
+        finally:
+            self._streams -= 1
+        return response
+
+    async def _tell(self, response: web.StreamResponse, number: int) -> None:
+        await _event(response, "hello", {"number": number})
+        while True:
+            new = await self._picture()
+            if new.number != number:
+                old = next((each for each in self._pictures if each.number == number), None)
+                told = changed(old, new) if old is not None else None
+                await _event(response, "change" if told is not None else "reset", told or {"number": new.number})
+                number = new.number
+            if await self._quiet():
+                await _event(response, "ping", {})
+            else:
+                await asyncio.sleep(GATHER_SECONDS)
+
+    async def _quiet(self) -> bool:
+        """Waits for something to happen; whether nothing did for long."""
+        async with self._stirred:
+            try:
+                await asyncio.wait_for(self._stirred.wait(), PING_SECONDS)
+            except TimeoutError:
+                return True
+        return False
+
+
+class Tainting(msgspec.Struct):
+    """``DRIVER/POOL/DEVICE`` and ``key=value:Effect``, as for `dray taint`."""
+
+    target: str
+    taint: str
+
+
+class Ticket(msgspec.Struct):
+    ticket: str
+
+
+T = TypeVar("T")
+
+
+async def _body(request: web.Request, kind: type[T]) -> T:
+    """Only as JSON, which no form of another page can send."""
+    if request.content_type != "application/json":
+        raise web.HTTPUnsupportedMediaType(reason="the body must be application/json")
+    try:
+        return msgspec.json.decode(await request.read(), type=kind)
+    except msgspec.DecodeError as error:
+        raise web.HTTPBadRequest(reason=str(error)) from None
+
+
+def _at(request: web.Request) -> float | None:
+    at = request.query.get("at")
+    try:
+        return float(at) if at else None
+    except ValueError:
+        raise web.HTTPBadRequest(reason="at is not a number of seconds") from None
+
+
+def _asked_rule(asked: Tainting) -> DeviceTaintRule:
+    return views.taint_rule(asked.target, asked.taint)
+
+
+def _shows(last: Picture, told: Changed) -> bool:
+    return bool(told.pools or told.nodes or (told.waiting, told.pods) != (last.waiting, last.pods))
+
+
+async def _event(response: web.StreamResponse, name: str, data: Any) -> None:
+    message = b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(data))
+    await asyncio.wait_for(response.write(message), STUCK_SECONDS)
+
+
+async def _sent(request: web.Request, body: bytes) -> web.Response:
+    headers = {}
+    if len(body) > 1024 and "gzip" in request.headers.get("Accept-Encoding", ""):
+        body = await asyncio.to_thread(gzip.compress, body, 1) if len(body) > 100_000 else gzip.compress(body, 1)
+        headers["Content-Encoding"] = "gzip"
+    return web.Response(body=body, content_type="application/json", headers=headers)
+
+
+def _error(status: int, message: str) -> web.Response:
+    headers = {**HEADERS, **({"Retry-After": "5"} if status == 503 else {})}
+    return web.Response(
+        status=status, body=msgspec.json.encode({"error": message}), content_type="application/json", headers=headers
+    )
+
+
+def _file(path: Path) -> Handler:
+    body = path.read_bytes()
+    kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    small = gzip.compress(body, 9, mtime=0)
+
+    async def handler(request: web.Request) -> web.Response:
+        packed = "gzip" in request.headers.get("Accept-Encoding", "")
+        headers = {"Content-Encoding": "gzip"} if packed else {}
+        charset = "utf-8" if kind.startswith("text/") else None
+        return web.Response(body=small if packed else body, content_type=kind, charset=charset, headers=headers)
+
+    return handler

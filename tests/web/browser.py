@@ -1,0 +1,76 @@
+"""A real browser, and pages that are served from a thread of their own while it looks at them."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dray.web.guard import Guard
+from dray.web.moments import Scene
+from dray.web.server import Page
+
+TOKEN = "a-token"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+def found() -> str:
+    """Where a browser is, or nothing."""
+    named = os.environ.get("DRAY_BROWSER", "")
+    return named or next((path for name in BROWSERS if (path := shutil.which(name))), "")
+
+
+def missing() -> str:
+    """Why no browser can be used, or nothing."""
+    if not found():
+        return "needs Chromium: apt-get install chromium, or DRAY_BROWSER=/path/to/it"
+    if importlib.util.find_spec("playwright") is None:
+        return "needs Playwright: pip install -e '.[page]'"
+    return ""
+
+
+class Served:
+    """``url`` is what to open. ``run`` does something in the loop that serves."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, base: str) -> None:
+        self._loop, self.base = loop, base
+
+    @property
+    def url(self) -> str:
+        return f"{self.base}/#token={TOKEN}"
+
+    def at(self, address: str) -> str:
+        return f"{self.base}/{address}"
+
+    def run(self, job: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(job, self._loop).result(30)
+
+
+@contextmanager
+def in_a_thread(make: Any, **options: Any) -> Iterator[Served]:
+    """Serves what ``make`` gives: a scene, or an async context manager that gives one."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    sock = socket.create_server(("127.0.0.1", 0))
+    served = Served(loop, f"http://127.0.0.1:{sock.getsockname()[1]}")
+
+    async def begin() -> Page:
+        scene: Scene = await make() if asyncio.iscoroutinefunction(make) else make()
+        page = Page(scene, Guard(TOKEN), **options)
+        await page.serve(sock)
+        return page
+
+    page = served.run(begin())
+    try:
+        yield served
+    finally:
+        served.run(page.close())
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)

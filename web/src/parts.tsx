@@ -1,0 +1,126 @@
+// Small pieces that several views share.
+
+import type { ComponentChildren } from "preact";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { get, type Asked } from "./api";
+import { cluster } from "./cluster";
+import { DARK, LIGHT, draw, type Palette } from "./paint";
+
+/** Draws again whenever the cluster's picture changes. */
+export function useCluster(): typeof cluster {
+  const [, set] = useState(0);
+  useEffect(() => cluster.listen(() => set(cluster.version)), []);
+  return cluster;
+}
+
+export interface Answer<T> { data: T | null; error: string; asking: boolean }
+
+/** An answer that is asked for again when the cluster changes: the dearer it is, the more seldom. */
+export function useAnswer<T>(path: string, asked: Asked, off = false): Answer<T> {
+  const [answer, set] = useState<Answer<T>>({ data: null, error: "", asking: true });
+  const { picture } = useCluster();
+  const number = picture?.number ?? 0;
+  const key = JSON.stringify([path, asked]);
+  const last = useRef({ key: "", end: 0, took: 0 });
+  useEffect(() => {
+    if (off) return;
+    const fresh = last.current.key !== key;
+    if (fresh) set({ data: null, error: "", asking: true });
+    const ended = new AbortController();
+    const pause = fresh ? 0 : Math.max(0, last.current.end + Math.max(1000, 4 * last.current.took) - performance.now());
+    const timer = setTimeout(async () => {
+      const begun = performance.now();
+      try {
+        const data = await get<T>(path, asked, ended.signal);
+        set({ data, error: "", asking: false });
+      } catch (error) {
+        if (!ended.signal.aborted) set((before) => ({ ...before, error: (error as Error).message, asking: false }));
+        return;
+      }
+      last.current = { key, end: performance.now(), took: performance.now() - begun };
+    }, pause);
+    return () => { clearTimeout(timer); ended.abort(); };
+  }, [key, number, off]);
+  return answer;
+}
+
+export function Shown<T>({ answer, children }: { answer: Answer<T>; children: (data: T) => ComponentChildren }) {
+  if (answer.data !== null) return <>{children(answer.data)}</>;
+  return answer.error ? <p class="trouble" role="alert">{answer.error}</p> : <p class="faint" role="status">asking …</p>;
+}
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+export type Theme = "auto" | "light" | "dark";
+
+export function chosenTheme(): Theme {
+  return (localStorage.getItem("dray-theme") as Theme | null) ?? "auto";
+}
+
+export function setTheme(theme: Theme): void {
+  localStorage.setItem("dray-theme", theme);
+  document.documentElement.dataset.theme = theme;
+  dispatchEvent(new Event("theme"));
+}
+
+export function usePalette(): Palette {
+  const pick = () => (chosenTheme() === "dark" || (chosenTheme() === "auto" && dark.matches) ? DARK : LIGHT);
+  const [palette, set] = useState(pick);
+  useEffect(() => {
+    const change = () => set(pick());
+    dark.addEventListener("change", change);
+    addEventListener("theme", change);
+    return () => { dark.removeEventListener("change", change); removeEventListener("theme", change); };
+  }, []);
+  return palette;
+}
+
+/** The sign of a state, as it is on the map. */
+export function Sign({ state, used = 50, size = 14 }: { state: string; used?: number; size?: number }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const palette = usePalette();
+  useLayoutEffect(() => {
+    const scale = devicePixelRatio || 1, context = canvas.current!.getContext("2d")!;
+    canvas.current!.width = canvas.current!.height = size * scale;
+    context.scale(scale, scale);
+    draw(context, state, palette.states[state] ?? palette.faint, palette, { x: 0, y: 0, size }, used);
+  }, [state, used, size, palette]);
+  return <canvas ref={canvas} class="sign" style={{ width: `${size}px`, height: `${size}px` }} aria-hidden="true" />;
+}
+
+export function State({ state, used }: { state: string; used?: number }) {
+  return <span class="state"><Sign state={state} used={used} />{state}</span>;
+}
+
+const MARKS: Record<string, string> = { impossible: "✕", unschedulable: "▲", waiting: "◔", bound: "✓" };
+
+export function Verdict({ verdict }: { verdict: string }) {
+  return <strong class={`verdict ${verdict}`}><span aria-hidden="true">{MARKS[verdict] ?? "?"}</span> {verdict}</strong>;
+}
+
+/** Something to paste, with a button that copies it. */
+export function Command({ text }: { text: string }) {
+  const [copied, set] = useState(false);
+  const copy = async () => {
+    await navigator.clipboard.writeText(text);
+    set(true);
+    setTimeout(() => set(false), 1500);
+  };
+  return (
+    <div class="command">
+      <pre tabIndex={0}>{text}</pre>
+      <button type="button" onClick={copy}>{copied ? "copied" : "copy"}</button>
+    </div>
+  );
+}
+
+export function Bar({ used, percent, label }: { used: string; percent: number; label: string }) {
+  return (
+    <div class="bar" role="img" aria-label={`${label}: ${used}`}>
+      <span class="name">{label}</span>
+      <svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
+        <rect class="all" width="100" height="8" /><rect class="used" width={Math.min(100, percent)} height="8" />
+      </svg>
+      <span class="amount">{used}</span>
+    </div>
+  );
+}

@@ -1,0 +1,30 @@
+// What happened, in order: the lines of dray story along a rail, with the time that passed between them.
+
+import { clock, day, lasting } from "./words";
+
+export interface Line { at: number; what: string; object: string; by?: string; detail?: string }
+
+export function Timeline({ lines }: { lines: Line[] }) {
+  if (!lines.length) return <p class="faint">Nothing is known.</p>;
+  const first = lines[0]!.at;
+  return (
+    <>
+      <p class="faint">from {day(first)} UTC</p>
+      <ol class="timeline">
+        {lines.map((line, at) => (
+          <li class={tone(line.what)}>
+            <time title={`${day(line.at)} UTC`}>{clock(line.at).slice(0, 8)}</time>
+            <span class="after">{at ? `+${lasting(line.at - lines[at - 1]!.at)}` : ""}</span>
+            <div><b>{line.what}</b> <span class="faint">{line.object}{line.by && ` by ${line.by}`}</span>{line.detail && <div class="detail">{line.detail}</div>}</div>
+          </li>
+        ))}
+      </ol>
+    </>
+  );
+}
+
+function tone(what: string): string {
+  if (/fail|taint|evict|deleted|=False/i.test(what)) return "bad";
+  if (/created|allocated|scheduled|started|ready|=True/i.test(what)) return "good";
+  return "";
+}
