@@ -228,3 +228,17 @@ def test_pods_that_must_not_be_near_go_from_the_node_where_room_is_made(sim: Sim
     sim.settle(30)
     assert sim.node_of("high") == "n1"
     assert [event["regarding"]["name"] for event in sim.events("Preempted")] == ["rival"]
+
+
+def test_the_only_pod_that_keeps_others_away_is_evicted_and_nobody_else(sim: Sim) -> None:
+    """Without it nothing is said about neighbours any more; with it back, that is said again."""
+    away = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "b"}}}
+    sim.add_node("n1")
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [away]}}
+    sim.add_pod("hermit", labels={"app": "a"}, affinity=affinity)
+    sim.add_pod("neighbour", labels={"app": "a"})
+    sim.settle()
+    sim.add_pod("high", labels={"app": "b"}, priority=10)
+    sim.settle(20)
+    assert sim.node_of("high") == "n1"
+    assert sorted(event["regarding"]["name"] for event in sim.events("Preempted")) == ["hermit"]

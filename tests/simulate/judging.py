@@ -146,6 +146,7 @@ def _untrue(told: str, summary: str) -> str:
     """What a pod is told of nodes, or at all, and what `dray why` does not say; numbers do not matter, nor details that only
     `dray why` gives. A node is refused for
     the first check that fails: what a later one had found may still be so, where an earlier one speaks now."""
+    told = told.partition(" In kube-scheduler's words:")[0]
     if summary.endswith(told):
         return ""
     said = _phrases(summary)

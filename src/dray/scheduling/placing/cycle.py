@@ -183,9 +183,10 @@ class Cycle:
             return tuple(reason for reason, _ in refused.refusal.reasons)
 
     def _look_again(self, state: CycleState) -> None:
-        """Where other pods have a say, they may be elsewhere than they were."""
-        if state.view is not None:
-            self.needs.look_around(state)
+        """Other pods may be elsewhere than they were, and so have a say that they did not have, or none that they had."""
+        before = state.view
+        self.needs.look_around(state)
+        if before is not None or state.view is not None:
             state.plan = None
 
     def among(self, state: CycleState, names: Collection[str] | None, first: str = "") -> Placement | None:

@@ -307,6 +307,8 @@ class Queue:
         self._counts[pending.state] -= 1
         self._counts[state] += 1
         pending.state = state
+        if not self._counts["backoff"]:
+            self._stirred.clear()
 
     def _leave(self, pending: QueuedPod, now: float) -> None:
         """Out of wherever it is; marks left behind in heaps are recognised by their version."""
