@@ -126,7 +126,7 @@ def _content(made: Everything) -> tuple[Any, ...]:
 def _content_of(snapshot: tuple[Any, ...]) -> tuple[Any, ...]:
     """What holders have, without numbers of states and identities of pods."""
     nodes, devices, entries, volumes, _ = snapshot
-    return {repr(placed) for _, placed in nodes[""]}, devices, entries, volumes
+    return {(repr(placed), placed.demand.id) for _, placed in nodes[""]}, devices, entries, volumes
 
 
 def test_a_node_that_a_pod_came_to_and_left_is_in_the_state_that_it_was_in() -> None:
