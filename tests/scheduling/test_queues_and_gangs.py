@@ -64,6 +64,24 @@ class TestGangs:
         sim.settle(5)
         assert running(sim) == {"w0", "w1", "w2"}
 
+    def test_members_that_wait_for_devices_on_a_node_that_goes_are_given_back_once(self) -> None:
+        sim = cluster(0)
+        sim.add_class()
+        sim.add_slice(
+            "n0", 2, bindsToNode=True, bindingConditions=["example.com/ready"], bindingFailureConditions=["example.com/no"]
+        )
+        add_queue(sim, "team", 8)
+        add_group(sim, "train", "team", 2)
+        for index in range(2):
+            sim.add_claim(f"c{index}")
+            add_member(sim, f"w{index}", "train", 0, claims=[f"c{index}"])
+        sim.settle(5)
+        assert sim.scheduler.binder.waiting == 2
+        sim.remove(kinds.NODES, "n0")
+        sim.settle(5)
+        assert sim.scheduler.binder.waiting == 0
+        assert running(sim) == set()
+
     def test_pods_that_are_missing_are_waited_for(self) -> None:
         sim = cluster(4)
         add_queue(sim, "team", 8)

@@ -224,7 +224,7 @@ class Rehearsal:
 
     def node_of(self, pod: Pod) -> str:
         """Where the pod is, or will be when its devices and volumes are ready."""
-        binding = self.scheduler.binder.get(pod.uid)
+        binding = self.scheduler.binder.bindings.get(pod.uid)
         return pod.spec.node_name or (binding.node if binding is not None else "")
 
     def devices_of(self, pod: Pod) -> list[tuple[ResourceClaim, DeviceRequestAllocationResult]]:

@@ -132,7 +132,7 @@ class Observer:
         self._zones.placed(old, pod, demand)
 
     def _pod_waits(self, old: Pod | None, new: Pod, now: float) -> None:
-        binding = self._binder.get(new.uid)
+        binding = self._binder.bindings.get(new.uid)
         if binding is not None:
             self._binder.pod_changed(binding, new, now)
             return

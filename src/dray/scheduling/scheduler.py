@@ -19,7 +19,7 @@ from dray.cluster.metrics import Meter, Silent
 from dray.cluster.port import Conflict, Event, Outcome, Write
 from dray.cluster.world import World
 from dray.scheduling.actions.preemptor import Preemptor
-from dray.scheduling.binding.binder import Binding, Ended
+from dray.scheduling.binding.bindings import Binding, Ended
 from dray.scheduling.binding.gang import Gang
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.kinds import KINDS
@@ -129,7 +129,8 @@ class Scheduler:
     def wake(self) -> float | None:
         if self.queue.count("active") and self.binder.in_flight < self.config.in_flight:
             return 0.0
-        times = [part.next_due() for part in (self.queue, self.binder, self.claims, self.reports, self.parts.rests, self.zones)]
+        parts = (self.queue, self.binder.bindings, self.claims, self.reports, self.parts.rests, self.zones)
+        times = [part.next_due() for part in parts]
         if self.workloads.may_start_more():
             times.append(self.workloads.next_due())
         if self.queue.count("waiting"):

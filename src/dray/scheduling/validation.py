@@ -53,7 +53,7 @@ def _pods(parts: Parts, nominator: Nominator) -> Iterator[str]:
         placed = parts.nodes.placed(pending.uid)
         if placed is not None and placed.standing != "promised":
             yield f"pod {pending.pod.key}: waits and counts on {placed.node} ({placed.standing})"
-        if parts.binder.get(pending.uid) is not None:
+        if parts.binder.bindings.get(pending.uid) is not None:
             yield f"pod {pending.pod.key}: waits and is being bound"
         if bool(pending.nominated) != (nominator.get(pending.uid) is not None):
             yield f"pod {pending.pod.key}: nominated for {pending.nominated!r} without being promised anything"
@@ -61,7 +61,7 @@ def _pods(parts: Parts, nominator: Nominator) -> Iterator[str]:
             yield f"pod {pending.pod.key}: decided on, and forgotten"
         if pending.state == "waiting" and (pending.group is None or not pending.group.topics):
             yield f"pod {pending.pod.key}: waits for nothing"
-    for binding in parts.binder.bindings():
+    for binding in parts.binder.bindings:
         placed = parts.nodes.placed(binding.pod.uid)
         if placed is None or placed.node != binding.node or placed.standing == "promised":
             yield f"pod {binding.pod.key}: is being bound to {binding.node} and counts as {placed}"
@@ -72,7 +72,7 @@ def _pods(parts: Parts, nominator: Nominator) -> Iterator[str]:
         if parts.queue.get(uid) is None or parts.nodes.node_of(uid) != nomination.node:
             yield f"pod {nomination.pending.pod.key}: promised {nomination.node}, and not waiting for it"
     for placed in parts.nodes.all_placed():
-        if placed.standing == "decided" and parts.binder.get(placed.pod.uid) is None:
+        if placed.standing == "decided" and parts.binder.bindings.get(placed.pod.uid) is None:
             known = parts.world.get(PODS, placed.pod.key)
             if known is None or known.uid != placed.pod.uid or not known.spec.node_name:
                 # Bound a moment ago: the watch is behind the answer to our write.
@@ -84,7 +84,7 @@ def _claims(parts: Parts, nominator: Nominator) -> Iterator[str]:
     """Devices are charged for what claims have or may get, for promises, for claims not made yet, and for nothing else."""
     expected = {claim.uid for claim in parts.world.all(RESOURCE_CLAIMS).values() if parts.claims.accounted(claim)}
     expected |= {promised(claim.uid) for each in nominator.all() for claim, _ in each.promises}
-    unmade = (binding.special for binding in parts.binder.bindings())
+    unmade = (binding.special for binding in parts.binder.bindings)
     expected |= {special.claim.uid for special in unmade if special is not None and not special.name}
     charged = {holder for holder, entry in parts.engine.ledger.entries() if not holder.startswith("rest/")}
     for holder in sorted(charged ^ expected):

@@ -122,7 +122,7 @@ class Preemption:
             placed = self._nodes.placed(uid)
             if placed is None:
                 gone.append(uid)
-            elif placed.standing in ("decided", "writing") and self._binder.get(uid) is not None:
+            elif placed.standing in ("decided", "writing") and self._binder.bindings.get(uid) is not None:
                 # It had not started, and has found another place.
                 self._forget(uid)
             else:
@@ -271,7 +271,7 @@ class Preemption:
 
     def claims(self, uid: str) -> list[tuple[str, set[str]]]:
         """What a pod has or is about to have, as the ledger names it, each with all the pods that use it."""
-        binding = self._binder.get(uid)
+        binding = self._binder.bindings.get(uid)
         keys = dict.fromkeys((*self._claims_of[uid], *(binding.claims if binding is not None else ())))
         known = (self._world.get(RESOURCE_CLAIMS, key) for key in keys)
         found = [(claim.uid, self._users_of(claim)) for claim in known if claim is not None]

@@ -170,7 +170,7 @@ class Preemptor:
                 continue
             evicted += 1
             self.preemption.evict(victim.uid, pod.uid)
-            binding = self._binder.get(victim.uid)
+            binding = self._binder.bindings.get(victim.uid)
             if binding is not None and binding.stage != "binding":
                 self._out.append(reports.preempted_event(victim, pod, eviction.node, profile.scheduler_name, now, kept=True))
                 self._call_off(binding.pending, now)

@@ -8,8 +8,7 @@ the pod, and continues from there. A pod with a claim for extended resources is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import Any
 
 from dray.api.core import PersistentVolumeClaim, Pod
 from dray.api.events import event_body
@@ -23,6 +22,7 @@ from dray.cluster.metrics import Meter
 from dray.cluster.port import ClusterError, Conflict, NotFound, Outcome, Unreachable, Write
 from dray.cluster.world import World
 from dray.scheduling.binding import conditions
+from dray.scheduling.binding.bindings import Binding, Bindings, Ended
 from dray.scheduling.binding.claims import RETRY_AFTER, ClaimWriter, Settled
 from dray.scheduling.binding.conditions import Verdict
 from dray.scheduling.binding.gang import Gang
@@ -35,85 +35,7 @@ from dray.scheduling.config import Profile
 from dray.scheduling.placing.state import Placement
 from dray.scheduling.plugins.volumes import bound
 from dray.scheduling.shape.claims import runs_with
-from dray.scheduling.shape.extended import Special
 from dray.scheduling.waiting.queue import QueuedPod
-
-
-class Ended(NamedTuple):
-    """A binding is over. ``reason``: why it failed, where that is worth telling; ``node``: where the pod keeps its room
-    until it has been tried again."""
-
-    pending: QueuedPod
-    bound: bool
-    reason: Reason | None = None
-    node: str = ""
-
-
-class Binding:
-    """One pod on its way to one node."""
-
-    __slots__ = (
-        "awaiting",
-        "because",
-        "claims",
-        "creation",
-        "due",
-        "gang",
-        "held",
-        "keeps",
-        "mapping",
-        "node",
-        "notes",
-        "pending",
-        "profile",
-        "reason",
-        "since",
-        "special",
-        "stage",
-        "uid",
-        "volumes",
-        "waited",
-        "writing",
-    )
-
-    def __init__(
-        self, pending: QueuedPod, placement: Placement, profile: Profile, now: float, gang: Gang[Binding] | None = None
-    ) -> None:
-        self.gang = gang
-        self.pending = pending
-        self.uid = pending.uid
-        self.node = placement.node
-        self.profile = profile
-        self.since = now
-        # Why these devices, for people.
-        self.because = placement.because
-        self.notes = placement.notes
-        self.special: Special | None = placement.special
-        self.claims: list[str] = []
-        self.awaiting: set[str] = set()
-        # The writes of this attempt that make its special claim and tell the pod's status of it; an answer to one of an
-        # earlier attempt is not for this one.
-        self.creation: Write | None = None
-        self.mapping: Write | None = None
-        self.volumes: list[PersistentVolumeClaim] = []
-        self.stage: Stage = "claims"
-        # The bind that is under way.
-        self.writing: Write | None = None
-        self.waited: float | None = None
-        # The claims as they were when the wait began, by key.
-        self.held: dict[str, ResourceClaim] = {}
-        self.due = 0.0
-        # Why it was given up, and on which node its room is kept.
-        self.reason: Reason | None = None
-        self.keeps = ""
-
-    @property
-    def pod(self) -> Pod:
-        return self.pending.pod
-
-    @property
-    def has_devices(self) -> bool:
-        return bool(self.claims) or self.special is not None
 
 
 class Binder:
@@ -124,11 +46,7 @@ class Binder:
         self._measures = Measures(meter)
         # Whether binding conditions count; without the feature pods are bound at once, as older schedulers do.
         self._waits = waits
-        self._bindings: dict[str, Binding] = {}
-        self._by_pod: dict[str, str] = {}
-        self._by_claim: dict[str, dict[str, None]] = {}
-        self._by_volume: dict[str, dict[str, None]] = {}
-        self._timers: list[tuple[float, str]] = []
+        self.bindings = Bindings()
         self._out: list[Write] = []
         self._events: list[Write] = []
         self.ended: list[Ended] = []
@@ -145,25 +63,14 @@ class Binder:
 
     # -------------------------------------------------------------------------------------------------------- reading
 
-    def get(self, uid: str) -> Binding | None:
-        return self._bindings.get(uid)
-
-    def bindings(self) -> list[Binding]:
-        return list(self._bindings.values())
-
     @property
     def in_flight(self) -> int:
         """Pods whose writes are under way; those that wait for devices cost nothing and do not count."""
-        return len(self._bindings) - self._waiting
+        return len(self.bindings) - self._waiting
 
     @property
     def waiting(self) -> int:
         return self._waiting
-
-    def next_due(self) -> float | None:
-        while self._timers and self._timers[0][1] not in self._bindings:
-            heappop(self._timers)
-        return self._timers[0][0] if self._timers else None
 
     def writes(self) -> list[Write]:
         out, self._out = self._out, []
@@ -206,16 +113,15 @@ class Binder:
         binding = Binding(pending, placement, profile, now, gang)
         if gang is not None:
             gang.join(binding.uid, binding)
-            heappush(self._timers, (now, binding.uid))
+            self.bindings.remind(binding, now)
         pod = binding.pod
-        self._bindings[binding.uid] = binding
-        self._by_pod[pod.key] = binding.uid
+        self.bindings.add(binding)
         for claim, result in zip(placement.open, placement.results):
             self._claims.allocate(claim, result, pod, now)
         for claim in placement.pinned:
             self._claims.reserve(claim, pod)
         for claim in (*placement.open, *placement.pinned):
-            self._follow(binding, claim.key)
+            self.bindings.follow(binding, claim.key)
         if placement.volumes or placement.provisioned:
             self._bind_volumes(binding, placement, now)
         if binding.special is not None and placement.leftover is not None:
@@ -228,11 +134,6 @@ class Binder:
         if gang is None:
             self._advance(binding, now)
 
-    def _follow(self, binding: Binding, key: str) -> None:
-        binding.claims.append(key)
-        binding.awaiting.add(key)
-        self._by_claim.setdefault(key, {})[binding.uid] = None
-
     # ---------------------------------------------------------------------------------------------------------- volumes
 
     def _bind_volumes(self, binding: Binding, placement: Placement, now: float) -> None:
@@ -241,21 +142,17 @@ class Binder:
         self._volumes.take(binding.uid, chosen)
         binding.volumes = [*(claim for claim, _ in placement.volumes), *placement.provisioned]
         for claim in binding.volumes:
-            binding.awaiting.add(claim.key)
-            self._by_volume.setdefault(claim.key, {})[binding.uid] = None
+            self.bindings.follow_volume(binding, claim.key)
         for claim, volume in placement.volumes:
             self._out.append(binds_volume(claim, volume, binding.pod.key))
         for claim in placement.provisioned:
             self._out.append(binds_volume(claim, binding.node, binding.pod.key))
-        heappush(self._timers, (now + binding.profile.volume_timeout, binding.uid))
+        self.bindings.remind(binding, now + binding.profile.volume_timeout)
 
     def volume_changed(self, key: str, now: float) -> None:
         claim: PersistentVolumeClaim | None = self._world.get(PERSISTENT_VOLUME_CLAIMS, key)
-        for uid in list(self._by_volume.get(key, ())):
-            binding = self._bindings.get(uid)
-            if binding is None:
-                self._by_volume[key].pop(uid, None)
-            elif claim is None:
+        for binding in self.bindings.with_volume(key):
+            if claim is None:
                 self._fail(binding, Reason("VolumeClaimMissing", f"pod/{binding.pod.key}", {"claim": key}), now)
             elif bound(claim):
                 binding.awaiting.discard(key)
@@ -266,7 +163,7 @@ class Binder:
     def settled(self, news: list[Settled], now: float) -> None:
         """What became of claims that pods here wait for."""
         for uid, key, lost, error in news:
-            binding = self._bindings.get(uid)
+            binding = self.bindings.get(uid)
             if binding is None or key not in binding.awaiting:
                 continue
             binding.awaiting.discard(key)
@@ -276,11 +173,10 @@ class Binder:
                 self._advance(binding, now)
 
     def claim_changed(self, key: str, now: float) -> None:
-        for uid in list(self._by_claim.get(key, ())):
-            binding = self._bindings.get(uid)
-            if binding is not None and binding.stage == "conditions":
+        for binding in self.bindings.with_claim(key):
+            if binding.stage == "conditions":
                 self._check_conditions(binding, now)
-            elif binding is not None and binding.held and binding.writing in self._out:
+            elif binding.held and binding.writing in self._out:
                 # Ready a moment ago, and not so any more before the bind was sent.
                 self._unsend(binding)
                 self._advance(binding, now)
@@ -290,9 +186,7 @@ class Binder:
         self._advance(binding, now)
 
     def due(self, now: float) -> None:
-        while (at := self.next_due()) is not None and at <= now:
-            _, uid = heappop(self._timers)
-            binding = self._bindings[uid]
+        while (binding := self.bindings.pop_due(now)) is not None:
             if binding.stage == "conditions":
                 self._check_conditions(binding, now)
             elif (
@@ -366,7 +260,7 @@ class Binder:
         due = min(due for due, verdict in zip(dues, verdicts) if verdict.readiness == "pending")
         if due != binding.due:
             binding.due = due
-            heappush(self._timers, (due, binding.uid))
+            self.bindings.remind(binding, due)
         return False
 
     def _not_ready(self, binding: Binding, ended: list[tuple[ResourceClaim, Verdict]], now: float) -> None:
@@ -415,7 +309,7 @@ class Binder:
             self._step(binding, "bound", now)
         elif isinstance(error, Unreachable | Conflict | NotFound):
             # It may be bound, or gone: the watch will tell. Until then it keeps its place, and binding again does no harm.
-            heappush(self._timers, (now + RETRY_AFTER, binding.uid))
+            self.bindings.remind(binding, now + RETRY_AFTER)
         else:
             self._fail(binding, write_failed(error), now)
 
@@ -444,7 +338,7 @@ class Binder:
         """The claim for extended resources exists: allocate it and tell the pod's status, both at once."""
         assert binding.special is not None
         self._claims.adopt(binding.special, claim, binding.pod, now)
-        self._follow(binding, claim.key)
+        self.bindings.follow(binding, claim.key)
         self._mapped(binding)
 
     def _mapped(self, binding: Binding) -> bool:
@@ -472,7 +366,7 @@ class Binder:
             if current is not None and current.metadata.resource_version != outcome.write.resource_version:
                 self.pod_changed(binding, current, now)
             else:
-                heappush(self._timers, (now + RETRY_AFTER, binding.uid))
+                self.bindings.remind(binding, now + RETRY_AFTER)
         else:
             self._fail(binding, write_failed(outcome.error), now)
 
@@ -486,8 +380,7 @@ class Binder:
 
     def observe(self, outcome: Outcome, now: float) -> None:
         write = outcome.write
-        uid = write.uid if write.kind is PODS else self._by_pod.get(write.about, "")
-        binding = self._bindings.get(uid)
+        binding = self.bindings.get(write.uid) if write.kind is PODS else self.bindings.of_pod(write.about)
         if binding is None or (write.kind is RESOURCE_CLAIMS and write is not binding.creation):
             self._orphaned(outcome)
         elif write is binding.writing:
@@ -502,18 +395,19 @@ class Binder:
 
     def node_gone(self, name: str, now: float) -> None:
         """Nothing is waited for on a node that is no more. A bind that is under way is the watch's to tell of."""
-        for binding in [found for found in self._bindings.values() if found.node == name and found.stage != "binding"]:
-            self._fail(binding, None, now)
+        for binding in self.bindings.on_node(name):
+            if binding.stage != "binding":
+                self._fail(binding, None, now)
 
     def pod_gone(self, uid: str, now: float) -> None:
         """The pod was deleted or finished on its way. Devices that were being made ready for it alone are freed at once."""
-        binding = self._bindings.get(uid)
+        binding = self.bindings.get(uid)
         if binding is not None:
             self._step(binding, "pod gone", now)
 
     def pod_placed(self, pod: Pod, now: float) -> None:
         """The API shows the pod on a node, whether or not the answer to our write has come."""
-        binding = self._bindings.get(pod.uid)
+        binding = self.bindings.get(pod.uid)
         if binding is not None:
             ours = binding.node == pod.spec.node_name and binding.stage == "binding"
             self._step(binding, "bound" if ours else "placed by others", now)
@@ -558,18 +452,8 @@ class Binder:
             self._claims.drop_unmade(special)
 
     def _remove(self, binding: Binding) -> None:
-        uid = binding.uid
-        self._bindings.pop(uid, None)
-        if self._by_pod.get(binding.pod.key) == uid:
-            del self._by_pod[binding.pod.key]
-        self._volumes.give_back(uid)
-        for index, keys in ((self._by_volume, [claim.key for claim in binding.volumes]), (self._by_claim, binding.claims)):
-            for key in keys:
-                users = index.get(key)
-                if users is not None:
-                    users.pop(uid, None)
-                    if not users:
-                        del index[key]
+        self.bindings.remove(binding)
+        self._volumes.give_back(binding.uid)
 
     def _event(self, binding: Binding, now: float, reason: str, note: str, action: str) -> None:
         pod = binding.pod

@@ -1,0 +1,176 @@
+"""Pods on their way to their nodes: what is known of each, and which of them a claim, a volume or a moment concerns.
+
+Always true: a binding is found under its pod, under each claim and volume that it waits for or has, and under nothing when it is
+removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from dray.api.core import PersistentVolumeClaim, Pod
+from dray.api.reason import Reason
+from dray.api.resource import ResourceClaim
+from dray.cluster.port import Write
+from dray.scheduling.binding.gang import Gang
+from dray.scheduling.binding.stages import Stage
+from dray.scheduling.config import Profile
+from dray.scheduling.placing.state import Placement
+from dray.scheduling.shape.extended import Special
+from dray.scheduling.waiting.queue import QueuedPod
+
+
+class Ended(NamedTuple):
+    """A binding is over. ``reason``: why it failed, where that is worth telling; ``node``: where the pod keeps its room
+    until it has been tried again."""
+
+    pending: QueuedPod
+    bound: bool
+    reason: Reason | None = None
+    node: str = ""
+
+
+class Binding:
+    """One pod on its way to one node."""
+
+    __slots__ = (
+        "awaiting",
+        "because",
+        "claims",
+        "creation",
+        "due",
+        "gang",
+        "held",
+        "keeps",
+        "mapping",
+        "node",
+        "notes",
+        "pending",
+        "profile",
+        "reason",
+        "since",
+        "special",
+        "stage",
+        "uid",
+        "volumes",
+        "waited",
+        "writing",
+    )
+
+    def __init__(
+        self, pending: QueuedPod, placement: Placement, profile: Profile, now: float, gang: Gang[Binding] | None = None
+    ) -> None:
+        self.gang = gang
+        self.pending = pending
+        self.uid = pending.uid
+        self.node = placement.node
+        self.profile = profile
+        self.since = now
+        # Why these devices, for people.
+        self.because = placement.because
+        self.notes = placement.notes
+        self.special: Special | None = placement.special
+        self.claims: list[str] = []
+        self.awaiting: set[str] = set()
+        # The writes of this attempt that make its special claim and tell the pod's status of it; an answer to one of an
+        # earlier attempt is not for this one.
+        self.creation: Write | None = None
+        self.mapping: Write | None = None
+        self.volumes: list[PersistentVolumeClaim] = []
+        self.stage: Stage = "claims"
+        # The bind that is under way.
+        self.writing: Write | None = None
+        self.waited: float | None = None
+        # The claims as they were when the wait began, by key.
+        self.held: dict[str, ResourceClaim] = {}
+        self.due = 0.0
+        # Why it was given up, and on which node its room is kept.
+        self.reason: Reason | None = None
+        self.keeps = ""
+
+    @property
+    def pod(self) -> Pod:
+        return self.pending.pod
+
+    @property
+    def has_devices(self) -> bool:
+        return bool(self.claims) or self.special is not None
+
+
+class Bindings:
+    def __init__(self) -> None:
+        self._by_uid: dict[str, Binding] = {}
+        self._by_pod: dict[str, str] = {}
+        self._by_claim: dict[str, dict[str, None]] = {}
+        self._by_volume: dict[str, dict[str, None]] = {}
+        self._timers: list[tuple[float, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._by_uid)
+
+    def __iter__(self) -> Iterator[Binding]:
+        return iter(list(self._by_uid.values()))
+
+    def get(self, uid: str) -> Binding | None:
+        return self._by_uid.get(uid)
+
+    def of_pod(self, key: str) -> Binding | None:
+        return self._by_uid.get(self._by_pod.get(key, ""))
+
+    def with_claim(self, key: str) -> Iterator[Binding]:
+        return self._present(self._by_claim.get(key, ()))
+
+    def with_volume(self, key: str) -> Iterator[Binding]:
+        return self._present(self._by_volume.get(key, ()))
+
+    def on_node(self, name: str) -> Iterator[Binding]:
+        return self._present(binding.uid for binding in self._by_uid.values() if binding.node == name)
+
+    def _present(self, uids: Iterable[str]) -> Iterator[Binding]:
+        """What is done about one may end others: those are left out."""
+        for uid in list(uids):
+            binding = self._by_uid.get(uid)
+            if binding is not None:
+                yield binding
+
+    def add(self, binding: Binding) -> None:
+        self._by_uid[binding.uid] = binding
+        self._by_pod[binding.pod.key] = binding.uid
+
+    def follow(self, binding: Binding, key: str) -> None:
+        """The claim is the pod's, and is to be written first."""
+        binding.claims.append(key)
+        binding.awaiting.add(key)
+        self._by_claim.setdefault(key, {})[binding.uid] = None
+
+    def follow_volume(self, binding: Binding, key: str) -> None:
+        binding.awaiting.add(key)
+        self._by_volume.setdefault(key, {})[binding.uid] = None
+
+    def remind(self, binding: Binding, at: float) -> None:
+        heappush(self._timers, (at, binding.uid))
+
+    def next_due(self) -> float | None:
+        while self._timers and self._timers[0][1] not in self._by_uid:
+            heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    def pop_due(self, now: float) -> Binding | None:
+        """One that was to be looked at by now."""
+        at = self.next_due()
+        return self._by_uid[heappop(self._timers)[1]] if at is not None and at <= now else None
+
+    def remove(self, binding: Binding) -> None:
+        uid = binding.uid
+        self._by_uid.pop(uid, None)
+        if self._by_pod.get(binding.pod.key) == uid:
+            del self._by_pod[binding.pod.key]
+        for index, keys in ((self._by_volume, [claim.key for claim in binding.volumes]), (self._by_claim, binding.claims)):
+            for key in keys:
+                users = index.get(key)
+                if users is not None:
+                    users.pop(uid, None)
+                    if not users:
+                        del index[key]
