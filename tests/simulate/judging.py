@@ -168,6 +168,6 @@ def _phrases(message: str) -> set[str]:
     if not found:
         return {before}
     whole = re.sub(r" \([^()]*\)", "", listed).removesuffix(".").split(", ")
-    kept = whole[:-1] if message.endswith("…") else whole
+    kept = whole[:-1] if message.endswith("…") or re.match(r"and \d+ more reasons?$", whole[-1]) else whole
     singular = (re.sub(r"^\d+ nodes? (\w+)", lambda m: _SINGULAR.get(m[1], m[1]), each) for each in kept)
     return {each for each in singular if each}

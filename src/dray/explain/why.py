@@ -8,7 +8,7 @@ must change). Nothing is changed by asking.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -224,6 +224,15 @@ def _world_with(world: World, pods: Sequence[Pod], claims: Sequence[ResourceClai
     return made
 
 
+class _Alone(NamedTuple):
+    """A cluster with nobody else in it: what its nodes say, and which of them would do."""
+
+    ask: Ask
+    state: CycleState
+    nodes: list[NodeAnswer]
+    fits: list[str]
+
+
 class _Question:
     """One pod, asked of a scheduler that was told everything and decides nothing."""
 
@@ -370,17 +379,18 @@ class _Question:
         return Why(self._pod.key, "waiting", summary, [reason], nodes, fixes(counts))
 
     def _nowhere(self, state: CycleState, nodes: list[NodeAnswer]) -> Why:
-        empty, alone, fits = self._alone()
-        verdict: VerdictName = "unschedulable" if fits else "impossible"
         advice = [*self._attach(state), *Advisor(self._world, self._ask, state, _refused(nodes)).fixes()]
-        if not fits:
-            then = Advisor(self._world, empty, empty.state(self._pod), _refused(alone), " when empty").fixes()
+        alone = self._alone()
+        possible = alone is None or bool(alone.fits)
+        verdict: VerdictName = "unschedulable" if possible else "impossible"
+        if alone is not None and not possible:
+            then = Advisor(self._world, alone.ask, alone.state, _refused(alone.nodes), " when empty").fixes()
             advice += [fix for fix in then if not advice or not fix.nodes]
             # Where an empty cluster would not do either, what it lacks is told, and not what is in use besides.
-            nodes = alone
-        else:
+            nodes = alone.nodes
+        elif alone is not None:
             advice = advice[: _MOST_ADVICE - 1]
-            advice.append(Fix(f"add a node like {fits[0]}, which would do when empty", rank=6))
+            advice.append(Fix(f"add a node like {alone.fits[0]}, which would do when empty", rank=6))
         nodes = sorted(nodes, key=_distance)
         counts = counted({node.node: node.reasons for node in nodes})
         summary = _sentence(self._pod, verdict, message(counts, len(nodes)))
@@ -389,7 +399,7 @@ class _Question:
         told = [fix.told for fix in advice]
         said = in_upstream_words(counts, len(nodes))
         answer = Why(self._pod.key, verdict, summary, reasons, nodes, told, nearest=_nearest(nodes), advice=advice, upstream=said)
-        answer.evicts = self._evicts(state) if fits else None
+        answer.evicts = self._evicts(state) if possible else None
         return answer
 
     def _attach(self, state: CycleState) -> list[Fix]:
@@ -426,14 +436,19 @@ class _Question:
     def _last_failure(self) -> FailedBinding | None:
         return next((found for found in reversed(self._failures) if found.of(self._pod)), of_condition(self._pod))
 
-    def _alone(self) -> tuple[Ask, list[NodeAnswer], list[str]]:
-        """The cluster without any other pod and any allocation: what its nodes say, and which of them would do."""
+    def _alone(self) -> _Alone | None:
+        """The cluster without any other pod and any allocation; None where that says nothing, since a claim of the pod could not
+        be allocated again as it is."""
         claims: list[ResourceClaim] = list(self._world.all(RESOURCE_CLAIMS).values())
         free = [msgspec.structs.replace(claim, status=ResourceClaimStatus()) for claim in claims]
         scheduler = Scheduler(_world_with(self._world, [self._pod], free), self._config, self._gates)
         ask = Ask(scheduler, self._now, self._profile)
-        nodes = self._nodes(ask, ask.state(self._pod))
-        return ask, nodes, [node.node for node in nodes if not node.reasons]
+        try:
+            state = ask.state(self._pod)
+        except NotPlaced:
+            return None
+        nodes = self._nodes(ask, state)
+        return _Alone(ask, state, nodes, [node.node for node in nodes if not node.reasons])
 
     def _awaited(self) -> Iterator[Awaited]:
         for claim in _claims_of(self._world, self._pod):

@@ -58,9 +58,11 @@ class Rests:
         return found
 
     def holds(self, results: Iterable[AllocationResult]) -> list[DeviceKey]:
-        """The devices of these that rest."""
+        """The devices of these that rest, each once, however many shares of it there are."""
+        if not self._until:
+            return []
         keys = (DeviceKey(d.driver, d.pool, d.device) for result in results for d in result.devices.results)
-        return [key for key in keys if key in self._until] if self._until else []
+        return list(dict.fromkeys(key for key in keys if key in self._until))
 
     def taken(self, devices: Iterable[DeviceKey]) -> None:
         for key in devices:
