@@ -114,7 +114,7 @@ class Ask:
         if isinstance(found, Placement):
             return Answer(info.name, found, [])
         reasons = [self._of_zones(with_numbers(reason, state, info), state, info) for reason in found]
-        if self.scheduler.cycle.plan(state).refuses(info) is not None or not state.needs_devices or state.leftover is not None:
+        if self.scheduler.cycle.plan(state).refuses(info) is not None or not state.needs_devices:
             return Answer(info.name, None, reasons)
         claims = self.scheduler.cycle.devices.claims_on(state, info)[0]
         told = self.scheduler.engine.explain(info.name, claims)
