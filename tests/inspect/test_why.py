@@ -428,3 +428,12 @@ class TestOfRoomThatWouldBeMade:
 
     def test_a_pod_that_may_evict_nobody_is_told_of_nobody(self, dray: Run) -> None:
         assert ask(dray, "high", self.objects(preemptionPolicy="Never"))["evicts"] is None
+
+
+def test_a_pod_whose_claim_is_allocated_by_a_class_that_went_is_answered(dray: Run) -> None:
+    """The claim could not be allocated again, so what an empty cluster would say is not asked."""
+    held = claim("held", result("g1"), pods=("late",), node="n1")
+    objects = [each for each in healthy() if each["kind"] != "DeviceClass"]
+    found = ask(dray, "late", [*objects, held, pod("late", "held", nodeSelector={"kubernetes.io/hostname": "absent"})])
+    assert found["verdict"] == "unschedulable"
+    assert "NodeSelectorMismatch" in codes(found["reasons"])
