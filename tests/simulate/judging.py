@@ -32,6 +32,8 @@ AGAIN: Final = (17.0, 41.0)
 CHECK_EVERY: Final = 0.5
 # How nodes are refused, in the order of the checks; devices and other pods come after all of these.
 _CHECKS: Final = ("is cordoned", "taint", "node selector or affinity", "host port", "not enough cpu", "not enough memory")
+# How the last attempt ended is so whatever is found out since, until the next one.
+_OF_THE_LAST_ATTEMPT: Final = ("could not be bound to node", "did not become ready within")
 _SINGULAR: Final = {"have": "has", "are": "is", "do": "does"}
 
 
@@ -147,7 +149,7 @@ def _untrue(told: str, summary: str) -> str:
     `dray why` gives. A node is refused for
     the first check that fails: what a later one had found may still be so, where an earlier one speaks now."""
     told = told.partition(" In kube-scheduler's words:")[0]
-    if summary.endswith(told):
+    if summary.endswith(told) or any(words in told for words in _OF_THE_LAST_ATTEMPT):
         return ""
     said = _phrases(summary)
     first = min(map(_turn, said))
