@@ -40,6 +40,7 @@ _CLASSES: Final = {
 _COMMON: Final = ("gpu8", "mig", "nic", "fabric")
 # What people have: larger, so that there is only one of them, in some scenarios.
 _RARE: Final = tuple(name for name in _CLASSES if name not in (*_COMMON, "plain"))
+_LEAST: Final = {"tpu-v5p": 4}  # nodes; fewer have no whole block
 _EXTENDED: Final = {
     "gpu8": "dray.dev/gpu",
     "a100-8": "nvidia.com/gpu",
@@ -119,7 +120,7 @@ class _Drawing:
             names.append("gpu8")
         if self.rng.random() < 0.3:
             names.append("plain")
-        return [*(f"{name}:{self.rng.randint(1, 2)}" for name in names), *(f"{name}:1" for name in rare)]
+        return [*(f"{name}:{self.rng.randint(1, 2)}" for name in names), *(f"{name}:{_LEAST.get(name, 1)}" for name in rare)]
 
     def _configuration(self) -> Document:
         arguments = {"kind": "DynamicResourcesArgs", "bindingTimeout": f"{BINDING_TIMEOUT}s"}

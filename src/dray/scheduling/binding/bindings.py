@@ -167,10 +167,13 @@ class Bindings:
         self._by_uid.pop(uid, None)
         if self._by_pod.get(binding.pod.key) == uid:
             del self._by_pod[binding.pod.key]
-        for index, keys in ((self._by_volume, [claim.key for claim in binding.volumes]), (self._by_claim, binding.claims)):
-            for key in keys:
-                users = index.get(key)
-                if users is not None:
-                    users.pop(uid, None)
-                    if not users:
-                        del index[key]
+        self._unfollow(self._by_claim, binding.claims, uid)
+        self._unfollow(self._by_volume, [claim.key for claim in binding.volumes], uid)
+
+    def _unfollow(self, index: dict[str, dict[str, None]], keys: Iterable[str], uid: str) -> None:
+        for key in keys:
+            users = index.get(key)
+            if users is not None:
+                users.pop(uid, None)
+                if not users:
+                    del index[key]

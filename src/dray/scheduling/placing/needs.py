@@ -89,13 +89,13 @@ class Needs:
         key: tuple[Hashable, ...] = (
             state.demand.id,
             state.profile.scheduler_name,
-            tuple(self._spec_id(claim) for claim in resolved.open),
-            tuple((claim.uid, claim.metadata.resource_version, self._unwritten(state, claim)) for claim in resolved.pinned),
+            tuple([self._spec_id(claim) for claim in resolved.open]),
+            tuple([(claim.uid, claim.metadata.resource_version, self._unwritten(state, claim)) for claim in resolved.pinned]),
             (state.leftover.uid, state.leftover.metadata.resource_version) if state.leftover is not None else (),
             state.named,
         )
         if self.signs:
-            key = (*key, tuple(sign(state.pod) for sign in self.signs))
+            key = (*key, tuple([sign(state.pod) for sign in self.signs]))
         if state.view is not None:
             pod = state.pod
             key = (*key, pod.metadata.namespace, tuple(sorted(pod.metadata.labels.items())))

@@ -112,7 +112,7 @@ class Plan:
 
     def stamp(self) -> Hashable:
         """Changes when something that was read beyond the nodes changed."""
-        return tuple(stamp() for stamp in self._stamps) if self._stamps else ()
+        return tuple([stamp() for stamp in self._stamps]) if self._stamps else ()
 
     def refresh(self) -> bool:
         """Whether what was read beyond the nodes is not what it was: then what was found out before does not hold."""
