@@ -294,7 +294,7 @@ class Preemption:
         violating: set[str] = set()
         for placed in sorted(lower, key=_importance):
             for budget in budgets:
-                if _protects(budget, placed.pod):
+                if protects(budget, placed.pod):
                     left[budget.uid] -= 1
                     if left[budget.uid] < 0:
                         violating.add(placed.pod.uid)
@@ -380,7 +380,7 @@ def _exists(world: World, claim: ResourceClaim, consumer: ResourceClaimConsumerR
     return pod is not None and pod.uid == consumer.uid and not pod.terminal
 
 
-def _protects(budget: PodDisruptionBudget, pod: Pod) -> bool:
+def protects(budget: PodDisruptionBudget, pod: Pod) -> bool:
     """As upstream's scheduler reads budgets: one without requirements protects nobody here, nor does any a pod without labels."""
     selector, metadata = budget.spec.selector, pod.metadata
     if budget.metadata.namespace != metadata.namespace or not metadata.labels or selector is None:

@@ -45,11 +45,13 @@ class Plan(NamedTuple):
 
 class Wanted(NamedTuple):
     """The pods that need room. ``within``: whether what is posted keeps to the limits of queues; ``judge``: whether a plan is
-    allowed; ``all_stay``: no plan is in which anybody is left without a place, so that large ones keep theirs first."""
+    allowed; ``breaks``: how many of its victims break a disruption budget; ``all_stay``: no plan is in which anybody is left
+    without a place, so that large ones keep theirs first."""
 
     members: Sequence[QueuedPod]
     within: Callable[[], bool]
     judge: Callable[[Plan], bool]
+    breaks: Callable[[Plan], int]
     all_stay: bool = False
 
 
@@ -112,7 +114,8 @@ class Room:
         return None
 
     def _cheapest(self, wanted: Wanted, table: Table, out: TakenOut, taken: list[Step]) -> Plan:
-        """As the members came to sit, or sitting down anew now that all are out: whichever drives out fewer."""
+        """As the members came to sit, or sitting down anew now that all are out: whichever breaks fewer budgets and drives out
+        fewer."""
         plan = self._finish(wanted, table, out, taken)
         if len(taken) < 2 or not plan.victims:
             return plan
@@ -122,7 +125,7 @@ class Room:
                 table.leave(uid)
             if not self._seat(table, wanted.members):
                 other = self._finish(wanted, table, out, taken)
-                plan = min(plan, other, key=lambda each: len(each.victims))
+                plan = min(plan, other, key=lambda each: (wanted.breaks(each), len(each.victims)))
         table.restore(noted)
         return plan
 

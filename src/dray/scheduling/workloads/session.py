@@ -7,13 +7,13 @@ as far as its next step goes (its minimum, or one more), or it is refused with a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from dray.api.reason import Reason
 from dray.api.times import parse_time
 from dray.books.nodes import Placed
-from dray.queues.gangs import Gang, Member, State, fill, is_stale, next_attempt, next_victims, stale_until, surplus
+from dray.queues.gangs import Gang, Member, State, fill, is_stale, next_attempt, stale_until
 from dray.queues.order import Fill, Standing, at_most, job_key, plus
 from dray.queues.reclaim import (
     Denial,
@@ -34,11 +34,13 @@ from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.placing.state import NotPlaced
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.bounds import hopeless
-from dray.scheduling.workloads.jobs import GPU, GPU_RESOURCE, NATIVE, Amounts, Job, Jobs, created, gang_of
+from dray.scheduling.workloads.budgets import Budgets
+from dray.scheduling.workloads.jobs import GPU, GPU_RESOURCE, NATIVE, Amounts, Job, Jobs, gang_of
 from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.room import Plan, Room, Step, Wanted
 from dray.scheduling.workloads.together import Blocked, Seat, Together
 from dray.scheduling.workloads.use import QueueUse, Standings, shares_of
+from dray.scheduling.workloads.victims import Victims
 
 Action = str
 # A pod that was to be gone this long ago, in seconds, does not count as making room.
@@ -86,16 +88,18 @@ class Session:
         self.pending: dict[str, Amounts] = {}
         self._asked: dict[str, Amounts] = {}
         self._requests: dict[str, Amounts] = {}
-        self._states: dict[str, dict[str, State]] = {}
+        self.states: dict[str, dict[str, State]] = {}
         self._gangs: dict[str, Gang] = {}
         self.waiting = [job for job in jobs if job.waiting and job.queue in self.tree.queues]
         for job in self.waiting:
             self._request(job)
         self.total = self._capacity()
         self.shares = shares_of(self.total, self.tree, use, self.pending)
-        self._standings = Standings(self.tree, use, self.shares)
+        self.standings = Standings(self.tree, use, self.shares)
         use.changed.clear()
         self._room = Room(parts, cycle, preemption, together, now)
+        self._victims = Victims(self, parts.nodes, jobs)
+        self._budgets = Budgets(parts.world)
         self.missing: dict[str, Missing] = {}
         self.done: set[str] = set()
         # Whom room is made for in this session: nothing of it is written before the end.
@@ -152,7 +156,7 @@ class Session:
         known = self._gangs.get(job.key)
         if known is None:
             states = {uid: self.state_of(job, uid) for uid in job.pods}
-            self._states[job.key] = states
+            self.states[job.key] = states
             known = self._gangs[job.key] = gang_of(job, states)
         return known
 
@@ -184,7 +188,7 @@ class Session:
         return found
 
     def _line(self, jobs: Collection[Job]) -> Line:
-        line = Line(self.tree, self._standings, self.total, self.key, self.request)
+        line = Line(self.tree, self.standings, self.total, self.key, self.request)
         line.add(jobs)
         return line
 
@@ -255,7 +259,7 @@ class Session:
         """Pods that are leaving anyhow make enough room: nobody else has to go."""
         if not self._room.leaving:
             return None
-        return self._room.in_order(Wanted(members, lambda: self._within(job), lambda plan: True), ())
+        return self._room.in_order(Wanted(members, lambda: self._within(job), lambda plan: True, lambda plan: 0), ())
 
     def _leaves(self, placed: Placed) -> bool:
         """Whether what the pod holds is about to be free; not of one that should have been gone long ago."""
@@ -366,11 +370,18 @@ class Session:
         if not job.preemptible or not self._enough_free(members) or self._start_denied(job) is not None:
             return None
         allowed = {each.key for each in self._jobs if each.preemptible and each is not job and (each.single or self.gang(each))}
-        wanted = Wanted(members, lambda: self._within(job), lambda plan: not plan.evicted, all_stay=True)
-        return self._room.by_node(wanted, self._by_least_to_move(allowed), lambda node: self._steps_on(node, allowed))
+        allowance = self._budgets.now(self._room.leaving)
+
+        def judge(plan: Plan) -> bool:
+            return not plan.evicted and not allowance.broken(plan.victims)
+
+        wanted = Wanted(members, lambda: self._within(job), judge, lambda plan: 0, all_stay=True)
+        return self._room.by_node(
+            wanted, self._victims.nodes(allowed), lambda node: list(allowance.sparing(self._victims.on(node, allowed)))
+        )
 
     def _start_denied(self, job: Job) -> Denial | None:
-        return may_start(self._reclaimer(job), self.tree, self._standings)
+        return may_start(self._reclaimer(job), self.tree, self.standings)
 
     def _enough_free(self, members: Sequence[QueuedPod]) -> bool:
         """Moving pods makes nothing free: the cluster must have what is asked, wherever."""
@@ -381,51 +392,10 @@ class Session:
                     asked[name] = asked.get(name, 0) + value
         return all(sum(max(0, info.free(name)) for info in self._parts.nodes) >= value for name, value in asked.items() if value)
 
-    def _by_least_to_move(self, allowed: Collection[str]) -> list[str]:
-        """Nodes by how many pods would have to go; of those with as many, the one whose jobs are served last."""
-        found: list[tuple[str, int, tuple[object, ...]]] = []
-        for info in self._parts.nodes:
-            pods = [(job, placed) for uid, placed in info.pods.items() if (job := self._jobs.of(uid)) is not None]
-            jobs = [(self.key(job), created(placed.pod)) for job, placed in pods if job.key in allowed]
-            if jobs:
-                found.append((info.name, len(jobs), min(jobs)))
-        found.sort(key=lambda each: each[2], reverse=True)
-        return [name for name, _, _ in sorted(found, key=lambda each: each[1])]
-
-    def _steps_on(self, node: str, allowed: Collection[str]) -> list[Step]:
-        """Jobs with pods on the node, those that are served last first, as far as they are to go for it."""
-        info = self._parts.nodes.get(node)
-        jobs = {job.key: job for uid in (info.pods if info is not None else ()) if (job := self._jobs.of(uid)) is not None}
-        found: list[Step] = []
-        for job in sorted((job for key, job in jobs.items() if key in allowed), key=self.key, reverse=True):
-            found.extend(self._steps(job, node))
-        return found
-
-    def _steps(self, job: Job, node: str) -> Iterator[Step]:
-        if job.single:
-            uid = next(iter(job.pods))
-            placed = self._parts.nodes.placed(uid)
-            if placed is not None and self.state_of(job, uid) == "active" and self._may_go(job, placed):
-                yield Step(job, (placed,))
-            return
-        gang = self.gang(job)
-        spare = {each.name for each in surplus(gang)}
-        core = []
-        for each in gang.members("active"):
-            placed = self._parts.nodes.placed(each.name)
-            if placed is not None and self._may_go(job, placed):
-                if each.name in spare:
-                    if placed.node == node:
-                        yield Step(job, (placed,))
-                else:
-                    core.append(placed)
-        if any(placed.node == node for placed in core):
-            yield Step(job, tuple(core))
-
     # ----------------------------------------------------------------------------------------------- reclaim and preempt
 
     def _reclaim(self, job: Job, members: list[QueuedPod]) -> Plan | None:
-        reclaimer, standings = self._reclaimer(job), self._standings.frozen()
+        reclaimer, standings = self._reclaimer(job), self.standings.frozen()
         if may_reclaim(reclaimer, standings) is not None:
             return None
         open_queues = {
@@ -438,9 +408,9 @@ class Session:
             return is_protected(self._now, victim.last_start, reclaim_min_runtime(job.queue, victim.queue, self.tree, minima))
 
         def judge(plan: Plan) -> bool:
-            blocks = [(step.job.queue, self._sum(step)) for step in plan.evicted]
+            blocks = [(step.job.queue, self._victims.amounts(step)) for step in plan.evicted]
             if not self._settings.consolidating_reclaim:
-                blocks += [(step.job.queue, self._sum(step)) for step, _ in plan.moved]
+                blocks += [(step.job.queue, self._victims.amounts(step)) for step, _ in plan.moved]
             return may_take(reclaimer, blocks, self.tree, standings) is None and self._is_next(job, plan, standings)
 
         return self._make_room(job, members, candidates, protected, judge)
@@ -450,7 +420,7 @@ class Session:
         held = {name: dict(standing.allocated) for name, standing in standings.items()}
         asks: dict[str, Amounts] = {job.key: self._requests[job.key]}
         for step in plan.evicted:
-            amounts = self._sum(step)
+            amounts = self._victims.amounts(step)
             asks[step.job.key] = plus(asks.get(step.job.key, {}), amounts)
             for queue in self.tree.upwards(step.job.queue):
                 held[queue.name] = plus(held[queue.name], amounts, -1.0)
@@ -487,13 +457,34 @@ class Session:
     ) -> Plan | None:
         if not candidates or self._beyond(job) or not self._quota_allows(job) or self._hopeless(members, candidates):
             return None
-        wanted = Wanted(members, lambda: self._within(job), judge)
-        plan = self._room.in_order(wanted, self._victims(candidates, protected))
+        allowance = self._budgets.now(self._room.leaving)
+
+        def breaks(plan: Plan) -> int:
+            return allowance.broken(plan.victims)
+
+        def unbroken(plan: Plan) -> bool:
+            return not breaks(plan) and judge(plan)
+
+        wanted = Wanted(members, lambda: self._within(job), unbroken, breaks)
+        plan = self._search(wanted, candidates, protected, allowance.sparing)
+        if plan is None and self._budgets:
+            plan = self._search(wanted._replace(judge=judge), candidates, protected, allowance.least_harm_first)
+        return plan
+
+    def _search(
+        self,
+        wanted: Wanted,
+        candidates: Sequence[Job],
+        protected: Callable[[Job], bool],
+        choose: Callable[[Iterable[Step]], Iterator[Step]],
+    ) -> Plan | None:
+        """Victims in their order, then node by node; ``choose``: which of them, for the sake of budgets."""
+        plan = self._room.in_order(wanted, choose(self._victims.in_order(candidates, protected)))
         if plan is not None:
             return plan
         allowed = {each.key for each in candidates if not protected(each) and (each.single or self.gang(each))}
-        nodes = self._by_least_to_move(allowed)
-        return self._room.by_node(wanted, nodes, lambda node: self._steps_on(node, allowed))
+        nodes = self._victims.nodes(allowed)
+        return self._room.by_node(wanted, nodes, lambda node: list(choose(self._victims.on(node, allowed))))
 
     def protected_until(self) -> list[float]:
         """When jobs that may not be touched yet for their min-runtime may be, while somebody waits."""
@@ -519,51 +510,6 @@ class Session:
     def _quota_allows(self, job: Job) -> bool:
         denied = self._start_denied(job)
         return denied is None or denied.rule == "limit"
-
-    def _victims(self, candidates: Sequence[Job], protected: Callable[[Job], bool]) -> Iterator[Step]:
-        """Jobs of the queue that is served last first, in it the job that is served last; surplus pods one by one."""
-        gone: dict[str, set[str]] = {}
-
-        def left(job: Job) -> Gang:
-            taken = gone.get(job.key)
-            if not taken:
-                return self.gang(job)
-            states = {uid: "leaving" if uid in taken else state for uid, state in self._states[job.key].items()}
-            return gang_of(job, states)
-
-        def key(job: Job) -> tuple[object, ...]:
-            return self.key(job) if job.single else job_key(job.priority, fill(left(job)), job.created, job.uid)
-
-        def step(job: Job) -> list[Member]:
-            if job.single:
-                return [] if protected(job) or job.key in gone else [Member(next(iter(job.pods)))]
-            gang = left(job)
-            return surplus(gang)[:1] if protected(job) else next_victims(gang)
-
-        line = Line(self.tree, self._standings.frozen(), self.total, key, lambda job: {}, last_first=True)
-        line.add(job for job in candidates if self.active(job))
-        while (job := line.pop()) is not None:
-            pods = [self._parts.nodes.placed(each.name) for each in step(job)]
-            placed = tuple(each for each in pods if each is not None and self._may_go(job, each))
-            if not placed or len(placed) < len(pods):
-                continue
-            found = Step(job, placed)
-            gone.setdefault(job.key, set()).update(each.pod.uid for each in placed)
-            line.take(job.queue, self._sum(found))
-            yield found
-            if not job.single and left(job).members("active"):
-                line.push(job)
-
-    def _may_go(self, job: Job, placed: Placed) -> bool:
-        """A pod for which others are leaving already keeps its promise; one of a plan of this session may lose it."""
-        return placed.standing != "promised" or job.key in self.plans
-
-    def _sum(self, step: Step) -> Amounts:
-        found: Amounts = {}
-        for placed in step.pods:
-            for name, value in self._jobs.asks(placed.pod, placed.demand).items():
-                found[name] = found.get(name, 0.0) + value
-        return found
 
     # ---------------------------------------------------------------------------------------------------------- stale gangs
 

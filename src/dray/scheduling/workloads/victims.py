@@ -1,0 +1,113 @@
+"""Who may have to leave for a job, and in which order.
+
+Always true: a gang loses its surplus pod by pod before its core goes as a whole; a pod for which others are leaving already is
+no victim, unless nobody has heard of that yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from dray.books.nodes import Nodes, Placed
+from dray.queues.gangs import Gang, Member, fill, next_victims, surplus
+from dray.queues.order import job_key
+from dray.scheduling.workloads.jobs import Amounts, Job, Jobs, created, gang_of
+from dray.scheduling.workloads.line import Line
+from dray.scheduling.workloads.room import Step
+
+if TYPE_CHECKING:
+    from dray.scheduling.workloads.session import Session
+
+
+class Victims:
+    def __init__(self, session: Session, nodes: Nodes, jobs: Jobs) -> None:
+        self._session, self._nodes, self._jobs = session, nodes, jobs
+
+    def in_order(self, candidates: Sequence[Job], protected: Callable[[Job], bool]) -> Iterator[Step]:
+        """Jobs of the queue that is served last first, in it the job that is served last; surplus pods one by one."""
+        gone: dict[str, set[str]] = {}
+
+        def left(job: Job) -> Gang:
+            taken = gone.get(job.key)
+            if not taken:
+                return self._session.gang(job)
+            states = {uid: "leaving" if uid in taken else state for uid, state in self._session.states[job.key].items()}
+            return gang_of(job, states)
+
+        def key(job: Job) -> tuple[object, ...]:
+            return self._session.key(job) if job.single else job_key(job.priority, fill(left(job)), job.created, job.uid)
+
+        def step(job: Job) -> list[Member]:
+            if job.single:
+                return [] if protected(job) or job.key in gone else [Member(next(iter(job.pods)))]
+            gang = left(job)
+            return surplus(gang)[:1] if protected(job) else next_victims(gang)
+
+        line = Line(
+            self._session.tree, self._session.standings.frozen(), self._session.total, key, lambda job: {}, last_first=True
+        )
+        line.add(job for job in candidates if self._session.active(job))
+        while (job := line.pop()) is not None:
+            pods = [self._nodes.placed(each.name) for each in step(job)]
+            placed = tuple(each for each in pods if each is not None and self._may_go(job, each))
+            if not placed or len(placed) < len(pods):
+                continue
+            found = Step(job, placed)
+            gone.setdefault(job.key, set()).update(each.pod.uid for each in placed)
+            line.take(job.queue, self.amounts(found))
+            yield found
+            if not job.single and left(job).members("active"):
+                line.push(job)
+
+    def _may_go(self, job: Job, placed: Placed) -> bool:
+        """A pod for which others are leaving already keeps its promise; one of a plan of this session may lose it."""
+        return placed.standing != "promised" or job.key in self._session.plans
+
+    def amounts(self, step: Step) -> Amounts:
+        found: Amounts = {}
+        for placed in step.pods:
+            for name, value in self._jobs.asks(placed.pod, placed.demand).items():
+                found[name] = found.get(name, 0.0) + value
+        return found
+
+    def nodes(self, allowed: Collection[str]) -> list[str]:
+        """Nodes by how many pods would have to go; of those with as many, the one whose jobs are served last."""
+        found: list[tuple[str, int, tuple[object, ...]]] = []
+        for info in self._nodes:
+            pods = [(job, placed) for uid, placed in info.pods.items() if (job := self._jobs.of(uid)) is not None]
+            jobs = [(self._session.key(job), created(placed.pod)) for job, placed in pods if job.key in allowed]
+            if jobs:
+                found.append((info.name, len(jobs), min(jobs)))
+        found.sort(key=lambda each: each[2], reverse=True)
+        return [name for name, _, _ in sorted(found, key=lambda each: each[1])]
+
+    def on(self, node: str, allowed: Collection[str]) -> list[Step]:
+        """Jobs with pods on the node, those that are served last first, as far as they are to go for it."""
+        info = self._nodes.get(node)
+        jobs = {job.key: job for uid in (info.pods if info is not None else ()) if (job := self._jobs.of(uid)) is not None}
+        found: list[Step] = []
+        for job in sorted((job for key, job in jobs.items() if key in allowed), key=self._session.key, reverse=True):
+            found.extend(self._steps(job, node))
+        return found
+
+    def _steps(self, job: Job, node: str) -> Iterator[Step]:
+        if job.single:
+            uid = next(iter(job.pods))
+            placed = self._nodes.placed(uid)
+            if placed is not None and self._session.state_of(job, uid) == "active" and self._may_go(job, placed):
+                yield Step(job, (placed,))
+            return
+        gang = self._session.gang(job)
+        spare = {each.name for each in surplus(gang)}
+        core = []
+        for each in gang.members("active"):
+            placed = self._nodes.placed(each.name)
+            if placed is not None and self._may_go(job, placed):
+                if each.name in spare:
+                    if placed.node == node:
+                        yield Step(job, (placed,))
+                else:
+                    core.append(placed)
+        if any(placed.node == node for placed in core):
+            yield Step(job, tuple(core))
