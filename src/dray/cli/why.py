@@ -25,6 +25,7 @@ from dray.explain.evicting import WouldEvict
 from dray.explain.failures import failed_bindings
 from dray.explain.overview import WORKLOADS, causes, pods_of, waiting
 from dray.explain.plain import plain_causes, plain_why
+from dray.explain.queued import Queued
 from dray.explain.tree import Branch, nearest, tree
 from dray.explain.why import Why
 from dray.explain.why import why as ask
@@ -103,6 +104,8 @@ def show(answer: Why, console: Console, *, wide: bool) -> None:
         console.print(_drawn(tree(answer, wide=wide)))
     if answer.nearest is not None:
         console.print(f"\n{escape(nearest(answer.nearest))}")
+    if answer.queued is not None:
+        _show_queued(answer.queued, console)
     if answer.evicts is not None:
         _show_evicted(answer.evicts, console)
     _show_fixes(answer, console)
@@ -112,8 +115,21 @@ def show(answer: Why, console: Console, *, wide: bool) -> None:
 
 def _show_evicted(evicts: WouldEvict, console: Console) -> None:
     console.print(f"\nThe scheduler would make room on node {escape(evicts.node)}: {escape(evicts.why)}.")
-    rows = [(each.pod, each.node, str(each.priority), ", ".join(each.devices)) for each in evicts.victims]
-    console.print(table(("would leave", "from", "priority", "gives back"), rows))
+    if not evicts.victims:
+        return
+    columns = {"would leave": "pod", "from": "node", "priority": "priority", "queue": "queue", "moves to": "to"}
+    shown = {told: name for told, name in columns.items() if any(getattr(each, name) != "" for each in evicts.victims)}
+    rows = [(*(str(getattr(each, name)) for name in shown.values()), ", ".join(each.devices)) for each in evicts.victims]
+    console.print(table((*shown, "gives back"), rows))
+
+
+def _show_queued(queued: Queued, console: Console) -> None:
+    gang = f" with pod group {queued.group}, of which {queued.needs} start together" if queued.group else ""
+    if queued.queue or gang:
+        console.print(f"\nIt waits{f' in queue {escape(queued.queue)}' if queued.queue else ''}{escape(gang)}.")
+    if queued.of:
+        rows = [(each.resource, each.held, each.fair_share, each.quota, each.limit) for each in queued.of]
+        console.print(table(("the queue", "holds", "deserves", "quota", "limit"), rows))
 
 
 def _show_fixes(answer: Why, console: Console) -> None:

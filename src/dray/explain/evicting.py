@@ -12,13 +12,16 @@ from dray.scheduling.actions.preemption import Eviction
 from dray.scheduling.placing.state import CycleState
 
 
-class Victim(msgspec.Struct):
-    """A pod that would have to leave: where it is, how important, and the devices that it would give back."""
+class Victim(msgspec.Struct, omit_defaults=True):
+    """A pod that would have to leave: where it is, how important, and the devices that it would give back; of queues also the
+    queue that it is of, and ``to`` the node on which it has another place."""
 
     pod: str
     node: str
     priority: int
     devices: list[str]
+    queue: str = ""
+    to: str = ""
 
 
 class WouldEvict(msgspec.Struct):
@@ -30,11 +33,11 @@ class WouldEvict(msgspec.Struct):
 
 
 def would_evict(world: World, state: CycleState, eviction: Eviction) -> WouldEvict:
-    victims = [Victim(each.pod.key, each.node, each.demand.priority, _devices(world, each)) for each in eviction.victims]
+    victims = [Victim(each.pod.key, each.node, each.demand.priority, devices_of(world, each)) for each in eviction.victims]
     return WouldEvict(eviction.node, victims, _why(state, eviction))
 
 
-def _devices(world: World, placed: Placed) -> list[str]:
+def devices_of(world: World, placed: Placed) -> list[str]:
     held = [claim for claim in world.all(RESOURCE_CLAIMS).values() if _used_by(claim, placed.pod.uid)]
     found = [claim.status.allocation for claim in held if claim.status.allocation is not None]
     return [f"{result.pool}/{result.device}" for allocation in found for result in allocation.devices.results]

@@ -28,6 +28,7 @@ def plain_why(answer: Why) -> dict[str, Any]:
         "choice": msgspec.to_builtins(answer.choice),
         "advice": msgspec.to_builtins(answer.advice),
         "evicts": msgspec.to_builtins(answer.evicts),
+        "queued": msgspec.to_builtins(answer.queued),
         "notes": answer.notes,
     }
 

@@ -7,11 +7,9 @@ import msgspec
 from dray.api.gates import Gates
 from dray.api.kinds import QUEUES
 from dray.cluster.world import World
-from dray.queues.tree import UNLIMITED
 from dray.scheduling.config import Config
-from dray.scheduling.plugins.resources import readable
 from dray.scheduling.scheduler import Scheduler
-from dray.scheduling.workloads.jobs import BESIDE, CPU, GPU, GPU_RESOURCE, MEMORY
+from dray.scheduling.workloads.jobs import BESIDE, CPU, GPU, GPU_RESOURCE, MEMORY, told
 from dray.scheduling.workloads.status import statuses
 
 
@@ -42,24 +40,24 @@ def survey(world: World, now: float, config: Config | None = None, gates: Gates 
         return QueueTree([], {}, {})  # then the scheduler keeps no account of queues
     scheduler = Scheduler(world, config or Config(), gates)
     session = scheduler.workloads.survey(now)
-    told = statuses(session, scheduler.workloads.use)
+    status = statuses(session, scheduler.workloads.use)
     rows: list[QueueRow] = []
 
     def walk(parent: str, depth: int) -> None:
         for queue in sorted(session.tree.children.get(parent, ()), key=lambda each: each.name):
             if queue.name == BESIDE:
                 continue
-            found = told[queue.name]
+            found = status[queue.name]
             rows.append(
                 QueueRow(
                     queue.name,
                     queue.parent,
                     depth,
                     queue.priority,
-                    {name: amount(name, each.quota) for name, each in sorted(queue.resources.items())},
-                    {name: amount(name, each.limit) for name, each in sorted(queue.resources.items())},
-                    {name: amount(name, value) for name, value in sorted(session.shares[queue.name].items())},
-                    {name: amount(name, value) for name, value in sorted(scheduler.workloads.use.allocated[queue.name].items())},
+                    {name: told(name, each.quota) for name, each in sorted(queue.resources.items())},
+                    {name: told(name, each.limit) for name, each in sorted(queue.resources.items())},
+                    {name: told(name, value) for name, value in sorted(session.shares[queue.name].items())},
+                    {name: told(name, value) for name, value in sorted(scheduler.workloads.use.allocated[queue.name].items())},
                     {GPU if name == GPU_RESOURCE else name: value for name, value in found["requested"].items()},
                     found["waitingPods"],
                 )
@@ -67,14 +65,8 @@ def survey(world: World, now: float, config: Config | None = None, gates: Gates 
             walk(queue.name, depth + 1)
 
     walk("", 0)
-    total = {name: amount(name, value) for name, value in sorted(session.total.items())}
+    total = {name: told(name, value) for name, value in sorted(session.total.items())}
     return QueueTree(rows, total, dict(scheduler.workloads.jobs.wrong))
-
-
-def amount(resource: str, value: float) -> str:
-    if value == UNLIMITED:
-        return "unlimited"
-    return readable(resource, int(value)) if float(value).is_integer() else f"{value:g}"
 
 
 def resources(tree: QueueTree) -> list[str]:

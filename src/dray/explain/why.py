@@ -36,6 +36,7 @@ from dray.explain.choice import Choice, choice
 from dray.explain.evicting import WouldEvict, would_evict
 from dray.explain.failures import FailedBinding, of_condition
 from dray.explain.fix import Fix
+from dray.explain.queued import Outlook, Queued, outlook
 from dray.explain.zones import where, without_guarantee
 from dray.nodes.autoscaling import attachment
 from dray.scheduling.actions.preemption import Eviction
@@ -44,6 +45,7 @@ from dray.scheduling.ask import Ask
 from dray.scheduling.binding import conditions
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.kinds import KINDS
+from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.placing.state import CycleState, NotPlaced
 from dray.scheduling.scheduler import Scheduler
 from dray.scheduling.shape.extended import is_special
@@ -51,7 +53,9 @@ from dray.scheduling.shape.extended import is_special
 VerdictName = Literal["bound", "waiting", "unschedulable", "impossible"]
 
 # Reasons that end by themselves, given that every part of the cluster does its work.
-PASSING: Final = frozenset({"ClaimNotCreated", "ClaimInFlight", "ClaimDeleting", "ClaimLost", "BindingPending", "Preempting"})
+PASSING: Final = frozenset(
+    {"ClaimNotCreated", "ClaimInFlight", "ClaimDeleting", "ClaimLost", "BindingPending", "Preempting", "MakingRoom"}
+)
 # Reasons that only a change of the pod or of its claims can cure.
 NEVER: Final = frozenset(
     {
@@ -118,6 +122,8 @@ class Why(msgspec.Struct):
     """Whom the scheduler would evict for the pod when it next looks at it."""
     # What nobody promises, although it may look so.
     notes: list[str] = []
+    queued: Queued | None = None
+    """The queue and the gang that it waits in."""
 
 
 def why(
@@ -154,7 +160,37 @@ def _why(
     if pod.terminal or pod.metadata.deletion_timestamp:
         ended = f"has ended ({pod.status.phase})" if pod.terminal else "is being deleted"
         return Why(pod.key, "impossible", f"pod {pod.key} {ended} and will not be scheduled.", [])
-    return _Question(world, pod, now, config, gates, failures, unknown).answer()
+    answer = _Question(world, pod, now, config, gates, failures, unknown).answer()
+    found = outlook(world, pod, now, _with_profile(config, pod), gates) if not answer.awaited else None
+    return _in_queue(answer, pod, found) if found is not None else answer
+
+
+def _with_profile(config: Config | None, pod: Pod) -> Config:
+    """The scheduler's settings; where they are unknown, the defaults under the pod's scheduler's name."""
+    return config if config is not None else Config(profiles=(Profile(scheduler_name=pod.spec.scheduler_name),))
+
+
+def _in_queue(answer: Why, pod: Pod, found: Outlook) -> Why:
+    """The answer for the pod alone, and what its queue and its gang make of it: they decide."""
+    answer.queued, answer.evicts = found.place, None
+    if found.evicts is not None:
+        victims = [victim.pod for victim in found.evicts.victims]
+        return _decided(answer, pod, "waiting", Refusal(((preempting(pod, found.node, victims, "MakingRoom"), 0),)), found.evicts)
+    if found.refusal is not None and any(not count for _, count in found.refusal.reasons):
+        verdict: VerdictName = "impossible" if answer.verdict == "impossible" else "unschedulable"
+        return _decided(answer, pod, verdict, found.refusal)
+    return answer
+
+
+def _decided(answer: Why, pod: Pod, verdict: VerdictName, refusal: Refusal, evicts: WouldEvict | None = None) -> Why:
+    counts = list(refusal.reasons)
+    answer.summary = _sentence(pod, verdict, message(counts, refusal.nodes))
+    answer.verdict, answer.reasons, answer.evicts = verdict, [reason for reason, _ in counts], evicts
+    if answer.fits:
+        # Alone it would fit: what nodes say of it is not what stands against it.
+        answer.fits, answer.nodes, answer.choice, answer.fixes = [], [], None, []
+    answer.fixes = [] if evicts is not None and evicts.victims else [*fixes(counts, limit=2), *answer.fixes]
+    return answer
 
 
 def _bound(world: World, pod: Pod) -> Why:

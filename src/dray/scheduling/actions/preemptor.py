@@ -275,11 +275,11 @@ class Preemptor:
         self.nominator.drop(uid)
 
 
-def preempting(pod: Pod, node: str, victims: Iterable[str]) -> Reason:
-    """That pods are leaving so that this one has room, and which."""
+def preempting(pod: Pod, node: str, victims: Iterable[str], code: str = "Preempting") -> Reason:
+    """That pods are leaving so that this one has room, and which; ``code``: whether for their priority or for another reason."""
     names = sorted(victims)
     data: dict[str, str] = {"node": node}
     if names:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         data["victims"] = ", ".join(names[:_NAMED]) + more
-    return Reason("Preempting", f"pod/{pod.key}", data)
+    return Reason(code, f"pod/{pod.key}", data)

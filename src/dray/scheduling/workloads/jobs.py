@@ -23,6 +23,7 @@ from dray.cluster.world import World
 from dray.devices import Devices
 from dray.queues.gangs import Gang, Member, Part, State, is_preemptible
 from dray.queues.tree import UNLIMITED, Entitlement, Queue, QueueError, Tree
+from dray.scheduling.plugins.resources import readable
 from dray.scheduling.shape.claims import claim_keys, requests
 from dray.scheduling.waiting.queue import QueuedPod
 
@@ -41,6 +42,13 @@ BESIDE: Final = "-"
 
 Amounts = dict[str, float]
 log = logging.getLogger(__name__)
+
+
+def told(resource: str, value: float) -> str:
+    """An amount as people write it."""
+    if value == UNLIMITED:
+        return "unlimited"
+    return readable(resource, int(value)) if float(value).is_integer() else f"{value:g}"
 
 
 class Job:

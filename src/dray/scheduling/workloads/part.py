@@ -191,6 +191,15 @@ class Workloads:
                 job.waiting[pending.uid] = pending
         return self._session(Together(self._parts, self._cycle, self._profiles, now), now)
 
+    def rehearse(self, session: Session) -> None:
+        """The session is run and counts, but nobody is told: of a scheduler that nobody runs."""
+        self._now = session.now
+        self._parts.books.follower = self._parts.wakeups.follow
+        try:
+            session.run()
+        finally:
+            self._parts.books.follower = None
+
     def _session(self, together: Together, now: float) -> Session:
         return Session(
             self._parts,
@@ -289,7 +298,7 @@ class Workloads:
         names = [placed.pod.key for placed in plan.victims]
         for pending, placement in plan.seats:
             pod = pending.pod
-            waits = Refusal(((preempting(pod, placement.node, names), 0),))
+            waits = Refusal(((preempting(pod, placement.node, names, "MakingRoom"), 0),))
             self._parts.queue.refuse(pending, ("job", job.key), waits, frozenset({_TOPIC}), now)
             if placement.node != pod.status.nominated_node_name:
                 self._out.append(reports.status_patch(pod, {"nominatedNodeName": placement.node}))

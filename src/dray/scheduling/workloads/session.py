@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
+import msgspec
+
 from dray.api.reason import Reason
 from dray.api.times import parse_time
 from dray.books.nodes import Placed
@@ -35,7 +37,7 @@ from dray.scheduling.placing.state import NotPlaced
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.bounds import hopeless
 from dray.scheduling.workloads.budgets import Budgets
-from dray.scheduling.workloads.jobs import GPU, GPU_RESOURCE, NATIVE, Amounts, Job, Jobs, gang_of
+from dray.scheduling.workloads.jobs import BESIDE, GPU, GPU_RESOURCE, NATIVE, Amounts, Job, Jobs, gang_of, told
 from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.room import Plan, Room, Step, Wanted
 from dray.scheduling.workloads.together import Blocked, Seat, Together
@@ -82,7 +84,7 @@ class Session:
         settings: QueueSettings,
     ) -> None:
         self._parts, self._cycle, self._preemption = parts, cycle, preemption
-        self._jobs, self._use, self._together, self._decisions, self._now = jobs, use, together, decisions, now
+        self._jobs, self._use, self._together, self._decisions, self.now = jobs, use, together, decisions, now
         self._settings = settings
         self.tree = jobs.tree
         self.pending: dict[str, Amounts] = {}
@@ -102,8 +104,9 @@ class Session:
         self._budgets = Budgets(parts.world)
         self.missing: dict[str, Missing] = {}
         self.done: set[str] = set()
-        # Whom room is made for in this session: nothing of it is written before the end.
+        # Whom room is made for in this session, and by which action: nothing of it is written before the end.
         self.plans: dict[str, Plan] = {}
+        self.made_by: dict[str, Action] = {}
         self._room.leaving = [placed for placed in parts.nodes.all_placed() if self._leaves(placed)]
         self.cut = False
 
@@ -187,6 +190,10 @@ class Session:
                 found[name] = found.get(name, 0.0) + value
         return found
 
+    def request_of(self, job: Job) -> Amounts:
+        """What was asked for when the job was last looked at."""
+        return self._requests.get(job.key, {})
+
     def _line(self, jobs: Collection[Job]) -> Line:
         line = Line(self.tree, self.standings, self.total, self.key, self.request)
         line.add(jobs)
@@ -208,6 +215,10 @@ class Session:
         for action in self._settings.actions:
             if not self.cut:
                 actions[action]()
+        for job in self.waiting:
+            missing = self.missing.get(job.key)
+            if missing is not None and missing.refused is not None:
+                self.missing[job.key] = self._with_share(job, missing)
 
     def _ready(self) -> list[Job]:
         """Jobs that have something to place, and may."""
@@ -251,7 +262,7 @@ class Session:
             if not isinstance(found, Missing):
                 self._started(job, found, line)
             elif (plan := self._when_they_left(job, members)) is not None:
-                self._planned(job, plan, line)
+                self._planned(job, plan, line, "allocate")
             else:
                 failed[likeness] = self.missing[job.key] = found
 
@@ -265,7 +276,7 @@ class Session:
         """Whether what the pod holds is about to be free; not of one that should have been gone long ago."""
         stamp = placed.pod.metadata.deletion_timestamp
         if stamp is not None:
-            return self._now < parse_time(stamp) + STUCK_AFTER
+            return self.now < parse_time(stamp) + STUCK_AFTER
         return bool(self._preemption.preemptor_of(placed.pod.uid))
 
     def _within(self, job: Job) -> bool:
@@ -306,8 +317,31 @@ class Session:
         return Missing(refusal, found.refused)
 
     def _denied(self, job: Job, denied: Denial) -> Refusal:
-        code = "QueueLimit" if denied.rule == "limit" else "QueueQuota"
-        return Refusal.of(code, f"queue/{denied.queue}", resource=denied.resource)
+        standing, limit = self.standings[denied.queue], denied.rule == "limit"
+        entitled = standing.queue.of(denied.resource)
+        held = (standing.allocated if limit else standing.fixed).get(denied.resource, 0.0)
+        data = self._numbers(job, denied, held) | {"limit": told(denied.resource, entitled.limit if limit else entitled.quota)}
+        return Refusal.of("QueueLimit" if limit else "QueueQuota", f"queue/{denied.queue}", **data)
+
+    def _numbers(self, job: Job, denied: Denial, held: float) -> dict[str, str]:
+        asked = self._requests[job.key].get(denied.resource, 0.0)
+        return {"resource": denied.resource, "held": told(denied.resource, held), "asked": told(denied.resource, asked)}
+
+    def _with_share(self, job: Job, missing: Missing) -> Missing:
+        """No node has room; where other queues have what is missing, why nothing of it is taken back."""
+        denied = may_reclaim(self._reclaimer(job), self.standings) if job.queue != BESIDE else None
+        if denied is None or denied.rule != "fair share of the reclaimer" or not self._others_hold(job, denied.resource):
+            return missing
+        standing = self.standings[job.queue]
+        data = self._numbers(job, denied, standing.allocated.get(denied.resource, 0.0))
+        data["share"] = told(denied.resource, standing.fair_share.get(denied.resource, 0.0))
+        known = missing.refusal
+        reasons = (*known.reasons, (Reason("QueueShare", f"queue/{job.queue}", dict(data)), 0))
+        return Missing(msgspec.structs.replace(known, reasons=reasons), missing.refused)
+
+    def _others_hold(self, job: Job, resource: str) -> bool:
+        above = sum(self.standings[queue.name].allocated.get(resource, 0.0) for queue in self.tree.children.get("", ()))
+        return above > self.standings[job.queue].allocated.get(resource, 0.0)
 
     # -------------------------------------------------------------------------------------------------------- making room
 
@@ -325,7 +359,7 @@ class Session:
             if plan is None:
                 failed.add(likeness)
             else:
-                self._planned(job, plan, line)
+                self._planned(job, plan, line, action)
 
     def _settled(self, job: Job, find: Callable[[Job, list[QueuedPod]], Plan | None]) -> Plan | None:
         """A plan that takes from no other plan of this session: those are withdrawn, and it is looked for again."""
@@ -339,10 +373,10 @@ class Session:
                 self._withdraw(other)
         return None
 
-    def _planned(self, job: Job, plan: Plan, line: Line) -> None:
+    def _planned(self, job: Job, plan: Plan, line: Line, action: Action) -> None:
         awaited = plan.victims or [placed for placed in self._room.leaving if placed.node in _nodes(plan)]
         self._decisions.make_room(job, plan, awaited)
-        self.plans[job.key] = plan
+        self.plans[job.key], self.made_by[job.key] = plan, action
         self.missing.pop(job.key, None)
         self.done.add(job.key)
         for step in (*plan.evicted, *(step for step, _ in plan.moved)):
@@ -364,7 +398,7 @@ class Session:
 
     def _delayed(self, job: Job) -> bool:
         since = max(job.created, job.evicted_at or 0.0)
-        return job.delay > 0 and self._now < since + job.delay
+        return job.delay > 0 and self.now < since + job.delay
 
     def _consolidate(self, job: Job, members: list[QueuedPod]) -> Plan | None:
         if not job.preemptible or not self._enough_free(members) or self._start_denied(job) is not None:
@@ -405,7 +439,7 @@ class Session:
         minima = self._jobs.minima("reclaim_min_runtime")
 
         def protected(victim: Job) -> bool:
-            return is_protected(self._now, victim.last_start, reclaim_min_runtime(job.queue, victim.queue, self.tree, minima))
+            return is_protected(self.now, victim.last_start, reclaim_min_runtime(job.queue, victim.queue, self.tree, minima))
 
         def judge(plan: Plan) -> bool:
             blocks = [(step.job.queue, self._victims.amounts(step)) for step in plan.evicted]
@@ -440,12 +474,18 @@ class Session:
         least = preempt_min_runtime(job.queue, self.tree, minima)
 
         def protected(victim: Job) -> bool:
-            return is_protected(self._now, victim.started, least)
+            return is_protected(self.now, victim.started, least)
 
         def judge(plan: Plan) -> bool:
             return True
 
         return self._make_room(job, members, candidates, protected, judge)
+
+    def breaks(self, plan: Plan) -> int:
+        """How many of its victims break a disruption budget, if others leave first whom earlier plans drive out."""
+        own = {placed.pod.uid for placed in plan.victims}
+        others = [placed for placed in self._room.leaving if placed.pod.uid not in own]
+        return self._budgets.now(others).broken(plan.victims)
 
     def _make_room(
         self,
@@ -492,7 +532,7 @@ class Session:
         if not minima or not self.missing:
             return []
         started = {job.started for job in self._jobs if job.started is not None}
-        return [at for start in started for least in minima if (at := start + least) > self._now]
+        return [at for start in started for least in minima if (at := start + least) > self.now]
 
     def _beyond(self, job: Job) -> bool:
         """Whether a queue is above its limit as it is: that is nobody's to mend by evicting others."""
@@ -522,9 +562,9 @@ class Session:
                 job.stale_since = None
                 continue
             if job.stale_since is None:
-                job.stale_since = self._now
+                job.stale_since = self.now
             until = stale_until(job.stale_since, self._settings.staleness_grace if job.grace is None else job.grace)
-            if until is not None and self._now >= until:
+            if until is not None and self.now >= until:
                 active = [self._parts.nodes.placed(each.name) for each in gang.members("active")]
                 self._decisions.evict_stale(job, [placed for placed in active if placed is not None])
                 self._changed(job)

@@ -12,8 +12,7 @@ from dray.api.kinds import QUEUES
 from dray.api.queues import Queue
 from dray.cluster.port import Write
 from dray.cluster.world import World
-from dray.scheduling.plugins.resources import readable
-from dray.scheduling.workloads.jobs import GPU, GPU_RESOURCE, Amounts
+from dray.scheduling.workloads.jobs import GPU, GPU_RESOURCE, Amounts, told
 from dray.scheduling.workloads.session import Session
 from dray.scheduling.workloads.use import QueueUse
 
@@ -24,7 +23,7 @@ PAUSE: Final = 5.0
 def amounts(found: Amounts) -> dict[str, str]:
     """As a list of resources; what is nothing is left out."""
     named = {GPU_RESOURCE if name == GPU else name: value for name, value in found.items() if value}
-    return {name: readable(name, int(value)) if float(value).is_integer() else f"{value:g}" for name, value in named.items()}
+    return {name: told(name, value) for name, value in named.items()}
 
 
 def statuses(session: Session, use: QueueUse) -> dict[str, dict[str, Any]]:

@@ -1,0 +1,154 @@
+"""What comes of a pod that waits in a queue or in a gang: the scheduler's own session, held for nobody.
+
+Always true: what is told is what a session decides on the cluster as it is, with its reasons; so it says the same as the pod's
+condition. Nothing is changed by asking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from dray.api.core import Pod
+from dray.api.gates import Gates
+from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, QUEUES
+from dray.books.nodes import Placed
+from dray.cluster.world import World
+from dray.explain.evicting import Victim, WouldEvict, devices_of
+from dray.queues.order import Standing
+from dray.scheduling.config import Config
+from dray.scheduling.placing.refusal import Refusal
+from dray.scheduling.scheduler import Scheduler
+from dray.scheduling.workloads.jobs import BESIDE, Job, told
+from dray.scheduling.workloads.room import Plan
+from dray.scheduling.workloads.session import Session
+
+
+class Held(msgspec.Struct, rename="camel"):
+    """What a queue has of one resource, deserves and may have, as people write it."""
+
+    resource: str
+    held: str
+    fair_share: str
+    quota: str
+    limit: str
+
+
+class Queued(msgspec.Struct, rename="camel", omit_defaults=True):
+    """Where the pod waits. ``group``: with which others, if any; ``needs``: how many of them start together."""
+
+    queue: str
+    group: str = ""
+    needs: int = 1
+    of: list[Held] = []
+
+
+class Outlook(msgspec.Struct):
+    """``refusal``: why it gets nothing; ``evicts``: who would leave for it; neither: it starts, on ``node`` if that is known."""
+
+    place: Queued
+    node: str = ""
+    refusal: Refusal | None = None
+    evicts: WouldEvict | None = None
+
+
+def outlook(world: World, pod: Pod, now: float, config: Config, gates: Gates | None) -> Outlook | None:
+    """None for a pod that no queue and no gang has to do with."""
+    if not any(kind in world.kinds and world.all(kind) for kind in (QUEUES, POD_GROUPS, CORE_POD_GROUPS)):
+        return None
+    # In a session that is held for nobody there are no writes under way to wait for.
+    scheduler = Scheduler(world, msgspec.structs.replace(config, in_flight=2**31), gates)
+    scheduler.engine.advance(now)
+    scheduler.zones.due(now)
+    session = scheduler.workloads.survey(now)
+    job = scheduler.workloads.jobs.of(pod.uid)
+    if job is None:
+        return None
+    if job.queue not in session.tree.queues:
+        wrong = scheduler.workloads.jobs.wrong.get(job.queue, "")
+        return Outlook(Queued(job.queue), refusal=Refusal.of("QueueMissing", f"queue/{job.queue}", error=wrong))
+    before = session.standings.frozen()
+    place = _place(session, job, pod, before)
+    scheduler.workloads.rehearse(session)
+    return _of_session(world, pod, session, job, place, before)
+
+
+def _of_session(
+    world: World, pod: Pod, session: Session, job: Job, place: Queued, before: Mapping[str, Standing]
+) -> Outlook | None:
+    plan = session.plans.get(job.key)
+    if plan is not None and any(seat.pending.uid == pod.uid for seat in plan.seats):
+        node = next(seat.placement.node for seat in plan.seats if seat.pending.uid == pod.uid)
+        return Outlook(place, node, evicts=WouldEvict(node, _victims(world, plan), _why(session, job, plan, before)))
+    missing = session.missing.get(job.key) if pod.uid in job.waiting else None
+    return Outlook(place, refusal=missing.refusal if missing is not None else None)
+
+
+def _place(session: Session, job: Job, pod: Pod, before: Mapping[str, Standing]) -> Queued:
+    asked = session.asks(job.waiting[pod.uid]) if pod.uid in job.waiting else {}
+    standing = before[job.queue]
+    of = [
+        Held(
+            name,
+            told(name, standing.allocated.get(name, 0.0)),
+            told(name, standing.fair_share.get(name, 0.0)),
+            told(name, standing.queue.of(name).quota),
+            told(name, standing.queue.of(name).limit),
+        )
+        for name in sorted(asked)
+        if asked[name] and job.queue != BESIDE
+    ]
+    needs = 1 if job.single else sum(leaf.needed for leaf in session.gang(job).leaves.values())
+    return Queued("" if job.queue == BESIDE else job.queue, "" if job.single else job.key, needs, of)
+
+
+# ------------------------------------------------------------------------------------------------------------ a plan in words
+
+
+def _victims(world: World, plan: Plan) -> list[Victim]:
+    evicted = [(step, dict[str, str]()) for step in plan.evicted]
+    return [
+        _victim(world, placed, step.job.queue, nodes.get(placed.pod.uid, ""))
+        for step, nodes in (*evicted, *plan.moved)
+        for placed in step.pods
+    ]
+
+
+def _victim(world: World, placed: Placed, queue: str, to: str) -> Victim:
+    named = "" if queue == BESIDE else queue
+    return Victim(placed.pod.key, placed.node, placed.demand.priority, devices_of(world, placed), named, to)
+
+
+def _why(session: Session, job: Job, plan: Plan, before: Mapping[str, Standing]) -> str:
+    """Why these and no others, as the action that chose them judges."""
+    if not plan.victims:
+        return "pods that are leaving anyhow leave enough"
+    reason = {
+        "consolidation": "there is enough in all but not in one place, and whoever moves has another place",
+        "reclaim": _reclaims(session, job, plan, before),
+        "preempt": f"below priority {job.priority} in the same queue",
+    }[session.made_by[job.key]]
+    if session.made_by[job.key] != "consolidation" and plan.moved:
+        reason += "; those that move have another place"
+    broken = session.breaks(plan)
+    budgets = "no disruption budget is broken"
+    if broken:
+        budgets = f"a disruption budget is broken for {broken} of them, which cannot be avoided"
+    whom = "the pod does" if len(plan.seats) == 1 else f"the {len(plan.seats)} pods that start together do"
+    return f"{reason}; {budgets}, and {whom} not fit beside any of those that leave"
+
+
+def _reclaims(session: Session, job: Job, plan: Plan, before: Mapping[str, Standing]) -> str:
+    asked = [name for name, value in session.request_of(job).items() if value]
+    own = before[job.queue]
+    # What decides is what is asked for and others have above their share; of several, what is not cpu or memory.
+    losing = [before[name] for name in sorted({step.job.queue for step in plan.evicted or [step for step, _ in plan.moved]})]
+    over = [name for name in asked if any(each.allocated.get(name, 0.0) > each.fair_share.get(name, 0.0) for each in losing)]
+    name = (over or asked)[-1]
+
+    def held(standing: Standing) -> str:
+        amounts = standing.allocated.get(name, 0.0), standing.fair_share.get(name, 0.0)
+        return f"queue {standing.queue.name} holds {told(name, amounts[0])} {name} and deserves {told(name, amounts[1])}"
+
+    return f"{held(own)}, {', '.join(map(held, losing))}"

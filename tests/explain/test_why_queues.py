@@ -1,0 +1,135 @@
+"""``dray why`` of pods that wait in queues and gangs: what the next session does with them, as their conditions say it."""
+
+from __future__ import annotations
+
+from dray.api import kinds
+from dray.explain.why import Why, why
+from tests.scheduling.scheduling_cluster import Sim, pod
+from tests.scheduling.test_queues_and_gangs import GPU, add_group, add_member, add_queue, add_single, cluster, running
+
+
+def asked(sim: Sim, name: str) -> Why:
+    return why(sim.world, sim.world.get(kinds.PODS, f"default/{name}"), now=sim.now)
+
+
+def lent(gpus: int = 4) -> Sim:
+    """Queue a has borrowed everything; half of it is b's."""
+    sim = cluster(gpus)
+    add_queue(sim, "a", gpus / 2)
+    add_queue(sim, "b", gpus / 2)
+    for index in range(gpus):
+        add_single(sim, f"a{index}", "a")
+        sim.settle(2)
+    return sim
+
+
+def test_who_would_be_reclaimed_for_it_and_why_these() -> None:
+    sim = lent()
+    add_single(sim, "b0", "b")
+    found = asked(sim, "b0")
+    assert found.verdict == "waiting"
+    assert found.evicts is not None
+    assert [(each.pod, each.queue, each.to) for each in found.evicts.victims] == [("default/a3", "a", "")]
+    assert "queue b holds 0 gpu and deserves 1, queue a holds 4 gpu and deserves 3" in found.evicts.why
+    assert "no disruption budget is broken" in found.evicts.why
+    sim.settle(10)
+    assert running(sim) == {"a0", "a1", "a2", "b0"}, "and so it is done"
+
+
+def test_a_gang_is_told_whom_all_of_it_drives_out() -> None:
+    sim = lent()
+    add_group(sim, "train", "b", 2)
+    add_member(sim, "b0", "train")
+    add_member(sim, "b1", "train")
+    found = asked(sim, "b1")
+    assert found.evicts is not None
+    assert {each.pod for each in found.evicts.victims} == {"default/a2", "default/a3"}
+    assert "the 2 pods that start together do not fit beside" in found.evicts.why
+    assert found.queued is not None
+    assert (found.queued.queue, found.queued.group, found.queued.needs) == ("b", "default/train", 2)
+
+
+def test_who_would_be_preempted_in_its_own_queue() -> None:
+    sim = cluster(1)
+    add_queue(sim, "a", 1)
+    add_single(sim, "low", "a")
+    sim.settle(2)
+    add_single(sim, "high", "a", priority=50)
+    found = asked(sim, "high")
+    assert found.evicts is not None
+    assert [each.pod for each in found.evicts.victims] == ["default/low"]
+    assert found.evicts.why.startswith("below priority 50 in the same queue")
+
+
+def test_who_would_move_and_where_to() -> None:
+    sim = cluster(2, 2)
+    add_queue(sim, "a", 4)
+    labels = {"kai.scheduler/queue": "a"}
+    for index in range(2):
+        sim.api.put(kinds.PODS, pod(f"a{index}", requests={GPU: "1"}, labels=labels, node_name=f"n{index}", phase="Running"))
+    add_single(sim, "large", "a", 2)
+    found = asked(sim, "large")
+    assert found.evicts is not None
+    [victim] = found.evicts.victims
+    assert {victim.node, victim.to} == {"n0", "n1"}
+    assert "whoever moves has another place" in found.evicts.why
+
+
+def test_that_it_waits_for_its_gang_and_which_member_blocks() -> None:
+    sim = cluster(1, 1)
+    add_queue(sim, "a", 8)
+    add_group(sim, "train", "a", 3)
+    for index in range(3):
+        add_member(sim, f"w{index}", "train")
+    sim.settle(5)
+    found = asked(sim, "w0")
+    assert found.verdict == "unschedulable"
+    blocked = next(reason for reason in found.reasons if reason.code == "GangBlocked")
+    assert blocked.data == {"member": "default/w2", "placed": 2, "needed": 3}
+    assert found.fits == [], "alone it would fit, which is not what is asked"
+    assert found.evicts is None
+
+
+def test_that_its_queue_has_its_share_in_numbers_as_its_condition_says() -> None:
+    sim = lent()
+    for index in range(3):
+        add_single(sim, f"b{index}", "b")
+    sim.settle(10)
+    [waits] = {"b0", "b1", "b2"} - running(sim)
+    found = asked(sim, waits)
+    share = next(reason for reason in found.reasons if reason.code == "QueueShare")
+    assert share.data == {"resource": "gpu", "held": "2", "share": "2", "asked": "1"}
+    told = "queue b would exceed its fair share of gpu: it holds 2 and deserves 2, 1 more are asked for"
+    assert told in found.summary
+    assert told in sim.condition(waits)["message"]
+    assert found.evicts is None
+
+
+def test_that_its_queue_is_at_its_limit_in_numbers() -> None:
+    sim = cluster(4)
+    add_queue(sim, "a", 1, limit=2)
+    for index in range(3):
+        add_single(sim, f"a{index}", "a")
+    sim.settle(5)
+    [waits] = {"a0", "a1", "a2"} - running(sim)
+    found = asked(sim, waits)
+    assert [(reason.code, reason.data) for reason in found.reasons] == [
+        ("QueueLimit", {"resource": "gpu", "held": "2", "asked": "1", "limit": "2"})
+    ]
+    assert found.verdict == "unschedulable"
+    assert "it holds 2 and may have 2, 1 more are asked for" in sim.condition(waits)["message"]
+
+
+def test_that_its_queue_does_not_exist() -> None:
+    sim = cluster(1)
+    add_queue(sim, "team", 1)
+    add_single(sim, "p", "taem")
+    assert [reason.code for reason in asked(sim, "p").reasons] == ["QueueMissing"]
+
+
+def test_nothing_is_changed_by_asking() -> None:
+    sim = lent()
+    add_single(sim, "b0", "b")
+    before = {key: sim.api.objects[kinds.PODS][key] for key in sim.api.objects[kinds.PODS]}
+    assert asked(sim, "b0") == asked(sim, "b0")
+    assert before == {key: sim.api.objects[kinds.PODS][key] for key in sim.api.objects[kinds.PODS]}
