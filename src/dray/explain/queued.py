@@ -86,7 +86,7 @@ def _of_session(
 
 
 def _place(session: Session, job: Job, pod: Pod, before: Mapping[str, Standing]) -> Queued:
-    asked = session.asks(job.waiting[pod.uid]) if pod.uid in job.waiting else {}
+    asked = session.asks([job.waiting[pod.uid]]) if pod.uid in job.waiting else {}
     standing = before[job.queue]
     of = [
         Held(

@@ -24,23 +24,20 @@ from dray.devices import Devices
 from dray.queues.gangs import Gang, Member, Part, State, is_preemptible
 from dray.queues.tree import UNLIMITED, Entitlement, Queue, QueueError, Tree
 from dray.scheduling.plugins.resources import readable
-from dray.scheduling.shape.claims import claim_keys, requests
+from dray.scheduling.shape.claims import claim_keys
 from dray.scheduling.waiting.queue import QueuedPod
+from dray.scheduling.workloads.asked import CLASS_PREFIX, GPU, GPU_CLASS, Amounts, Asked, DevicesAsked
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
-GPU: Final = "gpu"
 NATIVE: Final = (CPU, MEMORY, GPU)
-# What counts as a GPU in a queue: the resource of device plugins, and the class of NVIDIA's driver.
+# The resource of device plugins that counts as a GPU in a queue.
 GPU_RESOURCE: Final = "nvidia.com/gpu"
-GPU_CLASS: Final = "gpu.nvidia.com"
-CLASS_PREFIX: Final = "deviceclass/"
 UNRESTRICTED: Final = Entitlement(0.0, UNLIMITED, 1.0)
 DEEPEST: Final = 16
 # The queue of gangs that no queue has to do with. No object can have this name.
 BESIDE: Final = "-"
 
-Amounts = dict[str, float]
 log = logging.getLogger(__name__)
 
 
@@ -137,8 +134,9 @@ def _number(text: str | None) -> int:
 class Jobs:
     """All jobs by key, and the tree of queues."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, engine: Devices) -> None:
         self._world = world
+        self.devices = DevicesAsked(world, engine)
         self._kinds = [kind for kind in (QUEUES, POD_GROUPS, CORE_POD_GROUPS) if kind in world.kinds]
         self.active = False
         self.look()
@@ -302,7 +300,7 @@ class Jobs:
 
     # -------------------------------------------------------------------------------------------------------- amounts
 
-    def asks(self, pod: Pod, demand: Demand) -> Amounts:
+    def asks(self, pod: Pod, demand: Demand, node: str = "") -> Asked:
         """What the pod takes of its queue: of cpu, memory and GPUs, and of what queues say besides."""
         found: Amounts = dict.fromkeys(NATIVE, 0.0)
         others = self.tree.resources()
@@ -313,33 +311,17 @@ class Jobs:
                 found[GPU] += value
             elif name in others:
                 found[name] = found.get(name, 0.0) + value
-        if pod.spec.resource_claims:
-            self._add_devices(pod, found, others)
-        return found
+        keys = claim_keys(pod) if pod.spec.resource_claims else ()
+        claims = [claim for key in keys if (claim := self._world.get(RESOURCE_CLAIMS, key)) is not None]
+        return Asked(found, {claim.uid: self.devices.of(claim, node, others) for claim in claims})
 
-    def add_devices(self, total: Amounts, engine: Devices, nodes: Iterable[str]) -> None:
+    def add_devices(self, total: Amounts) -> None:
         """How many devices of each class that queues count there are."""
-        classes = {name: GPU_CLASS if name == GPU else name.removeprefix(CLASS_PREFIX) for name in total}
-        counted = {name: kind for name, kind in classes.items() if name == GPU or name.startswith(CLASS_PREFIX)}
-        for name, kind in counted.items():
-            if DEVICE_CLASSES in self._world.kinds and self._world.get(DEVICE_CLASSES, kind) is not None:
-                total[name] += sum(engine.in_class(node, kind)[0] for node in nodes)
-
-    def _add_devices(self, pod: Pod, found: Amounts, others: Iterable[str]) -> None:
-        for key in claim_keys(pod):
-            claim = self._world.get(RESOURCE_CLAIMS, key)
-            # A claim of several pods counts for the one that it belongs to, or for the first that reserved it.
-            if claim is None or not _counts_for(claim, pod):
-                continue
-            for _, request in requests(claim):
-                name = GPU if request.device_class_name == GPU_CLASS else CLASS_PREFIX + request.device_class_name
-                if name == GPU or name in others:
-                    found[name] = found.get(name, 0.0) + max(1, request.count or 1)
-
-
-def _counts_for(claim: object, pod: Pod) -> bool:
-    reserved = claim.status.reserved_for  # type: ignore[attr-defined]
-    return not reserved or reserved[0].uid == pod.uid
+        for name in total:
+            kind = GPU_CLASS if name == GPU else name.removeprefix(CLASS_PREFIX)
+            counted = name == GPU or name.startswith(CLASS_PREFIX)
+            if counted and DEVICE_CLASSES in self._world.kinds and self._world.get(DEVICE_CLASSES, kind) is not None:
+                total[name] += self.devices.in_all(kind)
 
 
 def _time(text: str) -> float | None:

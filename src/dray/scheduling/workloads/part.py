@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from dray.api.core import Pod
-from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, QUEUES
+from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS
 from dray.books.nodes import Placed
 from dray.cluster.port import Change, Write
 from dray.scheduling.actions.preemption import Eviction
@@ -60,7 +60,7 @@ class Workloads:
     ) -> None:
         self._parts, self._cycle, self._preemptor, self._reports = parts, cycle, preemptor, reports
         self._profiles, self._take, self._settings = profiles, take, settings
-        self.jobs = Jobs(parts.world)
+        self.jobs = Jobs(parts.world, parts.engine)
         self.use = QueueUse(self.jobs, preemptor.preemption.preemptor_of)
         self._stale_queues = True
         self._listening = False
@@ -81,6 +81,8 @@ class Workloads:
             if self.jobs.active:
                 self._pod(change.old, change.new)
             return
+        if change.kind is RESOURCE_CLAIMS and self._listening:
+            self._claim(change.old, change.new)
         if change.kind in (QUEUES, POD_GROUPS, CORE_POD_GROUPS):
             self.jobs.look()
         if change.kind is QUEUES:
@@ -97,6 +99,14 @@ class Workloads:
             job = self.jobs.put(new)
             if job is not None and new.terminal:
                 self._dirty = True
+
+    def _claim(self, old: Any, new: Any) -> None:
+        """What a claim was given is known exactly now, or is given back: whoever uses it holds something else."""
+        if (old.status.allocation if old else None) == (new.status.allocation if new else None):
+            return
+        for uid in list(self.use.claims.get((new or old).uid, ())):
+            if (placed := self._parts.nodes.placed(uid)) is not None:
+                self.use.look_again(placed)
 
     def _gone(self, pod: Pod) -> None:
         if self.jobs.remove(pod.uid) is not None:

@@ -35,9 +35,10 @@ from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.placing.state import NotPlaced
 from dray.scheduling.waiting.queue import QueuedPod
+from dray.scheduling.workloads.asked import GPU, Amounts, Asked, add, together
 from dray.scheduling.workloads.bounds import hopeless
 from dray.scheduling.workloads.budgets import Budgets
-from dray.scheduling.workloads.jobs import BESIDE, GPU, GPU_RESOURCE, NATIVE, Amounts, Job, Jobs, gang_of, told
+from dray.scheduling.workloads.jobs import BESIDE, GPU_RESOURCE, NATIVE, Job, Jobs, gang_of, told
 from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.room import Plan, Room, Step, Wanted
 from dray.scheduling.workloads.together import Blocked, Seat, Together
@@ -87,8 +88,9 @@ class Session:
         self._jobs, self._use, self._together, self._decisions, self.now = jobs, use, together, decisions, now
         self._settings = settings
         self.tree = jobs.tree
+        jobs.devices.look_again()
         self.pending: dict[str, Amounts] = {}
-        self._asked: dict[str, Amounts] = {}
+        self._asked: dict[str, Asked] = {}
         self._requests: dict[str, Amounts] = {}
         self.states: dict[str, dict[str, State]] = {}
         self._gangs: dict[str, Gang] = {}
@@ -100,7 +102,7 @@ class Session:
         self.standings = Standings(self.tree, use, self.shares)
         use.changed.clear()
         self._room = Room(parts, cycle, preemption, together, now)
-        self._victims = Victims(self, parts.nodes, jobs)
+        self._victims = Victims(self, parts.nodes, jobs, use)
         self._budgets = Budgets(parts.world)
         self.missing: dict[str, Missing] = {}
         self.done: set[str] = set()
@@ -122,21 +124,21 @@ class Session:
                 name = GPU if resource == GPU_RESOURCE else resource
                 if name in total:
                     total[name] += offered
-        self._jobs.add_devices(total, self._parts.engine, [info.name for info in self._parts.nodes])
+        self._jobs.add_devices(total)
         for name, value in self._use.beside.items():
             if name in total:
                 total[name] -= value
         return total
 
     def _request(self, job: Job) -> None:
-        into = self.pending.setdefault(job.queue, {})
-        for pending in job.waiting.values():
-            if pending.pod.spec.scheduling_gates or pending.nominated:
-                continue
-            for name, value in self.asks(pending).items():
-                into[name] = into.get(name, 0.0) + value
+        wanted = [p for p in job.waiting.values() if not p.pod.spec.scheduling_gates and not p.nominated]
+        add(self.pending.setdefault(job.queue, {}), self.asks(wanted))
 
-    def asks(self, pending: QueuedPod) -> Amounts:
+    def asks(self, members: Iterable[QueuedPod]) -> Amounts:
+        """What the members take of their queue in all, beside what runs."""
+        return together(map(self._asks, members), self._use.claims)
+
+    def _asks(self, pending: QueuedPod) -> Asked:
         known = self._asked.get(pending.uid)
         if known is None:
             known = self._asked[pending.uid] = self._jobs.asks(pending.pod, pending.demand)
@@ -184,11 +186,7 @@ class Session:
         return [job.waiting[each.name] for each in next_attempt(self.gang(job)) if each.name in job.waiting]
 
     def request(self, job: Job) -> Amounts:
-        found: Amounts = dict.fromkeys(NATIVE, 0.0)
-        for pending in self.members(job):
-            for name, value in self.asks(pending).items():
-                found[name] = found.get(name, 0.0) + value
-        return found
+        return dict.fromkeys(NATIVE, 0.0) | self.asks(self.members(job))
 
     def request_of(self, job: Job) -> Amounts:
         """What was asked for when the job was last looked at."""
@@ -442,9 +440,9 @@ class Session:
             return is_protected(self.now, victim.last_start, reclaim_min_runtime(job.queue, victim.queue, self.tree, minima))
 
         def judge(plan: Plan) -> bool:
-            blocks = [(step.job.queue, self._victims.amounts(step)) for step in plan.evicted]
+            blocks = [(step.job.queue, self._use.freed(step.pods)) for step in plan.evicted]
             if not self._settings.consolidating_reclaim:
-                blocks += [(step.job.queue, self._victims.amounts(step)) for step, _ in plan.moved]
+                blocks += [(step.job.queue, self._use.freed(step.pods)) for step, _ in plan.moved]
             return may_take(reclaimer, blocks, self.tree, standings) is None and self._is_next(job, plan, standings)
 
         return self._make_room(job, members, candidates, protected, judge)
@@ -454,7 +452,7 @@ class Session:
         held = {name: dict(standing.allocated) for name, standing in standings.items()}
         asks: dict[str, Amounts] = {job.key: self._requests[job.key]}
         for step in plan.evicted:
-            amounts = self._victims.amounts(step)
+            amounts = self._use.freed(step.pods)
             asks[step.job.key] = plus(asks.get(step.job.key, {}), amounts)
             for queue in self.tree.upwards(step.job.queue):
                 held[queue.name] = plus(held[queue.name], amounts, -1.0)

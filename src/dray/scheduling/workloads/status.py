@@ -12,7 +12,8 @@ from dray.api.kinds import QUEUES
 from dray.api.queues import Queue
 from dray.cluster.port import Write
 from dray.cluster.world import World
-from dray.scheduling.workloads.jobs import GPU, GPU_RESOURCE, Amounts, told
+from dray.scheduling.workloads.asked import GPU, Amounts
+from dray.scheduling.workloads.jobs import GPU_RESOURCE, told
 from dray.scheduling.workloads.session import Session
 from dray.scheduling.workloads.use import QueueUse
 
@@ -32,10 +33,7 @@ def statuses(session: Session, use: QueueUse) -> dict[str, dict[str, Any]]:
     requested = {name: dict(use.allocated[name]) for name in tree.queues}
     waiting = dict.fromkeys(tree.queues, 0)
     for job in session.waiting:
-        asked: Amounts = {}
-        for pending in job.waiting.values():
-            for resource, value in session.asks(pending).items() if not pending.nominated else ():
-                asked[resource] = asked.get(resource, 0.0) + value
+        asked = session.asks(pending for pending in job.waiting.values() if not pending.nominated)
         for queue in tree.upwards(job.queue):
             waiting[queue.name] += len(job.waiting)
             for resource, value in asked.items():

@@ -7,12 +7,22 @@ have. A pod that is leaving holds its node, but its queue nothing any more. What
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from dray.books.nodes import Placed
 from dray.queues.order import Standing
 from dray.queues.shares import fair_shares
 from dray.queues.tree import Tree, with_requests
-from dray.scheduling.workloads.jobs import Amounts, Jobs
+from dray.scheduling.workloads.asked import Amounts, Asked, add, together
+from dray.scheduling.workloads.jobs import Jobs
+
+
+class Charge(NamedTuple):
+    """What a pod holds, the queues from its own to the top, and whether it cannot be preempted."""
+
+    path: list[str]
+    asked: Asked
+    fixed: bool
 
 
 class QueueUse:
@@ -25,7 +35,9 @@ class QueueUse:
         self.fixed: dict[str, Amounts] = {}
         self.beside: Amounts = {}
         self._paths: dict[str, list[str]] = {}
-        self._charged: dict[str, tuple[list[str], Amounts, bool]] = {}
+        self._charged: dict[str, Charge] = {}
+        # By claim: the pods that use it; the first of them by uid pays, so that it does not matter who came first.
+        self.claims: dict[str, set[str]] = {}
         self.changed: set[str] = set()
 
     def rebuild(self, placed: Iterable[Placed]) -> None:
@@ -34,7 +46,7 @@ class QueueUse:
         self._paths = {name: [queue.name for queue in tree.upwards(name)] for name in tree.queues}
         self.allocated = {name: dict.fromkeys(queue.resources, 0.0) for name, queue in tree.queues.items()}
         self.fixed = {name: dict.fromkeys(queue.resources, 0.0) for name, queue in tree.queues.items()}
-        self.beside, self._charged = {}, {}
+        self.beside, self._charged, self.claims = {}, {}, {}
         self.changed.update(self._paths)
         for each in placed:
             self.came(each)
@@ -44,40 +56,56 @@ class QueueUse:
         if job is not None and (placed.leaving or self._evicted(placed.pod.uid)):
             return
         path = self._paths.get(job.queue, []) if job is not None else []
-        amounts = self._jobs.asks(placed.pod, placed.demand)
-        charge = self._charged[placed.pod.uid] = (path, amounts, job is not None and not job.preemptible)
-        self._add(charge, 1.0)
+        asked = self._jobs.asks(placed.pod, placed.demand, placed.node)
+        charge = self._charged[placed.pod.uid] = Charge(path, asked, job is not None and not job.preemptible)
+        self._add(charge, asked.own, 1.0)
+        for claim in asked.claims:
+            self._use(claim, lambda users: users.add(placed.pod.uid))
 
     def left(self, placed: Placed) -> None:
-        charge = self._charged.pop(placed.pod.uid, None)
+        charge = self._charged.get(placed.pod.uid)
         if charge is not None:
-            self._add(charge, -1.0)
+            self._add(charge, charge.asked.own, -1.0)
+            for claim in charge.asked.claims:
+                self._use(claim, lambda users: users.discard(placed.pod.uid))
+            del self._charged[placed.pod.uid]
+
+    def _use(self, claim: str, change: Callable[[set[str]], None]) -> None:
+        """Others use the claim than before: whoever pays for it then."""
+        users = self.claims.setdefault(claim, set())
+        self._pay(claim, users, -1.0)
+        change(users)
+        self._pay(claim, users, 1.0)
+        if not users:
+            del self.claims[claim]
+
+    def _pay(self, claim: str, users: set[str], sign: float) -> None:
+        if users:
+            charge = self._charged[min(users)]
+            self._add(charge, charge.asked.claims[claim], sign)
+
+    def freed(self, pods: Iterable[Placed]) -> Amounts:
+        """What queues have no more when these pods leave: claims that others use too stay."""
+        pods = list(pods)
+        own = {placed.pod.uid for placed in pods}
+        asked = [self._jobs.asks(each.pod, each.demand, each.node) for each in pods]
+        stay = {claim for each in asked for claim in each.claims if self.claims.get(claim, own) - own}
+        return together(asked, stay)
 
     def look_again(self, placed: Placed) -> None:
         """Whether the pod is being evicted is not what it was."""
         self.left(placed)
         self.came(placed)
 
-    def _add(self, charge: tuple[list[str], Amounts, bool], sign: float) -> None:
-        path, amounts, fixed = charge
-        if not path:
-            _sum(self.beside, amounts, sign)
+    def _add(self, charge: Charge, amounts: Amounts, sign: float) -> None:
+        if not charge.path:
+            add(self.beside, amounts, sign)
             return
-        self.changed.update(path)
-        for name in path:
-            _sum(self.allocated[name], amounts, sign)
-            if fixed:
-                _sum(self.fixed[name], amounts, sign)
-
-    def amounts_of(self, uid: str) -> Amounts:
-        charge = self._charged.get(uid)
-        return charge[1] if charge is not None else {}
-
-
-def _sum(into: Amounts, amounts: Amounts, sign: float) -> None:
-    for name, value in amounts.items():
-        if value:
-            into[name] = into.get(name, 0.0) + sign * value
+        self.changed.update(charge.path)
+        for name in charge.path:
+            add(self.allocated[name], amounts, sign)
+            if charge.fixed:
+                add(self.fixed[name], amounts, sign)
 
 
 class Standings(Mapping[str, Standing]):
@@ -110,5 +138,5 @@ def shares_of(total: Amounts, tree: Tree, use: QueueUse, pending: Mapping[str, A
     for name in tree.queues:
         if tree.is_leaf(name):
             amounts = requested[name] = dict(use.allocated[name])
-            _sum(amounts, pending.get(name, {}), 1.0)
+            add(amounts, pending.get(name, {}))
     return fair_shares(total, with_requests(tree, requested))

@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING
 from dray.books.nodes import Nodes, Placed
 from dray.queues.gangs import Gang, Member, fill, next_victims, surplus
 from dray.queues.order import job_key
-from dray.scheduling.workloads.jobs import Amounts, Job, Jobs, created, gang_of
+from dray.scheduling.workloads.jobs import Job, Jobs, created, gang_of
 from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.room import Step
+from dray.scheduling.workloads.use import QueueUse
 
 if TYPE_CHECKING:
     from dray.scheduling.workloads.session import Session
 
 
 class Victims:
-    def __init__(self, session: Session, nodes: Nodes, jobs: Jobs) -> None:
-        self._session, self._nodes, self._jobs = session, nodes, jobs
+    def __init__(self, session: Session, nodes: Nodes, jobs: Jobs, use: QueueUse) -> None:
+        self._session, self._nodes, self._jobs, self._use = session, nodes, jobs, use
 
     def in_order(self, candidates: Sequence[Job], protected: Callable[[Job], bool]) -> Iterator[Step]:
         """Jobs of the queue that is served last first, in it the job that is served last; surplus pods one by one."""
@@ -55,7 +56,7 @@ class Victims:
                 continue
             found = Step(job, placed)
             gone.setdefault(job.key, set()).update(each.pod.uid for each in placed)
-            line.take(job.queue, self.amounts(found))
+            line.take(job.queue, self._use.freed(found.pods))
             yield found
             if not job.single and left(job).members("active"):
                 line.push(job)
@@ -63,13 +64,6 @@ class Victims:
     def _may_go(self, job: Job, placed: Placed) -> bool:
         """A pod for which others are leaving already keeps its promise; one of a plan of this session may lose it."""
         return placed.standing != "promised" or job.key in self._session.plans
-
-    def amounts(self, step: Step) -> Amounts:
-        found: Amounts = {}
-        for placed in step.pods:
-            for name, value in self._jobs.asks(placed.pod, placed.demand).items():
-                found[name] = found.get(name, 0.0) + value
-        return found
 
     def nodes(self, allowed: Collection[str]) -> list[str]:
         """Nodes by how many pods would have to go; of those with as many, the one whose jobs are served last."""

@@ -1,0 +1,146 @@
+"""Devices in what queues may have: as many as a claim gets, once for all its pods, of alternatives the one that is taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dray.api import kinds
+from tests.scheduling.scheduling_cluster import Sim
+from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, add_single, cluster, running
+
+CLASS = "deviceclass/gpu"
+
+
+def add_team(sim: Sim, name: str, quota: int, limit: int = -1) -> None:
+    text = f'{{"{CLASS}": {{"quota": {quota}, "limit": {limit}, "overQuotaWeight": 1}}}}'
+    add_queue(sim, name, 0, **{"dray.dev/resources": text})
+
+
+def add_claim(sim: Sim, name: str, **exactly: Any) -> None:
+    request = {"name": "req", "exactly": {"deviceClassName": "gpu", **exactly}}
+    sim.add_claim(name, spec={"devices": {"requests": [request]}})
+
+
+def devices(*counts: int) -> Sim:
+    sim = cluster(*(0 for _ in counts))
+    sim.add_class()
+    for index, count in enumerate(counts):
+        sim.add_slice(f"n{index}", count)
+    return sim
+
+
+def held(sim: Sim, queue: str) -> float:
+    return sim.scheduler.workloads.use.allocated[queue].get(CLASS, 0.0)
+
+
+def test_a_claim_of_all_devices_counts_those_that_it_gets() -> None:
+    sim = devices(3)
+    add_team(sim, "a", 4)
+    add_claim(sim, "all", allocationMode="All")
+    add_single(sim, "p", "a", 0, claims=["all"])
+    sim.settle(5)
+    assert running(sim) == {"p"}
+    assert held(sim, "a") == 3
+    sim.settle(10)
+    assert sim.api.objects[kinds.QUEUES]["a"]["status"]["allocated"] == {CLASS: "3"}
+    sim.remove(kinds.PODS, "default/p")
+    sim.settle(5)
+    assert held(sim, "a") == 0
+
+
+def test_a_claim_of_all_devices_keeps_to_the_limit() -> None:
+    sim = devices(3)
+    add_team(sim, "a", 2, limit=2)
+    add_claim(sim, "all", allocationMode="All")
+    add_single(sim, "p", "a", 0, claims=["all"])
+    sim.settle(5)
+    assert running(sim) == set()
+    assert "it holds 0 and may have 2, 3 more are asked for" in sim.condition("p")["message"]
+
+
+def test_a_claim_of_several_pods_counts_once() -> None:
+    sim = devices(4)
+    add_team(sim, "a", 2, limit=2)
+    add_claim(sim, "shared", count=2)
+    add_group(sim, "train", "a", 3)
+    for index in range(3):
+        add_member(sim, f"w{index}", "train", 0, claims=["shared"])
+    sim.settle(5)
+    assert running(sim) == {"w0", "w1", "w2"}
+    assert held(sim, "a") == 2
+    sim.remove(kinds.PODS, "default/w0")
+    sim.settle(2)
+    assert held(sim, "a") == 2, "whoever paid is gone, the devices are not"
+    sim.remove(kinds.PODS, "default/w1")
+    sim.remove(kinds.PODS, "default/w2")
+    sim.settle(2)
+    assert held(sim, "a") == 0
+
+
+def test_one_more_pod_of_a_claim_that_is_in_use_takes_nothing_more() -> None:
+    sim = devices(4)
+    add_team(sim, "a", 2, limit=2)
+    add_claim(sim, "shared", count=2)
+    add_single(sim, "first", "a", 0, claims=["shared"])
+    sim.settle(5)
+    add_single(sim, "second", "a", 0, claims=["shared"])
+    sim.settle(5)
+    assert running(sim) == {"first", "second"}
+    assert held(sim, "a") == 2
+
+
+def test_a_restart_counts_the_same() -> None:
+    sim = devices(4)
+    add_team(sim, "a", 4)
+    add_claim(sim, "shared", count=2)
+    for name in ("first", "second"):
+        add_single(sim, name, "a", 0, claims=["shared"])
+    sim.settle(5)
+    sim.restart()
+    add_single(sim, "plain", "a", 0)
+    sim.settle(5)
+    assert held(sim, "a") == 2
+
+
+def test_of_alternatives_the_one_that_is_taken_counts() -> None:
+    sim = devices(2)
+    add_team(sim, "a", 4, limit=4)
+    first = {"name": "four", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 4}
+    second = {"name": "one", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    sim.add_claim("either", spec={"devices": {"requests": [{"name": "req", "firstAvailable": [first, second]}]}})
+    add_single(sim, "p", "a", 0, claims=["either"])
+    sim.settle(5)
+    assert running(sim) == {"p"}
+    assert held(sim, "a") == 1
+
+
+def test_who_only_looks_at_devices_takes_nothing() -> None:
+    sim = devices(2)
+    add_team(sim, "a", 0, limit=0)
+    sim.api.put(kinds.NAMESPACES, {"metadata": {"name": "default", "labels": {"resource.kubernetes.io/admin-access": "true"}}})
+    add_claim(sim, "watch", adminAccess=True, count=1)
+    add_single(sim, "p", "a", 0, claims=["watch"])
+    sim.settle(5)
+    assert running(sim) == {"p"}
+    assert held(sim, "a") == 0
+
+
+def test_a_queue_takes_back_devices_that_a_claim_of_all_borrowed() -> None:
+    sim = devices(2, 2)
+    add_team(sim, "a", 0)
+    add_team(sim, "b", 2)
+    for index in range(2):
+        add_claim(sim, f"all{index}", allocationMode="All")
+        add_single(sim, f"a{index}", "a", 0, claims=[f"all{index}"])
+    sim.settle(5)
+    assert held(sim, "a") == 4
+    add_claim(sim, "b0", count=2)
+    add_single(sim, "b0", "b", 0, claims=["b0"])
+    sim.settle(3)
+    [gone] = {"a0", "a1"} - running(sim)
+    claim = sim.claim(f"all{gone[-1]}")
+    claim["status"] = {}  # given back by the claims' controller, which is not here
+    sim.api.put(kinds.RESOURCE_CLAIMS, claim)
+    sim.settle(5)
+    assert "b0" in running(sim)
+    assert (held(sim, "a"), held(sim, "b")) == (2, 2)
