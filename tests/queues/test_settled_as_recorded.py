@@ -131,6 +131,7 @@ def test_random_clusters_run_more_with_fewer_evictions_than_with_kai() -> None:
             worse.append(line["id"])
     assert mine["gpus"] >= kai["gpus"]
     assert mine["evictions"] <= 0.8 * kai["evictions"]
-    # In these a queue that was below its share got it, which KAI's search did not find, or more runs after a few moves. In sc-0013 and
-    # sc-0050 fewer GPUs run for it: the gang that had borrowed them cannot shrink, and goes as a whole (docs/fidelity.md).
+    # In these a queue that was below its share got it, which KAI's search did not find, or more runs after a few moves.
+    # In sc-0013 and sc-0050 fewer GPUs run for it: the gang that had borrowed them cannot shrink, and goes as a whole
+    # (docs/fidelity.md).
     assert len(worse) <= 17, worse

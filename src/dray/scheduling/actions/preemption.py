@@ -329,6 +329,10 @@ class TakenOut:
             self._nodes.displace(uid)
         self._settle(placed.pod.uid for placed in pods)
 
+    def has_slots(self, uid: str) -> bool:
+        """Whether the pod has slots of its own on its node, as zones are: given back, it has the very same ones."""
+        return bool(self._besides.get(uid))
+
     def give_back(self, pods: Iterable[Placed]) -> None:
         pods = list(pods)
         for placed in pods:

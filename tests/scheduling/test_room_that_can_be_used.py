@@ -1,0 +1,217 @@
+"""Reclaim, preemption and consolidation of queues by zones, and by devices: whoever leaves frees a slot that can be used.
+
+Zones are NUMA zones with four cores each; with devices, four devices share a PCIe root and a claim wants all of its from one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+from zoned import add_zoned, aligned, observe, record, started
+
+from dray.api import kinds
+from tests.scheduling.scheduling_cluster import Sim, pod
+from tests.scheduling.test_queues_and_gangs import add_queue, running
+
+ROOT: Final = "resource.kubernetes.io/pcieRoot"
+CPU4: Final = {"cpu": 4}
+
+
+class Zones:
+    """Pods take cores, which a kubelet aligns."""
+
+    def __init__(self, nodes: int = 1) -> None:
+        self.sim = Sim()
+        for index in range(nodes):
+            add_zoned(self.sim, f"n{index}", CPU4, CPU4)
+
+    def quota(self, queue: str, amount: int) -> None:
+        own = {"quota": amount * 1000, "limit": -1, "overQuotaWeight": 1}
+        free = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+        self.sim.api.put(
+            kinds.QUEUES, {"metadata": {"name": queue}, "spec": {"resources": {"cpu": own, "memory": free, "gpu": free}}}
+        )
+
+    def add(self, name: str, queue: str, amount: int, **more: Any) -> None:
+        self.sim.add_pod(name, **aligned(amount), labels={"kai.scheduler/queue": queue}, **more)
+
+    def put(self, name: str, queue: str, amount: int, zone: int, node: str = "n0", **more: Any) -> None:
+        """It runs there."""
+        self.add(name, queue, amount, node_name=node, phase="Running", **more)
+        observe(self.sim, name, **{f"zone{zone}": {"cpu": str(amount)}})
+        started(self.sim, name)
+
+    def zone_of(self, name: str) -> str:
+        return " ".join(record(self.sim, name))
+
+
+class Roots:
+    """Pods take devices, whose claims want them from one root."""
+
+    def __init__(self, nodes: int = 1) -> None:
+        self.sim = Sim()
+        self.sim.add_class()
+        for index in range(nodes):
+            self.sim.add_node(f"n{index}", cpu="64")
+            self.sim.api.put(kinds.RESOURCE_SLICES, self._slice(f"n{index}"))
+
+    def _slice(self, node: str) -> dict[str, Any]:
+        devices = [
+            {"name": f"dev-{root}-{number}", "attributes": {ROOT: {"string": f"node-{root}"}}}
+            for root in range(2)
+            for number in range(4)
+        ]
+        pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+        return {
+            "metadata": {"name": node},
+            "spec": {"driver": "gpu.example.com", "nodeName": node, "pool": pool, "devices": devices},
+        }
+
+    def quota(self, queue: str, amount: int) -> None:
+        text = f'{{"deviceclass/gpu": {{"quota": {amount}, "limit": -1, "overQuotaWeight": 1}}}}'
+        add_queue(self.sim, queue, 0, **{"dray.dev/resources": text})
+
+    def _claim(self, name: str, amount: int) -> dict[str, Any]:
+        request = {"name": "req", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": amount}}
+        spec = {"devices": {"requests": [request], "constraints": [{"requests": ["req"], "matchAttribute": ROOT}]}}
+        return self.sim.add_claim(name, spec=spec)
+
+    def add(self, name: str, queue: str, amount: int, **more: Any) -> None:
+        self._claim(name, amount)
+        self.sim.api.put(kinds.PODS, pod(name, labels={"kai.scheduler/queue": queue}, claims=[name], **more))
+
+    def put(self, name: str, queue: str, amount: int, zone: int, node: str = "n0", **more: Any) -> None:
+        claim = self._claim(name, amount)
+        taken = {
+            result["device"]
+            for other in self.sim.api.objects[kinds.RESOURCE_CLAIMS].values()
+            for result in other.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
+            if result["pool"] == node
+        }
+        free = [device for number in range(4) if (device := f"dev-{zone}-{number}") not in taken]
+        self.sim.api.put(
+            kinds.PODS, pod(name, labels={"kai.scheduler/queue": queue}, claims=[name], node_name=node, phase="Running", **more)
+        )
+        uid = self.sim.pod(name)["metadata"]["uid"]
+        results = [{"request": "req", "driver": "gpu.example.com", "pool": node, "device": device} for device in free[:amount]]
+        here = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]}
+        claim["status"] = {
+            "allocation": {"devices": {"results": results}, "nodeSelector": here},
+            "reservedFor": [{"resource": "pods", "name": name, "uid": uid}],
+        }
+        self.sim.api.put(kinds.RESOURCE_CLAIMS, claim)
+
+    def zone_of(self, name: str) -> str:
+        return " ".join(sorted({f"node-{device.rpartition('/')[2].split('-')[1]}" for device in self.sim.devices_of(name)}))
+
+
+Either = Zones | Roots
+both = pytest.mark.parametrize("world", [Zones, Roots])
+
+
+def settle(found: Either, seconds: float = 20) -> None:
+    """Claims of pods that are gone are given back by their controller, here by hand."""
+    for _ in range(int(seconds)):
+        found.sim.settle(1)
+        there = set(found.sim.api.objects[kinds.PODS])
+        for key, claim in list(found.sim.api.objects[kinds.RESOURCE_CLAIMS].items()):
+            if claim.get("status") and key not in there:
+                claim["status"] = {}
+                found.sim.api.put(kinds.RESOURCE_CLAIMS, claim)
+
+
+def deleted(found: Either) -> list[str]:
+    return sorted(write.name for write in found.sim.log if write.verb == "delete" and write.kind is kinds.PODS)
+
+
+def crowded(world: type[Either]) -> Either:
+    """Queue a, which has no quota, has two pods of two in each zone; the youngest two are in different zones."""
+    found = world()
+    found.quota("a", 0)
+    found.quota("b", 8)
+    for index, zone in enumerate((0, 1, 0, 1)):
+        found.put(f"a{index}", "a", 2, zone)
+    found.sim.settle(2)
+    return found
+
+
+@both
+def test_of_pods_that_would_all_fit_by_sums_only_those_that_fit_by_zones_start(world: type[Either]) -> None:
+    """Two zones of four, pods of three, three and two: after the first two, each zone has one left."""
+    found = world()
+    found.quota("a", 8)
+    for name, amount in (("p0", 3), ("p1", 3), ("p2", 2)):
+        found.add(name, "a", amount)
+    settle(found, 5)
+    assert len(running(found.sim)) == 2
+    assert deleted(found) == []
+
+
+@both
+def test_reclaim_frees_one_whole_zone_and_not_half_of_two(world: type[Either]) -> None:
+    found = crowded(world)
+    found.add("b0", "b", 4)
+    settle(found)
+    assert "b0" in running(found.sim)
+    assert deleted(found) in (["a0", "a2"], ["a1", "a3"])
+    assert found.zone_of("b0") == ("node-0" if deleted(found) == ["a0", "a2"] else "node-1")
+
+
+@both
+def test_preemption_in_a_queue_frees_one_whole_zone(world: type[Either]) -> None:
+    found = crowded(world)
+    found.add("urgent", "a", 4, priority=50)
+    settle(found)
+    assert "urgent" in running(found.sim)
+    assert deleted(found) in (["a0", "a2"], ["a1", "a3"])
+
+
+@both
+def test_nobody_is_evicted_where_no_zone_would_ever_do(world: type[Either]) -> None:
+    found = crowded(world)
+    found.add("b0", "b", 5)
+    settle(found)
+    assert deleted(found) == []
+    assert "b0" not in running(found.sim)
+
+
+@both
+def test_a_plan_that_takes_many_cycles_stays_on_its_node(world: type[Either]) -> None:
+    """Victims that take long to stop: nobody else is evicted meanwhile, elsewhere or here, and the slot is the one planned."""
+    found = world(2)
+    found.quota("a", 0)
+    found.quota("b", 16)
+    for index in range(8):
+        found.put(f"a{index}", "a", 2, index // 2 % 2, f"n{index // 4}")
+    found.sim.settle(2)
+    found.sim.api._stop = lambda write: None  # type: ignore[method-assign]
+    found.add("b0", "b", 4)
+    settle(found, 3)
+    planned, leaving = found.sim.pod("b0")["status"]["nominatedNodeName"], deleted(found)
+    assert len(leaving) == 2
+    for _ in range(5):
+        settle(found, 5)
+        assert found.sim.pod("b0")["status"]["nominatedNodeName"] == planned
+        assert deleted(found) == leaving
+    for name in leaving:
+        del found.sim.api.objects[kinds.PODS][f"default/{name}"]
+    settle(found, 5)
+    assert found.sim.node_of("b0") == planned
+    assert deleted(found) == leaving
+
+
+def test_consolidation_moves_who_finds_an_aligned_place_and_nobody_else() -> None:
+    """Each zone of the first node lacks one core for the large pod; only the pod of two fits beside the others' on the second."""
+    found = Zones(2)
+    found.quota("a", 16)
+    found.put("three", "a", 3, 0)
+    found.put("two", "a", 2, 1)
+    found.put("x", "a", 3, 0, "n1")
+    found.put("y", "a", 2, 1, "n1")
+    found.sim.settle(2)
+    found.add("four", "a", 4)
+    settle(found)
+    assert "four" in running(found.sim)
+    assert deleted(found) in (["two"], ["y"])
+    assert {"three", "x"} <= running(found.sim)
