@@ -201,9 +201,10 @@ def test_a_plan_that_takes_many_cycles_stays_on_its_node(world: type[Either]) ->
     assert deleted(found) == leaving
 
 
-def test_consolidation_moves_who_finds_an_aligned_place_and_nobody_else() -> None:
+@both
+def test_consolidation_moves_who_finds_an_aligned_place_and_nobody_else(world: type[Either]) -> None:
     """Each zone of the first node lacks one core for the large pod; only the pod of two fits beside the others' on the second."""
-    found = Zones(2)
+    found = world(2)
     found.quota("a", 16)
     found.put("three", "a", 3, 0)
     found.put("two", "a", 2, 1)
@@ -215,3 +216,42 @@ def test_consolidation_moves_who_finds_an_aligned_place_and_nobody_else() -> Non
     assert "four" in running(found.sim)
     assert deleted(found) in (["two"], ["y"])
     assert {"three", "x"} <= running(found.sim)
+
+
+@both
+def test_who_was_moved_runs_again_when_it_comes_back(world: type[Either]) -> None:
+    found = world(2)
+    found.quota("a", 16)
+    for name, amount, zone, node in (("three", 3, 0, "n0"), ("two", 2, 1, "n0"), ("x", 3, 0, "n1"), ("y", 2, 1, "n1")):
+        found.put(name, "a", amount, zone, node)
+    found.sim.settle(2)
+    found.add("four", "a", 4)
+    settle(found)
+    [moved] = deleted(found)
+    found.add(moved, "a", 2)
+    settle(found)
+    assert running(found.sim) == {"three", "two", "x", "y", "four"}
+    assert deleted(found) == [moved]
+
+
+def test_who_shares_its_claim_is_not_moved_away_from_it() -> None:
+    """Two pods use the claim that is in the way: its devices stay with the one that would be left."""
+    found = Roots(2)
+    found.quota("a", 16)
+    found.quota("system", 16)
+    found.put("three", "a", 3, 0)
+    found.put("two", "a", 2, 1)
+    found.put("x", "a", 3, 0, "n1")
+    found.put("y", "a", 3, 1, "n1")
+    beside = pod("beside", claims=["two"], node_name="n0", phase="Running", priority=1000)
+    beside["metadata"]["labels"] = {"kai.scheduler/queue": "system"}
+    found.sim.api.put(kinds.PODS, beside)
+    claim = found.sim.claim("two")
+    uid = found.sim.pod("beside")["metadata"]["uid"]
+    claim["status"]["reservedFor"].append({"resource": "pods", "name": "beside", "uid": uid})
+    found.sim.api.put(kinds.RESOURCE_CLAIMS, claim)
+    found.sim.settle(2)
+    found.add("four", "a", 4)
+    settle(found)
+    assert deleted(found) == []
+    assert "four" not in running(found.sim)

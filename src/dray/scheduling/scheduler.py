@@ -203,15 +203,21 @@ class Scheduler:
     def _take_together(self, seats: Sequence[Seat], now: float) -> None:
         """Members of a gang have their places, all at once; they are bound when all of them can be."""
         gang: Gang[Binding] | None = Gang() if len(seats) > 1 else None
+        decided: set[str] = set()
         for pending, placement in seats:
             profile = self._profiles[pending.demand.scheduler_name]
-            if pending.pod.spec.resource_claims:
-                # What it shares with other members is theirs by now.
-                state = self.cycle.state(pending, profile, now)
-                info = self.nodes.get(placement.node)
-                found = self.cycle.try_on(state, info) if info is not None else ()
-                placement = found if isinstance(found, Placement) else placement
+            if any(claim.uid in decided for claim in (*placement.open, *placement.pinned)):
+                self._share(pending, placement, profile, now)
+            decided.update(claim.uid for claim in placement.open)
             self._place(pending, placement, profile, now, gang)
+
+    def _share(self, pending: QueuedPod, placement: Placement, profile: Profile, now: float) -> None:
+        """What the pod shares with other members is theirs by now; what it has by itself is what was found for all at once:
+        another choice might take what a member that comes after it has."""
+        own = {claim.uid: result for claim, result in zip(placement.open, placement.results)}
+        resolved = self.cycle.state(pending, profile, now).resolved
+        placement.open, placement.pinned = resolved.open, resolved.pinned
+        placement.results = [own[claim.uid] for claim in resolved.open]
 
     def _take(self, pending: QueuedPod, placement: Placement, profile: Profile, now: float, gang: Gang[Binding] | None) -> None:
         self.nodes.place(Placed(pending.pod, pending.demand, placement.node, "decided"))

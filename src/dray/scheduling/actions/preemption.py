@@ -7,7 +7,7 @@ hold such devices elsewhere. What it costs grows with the number of victims, not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -328,6 +328,11 @@ class TakenOut:
             self._besides[uid] = [(each, entry) for each in self._nodes.followers if (entry := each.entry(uid)) is not None]
             self._nodes.displace(uid)
         self._settle(placed.pod.uid for placed in pods)
+
+    @property
+    def freed(self) -> Container[str]:
+        """The claims that nobody uses who is not out."""
+        return self._freed
 
     def has_slots(self, uid: str) -> bool:
         """Whether the pod has slots of its own on its node, as zones are: given back, it has the very same ones."""

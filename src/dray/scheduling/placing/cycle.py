@@ -13,7 +13,7 @@ from typing import Final
 
 from dray.api.core import PersistentVolumeClaim
 from dray.api.reason import Reason
-from dray.api.resource import ResourceClaim
+from dray.api.resource import AllocationResult, ResourceClaim
 from dray.books.nodes import NodeInfo
 from dray.scheduling.config import Profile
 from dray.scheduling.parts import Parts
@@ -154,15 +154,19 @@ class Cycle:
         candidates.refuse(name, found)
         return None
 
-    def _place(self, state: CycleState, info: NodeInfo, plan: Plan) -> Placement | Reasons:
-        """On a node that will do but for volumes and devices."""
+    def _place(
+        self, state: CycleState, info: NodeInfo, plan: Plan, results: Sequence[AllocationResult] | None = None
+    ) -> Placement | Reasons:
+        """On a node that will do but for volumes and devices; ``results``: what its claims get there, if that is known."""
         placement = Placement(state.key, info.name, state.resolved)
         if state.demand.volumes and (unbound := self._volumes.unbound(state.demand)):
             chosen = self._volumes.choose(unbound, info.node)
             if isinstance(chosen, PersistentVolumeClaim):
                 return because("VolumeNodeAffinity", volume=chosen.key)
             placement.volumes, placement.provisioned = chosen
-        if state.needs_devices and (refused := self.devices.place(state, info, placement)) is not None:
+        if results is not None:
+            placement.results = list(results)
+        elif state.needs_devices and (refused := self.devices.place(state, info, placement)) is not None:
             return refused
         for posts in plan.posts:
             placement.postings.extend(posts(info))
@@ -170,15 +174,16 @@ class Cycle:
             placement.notes.update(notes(info))
         return placement
 
-    def try_on(self, state: CycleState, info: NodeInfo) -> Placement | Reasons:
-        """The pod on this node as things are just now, without any cache of candidates."""
+    def try_on(self, state: CycleState, info: NodeInfo, results: Sequence[AllocationResult] | None = None) -> Placement | Reasons:
+        """The pod on this node as things are just now, without any cache of candidates; ``results``: what its open claims get
+        there, where that was found already."""
         self._look_again(state)
         plan = self.plan(state)
         reasons = plan.refuses(info)
         if reasons is not None:
             return reasons
         try:
-            return self._place(state, info, plan)
+            return self._place(state, info, plan, results)
         except NotPlaced as refused:
             return tuple(reason for reason, _ in refused.refusal.reasons)
 

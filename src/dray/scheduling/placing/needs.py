@@ -5,14 +5,14 @@ Always true: pods with equal keys get equal answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Container, Hashable, Mapping
 
 import msgspec
 
 from dray.api.core import Pod
 from dray.api.kinds import DEVICE_CLASSES
 from dray.api.reason import Reason
-from dray.api.resource import AllocationResult, ResourceClaim
+from dray.api.resource import AllocationResult, ResourceClaim, ResourceClaimStatus
 from dray.api.tolerations import refused_taint
 from dray.devices import DeviceKey
 from dray.scheduling.binding import conditions
@@ -74,6 +74,19 @@ class Needs:
             resolved.open = [claim for claim in resolved.open if claim.uid not in decided]
             resolved.pinned = [*resolved.pinned, *given]
             resolved.allocations |= {claim.uid: decided[claim.uid] for claim in given}
+            state.key, state.plan = self._key(state), None
+
+    def reopen(self, state: CycleState, freed: Container[str]) -> None:
+        """Claims that are given back in a trial, by a pod that is to be placed anew, are to be allocated again for it."""
+        resolved = state.resolved
+        back = [claim for claim in resolved.pinned if claim.uid in freed]
+        if back:
+            resolved.pinned = [claim for claim in resolved.pinned if claim.uid not in freed]
+            resolved.open = [*resolved.open, *(msgspec.structs.replace(claim, status=ResourceClaimStatus()) for claim in back)]
+            for claim in back:
+                del resolved.allocations[claim.uid]
+            state.unusable = [(claim, reason) for claim, reason in state.unusable if claim.uid not in freed]
+            state.packs_devices = self._devices.packs(state)
             state.key, state.plan = self._key(state), None
 
     def look_around(self, state: CycleState) -> None:

@@ -58,7 +58,8 @@ class Wanted(NamedTuple):
 def _size(step: Step) -> tuple[int, int]:
     requests = [dict(placed.demand.requests) for placed in step.pods]
     extended = sum(value for each in requests for name, value in each.items() if "/" in name)
-    return extended, sum(each.get("cpu", 0) for each in requests)
+    claims = sum(len(placed.pod.spec.resource_claims) for placed in step.pods)
+    return extended + claims, sum(each.get("cpu", 0) for each in requests)
 
 
 def _in_order(seats: list[Seat]) -> list[Seat]:
@@ -305,11 +306,11 @@ class Room:
             for placed in sorted(step.pods, key=lambda each: _size(Step(step.job, (each,))), reverse=True):
                 if len(step.pods) > 1 and not placed.pod.spec.resource_claims and self._fits_back(placed, table, out):
                     continue
-                node = self._best_for(placed)
-                if not node:
+                place = self._best_for(placed, out)
+                if place is None:
                     break
-                found[placed.pod.uid] = node
-                self._parts.nodes.place(Placed(placed.pod, placed.demand, node, "promised"))
+                found[placed.pod.uid] = place.node
+                table.post(placed.pod, placed.demand, place)
             else:
                 if wanted.within():
                     trial.keep()
@@ -318,11 +319,14 @@ class Room:
         table.restore(noted)
         return None
 
-    def _best_for(self, placed: Placed) -> str:
-        """The node on which a pod would be placed now, or ''. One with claims keeps them, and so its node."""
-        state = self._state_of(placed) if not placed.pod.spec.resource_claims else None
-        found = self._cycle.found(state) if state is not None else None
-        return found.node if found is not None else ""
+    def _best_for(self, placed: Placed, out: TakenOut) -> Placement | None:
+        """Where a pod would be placed now. Claims that only it uses are allocated anew; one that others use keeps its devices."""
+        state = self._state_of(placed)
+        if state is None:
+            return None
+        if placed.pod.spec.resource_claims:
+            self._cycle.needs.reopen(state, out.freed)
+        return self._cycle.found(state)
 
     def _state_of(self, placed: Placed) -> CycleState | None:
         """What a running pod needs: as if it were to be placed now."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from dray.api.core import Pod
 from dray.api.resource import AllocationResult, ResourceClaim
+from dray.books.demand import Demand
 from dray.books.nodes import NodeInfo, Placed
 from dray.scheduling.config import Profile
 from dray.scheduling.parts import Parts
@@ -87,11 +89,15 @@ class Table:
 
     def take(self, pending: QueuedPod, placement: Placement) -> None:
         self.seats[pending.uid] = Seat(pending, placement)
-        self._parts.nodes.place(Placed(pending.pod, pending.demand, placement.node, "promised"))
+        self.post(pending.pod, pending.demand, placement)
+        self._decided.update((claim.uid, result) for claim, result in given(placement))
+
+    def post(self, pod: Pod, demand: Demand, placement: Placement) -> None:
+        """Whoever it is, a member or one who makes room for them, has this place from now on."""
+        self._parts.nodes.place(Placed(pod, demand, placement.node, "promised"))
         for account, entry in placement.postings:
-            self._parts.books.post(account, pending.uid, entry)
+            self._parts.books.post(account, pod.uid, entry)
         for claim, result in given(placement):
-            self._decided[claim.uid] = result
             self._parts.engine.promise(claim, result)
 
     def leave(self, uid: str) -> Seat:
@@ -147,10 +153,9 @@ class Table:
             return False
         results = dict(zip(claims, verdict.results))
         for pending, state in zip(members, states):
-            if self._cycle.plan(state).refuses(info) is not None:
+            placement = self._cycle.try_on(state, info, [results[claim.uid] for claim in state.resolved.open])
+            if not isinstance(placement, Placement):
                 return False
-            placement = Placement(state.key, info.name, state.resolved)
-            placement.results = [results[claim.uid] for claim in state.resolved.open]
             self.take(pending, placement)
         return True
 
