@@ -1,6 +1,7 @@
 """Reclaim, preemption and consolidation of queues by zones, and by devices: whoever leaves frees a slot that can be used.
 
-Zones are NUMA zones with four cores each; with devices, four devices share a PCIe root and a claim wants all of its from one.
+Zones are NUMA zones with four cores each; with devices, four devices share a PCIe root and a claim wants all of its from one;
+with counters, a device has four units and is handed out in parts.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dray.api import kinds
 from tests.scheduling.scheduling_cluster import Sim, pod
 from tests.scheduling.test_queues_and_gangs import add_queue, running
 
+DRIVER: Final = "gpu.example.com"
 ROOT: Final = "resource.kubernetes.io/pcieRoot"
 CPU4: Final = {"cpu": 4}
 
@@ -54,19 +56,21 @@ class Roots:
         self.sim.add_class()
         for index in range(nodes):
             self.sim.add_node(f"n{index}", cpu="64")
-            self.sim.api.put(kinds.RESOURCE_SLICES, self._slice(f"n{index}"))
+            for made in self._slices(f"n{index}"):
+                self.sim.api.put(kinds.RESOURCE_SLICES, made)
 
-    def _slice(self, node: str) -> dict[str, Any]:
+    def _slices(self, node: str) -> list[dict[str, Any]]:
         devices = [
             {"name": f"dev-{root}-{number}", "attributes": {ROOT: {"string": f"node-{root}"}}}
             for root in range(2)
             for number in range(4)
         ]
-        pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
-        return {
-            "metadata": {"name": node},
-            "spec": {"driver": "gpu.example.com", "nodeName": node, "pool": pool, "devices": devices},
-        }
+        return [self._slice(node, 1, devices=devices)]
+
+    def _slice(self, node: str, number: int, count: int = 1, **part: Any) -> dict[str, Any]:
+        pool = {"name": node, "generation": 1, "resourceSliceCount": count}
+        spec = {"driver": DRIVER, "nodeName": node, "pool": pool, **part}
+        return {"metadata": {"name": f"{node}-{number}"}, "spec": spec}
 
     def quota(self, queue: str, amount: int) -> None:
         text = f'{{"deviceclass/gpu": {{"quota": {amount}, "limit": -1, "overQuotaWeight": 1}}}}'
@@ -89,12 +93,12 @@ class Roots:
             for result in other.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
             if result["pool"] == node
         }
-        free = [device for number in range(4) if (device := f"dev-{zone}-{number}") not in taken]
+        free = [device for device in self._devices(zone, amount) if device not in taken]
         self.sim.api.put(
             kinds.PODS, pod(name, labels={"kai.scheduler/queue": queue}, claims=[name], node_name=node, phase="Running", **more)
         )
         uid = self.sim.pod(name)["metadata"]["uid"]
-        results = [{"request": "req", "driver": "gpu.example.com", "pool": node, "device": device} for device in free[:amount]]
+        results = [{"request": "req", "driver": DRIVER, "pool": node, "device": device} for device in free[: self._count(amount)]]
         here = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]}
         claim["status"] = {
             "allocation": {"devices": {"results": results}, "nodeSelector": here},
@@ -102,12 +106,46 @@ class Roots:
         }
         self.sim.api.put(kinds.RESOURCE_CLAIMS, claim)
 
+    def _devices(self, zone: int, amount: int) -> list[str]:
+        return [f"dev-{zone}-{number}" for number in range(4)]
+
+    def _count(self, amount: int) -> int:
+        return amount
+
     def zone_of(self, name: str) -> str:
         return " ".join(sorted({f"node-{device.rpartition('/')[2].split('-')[1]}" for device in self.sim.devices_of(name)}))
 
 
+class Counters(Roots):
+    """Pods take a part of a device: parts of all sizes share the four units of their parent's counter."""
+
+    def _slices(self, node: str) -> list[dict[str, Any]]:
+        def part(parent: int, size: int, number: int) -> dict[str, Any]:
+            consumed = [{"counterSet": f"parent-{parent}", "counters": {"units": {"value": str(size)}}}]
+            return {
+                "name": f"dev-{parent}-{size}-{number}",
+                "attributes": {"size": {"int": size}},
+                "consumesCounters": consumed,
+            }
+
+        devices = [part(parent, size, number) for parent in range(2) for size in (2, 3, 4) for number in range(4 // size)]
+        counters = [{"name": f"parent-{parent}", "counters": {"units": {"value": "4"}}} for parent in range(2)]
+        return [self._slice(node, 1, 2, sharedCounters=counters), self._slice(node, 2, 2, devices=devices)]
+
+    def _claim(self, name: str, amount: int) -> dict[str, Any]:
+        selector = {"cel": {"expression": f"device.attributes['{DRIVER}'].size == {amount}"}}
+        exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1, "selectors": [selector]}
+        return self.sim.add_claim(name, spec={"devices": {"requests": [{"name": "req", "exactly": exactly}]}})
+
+    def _devices(self, zone: int, amount: int) -> list[str]:
+        return [f"dev-{zone}-{amount}-{number}" for number in range(4 // amount)]
+
+    def _count(self, amount: int) -> int:
+        return 1
+
+
 Either = Zones | Roots
-both = pytest.mark.parametrize("world", [Zones, Roots])
+each = pytest.mark.parametrize("world", [Zones, Roots, Counters])
 
 
 def settle(found: Either, seconds: float = 20) -> None:
@@ -136,7 +174,7 @@ def crowded(world: type[Either]) -> Either:
     return found
 
 
-@both
+@each
 def test_of_pods_that_would_all_fit_by_sums_only_those_that_fit_by_zones_start(world: type[Either]) -> None:
     """Two zones of four, pods of three, three and two: after the first two, each zone has one left."""
     found = world()
@@ -148,7 +186,7 @@ def test_of_pods_that_would_all_fit_by_sums_only_those_that_fit_by_zones_start(w
     assert deleted(found) == []
 
 
-@both
+@each
 def test_reclaim_frees_one_whole_zone_and_not_half_of_two(world: type[Either]) -> None:
     found = crowded(world)
     found.add("b0", "b", 4)
@@ -158,7 +196,7 @@ def test_reclaim_frees_one_whole_zone_and_not_half_of_two(world: type[Either]) -
     assert found.zone_of("b0") == ("node-0" if deleted(found) == ["a0", "a2"] else "node-1")
 
 
-@both
+@each
 def test_preemption_in_a_queue_frees_one_whole_zone(world: type[Either]) -> None:
     found = crowded(world)
     found.add("urgent", "a", 4, priority=50)
@@ -167,7 +205,7 @@ def test_preemption_in_a_queue_frees_one_whole_zone(world: type[Either]) -> None
     assert deleted(found) in (["a0", "a2"], ["a1", "a3"])
 
 
-@both
+@each
 def test_nobody_is_evicted_where_no_zone_would_ever_do(world: type[Either]) -> None:
     found = crowded(world)
     found.add("b0", "b", 5)
@@ -176,7 +214,7 @@ def test_nobody_is_evicted_where_no_zone_would_ever_do(world: type[Either]) -> N
     assert "b0" not in running(found.sim)
 
 
-@both
+@each
 def test_a_plan_that_takes_many_cycles_stays_on_its_node(world: type[Either]) -> None:
     """Victims that take long to stop: nobody else is evicted meanwhile, elsewhere or here, and the slot is the one planned."""
     found = world(2)
@@ -201,7 +239,7 @@ def test_a_plan_that_takes_many_cycles_stays_on_its_node(world: type[Either]) ->
     assert deleted(found) == leaving
 
 
-@both
+@each
 def test_consolidation_moves_who_finds_an_aligned_place_and_nobody_else(world: type[Either]) -> None:
     """Each zone of the first node lacks one core for the large pod; only the pod of two fits beside the others' on the second."""
     found = world(2)
@@ -218,7 +256,7 @@ def test_consolidation_moves_who_finds_an_aligned_place_and_nobody_else(world: t
     assert {"three", "x"} <= running(found.sim)
 
 
-@both
+@each
 def test_who_was_moved_runs_again_when_it_comes_back(world: type[Either]) -> None:
     found = world(2)
     found.quota("a", 16)
