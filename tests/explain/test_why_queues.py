@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dray.api import kinds
+from dray.explain.overview import causes, waiting
 from dray.explain.why import Why, why
 from tests.scheduling.scheduling_cluster import Sim, pod
 from tests.scheduling.test_queues_and_gangs import GPU, add_group, add_member, add_queue, add_single, cluster, running
@@ -133,3 +134,21 @@ def test_nothing_is_changed_by_asking() -> None:
     before = {key: sim.api.objects[kinds.PODS][key] for key in sim.api.objects[kinds.PODS]}
     assert asked(sim, "b0") == asked(sim, "b0")
     assert before == {key: sim.api.objects[kinds.PODS][key] for key in sim.api.objects[kinds.PODS]}
+
+
+def test_of_many_pods_each_is_told_what_its_own_queue_makes_of_it() -> None:
+    """Pods that ask for the same in different queues wait for different reasons."""
+    sim = cluster(2)
+    add_queue(sim, "a", 1, limit=1)
+    add_queue(sim, "b", 1)
+    for name in ("a0", "a1"):
+        add_single(sim, name, "a")
+    for name in ("b0", "b1"):
+        add_single(sim, name, "b")
+    sim.settle(5)
+    told = causes(sim.world, waiting(sim.world.all(kinds.PODS).values()), now=sim.now)
+    codes = {pod: {reason.code for reason in cause.reasons} for cause in told for pod in cause.pods}
+    [a] = {"a0", "a1"} - running(sim)
+    [b] = {"b0", "b1"} - running(sim)
+    assert "QueueLimit" in codes[f"default/{a}"]
+    assert "QueueShare" in codes[f"default/{b}"]

@@ -17,6 +17,7 @@ from dray.api.reason import Reason
 from dray.cluster.world import World
 from dray.explain.failures import FailedBinding
 from dray.explain.fix import Fix
+from dray.explain.queued import Outlooks
 from dray.explain.why import VerdictName, why
 from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config
@@ -81,12 +82,22 @@ def causes(
     """Why these pods wait, worst first, then what most of them wait for."""
     gates = gates or Gates.dray()
     ask = Ask(Scheduler(world, config, gates), now)
+    outlooks = Outlooks(world, now, config, gates)
     alike: dict[Hashable, list[Pod]] = {}
     for pod in pods:
-        alike.setdefault(_key(ask, pod), []).append(pod)
+        alike.setdefault((_key(ask, pod), _in_queue(outlooks, pod)), []).append(pod)
     found: dict[tuple[str, str], Cause] = {}
     for group in alike.values():
-        answer = why(world, group[0], now=now, config=config, gates=gates, failures=failures, unknown=unknown or {})
+        answer = why(
+            world,
+            group[0],
+            now=now,
+            config=config,
+            gates=gates,
+            failures=failures,
+            unknown=unknown or {},
+            outlooks=outlooks,
+        )
         said = answer.summary.removeprefix(f"pod {group[0].key} ")
         cause = found.get((answer.verdict, said))
         if cause is None:
@@ -94,6 +105,14 @@ def causes(
             found[answer.verdict, said] = cause
         cause.pods += [pod.key for pod in group]
     return sorted(found.values(), key=lambda cause: (_WORST.index(cause.verdict), -len(cause.pods), cause.summary))
+
+
+def _in_queue(outlooks: Outlooks, pod: Pod) -> Hashable:
+    """Pods of one queue and one group that are refused are refused alike; for whom room is made is told by itself."""
+    found = outlooks.of(pod)
+    if found is None:
+        return None
+    return pod.uid if found.evicts is not None else (found.place.queue, found.place.group, found.refusal is None)
 
 
 def _key(ask: Ask, pod: Pod) -> Hashable:

@@ -7,6 +7,7 @@ condition. Nothing is changed by asking.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,7 +18,7 @@ from dray.books.nodes import Placed
 from dray.cluster.world import World
 from dray.explain.evicting import Victim, WouldEvict, devices_of
 from dray.queues.order import Standing
-from dray.scheduling.config import Config
+from dray.scheduling.config import Config, Profile
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.scheduler import Scheduler
 from dray.scheduling.workloads.jobs import BESIDE, Job, told
@@ -53,31 +54,54 @@ class Outlook(msgspec.Struct):
     evicts: WouldEvict | None = None
 
 
-def outlook(world: World, pod: Pod, now: float, config: Config, gates: Gates | None) -> Outlook | None:
-    """None for a pod that no queue and no gang has to do with."""
-    if not any(kind in world.kinds and world.all(kind) for kind in (QUEUES, POD_GROUPS, CORE_POD_GROUPS)):
-        return None
-    # In a session that is held for nobody there are no writes under way to wait for.
-    scheduler = Scheduler(world, msgspec.structs.replace(config, in_flight=2**31), gates)
-    scheduler.engine.advance(now)
-    scheduler.zones.due(now)
-    session = scheduler.workloads.survey(now)
-    job = scheduler.workloads.jobs.of(pod.uid)
-    if job is None:
-        return None
-    if job.queue not in session.tree.queues:
-        wrong = scheduler.workloads.jobs.wrong.get(job.queue, "")
-        return Outlook(Queued(job.queue), refusal=Refusal.of("QueueMissing", f"queue/{job.queue}", error=wrong))
-    before = session.standings.frozen()
-    place = _place(session, job, pod, before)
-    scheduler.workloads.rehearse(session)
-    return _of_session(world, pod, session, job, place, before)
+class _Rehearsed(NamedTuple):
+    scheduler: Scheduler
+    session: Session
+    before: Mapping[str, Standing]
 
 
-def _of_session(
-    world: World, pod: Pod, session: Session, job: Job, place: Queued, before: Mapping[str, Standing]
-) -> Outlook | None:
-    plan = session.plans.get(job.key)
+class Outlooks:
+    """What comes of pods that wait: one session for all that are asked about, held when the first of them is."""
+
+    def __init__(self, world: World, now: float, config: Config | None, gates: Gates | None) -> None:
+        self._world, self._now, self._config, self._gates = world, now, config, gates
+        self._rehearsed: dict[str, _Rehearsed] = {}
+        self._any = any(kind in world.kinds and world.all(kind) for kind in (QUEUES, POD_GROUPS, CORE_POD_GROUPS))
+
+    def of(self, pod: Pod) -> Outlook | None:
+        """None for a pod that no queue and no gang has to do with."""
+        if not self._any:
+            return None
+        scheduler, session, before = self._session(pod.spec.scheduler_name or "default-scheduler")
+        job = scheduler.workloads.jobs.of(pod.uid)
+        if job is None:
+            return None
+        if job.queue not in session.tree.queues:
+            wrong = scheduler.workloads.jobs.wrong.get(job.queue, "")
+            return Outlook(Queued(job.queue), refusal=Refusal.of("QueueMissing", f"queue/{job.queue}", error=wrong))
+        return _of_session(self._world, pod, session, job, before)
+
+    def _session(self, name: str) -> _Rehearsed:
+        """The scheduler's settings; where they are unknown, the defaults for pods of this scheduler."""
+        key = name if self._config is None else ""
+        if key not in self._rehearsed:
+            config = self._config or Config(profiles=(Profile(scheduler_name=name),))
+            self._rehearsed[key] = self._rehearse(config)
+        return self._rehearsed[key]
+
+    def _rehearse(self, config: Config) -> _Rehearsed:
+        # In a session that is held for nobody there are no writes under way to wait for.
+        scheduler = Scheduler(self._world, msgspec.structs.replace(config, in_flight=2**31), self._gates)
+        scheduler.engine.advance(self._now)
+        scheduler.zones.due(self._now)
+        session = scheduler.workloads.survey(self._now)
+        before = session.standings.frozen()
+        scheduler.workloads.rehearse(session)
+        return _Rehearsed(scheduler, session, before)
+
+
+def _of_session(world: World, pod: Pod, session: Session, job: Job, before: Mapping[str, Standing]) -> Outlook:
+    place, plan = _place(session, job, pod, before), session.plans.get(job.key)
     if plan is not None and any(seat.pending.uid == pod.uid for seat in plan.seats):
         node = next(seat.placement.node for seat in plan.seats if seat.pending.uid == pod.uid)
         return Outlook(place, node, evicts=WouldEvict(node, _victims(world, plan), _why(session, job, plan, before)))
@@ -86,7 +110,7 @@ def _of_session(
 
 
 def _place(session: Session, job: Job, pod: Pod, before: Mapping[str, Standing]) -> Queued:
-    asked = session.asks([job.waiting[pod.uid]]) if pod.uid in job.waiting else {}
+    asked = session.asked_by(pod.uid)
     standing = before[job.queue]
     of = [
         Held(

@@ -36,7 +36,7 @@ from dray.explain.choice import Choice, choice
 from dray.explain.evicting import WouldEvict, would_evict
 from dray.explain.failures import FailedBinding, of_condition
 from dray.explain.fix import Fix
-from dray.explain.queued import Outlook, Queued, outlook
+from dray.explain.queued import Outlook, Outlooks, Queued
 from dray.explain.zones import where, without_guarantee
 from dray.nodes.autoscaling import attachment
 from dray.scheduling.actions.preemption import Eviction
@@ -135,10 +135,12 @@ def why(
     gates: Gates | None = None,
     failures: Sequence[FailedBinding] = (),
     unknown: Mapping[Kind, str] = _NOTHING,
+    outlooks: Outlooks | None = None,
 ) -> Why:
     """The answer for one pod of the world. ``config``: the scheduler's, where it is known; ``failures``: from events;
-    ``unknown``: kinds that could not be read, and why: their objects are not called missing."""
-    answer = _why(world, pod, now, config, gates or Gates.dray(), failures, unknown)
+    ``unknown``: kinds that could not be read, and why: their objects are not called missing; ``outlooks``: where many are asked
+    about, what comes of those of queues."""
+    answer = _why(world, pod, now, config, gates or Gates.dray(), failures, unknown, outlooks)
     answer.notes = without_guarantee(world, pod)
     return answer
 
@@ -151,6 +153,7 @@ def _why(
     gates: Gates,
     failures: Sequence[FailedBinding],
     unknown: Mapping[Kind, str],
+    outlooks: Outlooks | None,
 ) -> Why:
     if pod.spec.node_name:
         answer = _bound(world, pod)
@@ -161,13 +164,9 @@ def _why(
         ended = f"has ended ({pod.status.phase})" if pod.terminal else "is being deleted"
         return Why(pod.key, "impossible", f"pod {pod.key} {ended} and will not be scheduled.", [])
     answer = _Question(world, pod, now, config, gates, failures, unknown).answer()
-    found = outlook(world, pod, now, _with_profile(config, pod), gates) if not answer.awaited else None
+    outlooks = outlooks or Outlooks(world, now, config, gates)
+    found = outlooks.of(pod) if not answer.awaited else None
     return _in_queue(answer, pod, found) if found is not None else answer
-
-
-def _with_profile(config: Config | None, pod: Pod) -> Config:
-    """The scheduler's settings; where they are unknown, the defaults under the pod's scheduler's name."""
-    return config if config is not None else Config(profiles=(Profile(scheduler_name=pod.spec.scheduler_name),))
 
 
 def _in_queue(answer: Why, pod: Pod, found: Outlook) -> Why:

@@ -138,6 +138,11 @@ class Session:
         """What the members take of their queue in all, beside what runs."""
         return together(map(self._asks, members), self._use.claims)
 
+    def asked_by(self, uid: str) -> Amounts:
+        """What one pod that waited when the session began asks for."""
+        known = self._asked.get(uid)
+        return together([known]) if known is not None else {}
+
     def _asks(self, pending: QueuedPod) -> Asked:
         known = self._asked.get(pending.uid)
         if known is None:
