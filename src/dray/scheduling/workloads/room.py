@@ -273,19 +273,20 @@ class Room:
         info = self._parts.nodes.get(placed.node)
         if info is None:
             return False
-        if not placed.pod.spec.resource_claims:
-            if not self._has_room(placed, info):
-                return False
-            out.give_back((placed,))
-            return True
-        return self._beside_devices(placed, info, table, out)
+        # A pod goes back to its own devices and zones, whichever else would have room for another one like it.
+        if placed.pod.spec.resource_claims or self._parts.zones.tally(placed.node) is not None:
+            return self._beside_members(placed, info, table, out)
+        if not self._has_room(placed, info):
+            return False
+        out.give_back((placed,))
+        return True
 
     def _has_room(self, placed: Placed, info: NodeInfo) -> bool:
         state = self._state_of(placed)
         return state is not None and self._cycle.plan(state).refuses(info) is None
 
-    def _beside_devices(self, placed: Placed, info: NodeInfo, table: Table, out: TakenOut) -> bool:
-        """A pod with claims goes back where the members find devices beside it."""
+    def _beside_members(self, placed: Placed, info: NodeInfo, table: Table, out: TakenOut) -> bool:
+        """A pod goes back where the members find devices and zones beside it."""
         near = [seat for seat in table.seats.values() if seat.placement.node == info.name or seat.placement.results]
         for seat in near:
             table.leave(seat.pending.uid)
