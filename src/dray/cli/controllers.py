@@ -21,7 +21,8 @@ log = logging.getLogger(__name__)
     "--only",
     default="",
     metavar="A,B",
-    help="Run only these: claims, eviction, workloads, namespaces, garbage, access, quota, nodes, exporter. Default: claims.",
+    help="Run only these: claims, eviction, workloads, services, volumes, namespaces, garbage, access, quota, nodes, zones, "
+    "exporter. Default: claims.",
 )
 @click.option(
     "--evictions-per-second",
