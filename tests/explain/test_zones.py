@@ -8,6 +8,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
+from dray.api.reason import Reason
 from dray.api.words import message
 from dray.cli import root
 from dray.explain.zones import zone_report
@@ -54,7 +55,9 @@ def test_why_names_the_zones_that_come_nearest_and_who_is_there() -> None:
     assert reason.code == "ZonesFull"
     assert (reason.data["nearest"], reason.data["lacks"]) == (["0"], {"cpu": "1"})
     assert reason.data["holders"] in ("default/a", "default/b")
-    assert "in use by default/" in message([(reason, 1)], 1)
+    assert "; zone 0 comes nearest and lacks cpu=1, in use by default/" in message([(reason, 1)], 1)
+    wider = Reason(reason.code, reason.object, {**reason.data, "nearest": ["0", "1"]})
+    assert "; zones 0, 1 come nearest and lack cpu=1, in use by default/" in message([(wider, 1)], 1)
 
 
 def test_why_says_in_which_zone_a_pod_is() -> None:

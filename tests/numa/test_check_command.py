@@ -70,7 +70,7 @@ class TestCheck:
         assert list(used["placement"]) == ["1"]
         assert full["reason"]["message"] == (
             "node n1 has not enough cpu free in the same zones (needs 14 within 1, 13.5 free); "
-            "zones 1 come nearest and lack cpu=500m"
+            "zone 1 comes nearest and lacks cpu=500m"
         )
 
     def test_memory_in_two_zones_binds_them_where_it_must_have_come_from_both_together(self) -> None:

@@ -1,4 +1,4 @@
-"""The operator of the placement exporter: there while NUMA scheduling is on, and as the manifests have it."""
+"""The operator of the placement exporter: there while nodes have zones that a scheduler looks at, as the manifests have it."""
 
 from __future__ import annotations
 
@@ -10,24 +10,29 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from dray.api.kinds import DAEMON_SETS, NAMESPACES
+from dray.api.kinds import DAEMON_SETS, NAMESPACES, NODE_RESOURCE_TOPOLOGIES
 from dray.cli import root
 from dray.cli.controllers import _numa_enabled
 from dray.cluster.port import Write
-from dray.controllers.exporter import APPLIED, NAME, NAMESPACE, ExporterOperator, Mode, Settings, daemon_set, plugin_enabled
+from dray.controllers.exporter import APPLIED, NAME, NAMESPACE, ExporterOperator, Mode, Settings, daemon_set
 from tests.simulated import Place
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "overlays" / "exporter"
 
 
 class Cluster:
-    def __init__(self, mode: Mode, numa: bool) -> None:
+    def __init__(self, mode: Mode, numa: bool, zones: bool = True) -> None:
         self.numa = numa
         self.place = Place()
         self.place.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+        if zones:
+            self.publish()
         settings = Settings(mode)
         self.place.start("operator", ExporterOperator.kinds, lambda world: [ExporterOperator(world, settings, lambda: self.numa)])
         self.wait(5)
+
+    def publish(self) -> None:
+        self.place.create(NODE_RESOURCE_TOPOLOGIES, {"metadata": {"name": "n1"}, "zones": [{"name": "node-0", "type": "Node"}]})
 
     def wait(self, seconds: float) -> None:
         self.place.shell.run(self.place.shell.elapsed + seconds)
@@ -56,6 +61,23 @@ class TestWhenItIsDeployed:
         cluster.numa = False
         cluster.wait(70)
         assert cluster.daemon() is None
+
+    def test_auto_deploys_nothing_where_no_node_publishes_zones_although_the_plugin_is_a_default(self) -> None:
+        cluster = Cluster("auto", numa=True, zones=False)
+        cluster.wait(120)
+        assert cluster.daemon() is None
+
+    def test_auto_deploys_it_as_soon_as_a_node_publishes_zones_and_not_longer(self) -> None:
+        cluster = Cluster("auto", numa=True, zones=False)
+        cluster.publish()
+        cluster.wait(5)
+        assert cluster.daemon() is not None
+        cluster.place.shell.user(Write("delete", NODE_RESOURCE_TOPOLOGIES, "", "n1"))
+        cluster.wait(5)
+        assert cluster.daemon() is None
+
+    def test_on_deploys_it_where_no_node_publishes_zones_yet(self) -> None:
+        assert Cluster("on", numa=True, zones=False).daemon() is not None
 
 
 class TestWhatIsThere:
@@ -91,28 +113,48 @@ class TestWhatIsThere:
         assert cluster.daemon() is not None
 
 
+REQUIRED = [{"name": "PrioritySort"}, {"name": "DefaultBinder"}]
+
+
 class TestTheSchedulersConfiguration:
     @pytest.mark.parametrize(
         ("plugins", "on"),
         [
-            ({"multiPoint": {"enabled": [{"name": "numa"}]}}, True),
-            ({"filter": {"enabled": [{"name": "NodeResourceTopologyMatch"}]}}, True),
-            ({"multiPoint": {"enabled": [{"name": "NodeResourcesFit"}]}}, False),
-            ({"multiPoint": {"disabled": [{"name": "numa"}]}}, False),
-            ({}, False),
+            ({}, True),
+            ({"multiPoint": {"enabled": [{"name": "NodeResourcesFit"}]}}, True),
+            ({"multiPoint": {"disabled": [{"name": "NUMA"}]}}, False),
+            ({"multiPoint": {"disabled": [{"name": "*"}], "enabled": REQUIRED}}, False),
+            ({"multiPoint": {"disabled": [{"name": "*"}], "enabled": [*REQUIRED, {"name": "NUMA"}]}}, True),
+            ({"filter": {"disabled": [{"name": "NUMA"}]}}, True),
+            ({"filter": {"disabled": [{"name": "NUMA"}]}, "score": {"disabled": [{"name": "NUMA"}]}}, False),
         ],
     )
-    def test_turns_it_on_or_not(self, plugins: Any, on: bool, tmp_path: Path) -> None:
-        configuration = {"profiles": [{"schedulerName": "a"}, {"schedulerName": "b", "plugins": plugins}]}
-        assert plugin_enabled(configuration) is on
-        file = tmp_path / "config.yaml"
-        file.write_text(yaml.safe_dump(configuration))
-        assert _numa_enabled(file) is on
+    def test_says_whether_zones_are_looked_at_as_the_scheduler_understands_it(
+        self, plugins: Any, on: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        assert _numa_enabled(written(tmp_path, {"schedulerName": "a", "plugins": plugins})) is on
+        assert not caplog.records
+
+    def test_one_profile_that_looks_at_zones_is_enough(self, tmp_path: Path) -> None:
+        without = {"multiPoint": {"disabled": [{"name": "NUMA"}]}}
+        assert _numa_enabled(written(tmp_path, {"schedulerName": "a", "plugins": without}, {"schedulerName": "b"}))
+
+    def test_without_one_the_defaults_count_which_look_at_zones(self) -> None:
+        assert _numa_enabled(None)
 
     def test_a_file_that_cannot_be_read_says_no(self, tmp_path: Path) -> None:
         (tmp_path / "broken.yaml").write_text("a: [")
-        assert not _numa_enabled(tmp_path / "broken.yaml")
-        assert not _numa_enabled(tmp_path / "missing.yaml")
+        (tmp_path / "another.yaml").write_text("kind: Pod")
+        (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\xff")
+        for name in ("broken", "another", "bytes", "missing"):
+            assert not _numa_enabled(tmp_path / f"{name}.yaml")
+
+
+def written(folder: Path, *profiles: Any) -> Path:
+    file = folder / "config.yaml"
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    file.write_text(yaml.safe_dump({**kind, "profiles": list(profiles)}))
+    return file
 
 
 class TestTheManifests:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from dray.numa.placement import PREDICTED
 from dray.simulate.settle import Settling, WorldLine
 from tests.queues.vectors import lines
 
@@ -60,7 +61,16 @@ class Case:
         expected = self.line["expected"]
         wanted = [(name, expected["podgroups"][group]) for group, name in self.groups if group in expected["podgroups"]]
         wanted += [(name, want) for name, want in expected["pods"].items() if name in states]
-        return [told for name, want in wanted if (told := _differs(name, states[name], want, running=running))]
+        found = [told for name, want in wanted if (told := _differs(name, states[name], want, running=running))]
+        return found + [told for name, want in wanted if (told := self._elsewhere(name, states[name][0], want))]
+
+    def _elsewhere(self, name: str, state: str, want: Json) -> str:
+        """A pod that is bound, and not into the zones that are expected."""
+        if state != "Binding" or "numa_zone_indices" not in want:
+            return ""
+        shares = msgspec.json.decode(self.settling.pod(name)["metadata"]["annotations"].get(PREDICTED, "[]"))
+        zones = [int(share["zone"].rpartition("-")[2]) for share in shares]
+        return "" if zones == want["numa_zone_indices"] else f"{name}: in zones {zones}, not {want['numa_zone_indices']}"
 
 
 def _differs(name: str, found: State, want: Json, *, running: bool) -> str:
@@ -94,9 +104,9 @@ def differences(line: Json) -> list[str]:
 
 
 def cases() -> Iterator[Json]:
-    """Those that use nothing but queues, gangs, whole GPUs, cpu and memory."""
+    """Those that use nothing but queues, gangs, whole GPUs, cpu, memory and zones."""
     for line in lines("tables"):
-        if line["kind"] != "numa-admission" and not line["outside"] and "numa" not in line["features"]:
+        if line["kind"] != "numa-admission" and not line["outside"]:
             yield line
 
 

@@ -20,8 +20,8 @@ from dray.api.reason import Reason
 MESSAGE_MAX: Final = 1024
 # Numbers that differ from node to node without making another reason: the best of them is told.
 BEST: Final = ("free", "total")
-# Worked out from others when the words are made: the total, where even that is too little.
-_DERIVED: Final = frozenset({"most", "besides"})
+# Worked out from others when the words are made: the total, where even that is too little; the zone, where it is one.
+_DERIVED: Final = frozenset({"most", "besides", "sole"})
 # Names and details of one node: told of several only where all of them agree.
 _OF_ONE: Final = frozenset({"device", "pool", "value", "steps", "pod", "until", "refused", "alternatives", "nearest", "lacks"})
 _PER_NODE: Final = frozenset({*BEST, *_OF_ONE, "missing"})
@@ -251,6 +251,9 @@ def _data(reason: Reason) -> dict[str, Any]:
     if 0 <= total < needed:
         data["most"] = _shown(reason.data["total"])
     data |= in_one_unit({key: data[key] for key in _AMOUNTS if key in data})
+    nearest = reason.data.get("nearest")
+    if isinstance(nearest, list | tuple) and len(nearest) == 1:
+        data["sole"] = _shown(nearest)
     refused = reason.data.get("refused")
     if isinstance(refused, Mapping) and (told := [f"{n} {BESIDES[c]}" for c, n in sorted(refused.items()) if c in BESIDES]):
         data["besides"] = ", ".join(told)

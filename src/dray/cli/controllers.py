@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import yaml
 
 from dray.cli.running import Connection, cluster_options, run_on_cluster
 
@@ -22,7 +21,8 @@ log = logging.getLogger(__name__)
     "--only",
     default="",
     metavar="A,B",
-    help="Run only these: claims, eviction, workloads, namespaces, garbage, access, quota, nodes, exporter. Default: claims.",
+    help="Run only these: claims, eviction, workloads, services, volumes, namespaces, garbage, access, quota, nodes, zones, "
+    "exporter. Default: claims.",
 )
 @click.option(
     "--evictions-per-second",
@@ -36,11 +36,13 @@ log = logging.getLogger(__name__)
     type=click.Choice(["auto", "on", "off"]),
     default="auto",
     show_default=True,
-    help="Deploy the placement exporter: always, never, or when the scheduler's configuration turns NUMA scheduling on.",
+    help="Deploy the placement exporter: always, never, or while nodes publish zones and the scheduler's plugin NUMA is on.",
 )
 @click.option("--exporter-image", default="dray", show_default=True, help="The image of the placement exporter.")
 @click.option(
-    "--scheduler-config", type=click.Path(path_type=Path), help="The scheduler's configuration, which --exporter auto follows."
+    "--scheduler-config",
+    type=click.Path(path_type=Path),
+    help="The scheduler's configuration, for --exporter auto. Without it: Dray's defaults, with the plugin NUMA.",
 )
 @cluster_options
 def controllers(
@@ -99,14 +101,14 @@ def controllers(
 
 
 def _numa_enabled(path: Path | None) -> bool:
-    """What the file says now: it may change while the controllers run. A file that cannot be read says no, and is told of."""
-    from dray.controllers.exporter import plugin_enabled
+    """Whether the scheduler looks at zones. What the file says now: it may change while the controllers run. A file that cannot
+    be read says no, and is told of."""
+    from dray.scheduling.config import Config
+    from dray.scheduling.configuration import ConfigError, load
 
-    if path is None:
-        return False
     try:
-        found = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
+        found = load(path.read_text()) if path is not None else Config()
+    except (OSError, UnicodeDecodeError, ConfigError) as error:
         log.warning("the scheduler's configuration cannot be read", extra={"file": str(path), "error": str(error)})
         return False
-    return isinstance(found, dict) and plugin_enabled(found)
+    return found.zones is not None

@@ -1,19 +1,20 @@
-"""The operator of the placement exporter: its DaemonSet is there while NUMA scheduling is on, and gone when it is not.
+"""The operator of the placement exporter: its DaemonSet is there while somebody can use what it tells, and gone else.
 
-``auto`` follows the scheduler's configuration, ``on`` and ``off`` do not ask. Always true: there is the one DaemonSet that is
+``auto``: while the scheduler looks at zones and a node publishes some, with a NodeResourceTopology; NUMA is a default plugin, so
+that its being on says nothing of a cluster. ``on`` and ``off`` do not ask. Always true: there is the one DaemonSet that is
 wanted, or none; a changed one is set right; what is not labelled as ours is never touched. Rights are not made here: the
 exporter's account, its role and their binding are installed with Dray, so that whoever runs this needs no right to give rights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Any, Final, Literal
 
 import msgspec
 
-from dray.api.kinds import DAEMON_SETS
+from dray.api.kinds import DAEMON_SETS, NODE_RESOURCE_TOPOLOGIES
 from dray.api.meta import Object
 from dray.cluster.port import Change, Write
 from dray.cluster.world import World
@@ -26,7 +27,6 @@ LABELS: Final = {"app.kubernetes.io/name": "dray", "app.kubernetes.io/component"
 NUMA_NODES: Final = {"feature.node.kubernetes.io/memory-numa": "true"}
 # A hash of what was written last, so that what API servers add is not taken for a change.
 APPLIED: Final = "dray.dev/applied"
-PLUGINS: Final = frozenset({"numa", "NUMA", "NodeResourceTopologyMatch"})
 
 LOOK_SECONDS: Final = 60.0
 
@@ -42,22 +42,11 @@ class Settings(msgspec.Struct, frozen=True):
     sysfs: str = "/sys/devices/system/node"
 
 
-def plugin_enabled(configuration: Mapping[str, Any]) -> bool:
-    """Whether a profile of a KubeSchedulerConfiguration turns NUMA scheduling on."""
-    for profile in configuration.get("profiles") or ():
-        for point in ((profile or {}).get("plugins") or {}).values():
-            enabled = {plugin.get("name") for plugin in (point or {}).get("enabled") or ()}
-            disabled = {plugin.get("name") for plugin in (point or {}).get("disabled") or ()}
-            if enabled & PLUGINS - disabled:
-                return True
-    return False
-
-
 class ExporterOperator(Keyed):
-    """The decider. It has one key: the exporter. ``enabled`` is asked each time whether NUMA scheduling is on."""
+    """The decider. It has one key: the exporter. ``enabled`` is asked each time whether the scheduler looks at zones."""
 
     name = "exporter-operator"
-    kinds = (DAEMON_SETS,)
+    kinds = (DAEMON_SETS, NODE_RESOURCE_TOPOLOGIES)
 
     def __init__(self, world: World, settings: Settings, enabled: Callable[[], bool]) -> None:
         super().__init__(world)
@@ -65,12 +54,17 @@ class ExporterOperator(Keyed):
         self._work.add([NAME])
 
     def concerned(self, change: Change) -> Iterable[str]:
+        if change.kind is NODE_RESOURCE_TOPOLOGIES:
+            # They change all the time, with every pod of their nodes.
+            return (NAME,) if change.old is None or change.new is None else ()
         metadata = change.object.metadata
         return (NAME,) if (metadata.name, metadata.namespace) == (NAME, NAMESPACE) else ()
 
     @property
     def wanted(self) -> bool:
-        return self._settings.mode == "on" or (self._settings.mode == "auto" and self._enabled())
+        if self._settings.mode == "auto":
+            return bool(self.world.all(NODE_RESOURCE_TOPOLOGIES)) and self._enabled()
+        return self._settings.mode == "on"
 
     def decide(self, key: str, now: float) -> list[Write]:
         found: Object | None = self.world.get(DAEMON_SETS, f"{NAMESPACE}/{NAME}")

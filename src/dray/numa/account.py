@@ -8,6 +8,7 @@ it has, what was predicted may come out otherwise.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from itertools import count
 from types import MappingProxyType
 from typing import Final, Literal
 
@@ -34,6 +35,8 @@ class Held(msgspec.Struct, frozen=True):
     sure: Sure = "observed"
 
 
+# Contents of nodes that have a number.
+_NUMBERED: Final = 65536
 _NOBODY: Final[Mapping[str, Held]] = MappingProxyType({})
 
 
@@ -43,8 +46,10 @@ class ZoneAccount:
         self._held: dict[str, Held] = {}
         self._on: dict[str, dict[str, Held]] = {}
         self._unsure: dict[str, dict[str, Held]] = {}
-        # By node what ``stamp`` said, while it holds.
-        self.stamps: dict[str, Hashable] = {}
+        # By node what ``stamp`` said, while it holds; and by content, whose numbers are never given to another one.
+        self.stamps: dict[str, int] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._next = count(1)
         # Who has come to be unsure since somebody took this; perhaps in a trial.
         self.fresh: dict[str, None] = {}
 
@@ -67,14 +72,24 @@ class ZoneAccount:
     def holders(self) -> Iterable[tuple[str, Held]]:
         return self._held.items()
 
-    def stamp(self, node: str) -> Hashable:
-        """Equal where nodes have the same zones with the same free in them, and are as sure of it."""
+    def stamp(self, node: str) -> int:
+        """A number that nodes share which have the same zones with the same free in them, and are as sure of it; 0 for a node
+        of which no zones are known."""
         found = self.stamps.get(node)
-        if found is None and (tally := self._tallies.get(node)) is not None:
-            found = tally.state()
-            if unsure := self._unsure.get(node):
-                found = (found, frozenset((held.asked, held.sure) for held in unsure.values()))
-            self.stamps[node] = found
+        if found is None:
+            tally = self._tallies.get(node)
+            if tally is None:
+                return 0
+            found = self.stamps[node] = self._number(tally.state(), self._unsure.get(node))
+        return found
+
+    def _number(self, state: State, unsure: Mapping[str, Held] | None) -> int:
+        content: Hashable = (state, frozenset([(held.asked, held.sure) for held in unsure.values()])) if unsure else state
+        found = self._numbers.get(content)
+        if found is None:
+            if len(self._numbers) >= _NUMBERED:
+                self._numbers.clear()
+            found = self._numbers[content] = next(self._next)
         return found
 
     def state_without(self, node: str, present: Iterable[str]) -> State:

@@ -23,7 +23,8 @@ class Refusals:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, Demand], tuple[State, str]] = {}
-        self._on: dict[str, int] = {}
+        # How many of each node; a node of which nothing is remembered is not in it.
+        self.on: dict[str, int] = {}
         self.serial = 0
 
     def note(self, node: str, demand: Demand, state: State, reason: str) -> bool:
@@ -35,7 +36,7 @@ class Refusals:
         while len(self._known) >= REMEMBERED:
             self._drop(next(iter(self._known)))
         self._known[node, demand] = (state, reason)
-        self._on[node] = self._on.get(node, 0) + 1
+        self.on[node] = self.on.get(node, 0) + 1
         self.serial += 1
         return again
 
@@ -44,13 +45,9 @@ class Refusals:
         found = self._known.get((node, demand))
         return found[1] if found is not None and found[0] == state else None
 
-    def concern(self, node: str) -> bool:
-        """Whether anything is remembered of the node."""
-        return node in self._on
-
     def forget(self, node: str) -> None:
         """The node is gone, its kubelet was set up anew, or enough time has passed."""
-        if node in self._on:
+        if node in self.on:
             for key in [key for key in self._known if key[0] == node]:
                 self._drop(key)
             self.serial += 1
@@ -58,7 +55,7 @@ class Refusals:
     def _drop(self, key: tuple[str, Demand]) -> bool:
         if self._known.pop(key, None) is None:
             return False
-        self._on[key[0]] -= 1
-        if not self._on[key[0]]:
-            del self._on[key[0]]
+        self.on[key[0]] -= 1
+        if not self.on[key[0]]:
+            del self.on[key[0]]
         return True

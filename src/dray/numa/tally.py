@@ -8,6 +8,8 @@ content gives the same object.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from functools import lru_cache
 
 import msgspec
 
@@ -30,9 +32,11 @@ class Tally:
     def __init__(self, layout: Layout, interned: Interned[State] | None = None) -> None:
         self.layout = layout
         self._interned = interned
-        self._index = {name: row for row, name in enumerate(layout.resources)}
+        self._rows = _rows(layout)
         self._free = [list(row) for row in layout.allocatable]
-        self._singles: Counter[int] = Counter()
+        # Pods with memory from one zone alone, by zone; and the zones that have such pods.
+        self._alone: Counter[int] = Counter()
+        self._singles = 0
         self._groups: Counter[int] = Counter()
         # Memory of groups by (mask, row): drawn from the group when the state is asked for.
         self._joint: Counter[tuple[int, int]] = Counter()
@@ -72,26 +76,42 @@ class Tally:
                 free = [list(row) for row in free]
                 for (mask, row), value in self._joint.items():
                     _draw(free[row], mask, value)
-            singles = sum(1 << place for place, count in self._singles.items() if count)
+            rows = tuple(map(tuple, free))
+            if min(map(min, rows), default=0) < 0:
+                rows = tuple(tuple([v if v > 0 else 0 for v in row]) for row in rows)
             groups = tuple(sorted(mask for mask, count in self._groups.items() if count)) if self._groups else ()
-            made = State(self.layout, tuple(tuple([v if v > 0 else 0 for v in row]) for row in free), singles, groups)
+            made = State(self.layout, rows, self._singles, groups)
             self._state = made if self._interned is None else self._interned(made)
         return self._state
 
     def _count(self, usage: Usage, sign: int) -> None:
-        joined = 0
+        rows, joined = self._rows, 0
         for mask, amounts in usage.groups:
             self._groups[mask] += sign
             joined |= mask
             for name, value in amounts:
-                if name in self._index:
-                    self._joint[mask, self._index[name]] += sign * value
+                if name in rows:
+                    self._joint[mask, rows[name][0]] += sign * value
         for place, amounts in usage.placement:
             for name, value in amounts:
-                if name in self._index:
-                    self._free[self._index[name]][place] -= sign * value
-                    if is_memory(name) and value and not joined >> place & 1:
-                        self._singles[place] += sign
+                if name in rows:
+                    row, memory = rows[name]
+                    self._free[row][place] -= sign * value
+                    if memory and value and not joined >> place & 1:
+                        self._count_alone(place, sign)
+
+    def _count_alone(self, place: int, sign: int) -> None:
+        self._alone[place] += sign
+        if self._alone[place]:
+            self._singles |= 1 << place
+        else:
+            self._singles &= ~(1 << place)
+
+
+@lru_cache(maxsize=1024)
+def _rows(layout: Layout) -> Mapping[str, tuple[int, bool]]:
+    """By resource where its amounts are, and whether it is a kind of memory."""
+    return {name: (row, is_memory(name)) for row, name in enumerate(layout.resources)}
 
 
 def _draw(row: list[int], mask: int, value: int) -> None:

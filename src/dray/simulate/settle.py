@@ -1,7 +1,8 @@
 """``dray queues settle``: a world of queues, pod groups and nodes, run through the scheduler until nothing changes any more.
 
 The scheduler is the real one; what it writes is applied at once. A round is everything that it does at one moment; between rounds
-evicted pods are gone and come back as pending ones, and placed pods run. Amounts: milli-cores, bytes, whole GPUs.
+evicted pods are gone and come back as pending ones, and placed pods run, in the zones where they were thought to. Amounts:
+milli-cores, bytes, whole GPUs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.api.kinds import NODES, POD_GROUPS, PODS, QUEUES, Kind
+from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, POD_GROUPS, PODS, QUEUES, Kind
 from dray.api.queues import (
     GROUP,
     LAST_START_ANNOTATION,
@@ -24,6 +25,7 @@ from dray.api.queues import (
 from dray.api.times import format_time
 from dray.cluster.port import Change, NotFound, Outcome, Write
 from dray.cluster.world import World
+from dray.numa.placement import OBSERVED, PREDICTED
 from dray.scheduling.config import FILTERS, Config, Profile, QueueSettings
 from dray.scheduling.kinds import KINDS
 from dray.scheduling.scheduler import Scheduler
@@ -68,6 +70,8 @@ class PodLine(msgspec.Struct):
     subgroup: str | None = None
     task_priority_label: int | str | None = None
     node_affinity_names: list[str] = []
+    qos_class: str = ""
+    numa_placement_observed: list[Json] = []
 
 
 class SubgroupLine(msgspec.Struct):
@@ -95,10 +99,23 @@ class GroupLine(msgspec.Struct):
     preemption_delay_s: float | None = None
 
 
+class ZoneLine(msgspec.Struct):
+    id: str
+    allocatable: dict[str, float] = {}
+    available: dict[str, float] = {}
+
+
+class ZonesLine(msgspec.Struct):
+    zones: list[ZoneLine]
+    policy: str = "none"
+    scope: str = "container"
+
+
 class NodeLine(msgspec.Struct):
     name: str
     allocatable: dict[str, float] = {}
     labels: dict[str, str] = {}
+    numa: ZonesLine | None = None
 
 
 class WorldLine(msgspec.Struct):
@@ -163,6 +180,7 @@ class Settling:
             self._observe(self.world.remove(PODS, msgspec.json.encode(pod)))
             del self._objects[name]
             again = {key: value for key, value in pod["metadata"].items() if key not in ("deletionTimestamp", "uid")}
+            again["annotations"] = {key: text for key, text in again["annotations"].items() if key not in (OBSERVED, PREDICTED)}
             spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
             self._put(PODS, {**pod, "metadata": again, "spec": spec, "status": {"phase": "Pending"}})
 
@@ -200,6 +218,8 @@ class Settling:
         pod = {**pod, "metadata": dict(pod["metadata"]), "spec": dict(pod["spec"]), "status": dict(pod["status"])}
         if write.subresource == "binding":
             pod["spec"]["nodeName"] = write.body["target"]["name"]
+            noted = write.body.get("metadata", {}).get("annotations", {})
+            pod["metadata"]["annotations"] = {**pod["metadata"]["annotations"], **noted}
             pod["status"] = {"phase": "Running", "startTime": format_time(self.now)}
             counts = 1
         elif write.verb == "delete":
@@ -244,6 +264,8 @@ def _settings(world: WorldLine, actions: tuple[str, ...] | None) -> QueueSetting
 def _objects(world: WorldLine) -> Iterator[tuple[Kind, Json]]:
     for node in world.nodes:
         yield NODES, _node(node)
+        if node.numa is not None:
+            yield NODE_RESOURCE_TOPOLOGIES, _topology(node.name, node.numa)
     for queue in world.queues:
         yield QUEUES, _queue(queue)
     for group in world.podgroups:
@@ -259,6 +281,24 @@ def _node(node: NodeLine) -> Json:
         "metadata": {"name": node.name, "labels": labels},
         "status": {"allocatable": {"pods": "110", **allocatable}, "conditions": [{"type": "Ready", "status": "True"}]},
     }
+
+
+def _topology(node: str, numa: ZonesLine) -> Json:
+    attributes = {"topologyManagerPolicy": numa.policy, "topologyManagerScope": numa.scope}
+    return {
+        "metadata": {"name": node},
+        "attributes": [{"name": name, "value": value} for name, value in attributes.items()],
+        "zones": [{"name": zone.id, "type": "Node", "resources": _by_zone(zone)} for zone in numa.zones],
+    }
+
+
+def _by_zone(zone: ZoneLine) -> list[Json]:
+    """By resource all of it and what is free, which is all where nothing is said."""
+    found = []
+    for name, value in zone.allocatable.items():
+        whole, free = _quantity(name, value), _quantity(name, zone.available.get(name, value))
+        found.append({"name": RESOURCES.get(name, name), "capacity": whole, "allocatable": whole, "available": free})
+    return found
 
 
 def _quantity(name: str, value: float) -> str:
@@ -341,10 +381,11 @@ def _pod(pod: PodLine, group: GroupLine, index: int) -> Json:
     if pod.task_priority_label is not None:
         labels[TASK_PRIORITY_LABEL] = str(pod.task_priority_label)
     requests = {RESOURCES.get(name, name): _quantity(name, value) for name, value in pod.requests.items() if value}
+    resources = {"requests": requests, **({"limits": requests} if pod.qos_class == "Guaranteed" else {})}
     spec: Json = {
         "schedulerName": "default-scheduler",
         "priority": group.priority,
-        "containers": [{"name": "main", "image": "work", "resources": {"requests": requests}}],
+        "containers": [{"name": "main", "image": "work", "resources": resources}],
     }
     if pod.node_affinity_names:
         terms = [
@@ -353,12 +394,15 @@ def _pod(pod: PodLine, group: GroupLine, index: int) -> Json:
         spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
     if pod.state == "Gated":
         spec["schedulingGates"] = [{"name": "held"}]
+    annotations = {POD_GROUP_ANNOTATION: group.name}
+    if pod.numa_placement_observed:
+        annotations[OBSERVED] = msgspec.json.encode(pod.numa_placement_observed).decode()
     metadata: Json = {
         "name": pod.name,
         "namespace": NAMESPACE,
         "creationTimestamp": format_time(START - 900_000 + index),
         "labels": labels,
-        "annotations": {POD_GROUP_ANNOTATION: group.name},
+        "annotations": annotations,
     }
     status: Json = {"phase": "Pending"}
     if pod.state in _ON_NODE and pod.node:

@@ -30,7 +30,7 @@ TABLE: Final[dict[str, Code]] = {
         wakes=(FREE, NODE),
         subject="node",
         says="<has> not enough[ {resource}|| of everything] free in the same zones[ (needs {needed} within {width}, {free} free)]"
-        "[; zones {nearest} come nearest and lack {lacks}][, in use by {holders}]",
+        "[; zone {sole} comes nearest and lacks {lacks}||; zones {nearest} come nearest and lack {lacks}][, in use by {holders}]",
         cure="[free {missing} more {resource} in the same zone||free the resources of whole zones], or request less",
         curable=True,
     ),

@@ -77,6 +77,7 @@ class Candidates:
         self._feasible = 0
         # How many nodes are refused for the same.
         self._refused: dict[Told, int] = {}
+        self._said: tuple[Reasons, Told] = ((), ())
         self._all = nodes.order
         self._order = self._in_scope()
         self._cursor = self._first = start % max(len(self._order), 1)
@@ -201,7 +202,7 @@ class Candidates:
 
     def _count(self, entry: Entry) -> None:
         reasons = entry.reasons if entry.reasons is not None else entry.devices
-        said = _told(reasons) if reasons is not None else None
+        said = self._says(reasons) if reasons is not None else None
         if said == entry.told:
             return
         if entry.told is not None:
@@ -211,6 +212,12 @@ class Candidates:
         if said is not None:
             self._refused[said] = self._refused.get(said, 0) + 1
         entry.told = said
+
+    def _says(self, reasons: Reasons) -> Told:
+        # Nodes that are refused one after another mostly share the refusal.
+        if reasons is not self._said[0]:
+            self._said = (reasons, _told(reasons))
+        return self._said[1]
 
     # ----------------------------------------------------------------------------------------------------- examining
 

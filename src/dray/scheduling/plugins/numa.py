@@ -31,6 +31,8 @@ _SAID: Final = (SPAN, KAI_SPAN, RESOURCES, HEAL)
 _UNKNOWN: Final = because("ZonePlacementUnknown")
 # Holders that a reason names; the rest is counted.
 _NAMED: Final = 5
+# Nodes' states of which the answers are kept, for each demand.
+_KEPT: Final = 16384
 # Of what a verdict says, the data that a shared refusal keeps: the rest are numbers of one node.
 _SHARED: Final = ("resource", "needed", "width", "policy", "widths", "total")
 
@@ -74,10 +76,28 @@ class NUMA:
 
 
 def _check(zones: Zones, asked: Demand, own: Intent | None) -> Check:
-    evaluators, refusals = zones.evaluators, zones.refusals
-    said: dict[State, Reasons] = {}
+    """The node that is picked is checked once more, and pods of a shape fill many nodes alike: answers are kept by the node's
+    stamp."""
+    judge = _judge(zones, asked, own)
+    said: dict[Hashable, Reasons | None] = {}
 
     def check(info: NodeInfo) -> Reasons | None:
+        key = zones.kept(info)
+        if key is None:
+            return judge(info)
+        if key not in said:
+            if len(said) >= _KEPT:
+                said.clear()
+            said[key] = judge(info)
+        return said[key]
+
+    return check
+
+
+def _judge(zones: Zones, asked: Demand, own: Intent | None) -> Check:
+    evaluators, refusals = zones.evaluators, zones.refusals
+
+    def judge(info: NodeInfo) -> Reasons | None:
         state = zones.state(info)
         if state is None:
             return None
@@ -87,18 +107,16 @@ def _check(zones: Zones, asked: Demand, own: Intent | None) -> Check:
             return _UNKNOWN
         verdict = evaluators.admit(state, asked)
         if not verdict.admit:
-            if (found := said.get(state)) is None:
-                found = said[state] = _shared(verdict, state)
-            return found
+            return _shared(verdict, state)
         if depends and zones.starting(info, asked):
             return _UNKNOWN
         if own is not None and (against := refusal(own, state, asked, evaluators)) is not None:
             return (against,)
-        if refusals.concern(info.name) and (before := refusals.reason(info.name, asked, state)) is not None:
+        if info.name in refusals.on and (before := refusals.reason(info.name, asked, state)) is not None:
             return because("ZoneRefusedBefore", refused=before)
         return None
 
-    return check
+    return judge
 
 
 def _shared(verdict: Verdict, state: State) -> Reasons:
@@ -158,23 +176,35 @@ def _measure(zones: Zones, asked: Demand, args: ZoneArgs) -> Measure:
 # -------------------------------------------------------------------------------------------------------------- taking
 
 
+_Taken = tuple[Usage, Sure, Mapping[str, str]]
+
+
 class _Taking:
-    """What a pod is going to have on a node, for the books and for its record; the same on all nodes in the same state."""
+    """What a pod is going to have on a node, for the books and for its record; the same on all nodes with the same stamp."""
 
     def __init__(self, zones: Zones, account: ZoneAccount, pod: Pod, asked: Demand) -> None:
         self._zones, self._account, self._pod, self._asked = zones, account, pod, asked
-        self._known: dict[State, tuple[Usage, Sure, Mapping[str, str]] | None] = {}
+        self._known: dict[Hashable, _Taken | None] = {}
 
-    def _of(self, info: NodeInfo) -> tuple[Usage, Sure, Mapping[str, str]] | None:
+    def _of(self, info: NodeInfo) -> _Taken | None:
+        key = self._zones.kept(info)
+        if key is None:
+            return self._foreseen(info)
+        if key not in self._known:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            self._known[key] = self._foreseen(info)
+        return self._known[key]
+
+    def _foreseen(self, info: NodeInfo) -> _Taken | None:
         state = self._zones.state(info)
         if state is None:
             return None
-        if state not in self._known:
-            verdict = self._zones.placement(state, self._asked)
-            notes = {PREDICTED: encode(verdict.placement, state.layout)}
-            made = (*self._zones.entry(self._pod, state, self._asked, verdict), notes)
-            self._known[state] = made if verdict.placement else None
-        return self._known[state]
+        verdict = self._zones.placement(state, self._asked)
+        if not verdict.placement:
+            return None
+        notes = {PREDICTED: encode(verdict.placement, state.layout)}
+        return (*self._zones.entry(self._pod, state, self._asked, verdict), notes)
 
     def posts(self, info: NodeInfo) -> list[tuple[Account, object]]:
         found = self._of(info)

@@ -84,11 +84,14 @@ class Zones:
         return tally.state() if self._nodes.get(info.name) is info else self._account.state_without(info.name, info.pods)
 
     def stamp(self, info: NodeInfo) -> Hashable:
-        """All that this module says of a node."""
-        found = self._account.stamps.get(info.name)
-        if found is None:
-            found = self._account.stamp(info.name)
-        return (found, info.name, self.refusals.serial) if self.refusals.concern(info.name) else found
+        """All that this module says of a node, which must be as it is."""
+        name = info.name
+        found = self._account.stamps.get(name) or self._account.stamp(name)
+        return (found, name, self.refusals.serial) if name in self.refusals.on else found
+
+    def kept(self, info: NodeInfo) -> Hashable | None:
+        """What an answer about the node may be kept by, None for a node that is only thought of."""
+        return self.stamp(info) if self._nodes.get(info.name) is info else None
 
     def held_on(self, node: str) -> Mapping[str, Held]:
         return self._account.on(node)

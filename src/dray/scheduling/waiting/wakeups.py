@@ -72,7 +72,7 @@ class Wakeups:
                 self._events[events.VOLUMES] = None
             elif account is self._zones:
                 self._zoned(before, after)
-        if len(devices) != 1 or devices[0][0] is not None:
+        if devices and (len(devices) != 1 or devices[0][0] is not None):
             for pool in _freed(devices):
                 self.pool(pool)
 
