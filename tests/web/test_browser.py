@@ -92,6 +92,12 @@ def _bad(message: Any) -> bool:
     return message.type == "error" and not re.search(r"status of 4\d\d", message.text)
 
 
+def picture(page: Any, name: str) -> None:
+    """What is on the screen, where DRAY_SEEN names a folder for those who want to look."""
+    if folder := os.environ.get("DRAY_SEEN"):
+        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+
+
 def settled(page: Any) -> None:
     page.wait_for_selector("main :is(h1, canvas, table)")
     for words in ("asking …", "reading the cluster …"):
@@ -213,7 +219,7 @@ def test_a_waiting_pod_is_followed_to_the_device_that_is_in_its_way(chromium: An
 
 def test_what_a_taint_would_do_is_shown_and_nothing_is_done(chromium: Any, shown: browser.Served) -> None:
     with looking(chromium, shown, f"#/map?on=device:{DRIVER}/gpu8-0/gpu-0") as page:
-        page.get_by_role("link", name="what would a taint do?").click()
+        page.get_by_role("link", name="who would leave for a taint?").click()
         page.get_by_role("button", name="preview").click()
         preview = page.get_by_role("article", name="preview")
         preview.get_by_text("It evicts 1 pod in 1 namespace:").wait_for()
@@ -228,7 +234,7 @@ def test_what_draining_a_node_and_more_pods_would_bring_is_rehearsed(chromium: A
     more = "apiVersion: v1\nkind: Pod\nmetadata: {name: more, namespace: team}\nspec: {containers: [{name: c, image: i}]}"
     with looking(chromium, shown, "#/map?on=node:gpu8-0") as page:
         page.get_by_role("link", name="drain it").click()
-        page.get_by_role("list", name="changes of nodes").get_by_text("drain gpu8-0").wait_for()
+        page.get_by_role("list", name="changes").get_by_text("drain gpu8-0").wait_for()
         page.get_by_label("objects that would be applied").fill(more)
         page.get_by_role("button", name="what would happen?").click()
         plan = page.get_by_role("article", name="plan")
@@ -240,6 +246,33 @@ def test_what_draining_a_node_and_more_pods_would_bring_is_rehearsed(chromium: A
         page.get_by_label("objects that would be applied").fill("nonsense")
         page.get_by_role("button", name="what would happen?").click()
         page.get_by_text("is not a Kubernetes object").wait_for()
+
+
+def test_a_taint_from_the_map_is_rehearsed_and_done_where_that_is_allowed(chromium: Any) -> None:
+    watched = Watched()
+
+    async def scene() -> Live:
+        await watched.__aenter__()
+        return Live(watched.port, "live")
+
+    with browser.in_a_thread(scene, allow_changes=True) as served:
+        with looking(chromium, served, f"#/map?on=device:{DRIVER}/gpu8-0/gpu-3") as page:
+            page.get_by_role("link", name="taint it").click()
+            page.get_by_label("taint", exact=True).fill("example.com/broken=ecc:NoSchedule")
+            page.keyboard.press("Enter")
+            plan = page.get_by_role("article", name="plan")
+            plan.get_by_text(f"--taint-device {DRIVER}/gpu8-0/gpu-3 example.com/broken=ecc:NoSchedule").wait_for()
+            page.goto(served.at("#/map?on=node:gpu8-1"))
+            page.get_by_role("link", name="cordon it", exact=True).click()
+            plan.get_by_text("cordon gpu8-1", exact=True).wait_for()  # rehearsed at once, with the taint from before
+            picture(page, "what-if")
+            plan.get_by_role("button", name="do it").click()
+            page.get_by_text("Done: cordon gpu8-1; taint").wait_for()
+            page.goto(served.at(f"#/map?on=device:{DRIVER}/gpu8-0/gpu-3"))
+            page.locator(".panel").get_by_text("example.com/broken=ecc:NoSchedule").first.wait_for()
+            page.goto(served.at("#/map?on=node:gpu8-1"))
+            page.get_by_text("cordoned: no new pods").wait_for()
+        served.run(watched.__aexit__())
 
 
 def test_queues_are_shown_with_what_they_may_have(chromium: Any) -> None:

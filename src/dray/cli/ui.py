@@ -69,7 +69,7 @@ def token() -> str:
 @click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="Answer under this name too, behind a proxy. Repeatable."
 )
-@click.option("--allow-changes", is_flag=True, help="Let the page set taints, after a look at what they do.")
+@click.option("--allow-changes", is_flag=True, help="Let the page taint, cordon and apply, after a look at what it does.")
 @log_options("warning")
 def ui(
     source: Source,

@@ -23,13 +23,12 @@ from aiohttp import web
 
 from dray import __version__
 from dray.api.kinds import DEVICE_TAINT_RULES
-from dray.api.resource import DeviceTaintRule
-from dray.cluster.port import Cluster, Conflict, Refused, Write
-from dray.cluster.served import Served
+from dray.cluster.port import Cluster, Refused, Write
 from dray.explain.plan import PlanError
 from dray.explain.snapshot import SnapshotError
-from dray.explain.targets import MANAGER, TargetError, writes
+from dray.explain.targets import MANAGER, TargetError
 from dray.web import views
+from dray.web.applying import NotDone, Step, apply, stays_a_thought, steps
 from dray.web.asking import Asking, TooMuch
 from dray.web.guard import HEADERS, Guard
 from dray.web.moments import Moment, Scene
@@ -64,7 +63,7 @@ class Page:
         self._painter = Painter(scene.config)
         self._pictures: deque[Picture] = deque(maxlen=PICTURES_KEPT)
         self._series = Series()
-        self._tickets: dict[str, DeviceTaintRule] = {}
+        self._tickets: dict[str, list[Step]] = {}
         self._streams = 0
         self._stirred = asyncio.Condition()
         self._runner: web.AppRunner | None = None
@@ -107,10 +106,10 @@ class Page:
             web.get("/api/queues", self._view(lambda moment, _: views.queues(moment, placing))),
             web.get("/api/taints", self._view(lambda moment, _: views.taints(moment))),
             web.post("/api/taints/preview", self._preview),
-            web.post("/api/taints", self._taint),
             web.delete("/api/taints", self._untaint),
             web.get("/api/series", self._numbers),
             web.post("/api/plan", self._plan),
+            web.post("/api/apply", self._apply),
             web.get("/api/node", self._view(lambda moment, asked: views.node(moment, asked["name"]), "name")),
             web.get("/api/device", self._view(lambda moment, asked: views.device(moment, asked["name"]), "name")),
             web.get("/api/pod", self._view(lambda moment, asked: views.pod(moment, asked["name"], placing), "name")),
@@ -133,6 +132,8 @@ class Page:
             return _error(400, str(error))
         except Refused as error:
             return _error(error.code, error.message)
+        except NotDone as error:
+            return _error(409, str(error))
         except TooMuch:
             return _error(503, "too many questions at once; try again in a moment")
         except Exception:
@@ -187,34 +188,39 @@ class Page:
         moment = await self._moment(request)
         found = await self._scene.snapshot(_at(request))
         answer = await self._asking.now(lambda: views.planned(found, change, moment.at, self._placing))
-        return await _sent(request, msgspec.json.encode(answer))
+        why_not = stays_a_thought(change, answer["leftOut"])
+        able: dict[str, Any] = {"ticket": None, "does": [], "whyNot": why_not}
+        if self._changes and not why_not:
+            done = await self._asking.now(lambda: list(steps(change)))
+            able.update(ticket=self._ticket(done), does=[told for told, _ in done])
+        return await _sent(request, msgspec.json.encode({**answer, **able}))
 
-    # ------------------------------------------------------------------------------------------------------------- taints
+    # ------------------------------------------------------------------------------------------------------------- changes
+
+    def _ticket(self, change: list[Step]) -> str:
+        """For doing once what was looked at."""
+        ticket = secrets.token_urlsafe(12)
+        self._tickets[ticket] = change
+        while len(self._tickets) > TICKETS_KEPT:
+            del self._tickets[next(iter(self._tickets))]
+        return ticket
+
+    async def _apply(self, request: web.Request) -> web.Response:
+        cluster = self._writable()
+        change = self._tickets.pop((await _body(request, Ticket)).ticket, None)
+        if change is None:
+            raise web.HTTPConflict(reason="look at what it does first: the preview is missing or too old")
+        return await _sent(request, msgspec.json.encode({"done": await apply(cluster, change)}))
 
     async def _preview(self, request: web.Request) -> web.Response:
         """What a taint would do; with a ticket, because only what was looked at can be done."""
-        rule = _asked_rule(await _body(request, Tainting))
+        asked = await _body(request, Tainting)
+        rule = views.taint_rule(asked.target, asked.taint)
         moment = await self._moment(request)
-        asked = msgspec.structs.replace(moment, world=moment.world.copy())
-        answer = await self._asking.now(lambda: views.preview(asked, rule))
-        ticket = secrets.token_urlsafe(12)
-        self._tickets[ticket] = rule
-        while len(self._tickets) > TICKETS_KEPT:
-            del self._tickets[next(iter(self._tickets))]
+        seen = msgspec.structs.replace(moment, world=moment.world.copy())
+        answer = await self._asking.now(lambda: views.preview(seen, rule))
+        ticket = self._ticket(list(steps(views.Change(taint_devices=[(asked.target, asked.taint)]))))
         return await _sent(request, msgspec.json.encode({**answer, "ticket": ticket}))
-
-    async def _taint(self, request: web.Request) -> web.Response:
-        cluster = self._writable()
-        rule = self._tickets.pop((await _body(request, Ticket)).ticket, None)
-        if rule is None:
-            raise web.HTTPConflict(reason="look at what it does first: the preview is missing or too old")
-        version = cluster.version_of(DEVICE_TAINT_RULES) if isinstance(cluster, Served) else DEVICE_TAINT_RULES.api_version
-        create, change = writes(rule, version)
-        try:
-            await cluster.write(create)
-        except Conflict:
-            await cluster.write(change)
-        return await _sent(request, msgspec.json.encode({"rule": rule.metadata.name}))
 
     async def _untaint(self, request: web.Request) -> web.Response:
         cluster, name = self._writable(), request.query.get("rule", "")
@@ -332,10 +338,6 @@ def _at(request: web.Request) -> float | None:
         return float(at) if at else None
     except ValueError:
         raise web.HTTPBadRequest(reason="at is not a number of seconds") from None
-
-
-def _asked_rule(asked: Tainting) -> DeviceTaintRule:
-    return views.taint_rule(asked.target, asked.taint)
 
 
 def _shows(last: Picture, told: Changed) -> bool:
