@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
 from pathlib import Path
@@ -107,9 +106,8 @@ async def _serve(source: Source, recording: Path | None, look: Look) -> None:
     page = Page(scene, Guard(look.token, names), allow_changes=look.changes)
     await page.serve(look.socket)
     click.echo(f"Look at it:  {address(look.socket, look.token)}\nCtrl-C ends it.", err=True)
-    warming = asyncio.create_task(page.warm())
+    page.keep_warm()
     await stop.wait()
-    warming.cancel()
     await page.close()
     if scene.cluster is not None:
         await scene.cluster.close()

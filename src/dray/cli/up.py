@@ -165,15 +165,16 @@ async def _serve(settings: Any, objects: list[dict[str, Any]], told: Told, look:
     if ready.is_set():
         _announce(local.server, settings.data, told, look)
     first.cancel()
-    showing = asyncio.create_task(_show(local, look, settings)) if ready.is_set() and look is not None else None
+    showing = asyncio.create_task(_show(local, look, settings, stop)) if ready.is_set() and look is not None else None
     with findable(told.kubeconfig) if ready.is_set() else nullcontext():
         await running
     if showing is not None:
-        await (await showing).close()
+        await showing
 
 
-async def _show(local: Any, look: Look, settings: Any) -> Any:
-    """Serve the page. Loading what it is served with takes time that a cluster need not wait for; those who come early wait."""
+async def _show(local: Any, look: Look, settings: Any, stop: asyncio.Event) -> None:
+    """Serve the page until ``stop``. Loading what it is served with takes time that a cluster need not wait for; those who come
+    early wait."""
 
     def load() -> Any:
         from dray.web import live, server
@@ -181,10 +182,14 @@ async def _show(local: Any, look: Look, settings: Any) -> Any:
         return live, server
 
     live, server = await asyncio.to_thread(load)
+    if stop.is_set():
+        return
     scene = live.Live(local.port, f"dray up, {local.server.url}", settings.config, settings.gates)
     page = server.Page(scene, Guard(look.token), allow_changes=look.changes)
     await page.serve(look.socket)
-    return page
+    page.keep_warm()
+    await stop.wait()
+    await page.close()
 
 
 def _announce(server: Any, data: Path | None, told: Told, look: Look | None) -> None:

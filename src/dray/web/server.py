@@ -13,6 +13,7 @@ import logging
 import mimetypes
 import secrets
 import socket
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -30,6 +31,7 @@ from dray.explain.targets import MANAGER, TargetError
 from dray.web import views
 from dray.web.applying import NotDone, Step, apply, stays_a_thought, steps
 from dray.web.asking import Asking, TooMuch
+from dray.web.doors import Doors
 from dray.web.guard import HEADERS, Guard
 from dray.web.moments import Moment, Scene
 from dray.web.picture import Changed, Painter, Picture, changed
@@ -41,6 +43,10 @@ BODY_MAX: Final = 8 << 20
 # What comes within this time is told together.
 GATHER_SECONDS: Final = 0.25
 PING_SECONDS: Final = 15.0
+# How long a picture may be old while nobody looks.
+UNSEEN_SECONDS: Final = 10.0
+# Painting takes one part in so many of a processor, whatever happens in the cluster.
+PAINT_SHARE: Final = 10
 PICTURES_KEPT: Final = 16
 TICKETS_KEPT: Final = 32
 POINTS_RECORDED: Final = 300
@@ -67,7 +73,13 @@ class Page:
         self._streams = 0
         self._stirred = asyncio.Condition()
         self._runner: web.AppRunner | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self._doors: Doors | None = None
+        self._listening: asyncio.Server | None = None
+        self._telling: asyncio.Task[None] | None = None
+        self._warming: asyncio.Task[None] | None = None
+        self._paint_after = 0.0
+        # Changes so far, and how many of them the newest picture has.
+        self._stirs = self._shown = 0
         scene.listen(self._stir)
 
     async def serve(self, sock: socket.socket) -> None:
@@ -77,19 +89,33 @@ class Page:
             app, access_log=None, keepalive_timeout=30.0, handler_cancellation=True, shutdown_timeout=0.5
         )
         await self._runner.setup()
-        await web.SockSite(self._runner, sock, backlog=256).start()
+        assert self._runner.server is not None
+        self._doors = Doors(self._runner.server)
+        self._listening = await asyncio.get_running_loop().create_server(self._doors, sock=sock, backlog=256)
 
-    async def warm(self) -> None:
-        """Reads and paints what the first one who looks would have to wait for."""
+    def keep_warm(self) -> None:
+        """Reads and paints now what the first one who looks would have to wait for, and keeps it current."""
+        self._warming = asyncio.ensure_future(self._warm())
+
+    async def _warm(self) -> None:
         await self._scene.begin()
-        if self._scene.mode != "run":
+        if self._scene.mode == "run":
+            return
+        while True:
             await self._picture()
+            await asyncio.sleep(UNSEEN_SECONDS)
+            await self._quiet(self._pictures[-1].number, None)
 
     async def close(self) -> None:
+        """What is read from ends next: the watches stop first."""
+        if self._warming is not None:
+            self._warming.cancel()
+        await self._scene.close()
         self._asking.close()
+        if self._listening is not None:
+            self._listening.close()
         if self._runner is not None:
             await self._runner.cleanup()
-        await self._scene.close()
 
     def _routes(self) -> list[web.RouteDef]:
         files = {f"/{path.name}": path for path in sorted(ASSETS.iterdir()) if path.is_file()}
@@ -122,8 +148,10 @@ class Page:
         refusal = self._guard.refuses(request.path, request.headers)
         if refusal is not None:
             return _error(refusal.status, refusal.message)
+        assert self._doors is not None
         try:
-            answer = await handler(request)
+            with self._doors.answering(request.protocol):
+                answer = await handler(request)
         except web.HTTPException as error:
             return _error(error.status, error.reason)
         except views.Unknown as error:
@@ -244,24 +272,32 @@ class Page:
         return await _sent(request, body)
 
     async def _picture(self) -> Picture:
-        """The newest. One that shows nothing new is the one before."""
-        moment = self._scene.moment()
-        return await self._asking.once(("picture", moment.number, int(moment.at // PING_SECONDS)), lambda: self._painted(moment))
+        """The newest. One that shows nothing new is the one before; so is one that it is too early for."""
+        if self._pictures and time.monotonic() < self._paint_after:
+            return self._pictures[-1]
+        moment, stirs = self._scene.moment(), self._stirs
+        key = ("picture", moment.number, int(moment.at // PING_SECONDS))
+        picture = await self._asking.once(key, lambda: self._painted(moment))
+        self._shown = max(self._shown, stirs)
+        return picture
 
     def _painted(self, moment: Moment) -> Picture:
+        began = time.thread_time()
         picture = self._painter.paint(moment)
         last = self._pictures[-1] if self._pictures else None
         picture.number = last.number + 1 if last is not None else 1
-        if last is not None and (told := changed(last, picture)) is not None and not _shows(last, told):
-            return last
-        self._pictures.append(picture)
-        self._series.add(picture)
-        return picture
+        same = last is not None and (told := changed(last, picture)) is not None and not _shows(last, told)
+        if not same:
+            self._pictures.append(picture)
+            self._series.add(picture)
+        self._paint_after = time.monotonic() + (PAINT_SHARE - 1) * (time.thread_time() - began)
+        return last if same and last is not None else picture
 
     def _stir(self) -> None:
-        task = asyncio.ensure_future(self._notify())
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        """A thousand changes at once wake those who wait once."""
+        self._stirs += 1
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.ensure_future(self._notify())
 
     async def _notify(self) -> None:
         async with self._stirred:
@@ -293,16 +329,20 @@ class Page:
                 told = changed(old, new) if old is not None else None
                 await _event(response, "change" if told is not None else "reset", told or {"number": new.number})
                 number = new.number
-            if await self._quiet():
+            if await self._quiet(number, PING_SECONDS):
                 await _event(response, "ping", {})
             else:
-                await asyncio.sleep(GATHER_SECONDS)
+                await asyncio.sleep(max(GATHER_SECONDS, self._paint_after - time.monotonic() + 0.001))
 
-    async def _quiet(self) -> bool:
-        """Waits for something to happen; whether nothing did for long."""
+    async def _quiet(self, number: int, most: float | None) -> bool:
+        """Waits for something that the picture of this number does not show; whether nothing came for so long."""
+
+        def stirred() -> bool:
+            return self._stirs != self._shown or self._pictures[-1].number != number
+
         async with self._stirred:
             try:
-                await asyncio.wait_for(self._stirred.wait(), PING_SECONDS)
+                await asyncio.wait_for(self._stirred.wait_for(stirred), most)
             except TimeoutError:
                 return True
         return False
