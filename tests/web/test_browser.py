@@ -23,7 +23,7 @@ from dray.simulate.scenario import read as scenario_of
 from dray.web.live import Live
 from dray.web.recorded import Recorded
 from tests.web import browser
-from tests.web.clusters import DRIVER, claim, large, node, pod, queued, resource_slice, small
+from tests.web.clusters import DRIVER, claim, gang, large, node, pod, queued, resource_slice, small
 from tests.web.conftest import still
 from tests.web.test_server import ATTACK, Watched
 
@@ -276,9 +276,13 @@ def test_a_taint_from_the_map_is_rehearsed_and_done_where_that_is_allowed(chromi
 
 
 def test_queues_are_shown_with_what_they_may_have(chromium: Any) -> None:
-    with browser.in_a_thread(lambda: still(queued())) as served, looking(chromium, served, "#/queues") as page:
-        page.get_by_role("row", name=re.compile("vision")).wait_for()
+    objects = [*queued(), *gang("job", 3, placed=1)]
+    with browser.in_a_thread(lambda: still(objects)) as served, looking(chromium, served, "#/queues") as page:
+        page.get_by_role("row", name=re.compile("^vision")).wait_for()
         assert page.get_by_role("img", name=re.compile("queue vision holds .* quota 8")).count() == 1
+        page.get_by_role("region", name="gangs").get_by_role("link", name="team/job-2").wait_for()
+        page.get_by_role("region", name="evictions").get_by_text("Preempted by pod team/job-0").wait_for()
+        picture(page, "queues")
         if AXE.exists():
             page.evaluate(AXE.read_text())
             found = page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")

@@ -10,7 +10,7 @@ import aiohttp
 import msgspec
 from click.testing import CliRunner
 
-from dray.api.kinds import PODS, RESOURCE_CLAIMS
+from dray.api.kinds import PODS, QUEUES, RESOURCE_CLAIMS
 from dray.apiserver.embedded import Embedded
 from dray.apiserver.server import ApiServer
 from dray.cli import root
@@ -21,7 +21,7 @@ from dray.web.doors import OPEN_MAX
 from dray.web.live import Live
 from dray.web.picture import Painter
 from dray.web.server import STREAMS_MAX
-from tests.web.clusters import claim, pod, queued, small
+from tests.web.clusters import claim, gang, pod, queue, queued, small
 from tests.web.conftest import TOKEN, Client, serving, still
 
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -285,3 +285,33 @@ async def test_what_changes_while_a_picture_is_made_is_told_too(monkeypatch: Any
         while told < 8:  # the ping of 15 seconds is not what brings the last of them
             told = (await asyncio.wait_for(_until(stream, "change"), 10))["waiting"]
         stream.close()
+
+
+async def test_gangs_are_told_with_their_members_and_evictions_with_their_reason() -> None:
+    async with serving(still([*queued(), *gang("job", 3, placed=1), *gang("all", 1, placed=1)])) as client:
+        told = await client.ok("/api/queues")
+    assert [(each["gang"], each["needs"], each["placed"], each["waiting"]) for each in told["gangs"]] == [
+        ("team/job", 3, 1, 2),  # who waits comes first
+        ("team/all", 1, 1, 0),
+    ]
+    assert [each["pod"] for each in told["gangs"][0]["pods"]] == ["team/job-0", "team/job-1", "team/job-2"]
+    assert told["gangs"][0]["queue"] == "vision"
+    assert [(each["pod"], each["reason"]) for each in told["evictions"]] == [("team/left", "Preempted")] * 2
+    assert {each["why"] for each in told["evictions"]} == {f"Preempted by pod team/{n}-0 on node gpu8-0" for n in ("job", "all")}
+
+
+async def test_what_a_queue_held_and_asked_for_is_remembered_as_its_status_changes() -> None:
+    async with Watched() as watched, serving(Live(watched.port, "live")) as client:
+        await watched.port.write(Write("create", QUEUES, "", "vision", queue("vision", 8)))
+        await client.ok("/api/about")
+        for held in ("2", "2", "5"):
+            status = {"status": {"allocated": {"nvidia.com/gpu": held}, "requested": {"nvidia.com/gpu": "6"}}}
+            await watched.port.write(Write("patch", QUEUES, "", "vision", status, "status"))
+            await asyncio.sleep(0.1)
+        for _ in range(100):
+            past = (await client.ok("/api/queues"))["history"]["vision"]
+            if past[-1][1] == {"gpu": "5"}:
+                break
+            await asyncio.sleep(0.05)
+    assert [point[1] for point in past if point[1]] == [{"gpu": "2"}, {"gpu": "5"}]
+    assert past[-1][2] == {"gpu": "6"}

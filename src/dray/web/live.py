@@ -15,13 +15,14 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.gates import Gates
-from dray.api.kinds import EVENTS, Kind
+from dray.api.kinds import EVENTS, QUEUES, Kind
 from dray.cluster.port import Cluster, Forbidden, WatchEvent
 from dray.cluster.reflector import Listed, Reflector
 from dray.cluster.world import World
 from dray.explain.snapshot import KINDS, Snapshot, from_cluster
 from dray.scheduling.config import Config
 from dray.web.moments import Mode, Moment, Point, Span
+from dray.web.series import Histories
 
 # Of events the newest are kept: a busy cluster makes them without end.
 EVENTS_KEPT: Final = 20_000
@@ -40,6 +41,7 @@ class Live:
         self.cluster: Cluster | None = cluster
         self._world = World([kind for kind in KINDS if kind != EVENTS])
         self._events: OrderedDict[str, Any] = OrderedDict()
+        self._histories = Histories()
         self._number = 0
         self._kept: Moment | None = None
         self._listeners: list[Callable[[], None]] = []
@@ -68,7 +70,8 @@ class Live:
     def moment(self, at: float | None = None) -> Moment:
         if self._kept is None or self._kept.number != self._number:
             unknown = {kind: f"you may not list {kind.resource}" for kind in self._hidden}
-            self._kept = Moment(self._number, time.time(), self._world.copy(), tuple(self._events.values()), unknown)
+            told = (tuple(self._events.values()), unknown, self._histories.told())
+            self._kept = Moment(self._number, time.time(), self._world.copy(), *told)
         return msgspec.structs.replace(self._kept, at=time.time())
 
     async def snapshot(self, at: float | None = None) -> Snapshot:
@@ -99,6 +102,9 @@ class Live:
 
     def _seen(self, kind: Kind, what: Listed | WatchEvent) -> None:
         changed = self._event(what) if kind == EVENTS else self._object(kind, what)
+        if kind == QUEUES:
+            for queue in self._world.all(QUEUES).values():
+                self._histories.seen(queue, time.time())
         if isinstance(what, Listed):
             self._hidden.discard(kind)
             self._there(kind)

@@ -21,15 +21,25 @@ from dray.scheduling.config import Config
 Mode = Literal["live", "snapshot", "run"]
 
 
+class QueuePoint(msgspec.Struct, array_like=True, frozen=True):
+    """When, and by resource what a queue holds, asks for and deserves."""
+
+    at: float
+    allocated: dict[str, str]
+    requested: dict[str, str]
+    fair_share: dict[str, str]
+
+
 class Moment(msgspec.Struct, frozen=True):
     """``number`` grows with every change; ``events`` are plain objects of either API; ``unknown``: kinds of which nothing is
-    known, and why."""
+    known, and why; ``history``: of each queue what its status said until then."""
 
     number: int
     at: float
     world: World
     events: tuple[Mapping[str, Any], ...]
     unknown: Mapping[Kind, str] = {}
+    history: Mapping[str, list[QueuePoint]] = {}
 
 
 class Span(msgspec.Struct, frozen=True):

@@ -15,14 +15,16 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from dray.api.gates import Gates
-from dray.api.kinds import EVENTS, PODS, RESOURCE_CLAIMS, Kind
+from dray.api.kinds import EVENTS, PODS, QUEUES, RESOURCE_CLAIMS, Kind
 from dray.api.meta import DecodeError, Object, decode
+from dray.api.queues import Queue
 from dray.cluster.port import Cluster
 from dray.cluster.world import World
 from dray.explain.snapshot import KINDS, Snapshot, kind_of
 from dray.scheduling.config import Config
 from dray.simulate.recording import read
-from dray.web.moments import Mode, Moment, Point, Span
+from dray.web.moments import Mode, Moment, Point, QueuePoint, Span
+from dray.web.series import Histories
 
 # Moments that are kept to start from, and marks on the slider.
 WAYPOINTS: Final = 200
@@ -81,11 +83,18 @@ class Recorded:
         if found is None:
             objects = self._objects(number, number // self._every)
             events = tuple(objects[EVENTS].values())
-            found = Moment(number, 0.0, World.of({**objects, EVENTS: {}}), events)
+            found = Moment(number, 0.0, World.of({**objects, EVENTS: {}}), events, history=self._history(number))
             while len(self._moments) >= 8:
                 del self._moments[next(iter(self._moments))]
             self._moments[number] = found
         return msgspec.structs.replace(found, at=self._head.start + passed)
+
+    def _history(self, number: int) -> dict[str, list[QueuePoint]]:
+        found = Histories()
+        for at, step in zip(self._times[:number], self._steps[:number]):
+            if step.kind == QUEUES and isinstance(step.found, Queue):
+                found.seen(step.found, self._head.start + at)
+        return found.told()
 
     async def snapshot(self, at: float | None = None) -> Snapshot:
         """As it was written down, not as Dray reads it."""

@@ -28,7 +28,7 @@ from dray.cluster.port import Cluster, Refused, Write
 from dray.explain.plan import PlanError
 from dray.explain.snapshot import SnapshotError
 from dray.explain.targets import MANAGER, TargetError
-from dray.web import views
+from dray.web import views, workloads
 from dray.web.applying import NotDone, Step, apply, stays_a_thought, steps
 from dray.web.asking import Asking, TooMuch
 from dray.web.doors import Doors
@@ -129,7 +129,7 @@ class Page:
             web.get("/api/stream", self._stream),
             web.get("/api/waiting", self._view(lambda moment, _: views.waiting_pods(moment, placing))),
             web.get("/api/verify", self._view(lambda moment, _: views.verify(moment))),
-            web.get("/api/queues", self._view(lambda moment, _: views.queues(moment, placing))),
+            web.get("/api/queues", self._view(lambda moment, _: workloads.queues(moment, placing))),
             web.get("/api/taints", self._view(lambda moment, _: views.taints(moment))),
             web.post("/api/taints/preview", self._preview),
             web.delete("/api/taints", self._untaint),
