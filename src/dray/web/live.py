@@ -16,7 +16,8 @@ import msgspec
 
 from dray.api.gates import Gates
 from dray.api.kinds import EVENTS, QUEUES, Kind
-from dray.cluster.port import Cluster, Forbidden, WatchEvent
+from dray.api.queues import Queue
+from dray.cluster.port import Change, Cluster, Forbidden, WatchEvent
 from dray.cluster.reflector import Listed, Reflector
 from dray.cluster.world import World
 from dray.explain.snapshot import KINDS, Snapshot, from_cluster
@@ -102,9 +103,6 @@ class Live:
 
     def _seen(self, kind: Kind, what: Listed | WatchEvent) -> None:
         changed = self._event(what) if kind == EVENTS else self._object(kind, what)
-        if kind == QUEUES:
-            for queue in self._world.all(QUEUES).values():
-                self._histories.seen(queue, time.time())
         if isinstance(what, Listed):
             self._hidden.discard(kind)
             self._there(kind)
@@ -114,11 +112,17 @@ class Live:
                 listener()
 
     def _object(self, kind: Kind, what: Listed | WatchEvent) -> bool:
+        changes = self._changes(kind, what)
+        if kind == QUEUES:
+            for change in changes:
+                if isinstance(change.new, Queue):
+                    self._histories.seen(change.new, time.time())
+        return bool(changes)
+
+    def _changes(self, kind: Kind, what: Listed | WatchEvent) -> list[Change]:
         if isinstance(what, Listed):
-            return bool(self._world.replace(kind, what.raws, what.resource_version))
-        if what.type == "DELETED":
-            return bool(self._world.remove(kind, what.raw))
-        return bool(self._world.put(kind, what.raw))
+            return self._world.replace(kind, what.raws, what.resource_version)
+        return self._world.remove(kind, what.raw) if what.type == "DELETED" else self._world.put(kind, what.raw)
 
     def _event(self, what: Listed | WatchEvent) -> bool:
         raws = what.raws[-EVENTS_KEPT:] if isinstance(what, Listed) else [what.raw]
