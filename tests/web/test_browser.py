@@ -21,10 +21,12 @@ from dray.simulate.recording import Recorder
 from dray.simulate.run import simulate
 from dray.simulate.scenario import read as scenario_of
 from dray.web.live import Live
+from dray.web.meters import of_registry
 from dray.web.recorded import Recorded
 from tests.web import browser
 from tests.web.clusters import DRIVER, claim, gang, large, node, pod, queued, resource_slice, small
 from tests.web.conftest import still
+from tests.web.test_meters import counted
 from tests.web.test_server import ATTACK, Watched
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(browser.missing()), reason=browser.missing())]
@@ -311,6 +313,35 @@ def test_a_live_cluster_shows_what_changes_without_a_reload(chromium: Any) -> No
             print(f"\nshown {time.monotonic() - began:.2f} s after it was written")
             page.get_by_role("link", name=re.compile("^Waiting")).click()
             page.get_by_role("link", name="default/p").wait_for()
+        served.run(watched.__aexit__())
+
+
+def test_what_a_scheduler_counts_is_plotted(chromium: Any) -> None:
+    registry, attempts, pending = counted()
+    attempts.labels("scheduled", "dray").inc(3)
+    attempts.labels("unschedulable", "dray").inc(1)
+    for queue, number in (("active", 2), ("unschedulable", 5)):
+        pending.labels(queue).set(number)
+    watched = Watched()
+
+    async def scene() -> Live:
+        await watched.__aenter__()
+        return Live(watched.port, "live")
+
+    with browser.in_a_thread(scene, metrics=of_registry(registry)) as served:
+        with looking(chromium, served, "#/health") as page:
+            page.get_by_role(
+                "img", name=re.compile("pods that are not placed, by queue: active 2, unschedulable 5 now")
+            ).wait_for()
+            attempts.labels("scheduled", "dray").inc(7)
+            pending.labels("active").set(0)
+            named = re.compile("attempts to schedule, in a minute: scheduled [1-9]")
+            page.get_by_role("img", name=named).wait_for()  # without anything in the cluster that changed
+            picture(page, "health")
+            if AXE.exists():
+                page.evaluate(AXE.read_text())
+                found = page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")
+                assert not [each["id"] for each in found if each["impact"] in ("serious", "critical")]
         served.run(watched.__aexit__())
 
 

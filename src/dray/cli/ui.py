@@ -40,12 +40,13 @@ def address(sock: socket.socket, secret: str) -> str:
 
 
 class Look(NamedTuple):
-    """Where the page is served, to whom, under which names, and whether it may change anything."""
+    """Where the page is served, to whom, under which names, whether it may change anything, and what numbers it plots."""
 
     socket: socket.socket
     token: str
     hosts: tuple[str, ...] = ()
     changes: bool = False
+    metrics: tuple[str, ...] = ()
 
 
 def token() -> str:
@@ -68,6 +69,12 @@ def token() -> str:
 @click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="Answer under this name too, behind a proxy. Repeatable."
 )
+@click.option(
+    "--metrics",
+    multiple=True,
+    metavar="URL",
+    help="Plot the numbers of this /metrics, such as that of `dray scheduler --serve`. Repeatable.",
+)
 @click.option("--allow-changes", is_flag=True, help="Let the page taint, cordon and apply, after a look at what it does.")
 @log_options("warning")
 def ui(
@@ -76,6 +83,7 @@ def ui(
     host: str,
     port: int | None,
     hosts: tuple[str, ...],
+    metrics: tuple[str, ...],
     allow_changes: bool,
 ) -> None:
     """Serve a page to look at: every device, why pods wait, what happened.
@@ -87,23 +95,26 @@ def ui(
     Examples:
       dray ui                                          the cluster that kubectl would use
       dray ui --kubeconfig ~/.kube/config --context production
+      dray ui --metrics http://127.0.0.1:10259/metrics  with plots of what a scheduler counts
       dray ui --snapshot now.yaml                      files taken from a cluster
       dray simulate scenario.yaml --record run.gz && dray ui --run run.gz
     """
     if recording is not None and source.named:
         raise click.UsageError("--run shows a recording; --snapshot, --kubeconfig and --context show something else: give one")
-    look = Look(bound(host, port), token(), hosts, allow_changes)
+    look = Look(bound(host, port), token(), hosts, allow_changes, metrics)
     to_the_end(lambda: _serve(source, recording, look))
 
 
 async def _serve(source: Source, recording: Path | None, look: Look) -> None:
     from dray.runtime.process import stop_on_signals
+    from dray.web.meters import of_pages
     from dray.web.server import Page
 
     stop = stop_on_signals()
     scene = await _scene(source, recording)
     names = frozenset({*look.hosts, look.socket.getsockname()[0]})
-    page = Page(scene, Guard(look.token, names), allow_changes=look.changes)
+    numbers = of_pages(look.metrics) if look.metrics else None
+    page = Page(scene, Guard(look.token, names), allow_changes=look.changes, metrics=numbers)
     await page.serve(look.socket)
     click.echo(f"Look at it:  {address(look.socket, look.token)}\nCtrl-C ends it.", err=True)
     page.keep_warm()

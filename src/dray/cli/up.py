@@ -177,15 +177,16 @@ async def _show(local: Any, look: Look, settings: Any, stop: asyncio.Event) -> N
     early wait."""
 
     def load() -> Any:
-        from dray.web import live, server
+        from dray.web import live, meters, server
 
-        return live, server
+        return live, meters, server
 
-    live, server = await asyncio.to_thread(load)
+    live, meters, server = await asyncio.to_thread(load)
     if stop.is_set():
         return
     scene = live.Live(local.port, f"dray up, {local.server.url}", settings.config, settings.gates)
-    page = server.Page(scene, Guard(look.token), allow_changes=look.changes)
+    numbers = meters.of_registry(local.metrics.registry) if local.metrics is not None else None
+    page = server.Page(scene, Guard(look.token), allow_changes=look.changes, metrics=numbers)
     await page.serve(look.socket)
     page.keep_warm()
     await stop.wait()

@@ -33,6 +33,7 @@ from dray.web.applying import NotDone, Step, apply, stays_a_thought, steps
 from dray.web.asking import Asking, TooMuch
 from dray.web.doors import Doors
 from dray.web.guard import HEADERS, Guard
+from dray.web.meters import Meters, Read, follow
 from dray.web.moments import Moment, Scene
 from dray.web.picture import Changed, Painter, Picture, changed
 from dray.web.series import Series
@@ -61,7 +62,8 @@ log = logging.getLogger(__name__)
 class Page:
     """``serve`` on a bound socket, ``close`` in the end."""
 
-    def __init__(self, scene: Scene, guard: Guard, *, allow_changes: bool = False) -> None:
+    def __init__(self, scene: Scene, guard: Guard, *, allow_changes: bool = False, metrics: Read | None = None) -> None:
+        """``metrics``: where the numbers of a scheduler are read, if anywhere."""
         self._scene, self._guard = scene, guard
         self._changes = allow_changes and scene.cluster is not None
         self._placing = views.Placing(scene.config, scene.gates)
@@ -77,6 +79,8 @@ class Page:
         self._listening: asyncio.Server | None = None
         self._telling: asyncio.Task[None] | None = None
         self._warming: asyncio.Task[None] | None = None
+        self._metrics, self._meters = metrics, Meters()
+        self._metering: asyncio.Task[None] | None = None
         self._paint_after = 0.0
         # Changes so far, and how many of them the newest picture has.
         self._stirs = self._shown = 0
@@ -92,6 +96,8 @@ class Page:
         assert self._runner.server is not None
         self._doors = Doors(self._runner.server)
         self._listening = await asyncio.get_running_loop().create_server(self._doors, sock=sock, backlog=256)
+        if self._metrics is not None:
+            self._metering = asyncio.ensure_future(follow(self._metrics, self._meters, time.time))
 
     def keep_warm(self) -> None:
         """Reads and paints now what the first one who looks would have to wait for, and keeps it current."""
@@ -108,8 +114,9 @@ class Page:
 
     async def close(self) -> None:
         """What is read from ends next: the watches stop first."""
-        if self._warming is not None:
-            self._warming.cancel()
+        for task in (self._warming, self._metering):
+            if task is not None:
+                task.cancel()
         await self._scene.close()
         self._asking.close()
         if self._listening is not None:
@@ -134,6 +141,7 @@ class Page:
             web.post("/api/taints/preview", self._preview),
             web.delete("/api/taints", self._untaint),
             web.get("/api/series", self._numbers),
+            web.get("/api/metrics", self._metered),
             web.post("/api/plan", self._plan),
             web.post("/api/apply", self._apply),
             web.get("/api/node", self._view(lambda moment, asked: views.node(moment, asked["name"]), "name")),
@@ -209,6 +217,11 @@ class Page:
             await self._picture()
         points = self._series.points() if recorded is None else recorded
         return await _sent(request, msgspec.json.encode({"points": points}))
+
+    async def _metered(self, request: web.Request) -> web.Response:
+        meters = self._meters
+        told = {"read": self._metrics is not None, "trouble": meters.trouble, "plots": meters.plots()}
+        return await _sent(request, msgspec.json.encode(told))
 
     async def _plan(self, request: web.Request) -> web.Response:
         """What would come of a change. Nothing is changed by asking, so everybody who may look may ask."""
