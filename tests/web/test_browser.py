@@ -9,7 +9,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 from dray.api.kinds import PODS, RESOURCE_CLAIMS
 from dray.cluster.port import Write
 from dray.simulate.recording import Recorder
-from dray.simulate.run import simulate
+from dray.simulate.run import Simulation, simulate
 from dray.simulate.scenario import read as scenario_of
 from dray.web.live import Live
 from dray.web.meters import of_registry
@@ -367,6 +367,21 @@ def test_a_recorded_run_is_played_and_each_view_is_of_its_time(chromium: Any, ru
 
 
 # --------------------------------------------------------------------------------------------------------------- for everybody
+
+
+def test_a_run_that_is_being_simulated_is_followed(chromium: Any, tmp_path: Path) -> None:
+    writing, path = ExitStack(), tmp_path / "run.gz"
+    scenario = scenario_of([Path(__file__).parent / "scenario.yaml"])
+    simulation = Simulation(scenario, recorder=writing.enter_context(Recorder(path)))
+    simulation.run(130.0)
+    with browser.in_a_thread(lambda: Recorded(path, follow=True)) as served, looking(chromium, served) as page:
+        page.wait_for_selector(MAP)
+        page.get_by_text("being simulated").wait_for()
+        assert "of 10:00" not in page.locator(".player output").inner_text()
+        simulation.run(600.0)
+        writing.close()
+        page.get_by_text("recorded run").wait_for()
+        page.get_by_text("10:00 of 10:00").wait_for()  # who looks at the end goes along
 
 
 def test_the_keyboard_alone_is_enough(chromium: Any, shown: browser.Served) -> None:

@@ -88,8 +88,8 @@ function Plot({ title, lines }: { title: string; lines: Line[] }) {
   const drawn = lines.filter((line) => line.points.length);
   if (!drawn.length) return null;
   const first = Math.min(...drawn.map((line) => line.points[0]![0])), last = Math.max(first + 1, ...drawn.map((line) => line.points.at(-1)![0]));
-  const most = Math.max(1, ...drawn.flatMap((line) => line.points.map((point) => point[1])));
-  const x = (when: number) => ((when - first) / (last - first)) * WIDE, y = (value: number) => HIGH - 4 - (value / most) * (HIGH - 12);
+  const most = Math.max(0, ...drawn.flatMap((line) => line.points.map((point) => point[1])));
+  const x = (when: number) => ((when - first) / (last - first)) * WIDE, y = (value: number) => HIGH - 4 - (value / (most || 1)) * (HIGH - 12);
   const path = (points: [number, number][]) => points.map(([when, value], number) => `${number ? `H${x(when).toFixed(1)}V` : `M${x(when).toFixed(1)},`}${y(value).toFixed(1)}`).join("");
   const now = cluster.about?.span ? cluster.picture?.at : undefined;
   const present = (points: [number, number][]) => (now === undefined ? points.at(-1)! : (points.findLast((point) => point[0] <= now) ?? points[0]!))[1];

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -62,6 +64,7 @@ def token() -> str:
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="Show a run that `dray simulate --record` wrote.",
 )
+@click.option("--follow", is_flag=True, help="With --run: the run may still be going on; show what has happened, and go along.")
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Where to listen. Anything else than loopback lets others in."
 )
@@ -80,6 +83,7 @@ def token() -> str:
 def ui(
     source: Source,
     recording: Path | None,
+    follow: bool,
     host: str,
     port: int | None,
     hosts: tuple[str, ...],
@@ -98,14 +102,17 @@ def ui(
       dray ui --metrics http://127.0.0.1:10259/metrics  with plots of what a scheduler counts
       dray ui --snapshot now.yaml                      files taken from a cluster
       dray simulate scenario.yaml --record run.gz && dray ui --run run.gz
+      dray ui --run run.gz --follow                    while it is being simulated
     """
     if recording is not None and source.named:
         raise click.UsageError("--run shows a recording; --snapshot, --kubeconfig and --context show something else: give one")
+    if follow and recording is None:
+        raise click.UsageError("--follow goes along with a recording: give --run FILE")
     look = Look(bound(host, port), token(), hosts, allow_changes, metrics)
-    to_the_end(lambda: _serve(source, recording, look))
+    to_the_end(lambda: _serve(source, partial(_recorded, recording, follow) if recording is not None else None, look))
 
 
-async def _serve(source: Source, recording: Path | None, look: Look) -> None:
+async def _serve(source: Source, recording: Callable[[], Scene] | None, look: Look) -> None:
     from dray.runtime.process import stop_on_signals
     from dray.web.meters import of_pages
     from dray.web.server import Page
@@ -124,23 +131,23 @@ async def _serve(source: Source, recording: Path | None, look: Look) -> None:
         await scene.cluster.close()
 
 
-async def _scene(source: Source, recording: Path | None) -> Scene:
+async def _scene(source: Source, recording: Callable[[], Scene] | None) -> Scene:
     from dray.web.live import Live
     from dray.web.moments import Still
 
     if recording is not None:
-        return _recorded(recording)
+        return recording()
     if not source.live:
         snapshot = source.read(needs=())
         return Still(snapshot, source.name, now_of(snapshot), *placing_of(None, snapshot))
     return Live(await source.served(), source.name)
 
 
-def _recorded(recording: Path) -> Scene:
+def _recorded(recording: Path, follow: bool) -> Scene:
     from dray.simulate.recording import RecordingError
     from dray.web.recorded import Recorded
 
     try:
-        return Recorded(recording)
+        return Recorded(recording, follow=follow)
     except RecordingError as error:
         raise Trouble(str(error)) from error

@@ -43,11 +43,13 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """When a recorded run began, how long it lasted, and when in it something changed: pods or claims."""
+    """When a recorded run began, how long it lasted, and when in it something changed: pods or claims. ``growing``: it still
+    runs, and this is how far it has come."""
 
     start: float
     length: float
     marks: list[float]
+    growing: bool = False
 
 
 class Point(msgspec.Struct, array_like=True, frozen=True):

@@ -212,7 +212,8 @@ class Page:
 
     async def _numbers(self, request: web.Request) -> web.Response:
         await self._scene.begin()
-        recorded = await self._asking.once("points", lambda: self._scene.points(POINTS_RECORDED))
+        until = self._scene.span.length if self._scene.span is not None else 0.0
+        recorded = await self._asking.once(("points", until), lambda: self._scene.points(POINTS_RECORDED))
         if recorded is None:
             await self._picture()
         points = self._series.points() if recorded is None else recorded
