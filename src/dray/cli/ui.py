@@ -99,7 +99,7 @@ def ui(
     Examples:
       dray ui                                          the cluster that kubectl would use
       dray ui --kubeconfig ~/.kube/config --context production
-      dray ui --metrics http://127.0.0.1:10259/metrics  with plots of what a scheduler counts
+      dray ui --metrics http://127.0.0.1:10259/metrics   with plots of what a scheduler counts
       dray ui --snapshot now.yaml                      files taken from a cluster
       dray simulate scenario.yaml --record run.gz && dray ui --run run.gz
       dray ui --run run.gz --follow                    while it is being simulated

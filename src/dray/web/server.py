@@ -68,6 +68,8 @@ class Page:
         self._changes = allow_changes and scene.cluster is not None
         self._placing = views.Placing(scene.config, scene.gates)
         self._asking = Asking()
+        # Apart, so that nobody waits for the map, or for what changes on it, because somebody asks what takes long.
+        self._painting = Asking()
         self._painter = Painter(scene.config)
         self._pictures: deque[Picture] = deque(maxlen=PICTURES_KEPT)
         self._series = Series()
@@ -119,6 +121,7 @@ class Page:
                 task.cancel()
         await self._scene.close()
         self._asking.close()
+        self._painting.close()
         if self._listening is not None:
             self._listening.close()
         if self._runner is not None:
@@ -280,9 +283,9 @@ class Page:
         moment = await self._moment(request)
         if self._scene.mode == "run":
             paint = lambda: msgspec.json.encode(self._painter.paint(moment))  # noqa: E731
-            return await _sent(request, await self._asking.once(("map", moment.number), paint))
+            return await _sent(request, await self._painting.once(("map", moment.number), paint))
         picture = await self._picture()
-        body = await self._asking.once(("map", picture.number), lambda: msgspec.json.encode(picture))
+        body = await self._painting.once(("map", picture.number), lambda: msgspec.json.encode(picture))
         return await _sent(request, body)
 
     async def _picture(self) -> Picture:
@@ -291,7 +294,7 @@ class Page:
             return self._pictures[-1]
         moment, stirs = self._scene.moment(), self._stirs
         key = ("picture", moment.number, int(moment.at // PING_SECONDS))
-        picture = await self._asking.once(key, lambda: self._painted(moment))
+        picture = await self._painting.once(key, lambda: self._painted(moment))
         self._shown = max(self._shown, stirs)
         return picture
 
