@@ -54,7 +54,7 @@ class Served:
 
 @contextmanager
 def in_a_thread(make: Any, **options: Any) -> Iterator[Served]:
-    """Serves what ``make`` gives: a scene, or an async context manager that gives one."""
+    """Serves what ``make`` gives, at once or when awaited: a scene."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -65,6 +65,7 @@ def in_a_thread(make: Any, **options: Any) -> Iterator[Served]:
         scene: Scene = await make() if asyncio.iscoroutinefunction(make) else make()
         page = Page(scene, Guard(TOKEN), **options)
         await page.serve(sock)
+        page.keep_warm()
         return page
 
     page = served.run(begin())

@@ -158,3 +158,29 @@ def queued() -> list[Plain]:
         if found["kind"] == "Pod":
             found["metadata"]["labels"] = {"kai.scheduler/queue": "vision" if "gpu8" in found["metadata"]["name"] else "speech"}
     return [*made, *tree]
+
+
+def gang(name: str, members: int, placed: int) -> list[Plain]:
+    """A pod group that needs all its members, so many of which have a node; and a pod that had to leave for one of them."""
+    made: list[Plain] = [
+        {
+            "apiVersion": "scheduling.run.ai/v2alpha2",
+            "kind": "PodGroup",
+            "metadata": {"name": name, "namespace": "team", "uid": f"uid-{name}"},
+            "spec": {"queue": "vision", "minMember": members},
+        },
+        {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": f"left.{name}", "namespace": "team", "uid": f"uid-event-{name}"},
+            "regarding": {"kind": "Pod", "namespace": "team", "name": "left", "uid": "uid-left"},
+            "eventTime": "2026-01-01T00:00:10.000000Z",
+            "reason": "Preempted",
+            "note": f"Preempted by pod uid-{name}-0 on node gpu8-0",
+            "type": "Normal",
+        },
+    ]
+    for number in range(members):
+        where = "gpu8-0" if number < placed else ""
+        made.append(pod(f"{name}-{number}", node=where, annotations={"pod-group-name": name}))
+    return made

@@ -9,7 +9,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,15 @@ import pytest
 from dray.api.kinds import PODS, RESOURCE_CLAIMS
 from dray.cluster.port import Write
 from dray.simulate.recording import Recorder
-from dray.simulate.run import simulate
+from dray.simulate.run import Simulation, simulate
 from dray.simulate.scenario import read as scenario_of
 from dray.web.live import Live
+from dray.web.meters import of_registry
 from dray.web.recorded import Recorded
 from tests.web import browser
-from tests.web.clusters import DRIVER, claim, large, node, pod, queued, resource_slice, small
+from tests.web.clusters import DRIVER, claim, gang, large, node, pod, queued, resource_slice, small
 from tests.web.conftest import still
+from tests.web.test_meters import counted
 from tests.web.test_server import ATTACK, Watched
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(browser.missing()), reason=browser.missing())]
@@ -90,6 +92,12 @@ def looking(chromium: Any, served: browser.Served, address: str = "", **options:
 def _bad(message: Any) -> bool:
     """An answer that something is not there is one, and browsers log it."""
     return message.type == "error" and not re.search(r"status of 4\d\d", message.text)
+
+
+def picture(page: Any, name: str) -> None:
+    """What is on the screen, where DRAY_SEEN names a folder for those who want to look."""
+    if folder := os.environ.get("DRAY_SEEN"):
+        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
 
 def settled(page: Any) -> None:
@@ -213,7 +221,7 @@ def test_a_waiting_pod_is_followed_to_the_device_that_is_in_its_way(chromium: An
 
 def test_what_a_taint_would_do_is_shown_and_nothing_is_done(chromium: Any, shown: browser.Served) -> None:
     with looking(chromium, shown, f"#/map?on=device:{DRIVER}/gpu8-0/gpu-0") as page:
-        page.get_by_role("link", name="what would a taint do?").click()
+        page.get_by_role("link", name="who would leave for a taint?").click()
         page.get_by_role("button", name="preview").click()
         preview = page.get_by_role("article", name="preview")
         preview.get_by_text("It evicts 1 pod in 1 namespace:").wait_for()
@@ -228,7 +236,7 @@ def test_what_draining_a_node_and_more_pods_would_bring_is_rehearsed(chromium: A
     more = "apiVersion: v1\nkind: Pod\nmetadata: {name: more, namespace: team}\nspec: {containers: [{name: c, image: i}]}"
     with looking(chromium, shown, "#/map?on=node:gpu8-0") as page:
         page.get_by_role("link", name="drain it").click()
-        page.get_by_role("list", name="changes of nodes").get_by_text("drain gpu8-0").wait_for()
+        page.get_by_role("list", name="changes").get_by_text("drain gpu8-0").wait_for()
         page.get_by_label("objects that would be applied").fill(more)
         page.get_by_role("button", name="what would happen?").click()
         plan = page.get_by_role("article", name="plan")
@@ -242,10 +250,41 @@ def test_what_draining_a_node_and_more_pods_would_bring_is_rehearsed(chromium: A
         page.get_by_text("is not a Kubernetes object").wait_for()
 
 
+def test_a_taint_from_the_map_is_rehearsed_and_done_where_that_is_allowed(chromium: Any) -> None:
+    watched = Watched()
+
+    async def scene() -> Live:
+        await watched.__aenter__()
+        return Live(watched.port, "live")
+
+    with browser.in_a_thread(scene, allow_changes=True) as served:
+        with looking(chromium, served, f"#/map?on=device:{DRIVER}/gpu8-0/gpu-3") as page:
+            page.get_by_role("link", name="taint it").click()
+            page.get_by_label("taint", exact=True).fill("example.com/broken=ecc:NoSchedule")
+            page.keyboard.press("Enter")
+            plan = page.get_by_role("article", name="plan")
+            plan.get_by_text(f"--taint-device {DRIVER}/gpu8-0/gpu-3 example.com/broken=ecc:NoSchedule").wait_for()
+            page.goto(served.at("#/map?on=node:gpu8-1"))
+            page.get_by_role("link", name="cordon it", exact=True).click()
+            plan.get_by_text("cordon gpu8-1", exact=True).wait_for()  # rehearsed at once, with the taint from before
+            picture(page, "what-if")
+            plan.get_by_role("button", name="do it").click()
+            page.get_by_text("Done: cordon gpu8-1; taint").wait_for()
+            page.goto(served.at(f"#/map?on=device:{DRIVER}/gpu8-0/gpu-3"))
+            page.locator(".panel").get_by_text("example.com/broken=ecc:NoSchedule").first.wait_for()
+            page.goto(served.at("#/map?on=node:gpu8-1"))
+            page.get_by_text("cordoned: no new pods").wait_for()
+        served.run(watched.__aexit__())
+
+
 def test_queues_are_shown_with_what_they_may_have(chromium: Any) -> None:
-    with browser.in_a_thread(lambda: still(queued())) as served, looking(chromium, served, "#/queues") as page:
-        page.get_by_role("row", name=re.compile("vision")).wait_for()
+    objects = [*queued(), *gang("job", 3, placed=1)]
+    with browser.in_a_thread(lambda: still(objects)) as served, looking(chromium, served, "#/queues") as page:
+        page.get_by_role("row", name=re.compile("^vision")).wait_for()
         assert page.get_by_role("img", name=re.compile("queue vision holds .* quota 8")).count() == 1
+        page.get_by_role("region", name="gangs").get_by_role("link", name="team/job-2").wait_for()
+        page.get_by_role("region", name="evictions").get_by_text("Preempted by pod team/job-0").wait_for()
+        picture(page, "queues")
         if AXE.exists():
             page.evaluate(AXE.read_text())
             found = page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")
@@ -277,6 +316,35 @@ def test_a_live_cluster_shows_what_changes_without_a_reload(chromium: Any) -> No
         served.run(watched.__aexit__())
 
 
+def test_what_a_scheduler_counts_is_plotted(chromium: Any) -> None:
+    registry, attempts, pending = counted()
+    attempts.labels("scheduled", "dray").inc(3)
+    attempts.labels("unschedulable", "dray").inc(1)
+    for queue, number in (("active", 2), ("unschedulable", 5)):
+        pending.labels(queue).set(number)
+    watched = Watched()
+
+    async def scene() -> Live:
+        await watched.__aenter__()
+        return Live(watched.port, "live")
+
+    with browser.in_a_thread(scene, metrics=of_registry(registry)) as served:
+        with looking(chromium, served, "#/health") as page:
+            page.get_by_role(
+                "img", name=re.compile("pods that are not placed, by queue: active 2, unschedulable 5 now")
+            ).wait_for()
+            attempts.labels("scheduled", "dray").inc(7)
+            pending.labels("active").set(0)
+            named = re.compile("attempts to schedule, in a minute: scheduled [1-9]")
+            page.get_by_role("img", name=named).wait_for()  # without anything in the cluster that changed
+            picture(page, "health")
+            if AXE.exists():
+                page.evaluate(AXE.read_text())
+                found = page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")
+                assert not [each["id"] for each in found if each["impact"] in ("serious", "critical")]
+        served.run(watched.__aexit__())
+
+
 def test_a_recorded_run_is_played_and_each_view_is_of_its_time(chromium: Any, run: browser.Served) -> None:
     with looking(chromium, run, "#/map?at=0") as page:
         page.wait_for_selector(MAP)
@@ -299,6 +367,21 @@ def test_a_recorded_run_is_played_and_each_view_is_of_its_time(chromium: Any, ru
 
 
 # --------------------------------------------------------------------------------------------------------------- for everybody
+
+
+def test_a_run_that_is_being_simulated_is_followed(chromium: Any, tmp_path: Path) -> None:
+    writing, path = ExitStack(), tmp_path / "run.gz"
+    scenario = scenario_of([Path(__file__).parent / "scenario.yaml"])
+    simulation = Simulation(scenario, recorder=writing.enter_context(Recorder(path)))
+    simulation.run(130.0)
+    with browser.in_a_thread(lambda: Recorded(path, follow=True)) as served, looking(chromium, served) as page:
+        page.wait_for_selector(MAP)
+        page.get_by_text("being simulated").wait_for()
+        assert "of 10:00" not in page.locator(".player output").inner_text()
+        simulation.run(600.0)
+        writing.close()
+        page.get_by_text("recorded run").wait_for()
+        page.get_by_text("10:00 of 10:00").wait_for()  # who looks at the end goes along
 
 
 def test_the_keyboard_alone_is_enough(chromium: Any, shown: browser.Served) -> None:
@@ -452,9 +535,11 @@ def test_five_thousand_nodes_with_forty_thousand_devices_are_smooth(chromium: An
     """Measured and told; judged so generously that only a page that hangs fails."""
     objects = large(5000)
     with browser.in_a_thread(lambda: still(objects)) as served:
-        served_once = time.monotonic()  # nobody has looked yet, so nothing is painted
+        time.sleep(5)  # as the commands do, it paints when it starts; people come after that
+        served_once = time.monotonic()
         with looking(chromium, served, viewport={"width": 1600, "height": 1000}) as page:
             page.wait_for_selector(MAP, timeout=60_000)
+            page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         first = time.monotonic() - served_once
         began = time.monotonic()
         with looking(chromium, served, viewport={"width": 1600, "height": 1000}) as page:

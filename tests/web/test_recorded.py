@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +103,29 @@ def test_lines_are_objects_as_kubectl_knows_them(recording: Path) -> None:
     assert (head.seed, head.until) == (7, 600)
     kinds = {(step.object or step.gone or {})["kind"] for step in steps}
     assert {"Pod", "Node", "ResourceClaim", "ResourceSlice", "DeviceTaintRule"} <= kinds
+
+
+async def test_a_run_that_goes_on_is_followed_to_its_end(tmp_path: Path) -> None:
+    path, writing = tmp_path / "run.gz", ExitStack()
+    simulation = Simulation(scenario_of([SCENARIO]), recorder=writing.enter_context(Recorder(path)))
+    simulation.run(130.0)
+    with pytest.raises(RecordingError):
+        Recorded(path)  # it is not whole, and nobody said to follow it
+    followed = Recorded(path, follow=True)
+    async with serving(followed) as client:
+        span = (await client.ok("/api/about"))["span"]
+        assert span["growing"]
+        assert 90 < span["length"] <= 130
+        assert (await client.ok("/api/map"))["pods"] > 0
+        simulation.run(600.0)
+        writing.close()
+        for _ in range(200):
+            span = (await client.ok("/api/about"))["span"]
+            if not span["growing"]:
+                break
+            await asyncio.sleep(0.05)
+        assert (span["growing"], span["length"]) == (False, 600)
+        ended = followed.moment()
+    whole = Recorded(path).moment()
+    for kind in KINDS:
+        assert dict(ended.world.all(kind)) == dict(whole.world.all(kind))

@@ -10,16 +10,18 @@ import aiohttp
 import msgspec
 from click.testing import CliRunner
 
-from dray.api.kinds import PODS, RESOURCE_CLAIMS
+from dray.api.kinds import PODS, QUEUES, RESOURCE_CLAIMS
 from dray.apiserver.embedded import Embedded
 from dray.apiserver.server import ApiServer
 from dray.cli import root
 from dray.cluster.port import Forbidden, Write
 from dray.nodes.hardware import hardware
 from dray.runtime.local import bring_in
+from dray.web.doors import OPEN_MAX
 from dray.web.live import Live
+from dray.web.picture import Painter
 from dray.web.server import STREAMS_MAX
-from tests.web.clusters import claim, pod, queued, small
+from tests.web.clusters import claim, gang, pod, queue, queued, small
 from tests.web.conftest import TOKEN, Client, serving, still
 
 ATTACK = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -244,3 +246,72 @@ async def test_queues_are_told_as_on_the_command_line(tmp_path: Any) -> None:
     assert {key: told[key] for key in said} == said
     assert [row["name"] for row in told["queues"]] == ["research", "speech", "vision"]
     assert told["resources"][0] in told["total"]
+
+
+async def test_idle_connections_are_bounded_and_keep_nobody_out() -> None:
+    async with serving(still(small())) as client:
+        host, port = client.base.removeprefix("http://").split(":")
+        stream = await _stream(client, 1)  # what is being answered is not cut off
+        await _until(stream, "hello")
+        idle = [await asyncio.open_connection(host, int(port)) for _ in range(OPEN_MAX + 100)]
+        sent = {"Authorization": f"Bearer {TOKEN}"}
+        async with aiohttp.ClientSession() as fresh, fresh.get(f"{client.base}/api/about", headers=sent) as answer:
+            assert answer.status == 200
+        await asyncio.wait_for(idle[0][0].read(), 5)  # the oldest had to go
+        closed = sum(reader.at_eof() for reader, _ in idle)
+        assert 100 <= closed <= 110
+        assert not stream.content.at_eof()
+        for _, writer in idle:
+            writer.close()
+        stream.close()
+
+
+async def test_what_changes_while_a_picture_is_made_is_told_too(monkeypatch: Any) -> None:
+    slow = Painter.paint
+
+    def paint(self: Painter, moment: Any) -> Any:
+        time.sleep(0.2)
+        return slow(self, moment)
+
+    monkeypatch.setattr(Painter, "paint", paint)
+    async with Watched() as watched, serving(Live(watched.port, "live")) as client:
+        stream = await _stream(client, (await client.ok("/api/map"))["number"])
+        await _until(stream, "hello")
+        for number in range(8):
+            name = f"p{number}"
+            await watched.port.write(Write("create", PODS, "default", name, pod(name, namespace="default")))
+            await asyncio.sleep(0.08)
+        told = 0
+        while told < 8:  # the ping of 15 seconds is not what brings the last of them
+            told = (await asyncio.wait_for(_until(stream, "change"), 10))["waiting"]
+        stream.close()
+
+
+async def test_gangs_are_told_with_their_members_and_evictions_with_their_reason() -> None:
+    async with serving(still([*queued(), *gang("job", 3, placed=1), *gang("all", 1, placed=1)])) as client:
+        told = await client.ok("/api/queues")
+    assert [(each["gang"], each["needs"], each["placed"], each["waiting"]) for each in told["gangs"]] == [
+        ("team/job", 3, 1, 2),  # who waits comes first
+        ("team/all", 1, 1, 0),
+    ]
+    assert [each["pod"] for each in told["gangs"][0]["pods"]] == ["team/job-0", "team/job-1", "team/job-2"]
+    assert told["gangs"][0]["queue"] == "vision"
+    assert [(each["pod"], each["reason"]) for each in told["evictions"]] == [("team/left", "Preempted")] * 2
+    assert {each["why"] for each in told["evictions"]} == {f"Preempted by pod team/{n}-0 on node gpu8-0" for n in ("job", "all")}
+
+
+async def test_what_a_queue_held_and_asked_for_is_remembered_as_its_status_changes() -> None:
+    async with Watched() as watched, serving(Live(watched.port, "live")) as client:
+        await watched.port.write(Write("create", QUEUES, "", "vision", queue("vision", 8)))
+        await client.ok("/api/about")
+        for held in ("2", "2", "5"):
+            status = {"status": {"allocated": {"nvidia.com/gpu": held}, "requested": {"nvidia.com/gpu": "6"}}}
+            await watched.port.write(Write("patch", QUEUES, "", "vision", status, "status"))
+            await asyncio.sleep(0.1)
+        for _ in range(100):
+            past = (await client.ok("/api/queues"))["history"]["vision"]
+            if past[-1][1] == {"gpu": "5"}:
+                break
+            await asyncio.sleep(0.05)
+    assert [point[1] for point in past if point[1]] == [{"gpu": "2"}, {"gpu": "5"}]
+    assert past[-1][2] == {"gpu": "6"}

@@ -58,7 +58,7 @@ async def test_a_page_that_only_reads_changes_nothing() -> None:
     async with Watched() as watched, serving(Live(watched.port, "live")) as client:
         assert not (await client.ok("/api/about"))["changes"]
         _, told = await client.post("/api/taints/preview", WANTED)
-        status, body = await client.post("/api/taints", {"ticket": told["ticket"]})
+        status, body = await client.post("/api/apply", {"ticket": told["ticket"]})
         assert status == 403
         assert "--allow-changes" in body["error"]
         async with client.session.delete(
@@ -70,10 +70,10 @@ async def test_a_page_that_only_reads_changes_nothing() -> None:
 
 async def test_only_what_was_looked_at_is_done_once() -> None:
     async with Watched() as watched, serving(Live(watched.port, "live"), allow_changes=True) as client:
-        assert (await client.post("/api/taints", {"ticket": "guessed"}))[0] == 409
+        assert (await client.post("/api/apply", {"ticket": "guessed"}))[0] == 409
         _, told = await client.post("/api/taints/preview", WANTED)
-        assert (await client.post("/api/taints", {"ticket": told["ticket"]}))[0] == 200
-        assert (await client.post("/api/taints", {"ticket": told["ticket"]}))[0] == 409
+        assert (await client.post("/api/apply", {"ticket": told["ticket"]}))[0] == 200
+        assert (await client.post("/api/apply", {"ticket": told["ticket"]}))[0] == 409
         raws = (await watched.port.list(DEVICE_TAINT_RULES))[0]
         spec = msgspec.json.decode(raws[0])["spec"]
         assert spec["deviceSelector"] == {"driver": "gpu.dray.dev", "pool": "gpu8-0"}

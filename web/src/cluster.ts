@@ -31,8 +31,8 @@ export interface About {
   changes: boolean;
   version: string;
   notices: string[];
-  /** Of a recorded run: when it began, how long it lasted, when in it something changed. */
-  span: { start: number; length: number; marks: number[] } | null;
+  /** Of a recorded run: when it began, how long it lasted (has lasted, while it grows), when in it something changed. */
+  span: { start: number; length: number; marks: number[]; growing: boolean } | null;
 }
 
 export type Link = "connecting" | "live" | "lost" | "still" | "refused";
@@ -61,7 +61,7 @@ export class Cluster {
     for (let pause = 500; ; pause = Math.min(pause * 2, 10_000)) {
       try {
         await this.once();
-        if (this.about!.mode !== "live") return;
+        if (this.about!.mode !== "live" && !this.about!.span?.growing) return;
         pause = 500;
       } catch (error) {
         if (error instanceof Refused && error.status === 401) return this.set("refused", error.message);

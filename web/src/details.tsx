@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { go, link, onMap, podAddress, read, withOptions } from "./address";
 import { Bar, Shown, State, useAnswer } from "./parts";
 import { Timeline, type Line } from "./timeline";
-import { added, WHAT_IF } from "./whatif";
+import { added, tainting, WHAT_IF } from "./whatif";
 
 interface PodBrief { pod: string; phase: string; node: string; owner: string; priority: number }
 interface Row {
@@ -58,7 +58,7 @@ function NodePanel({ name }: { name: string }) {
             {node.cordoned && ", cordoned: no new pods"}
             {node.taints.map((taint) => <div class="taint">{taint}</div>)}
           </p>
-          <p class="actions">what if: {(node.cordoned ? ["uncordon", "drain", "remove"] : ["cordon", "drain", "remove"]).map((what) => <a href={added(what, node.name)}>{WHAT_IF[what]}</a>)}</p>
+          <p class="actions">what if: {(node.cordoned ? ["uncordon", "drain", "remove"] : ["cordon", "drain", "remove"]).map((what) => <a href={added(what, node.name, true)}>{WHAT_IF[what]}</a>)}<a href={tainting("taint", node.name)}>{WHAT_IF.taint}</a></p>
           <h3>devices</h3>
           {!node.devices.length && <p class="faint">none of its own</p>}
           <ul class="rows">
@@ -96,7 +96,7 @@ function DevicePanel({ name }: { name: string }) {
           </dl>
           {device.taints.length > 0 && <><h3>taints</h3><ul class="rows">{device.taints.map((taint) => <li class="taint">{taint}</li>)}</ul></>}
           {device.rules.length > 0 && <p class="faint">by rule {device.rules.map(({ rule }) => rule).join(", ")}</p>}
-          <p class="actions"><a href={link("taints", device.name)}>what would a taint do?</a></p>
+          <p class="actions">what if: <a href={tainting("taintDevices", device.name)}>{WHAT_IF.taint}</a><a href={link("taints", device.name)}>who would leave for a taint?</a></p>
           <h3>used by</h3>
           {!device.holders.length && <p class="faint">nobody</p>}
           {device.holders.map((holder) => (

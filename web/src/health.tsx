@@ -1,13 +1,15 @@
-// Health: what dray verify proves, and numbers over time.
+// Health: what dray verify proves, and numbers over time: of the cluster, and of /metrics.
 
 import { read } from "./address";
 import { cluster } from "./cluster";
-import { Shown, useAnswer } from "./parts";
+import { Shown, useAnswer, useCluster } from "./parts";
 import { clock, count } from "./words";
 
 interface Finding { rule: string; objects: string[]; detail: string }
 interface Report { ok: boolean; found: boolean; checked: Record<string, number>; violations: Finding[]; leftovers: Finding[] }
 type Point = [number, number, number, number];
+interface Line { label: string; points: [number, number][] }
+interface Metrics { read: boolean; trouble: string; plots: { title: string; lines: Line[] }[] }
 
 const at = () => read().options.get("at");
 
@@ -21,6 +23,8 @@ export function HealthBadge() {
 export function HealthView() {
   const report = useAnswer<Report>("verify", { at: at() });
   const series = useAnswer<{ points: Point[] }>("series", {});
+  const live = useCluster().about?.mode === "live";
+  const metrics = useAnswer<Metrics>("metrics", {}, !live, 5);
   return (
     <div class="page">
       <h1>Health</h1>
@@ -29,12 +33,25 @@ export function HealthView() {
       <Shown answer={series}>
         {({ points }) => (
           <div class="plots">
-            <Plot title="pods that wait" points={points} of={1} />
-            <Plot title="pods with a node" points={points} of={2} />
-            <Plot title="devices in use" points={points} of={3} />
+            {["pods that wait", "pods with a node", "devices in use"].map((title, number) => (
+              <Plot title={title} lines={[{ label: "", points: points.map((point) => [point[0], point[(number + 1) as 1 | 2 | 3]]) }]} />
+            ))}
           </div>
         )}
       </Shown>
+      {live && <>
+        <h2>What the scheduler counts</h2>
+        <Shown answer={metrics}>
+          {({ read, trouble, plots }) => (
+            <>
+              {trouble && <p class="trouble">{trouble}</p>}
+              {!read && <p class="faint">Nobody said where: <code>dray ui --metrics URL</code> plots the numbers of a scheduler's /metrics.</p>}
+              {read && !plots.length && !trouble && <p class="faint">nothing yet</p>}
+              <div class="plots">{plots.map((plot) => <Plot title={plot.title} lines={plot.lines} />)}</div>
+            </>
+          )}
+        </Shown>
+      </>}
     </div>
   );
 }
@@ -66,24 +83,35 @@ function Findings({ found }: { found: Finding[] }) {
 
 const WIDE = 320, HIGH = 90;
 
-/** A line of steps: what is counted stays until it changes. */
-function Plot({ title, points, of }: { title: string; points: Point[]; of: 1 | 2 | 3 }) {
-  if (!points.length) return null;
-  const first = points[0]![0], last = Math.max(points.at(-1)![0], first + 1);
-  const most = Math.max(1, ...points.map((point) => point[of]));
-  const x = (when: number) => ((when - first) / (last - first)) * WIDE, y = (value: number) => HIGH - 4 - (value / most) * (HIGH - 12);
-  const line = points.map((point, number) => `${number ? `H${x(point[0]).toFixed(1)}V` : `M${x(point[0]).toFixed(1)},`}${y(point[of]).toFixed(1)}`).join("");
+/** Lines of steps: what is counted stays until it changes. */
+function Plot({ title, lines }: { title: string; lines: Line[] }) {
+  const drawn = lines.filter((line) => line.points.length);
+  if (!drawn.length) return null;
+  const first = Math.min(...drawn.map((line) => line.points[0]![0])), last = Math.max(first + 1, ...drawn.map((line) => line.points.at(-1)![0]));
+  const most = Math.max(0, ...drawn.flatMap((line) => line.points.map((point) => point[1])));
+  const x = (when: number) => ((when - first) / (last - first)) * WIDE, y = (value: number) => HIGH - 4 - (value / (most || 1)) * (HIGH - 12);
+  const path = (points: [number, number][]) => points.map(([when, value], number) => `${number ? `H${x(when).toFixed(1)}V` : `M${x(when).toFixed(1)},`}${y(value).toFixed(1)}`).join("");
   const now = cluster.about?.span ? cluster.picture?.at : undefined;
-  const present = now === undefined ? points.at(-1)! : (points.findLast((point) => point[0] <= now) ?? points[0]!);
+  const present = (points: [number, number][]) => (now === undefined ? points.at(-1)! : (points.findLast((point) => point[0] <= now) ?? points[0]!))[1];
+  const said = drawn.map((line) => `${line.label} ${shortly(present(line.points))}`.trim()).join(", ");
   return (
     <figure>
-      <figcaption>{title} <b>{present[of]}</b> <span class="faint">(at most {most})</span></figcaption>
-      <svg viewBox={`0 0 ${WIDE} ${HIGH}`} preserveAspectRatio="none" role="img" aria-label={`${title}: ${present[of]} now, at most ${most}, from ${clock(first).slice(0, 8)} to ${clock(last).slice(0, 8)}`}>
-        <path class="area" d={`${line}H${WIDE}V${HIGH}H0Z`} />
-        <path class="line" d={`${line}H${WIDE}`} />
+      <figcaption>{title} {drawn.length === 1 && !drawn[0]!.label && <b>{shortly(present(drawn[0]!.points))}</b>} <span class="faint">(at most {shortly(most)})</span></figcaption>
+      <svg viewBox={`0 0 ${WIDE} ${HIGH}`} preserveAspectRatio="none" role="img" aria-label={`${title}: ${said} now, at most ${shortly(most)}, from ${clock(first).slice(0, 8)} to ${clock(last).slice(0, 8)}`}>
+        {drawn.length === 1 && <path class="area" d={`${path(drawn[0]!.points)}H${WIDE}V${HIGH}H0Z`} />}
+        {drawn.map((line, number) => <path class={`line line-${number % 4}`} d={`${path(line.points)}H${WIDE}`} />)}
         {now !== undefined && <line class="now" x1={x(now)} x2={x(now)} y1="0" y2={HIGH} />}
       </svg>
       <div class="ends faint"><span>{clock(first).slice(0, 8)}</span><span>{clock(last).slice(0, 8)}</span></div>
+      {(drawn.length > 1 || drawn[0]!.label) && (
+        <ul class="legend">{drawn.map((line, number) => (
+          <li><svg class="key" viewBox="0 0 24 6" aria-hidden="true"><path class={`line line-${number % 4}`} d="M0,3H24" /></svg> {line.label} <b>{shortly(present(line.points))}</b></li>
+        ))}</ul>
+      )}
     </figure>
   );
+}
+
+function shortly(value: number): string {
+  return value >= 100 || Number.isInteger(value) ? String(Math.round(value)) : value.toFixed(1);
 }

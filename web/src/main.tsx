@@ -55,7 +55,7 @@ function View({ view, of }: { view: string; of: string }) {
 
 function Header({ view }: { view: string }) {
   const { about, picture, link: state } = useCluster();
-  const says: Record<string, string> = { connecting: "connecting", live: "live", lost: "connection lost", still: about?.mode === "run" ? "recorded run" : "from files" };
+  const says: Record<string, string> = { connecting: "connecting", live: "live", lost: "connection lost", still: about?.span?.growing ? "being simulated" : about?.mode === "run" ? "recorded run" : "from files" };
   return (
     <header class="top">
       <span class="brand"><svg viewBox="0 0 16 16" aria-hidden="true"><rect x="1" y="1" width="6" height="6" /><rect x="9" y="1" width="6" height="6" /><rect x="1" y="9" width="6" height="6" /><rect class="other" x="9" y="9" width="6" height="6" /></svg>Dray</span>

@@ -15,8 +15,14 @@ export function useCluster(): typeof cluster {
 
 export interface Answer<T> { data: T | null; error: string; asking: boolean }
 
-/** An answer that is asked for again when the cluster changes: the dearer it is, the more seldom. */
-export function useAnswer<T>(path: string, asked: Asked, off = false): Answer<T> {
+/** An answer that is asked for again when the cluster changes, and each so many seconds: the dearer it is, the more seldom. */
+export function useAnswer<T>(path: string, asked: Asked, off = false, every = 0): Answer<T> {
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    if (!every) return;
+    const timer = setInterval(() => setTurn((before) => before + 1), every * 1000);
+    return () => clearInterval(timer);
+  }, [every]);
   const [answer, set] = useState<Answer<T>>({ data: null, error: "", asking: true });
   const { picture } = useCluster();
   const number = picture?.number ?? 0;
@@ -40,7 +46,7 @@ export function useAnswer<T>(path: string, asked: Asked, off = false): Answer<T>
       last.current = { key, end: performance.now(), took: performance.now() - begun };
     }, pause);
     return () => { clearTimeout(timer); ended.abort(); };
-  }, [key, number, off]);
+  }, [key, number, off, turn]);
   return answer;
 }
 

@@ -27,11 +27,12 @@ export function Player() {
     const step = async () => {
       while (!ended) {
         const begun = performance.now();
-        const next = Math.min(span.length, now.current + (TICK / 1000) * chosen);
+        const end = cluster.about?.span?.length ?? span.length; // it may have gone on since
+        const next = Math.min(end, now.current + (TICK / 1000) * chosen);
         await cluster.seek(next).catch(() => {});
         if (ended) return;
         go(withOptions({ at: rounded(next) }), true);
-        if (next >= span.length) return setPlaying(false);
+        if (next >= end) return setPlaying(false);
         await new Promise((resume) => setTimeout(resume, Math.max(30, TICK - (performance.now() - begun))));
       }
     };

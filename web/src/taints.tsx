@@ -78,8 +78,8 @@ function Try({ target, changes }: { target: string; changes: boolean }) {
   };
   const apply = async () => {
     try {
-      const { rule } = await post<{ rule: string }>("taints", { ticket: preview!.ticket });
-      say(`rule ${rule} is made`);
+      const { done } = await post<{ done: string[] }>("apply", { ticket: preview!.ticket });
+      say(`done: ${done.join("; ")}`);
     } catch (error) {
       say((error as Error).message);
     }

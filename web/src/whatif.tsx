@@ -1,22 +1,39 @@
-// What would come of a change: manifests that are pasted or dropped, nodes that are cordoned, drained or lost. Nothing is changed by asking.
+// What would come of a change: manifests that are pasted or dropped, nodes that are cordoned, drained, tainted or lost, devices that are
+// tainted. Nothing is changed by asking; where it is allowed, what was shown can be done then.
 
-import { useEffect, useState } from "preact/hooks";
-import { go, onMap, podAddress, read, write } from "./address";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { go, onMap, podAddress, read, withOptions, write } from "./address";
 import { post } from "./api";
 import { cluster } from "./cluster";
 import { Command } from "./parts";
 
 /** Options in the address, and what they are called. */
-export const WHAT_IF: Record<string, string> = { cordon: "cordon it", uncordon: "uncordon it", drain: "drain it", remove: "lose it" };
-const FLAGS: Record<string, string> = { cordon: "--cordon", uncordon: "--uncordon", drain: "--drain", remove: "--remove-node" };
+export const WHAT_IF: Record<string, string> = { cordon: "cordon it", uncordon: "uncordon it", drain: "drain it", remove: "lose it", taint: "taint it" };
+const FLAGS: Record<string, string> = { cordon: "--cordon", uncordon: "--uncordon", drain: "--drain", remove: "--remove-node", taint: "--taint", taintDevices: "--taint-device" };
+const KINDS = Object.keys(FLAGS);
+const SAID: Record<string, string> = { ...Object.fromEntries(KINDS.map((what) => [what, what])), remove: "lose", taintDevices: "taint" };
+const TAINTS = new Set(["taint", "taintDevices"]);
 
-/** The address of this view with one more change. */
-export function added(what: string, node: string): string {
+/** What is in the address, as a list: names of nodes, or "TARGET TAINT". None of them can have a comma in it. */
+const listed = (options: URLSearchParams, what: string) => (options.get(what) ?? "").split(",").filter(Boolean);
+
+function known(): Record<string, string> {
   const { view, options } = read();
-  const known = view === "what-if" ? Object.fromEntries(options) : (JSON.parse(sessionStorage.getItem(KEPT) ?? "{}") as Record<string, string>);
-  const names = new Set((known[what] ?? "").split(",").filter(Boolean));
-  names.add(node);
-  return write("what-if", "", { ...known, at: options.get("at"), [what]: [...names].join(",") });
+  if (view !== "what-if") return JSON.parse(sessionStorage.getItem(KEPT) ?? "{}") as Record<string, string>;
+  return Object.fromEntries(KINDS.flatMap((what) => (options.get(what) ? [[what, options.get(what)!]] : [])));
+}
+
+/** The address of this view with one more change; with ``now`` it is rehearsed at once. */
+export function added(what: string, entry: string, now = false): string {
+  const before = known();
+  const entries = new Set((before[what] ?? "").split(",").filter(Boolean));
+  entries.add(entry);
+  return write("what-if", "", { ...before, at: read().options.get("at"), [what]: [...entries].join(","), ask: now ? "now" : null });
+}
+
+/** The address of this view, where the taint is to be written. */
+export function tainting(what: "taint" | "taintDevices", target: string): string {
+  return write("what-if", "", { ...known(), at: read().options.get("at"), add: `${what} ${target}` });
 }
 
 const KEPT = "dray-what-if";
@@ -27,39 +44,60 @@ interface Plan {
   told: string; pods: Planned[]; others: Planned[]; protected: string[]; settled: boolean;
   evictions: { pod: string; node: string; why: string; findsPlace: boolean; placeThen: string }[];
   compared: [string, string, string][];
+  /** For doing it, where that is allowed and possible; else why not. */
+  ticket: string | null; does: string[]; whyNot: string;
 }
 
 export function WhatIfView() {
   const { options } = read();
-  const changes = Object.keys(FLAGS).flatMap((what) => (options.get(what) ?? "").split(",").filter(Boolean).map((node) => [what, node] as const));
+  const changes = KINDS.flatMap((what) => listed(options, what).map((entry) => [what, entry] as const));
   const [manifests, setManifests] = useState(typed);
   const [answer, setAnswer] = useState<Plan | null>(null);
   const [trouble, setTrouble] = useState("");
+  const [done, setDone] = useState<string[]>([]);
   const [asking, setAsking] = useState(false);
   const [over, setOver] = useState(false);
+  const turn = useRef(0);
   typed = manifests;
-  const kept = Object.fromEntries(Object.keys(FLAGS).flatMap((what) => (options.get(what) ? [[what, options.get(what)!]] : [])));
-  useEffect(() => sessionStorage.setItem(KEPT, JSON.stringify(kept)));
-  const key = JSON.stringify(kept);
-  useEffect(() => setAnswer(null), [key, manifests]);
+  const kept = known();
+  const key = JSON.stringify([kept, options.get("at")]);
+  useEffect(() => sessionStorage.setItem(KEPT, JSON.stringify(kept)), [key]);
 
-  const ask = async (event: SubmitEvent) => {
-    event.preventDefault();
+  const ask = async () => {
+    const mine = ++turn.current;
     setAsking(true);
     setTrouble("");
+    setDone([]);
     const at = options.get("at");
-    const body = { manifests, ...Object.fromEntries(Object.keys(FLAGS).map((what) => [what, (options.get(what) ?? "").split(",").filter(Boolean)])) };
+    const entries = KINDS.map((what) => [what, listed(options, what).map((entry) => (TAINTS.has(what) ? entry.split(" ", 2) : entry))]);
     try {
-      setAnswer(await post<Plan>(`plan${at ? `?at=${at}` : ""}`, body));
+      const plan = await post<Plan>(`plan${at ? `?at=${at}` : ""}`, { manifests, ...Object.fromEntries(entries) });
+      if (mine === turn.current) setAnswer(plan);
+    } catch (error) {
+      if (mine === turn.current) setTrouble((error as Error).message);
+    }
+    if (mine === turn.current) setAsking(false);
+  };
+  // An answer is of what was asked: it goes when that changes, also while it is on its way.
+  useEffect(() => {
+    turn.current++;
+    setAnswer(null);
+    setAsking(false);
+    if (read().options.get("ask") === "now") {
+      go(withOptions({ ask: null }), true);
+      void ask();
+    }
+  }, [key, manifests]);
+  const apply = async () => {
+    try {
+      setDone((await post<{ done: string[] }>("apply", { ticket: answer!.ticket })).done);
+      setTrouble("");
     } catch (error) {
       setTrouble((error as Error).message);
     }
-    setAsking(false);
+    setAnswer(null);
   };
-  const without = (what: string, node: string) => {
-    const names = (options.get(what) ?? "").split(",").filter((name) => name && name !== node);
-    go(write("what-if", "", { ...Object.fromEntries(options), [what]: names.join(",") || null }));
-  };
+  const without = (what: string, entry: string) => go(withOptions({ [what]: listed(options, what).filter((each) => each !== entry).join(",") || null }));
   const drop = async (event: DragEvent) => {
     event.preventDefault();
     setOver(false);
@@ -70,8 +108,8 @@ export function WhatIfView() {
   return (
     <div class="page">
       <h1>What if</h1>
-      <p class="faint">Where pods would go, who would have to leave, and what is left then, rehearsed with the real scheduler. Nothing is changed.</p>
-      <form onSubmit={ask}>
+      <p class="faint">Where pods would go, who would have to leave, and what is left then, rehearsed with the real scheduler. Nothing is changed by asking.</p>
+      <form id="change" onSubmit={(event) => { event.preventDefault(); void ask(); }}>
         <label>objects that would be applied: paste manifests, or drop files
           <textarea
             class={over ? "manifests over" : "manifests"} value={manifests} spellcheck={false} placeholder={"apiVersion: v1\nkind: Pod\n…"}
@@ -80,37 +118,58 @@ export function WhatIfView() {
           />
         </label>
         {changes.length > 0 && (
-          <ul class="changes" aria-label="changes of nodes">
-            {changes.map(([what, node]) => <li>{what} {node}<button type="button" aria-label={`do not ${what} ${node}`} onClick={() => without(what, node)}>✕</button></li>)}
+          <ul class="changes" aria-label="changes">
+            {changes.map(([what, entry]) => <li>{SAID[what]} {entry.replace(" ", " with ")}<button type="button" aria-label={`do not ${SAID[what]} ${entry}`} onClick={() => without(what, entry)}>✕</button></li>)}
           </ul>
         )}
-        <AddNode />
-        <p><button type="submit" class="main" disabled={asking || (!manifests.trim() && !changes.length)}>{asking ? "rehearsing …" : "what would happen?"}</button></p>
       </form>
+      <AddChange key={options.get("add") ?? ""} asked={options.get("add") ?? ""} />
+      <p><button type="submit" form="change" class="main" disabled={asking || (!manifests.trim() && !changes.length)}>{asking ? "rehearsing …" : "what would happen?"}</button></p>
       {trouble && <p class="trouble" role="alert">{trouble}</p>}
-      <div role="status">{answer && <Answer plan={answer} changes={changes} files={!!manifests.trim()} />}</div>
+      <div role="status">
+        {done.length > 0 && <p class="placed">Done: {done.join("; ")}.</p>}
+        {answer && <Answer plan={answer} changes={changes} files={!!manifests.trim()} apply={apply} />}
+      </div>
     </div>
   );
 }
 
-function AddNode() {
-  const [what, setWhat] = useState("drain");
-  const [node, setNode] = useState("");
-  const known = !!cluster.picture?.nodes[node];
+/** One more change. ``asked`` in the address: a taint of this is to be written. */
+function AddChange({ asked }: { asked: string }) {
+  const [first = "", target = ""] = asked.split(" ", 2);
+  const [what, setWhat] = useState(first || "drain");
+  const [name, setName] = useState(target);
+  const [taint, setTaint] = useState("");
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => { if (target) input.current?.focus(); }, []);
+  const device = what === "taintDevices";
+  const enough = (device ? !!name.trim() : !!cluster.picture?.nodes[name]) && (!TAINTS.has(what) || /^\S+:\w+$/.test(taint.trim()));
+  const add = (event: SubmitEvent) => {
+    event.preventDefault();
+    if (!enough) return;
+    go(added(what, TAINTS.has(what) ? `${name.trim()} ${taint.trim().replaceAll(",", "")}` : name, TAINTS.has(what)));
+    setName("");
+  };
   return (
-    <div class="try">
-      <label>a node <input list="nodes" value={node} onInput={(event) => setNode(event.currentTarget.value)} spellcheck={false} /></label>
-      <datalist id="nodes">{Object.keys(cluster.picture?.nodes ?? {}).slice(0, 500).map((name) => <option value={name} />)}</datalist>
-      <label>what happens to it
-        <select value={what} onChange={(event) => setWhat(event.currentTarget.value)}>{Object.entries(WHAT_IF).map(([name, title]) => <option value={name}>{title}</option>)}</select>
+    <form class="try" onSubmit={add} aria-label="one more change">
+      <label>{device ? "devices" : "a node"}
+        <input list={device ? undefined : "nodes"} value={name} onInput={(event) => setName(event.currentTarget.value)} placeholder={device ? "driver/pool/device, * for any" : ""} spellcheck={false} />
       </label>
-      <button type="button" disabled={!known} onClick={() => { go(added(what, node)); setNode(""); }}>add</button>
-    </div>
+      <datalist id="nodes">{Object.keys(cluster.picture?.nodes ?? {}).slice(0, 500).map((each) => <option value={each} />)}</datalist>
+      <label>what happens
+        <select value={what} onChange={(event) => setWhat(event.currentTarget.value)}>
+          {Object.entries(WHAT_IF).map(([each, title]) => <option value={each}>{title}</option>)}<option value="taintDevices">taint devices</option>
+        </select>
+      </label>
+      {TAINTS.has(what) && <label>taint <input ref={input} value={taint} onInput={(event) => setTaint(event.currentTarget.value)} placeholder="key=value:NoExecute" spellcheck={false} /></label>}
+      <button type="submit" disabled={!enough}>add</button>
+    </form>
   );
 }
 
-function Answer({ plan, changes, files }: { plan: Plan; changes: (readonly [string, string])[]; files: boolean }) {
-  const command = ["dray plan", ...(files ? ["-f FILE"] : []), ...changes.map(([what, node]) => `${FLAGS[what]} ${node}`)].join(" ");
+function Answer({ plan, changes, files, apply }: { plan: Plan; changes: (readonly [string, string])[]; files: boolean; apply: () => void }) {
+  const quoted = (entry: string) => entry.split(" ").map((part) => (/[*?]/.test(part) ? `'${part}'` : part)).join(" ");
+  const command = ["dray plan", ...(files ? ["-f FILE"] : []), ...changes.map(([what, entry]) => `${FLAGS[what]} ${quoted(entry)}`)].join(" ");
   return (
     <article class="preview" aria-label="plan">
       <p class="lead">{plan.told}</p>
@@ -138,6 +197,14 @@ function Answer({ plan, changes, files }: { plan: Plan; changes: (readonly [stri
       )}
       <p class="faint">On the command line:</p>
       <Command text={command} />
+      {plan.ticket && (
+        <>
+          <p>Doing it would, one after the other:</p>
+          <ol class="steps">{plan.does.slice(0, 50).map((step) => <li>{step}</li>)}{plan.does.length > 50 && <li class="faint">and {plan.does.length - 50} more</li>}</ol>
+          <p><button type="button" class="main" onClick={apply}>do it</button></p>
+        </>
+      )}
+      {cluster.about?.changes && plan.whyNot && <p class="faint">It cannot be done from here: {plan.whyNot}.</p>}
     </article>
   );
 }

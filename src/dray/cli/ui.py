@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import socket
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -41,12 +42,13 @@ def address(sock: socket.socket, secret: str) -> str:
 
 
 class Look(NamedTuple):
-    """Where the page is served, to whom, under which names, and whether it may change anything."""
+    """Where the page is served, to whom, under which names, whether it may change anything, and what numbers it plots."""
 
     socket: socket.socket
     token: str
     hosts: tuple[str, ...] = ()
     changes: bool = False
+    metrics: tuple[str, ...] = ()
 
 
 def token() -> str:
@@ -62,6 +64,7 @@ def token() -> str:
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
     help="Show a run that `dray simulate --record` wrote.",
 )
+@click.option("--follow", is_flag=True, help="With --run: the run may still be going on; show what has happened, and go along.")
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Where to listen. Anything else than loopback lets others in."
 )
@@ -69,14 +72,22 @@ def token() -> str:
 @click.option(
     "--allow-host", "hosts", multiple=True, metavar="NAME", help="Answer under this name too, behind a proxy. Repeatable."
 )
-@click.option("--allow-changes", is_flag=True, help="Let the page set taints, after a look at what they do.")
+@click.option(
+    "--metrics",
+    multiple=True,
+    metavar="URL",
+    help="Plot the numbers of this /metrics, such as that of `dray scheduler --serve`. Repeatable.",
+)
+@click.option("--allow-changes", is_flag=True, help="Let the page taint, cordon and apply, after a look at what it does.")
 @log_options("warning")
 def ui(
     source: Source,
     recording: Path | None,
+    follow: bool,
     host: str,
     port: int | None,
     hosts: tuple[str, ...],
+    metrics: tuple[str, ...],
     allow_changes: bool,
 ) -> None:
     """Serve a page to look at: every device, why pods wait, what happened.
@@ -88,50 +99,55 @@ def ui(
     Examples:
       dray ui                                          the cluster that kubectl would use
       dray ui --kubeconfig ~/.kube/config --context production
+      dray ui --metrics http://127.0.0.1:10259/metrics   with plots of what a scheduler counts
       dray ui --snapshot now.yaml                      files taken from a cluster
       dray simulate scenario.yaml --record run.gz && dray ui --run run.gz
+      dray ui --run run.gz --follow                    while it is being simulated
     """
     if recording is not None and source.named:
         raise click.UsageError("--run shows a recording; --snapshot, --kubeconfig and --context show something else: give one")
-    look = Look(bound(host, port), token(), hosts, allow_changes)
-    to_the_end(lambda: _serve(source, recording, look))
+    if follow and recording is None:
+        raise click.UsageError("--follow goes along with a recording: give --run FILE")
+    look = Look(bound(host, port), token(), hosts, allow_changes, metrics)
+    to_the_end(lambda: _serve(source, partial(_recorded, recording, follow) if recording is not None else None, look))
 
 
-async def _serve(source: Source, recording: Path | None, look: Look) -> None:
+async def _serve(source: Source, recording: Callable[[], Scene] | None, look: Look) -> None:
     from dray.runtime.process import stop_on_signals
+    from dray.web.meters import of_pages
     from dray.web.server import Page
 
     stop = stop_on_signals()
     scene = await _scene(source, recording)
     names = frozenset({*look.hosts, look.socket.getsockname()[0]})
-    page = Page(scene, Guard(look.token, names), allow_changes=look.changes)
+    numbers = of_pages(look.metrics) if look.metrics else None
+    page = Page(scene, Guard(look.token, names), allow_changes=look.changes, metrics=numbers)
     await page.serve(look.socket)
     click.echo(f"Look at it:  {address(look.socket, look.token)}\nCtrl-C ends it.", err=True)
-    warming = asyncio.create_task(page.warm())
+    page.keep_warm()
     await stop.wait()
-    warming.cancel()
     await page.close()
     if scene.cluster is not None:
         await scene.cluster.close()
 
 
-async def _scene(source: Source, recording: Path | None) -> Scene:
+async def _scene(source: Source, recording: Callable[[], Scene] | None) -> Scene:
     from dray.web.live import Live
     from dray.web.moments import Still
 
     if recording is not None:
-        return _recorded(recording)
+        return recording()
     if not source.live:
         snapshot = source.read(needs=())
         return Still(snapshot, source.name, now_of(snapshot), *placing_of(None, snapshot))
     return Live(await source.served(), source.name)
 
 
-def _recorded(recording: Path) -> Scene:
+def _recorded(recording: Path, follow: bool) -> Scene:
     from dray.simulate.recording import RecordingError
     from dray.web.recorded import Recorded
 
     try:
-        return Recorded(recording)
+        return Recorded(recording, follow=follow)
     except RecordingError as error:
         raise Trouble(str(error)) from error

@@ -70,7 +70,7 @@ def data_default() -> Path:
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written when every part serves.")
 @click.option("--ui/--no-ui", default=True, show_default=True, help="Serve a page to look at, see `dray ui`.")
 @click.option("--ui-port", type=click.IntRange(0, 65535), help="Where the page is.  [default: 8750, or any that is free]")
-@click.option("--allow-changes", is_flag=True, help="Let the page set taints, after a look at what they do.")
+@click.option("--allow-changes", is_flag=True, help="Let the page taint, cordon and apply, after a look at what it does.")
 @click.option("--serve", default="", metavar="HOST:PORT", help="Serve /healthz, /readyz, /metrics and /story of the parts here.")
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="Switch features, by Kubernetes' names.")
 # People read what it prints; what a server would log of its start is noise to them.
@@ -165,26 +165,32 @@ async def _serve(settings: Any, objects: list[dict[str, Any]], told: Told, look:
     if ready.is_set():
         _announce(local.server, settings.data, told, look)
     first.cancel()
-    showing = asyncio.create_task(_show(local, look, settings)) if ready.is_set() and look is not None else None
+    showing = asyncio.create_task(_show(local, look, settings, stop)) if ready.is_set() and look is not None else None
     with findable(told.kubeconfig) if ready.is_set() else nullcontext():
         await running
     if showing is not None:
-        await (await showing).close()
+        await showing
 
 
-async def _show(local: Any, look: Look, settings: Any) -> Any:
-    """Serve the page. Loading what it is served with takes time that a cluster need not wait for; those who come early wait."""
+async def _show(local: Any, look: Look, settings: Any, stop: asyncio.Event) -> None:
+    """Serve the page until ``stop``. Loading what it is served with takes time that a cluster need not wait for; those who come
+    early wait."""
 
     def load() -> Any:
-        from dray.web import live, server
+        from dray.web import live, meters, server
 
-        return live, server
+        return live, meters, server
 
-    live, server = await asyncio.to_thread(load)
+    live, meters, server = await asyncio.to_thread(load)
+    if stop.is_set():
+        return
     scene = live.Live(local.port, f"dray up, {local.server.url}", settings.config, settings.gates)
-    page = server.Page(scene, Guard(look.token), allow_changes=look.changes)
+    numbers = meters.of_registry(local.metrics.registry) if local.metrics is not None else None
+    page = server.Page(scene, Guard(look.token), allow_changes=look.changes, metrics=numbers)
     await page.serve(look.socket)
-    return page
+    page.keep_warm()
+    await stop.wait()
+    await page.close()
 
 
 def _announce(server: Any, data: Path | None, told: Told, look: Look | None) -> None:

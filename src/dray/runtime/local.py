@@ -74,6 +74,8 @@ class Local:
         self.server = ApiServer(settings.data, gates=settings.gates)
         self.port = Embedded(self.server)
         self._machines = Machines(settings.nodes, settings.kubelet_roots)
+        # What the parts count, from when they run.
+        self.metrics: Metrics | None = None
 
     async def start(self) -> None:
         await self.server.start(port=self._settings.port)
@@ -117,6 +119,7 @@ class Local:
 
     def _deciders(self, parts: Sequence[str], world: World, metrics: Metrics) -> list[Decider]:
         settings, made = self._settings, list[Decider]()
+        self.metrics = metrics
         meter = Meter(metrics.registry, {**CLAIM_METRICS, **EVICTION_METRICS, **METRICS, **KUBELET_METRICS})
         if "scheduler" in parts:
             made.append(Scheduler(world, settings.config, settings.gates, meter=meter))

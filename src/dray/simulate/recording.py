@@ -3,13 +3,14 @@
 The first line says what was run: ``{"recording": 1, "seed": …, "until": …, "start": …}``. Each line after it is either
 ``{"at": SECONDS, "object": {…}}``, the object as the API server had it from then on, or ``{"at": SECONDS, "gone": {…}}`` with
 the last of it. Always true: times never go back; the same scenario and seed give the same lines; a file that is broken or that
-holds more than anybody records is an error that names the line.
+holds more than anybody records is an error that names the line. While it is written, what has happened so far can be read.
 """
 
 from __future__ import annotations
 
 import gzip
 import zlib
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -18,8 +19,14 @@ from typing import Any, Final, Self
 import msgspec
 
 VERSION: Final = 1
+# How much is held back from those who read along: bytes, and parts of the run's time. By what is written, never by the clock,
+# because equal runs give equal files.
+_HELD_BYTES: Final = 64 << 10
+_HELD_PARTS: Final = 200
 LINE_MAX: Final = 4 << 20
 BYTES_MAX: Final = 2 << 30
+# Packed bytes at once: they can become a thousand times as many.
+_CHUNK: Final = 64 << 10
 
 
 class RecordingError(Exception):
@@ -49,6 +56,8 @@ class Recorder:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._last: dict[tuple[str, str], bytes] = {}
+        self._held = 0
+        self._shown_until = self._part = 0.0
 
     def __enter__(self) -> Self:
         # No time and no name in the file: equal runs give equal bytes.
@@ -61,9 +70,13 @@ class Recorder:
         self._raw.close()
 
     def begin(self, seed: int, until: float, start: float) -> None:
+        self._part = until / _HELD_PARTS
         self._line(msgspec.json.encode(Head(VERSION, seed, until, start)))
+        self._show(0.0)
 
     def written(self, at: float, table: str, key: str, value: bytes | None) -> None:
+        if self._held >= _HELD_BYTES or at >= self._shown_until:
+            self._show(at)
         place, when = (table, key), b'{"at":%s,' % msgspec.json.encode(round(at, 6))
         if value is not None:
             self._last[place] = value
@@ -72,20 +85,68 @@ class Recorder:
             self._line(b'%s"gone":%s}' % (when, last))
 
     def _line(self, line: bytes) -> None:
+        self._held += len(line)
         self._file.write(line + b"\n")
+
+    def _show(self, at: float) -> None:
+        self._file.flush()
+        self._held, self._shown_until = 0, at + self._part
 
 
 def read(path: Path) -> tuple[Head, Iterator[Step]]:
     """What was run, and its steps in order. Raises RecordingError, also while the steps are read."""
     lines = _lines(path)
-    first = next(lines, b"")
+    return _head(path, next(lines, b"")), _steps(path, lines)
+
+
+class Tail:
+    """A recording that may still be written: ``more()`` gives what came since, ``head`` is there when its line is, and ``ended``
+    says that nothing comes any more."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._packed = zlib.decompressobj(wbits=31)
+        self._position, self._left, self._text = 0, BYTES_MAX, b""
+        self._lines: deque[bytes] = deque()
+        self._steps = _steps(path, self._taken())
+        self.head: Head | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self._packed.eof
+
+    def more(self) -> list[Step]:
+        """A bounded part of what came since; nothing when there is nothing yet. Raises RecordingError."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._position)
+                packed = file.read(_CHUNK)
+            self._position += len(packed)
+            text = self._packed.decompress(packed)
+        except (OSError, zlib.error) as error:
+            raise RecordingError(f"{self._path}: cannot be read: {error}") from error
+        self._left -= len(text)
+        *lines, self._text = (self._text + text).split(b"\n")
+        if len(self._text) > LINE_MAX or self._left < 0:
+            raise RecordingError(f"{self._path}: holds a line or a file that is longer than anybody records")
+        self._lines.extend(lines)
+        if self.head is None and self._lines:
+            self.head = _head(self._path, self._lines.popleft())
+        return [next(self._steps) for _ in range(len(self._lines))]
+
+    def _taken(self) -> Iterator[bytes]:
+        while True:
+            yield self._lines.popleft()
+
+
+def _head(path: Path, line: bytes) -> Head:
     try:
-        head = msgspec.json.decode(first, type=Head)
+        head = msgspec.json.decode(line, type=Head)
     except msgspec.DecodeError as error:
         raise RecordingError(f"{path}: not a recording of `dray simulate --record`: {error}") from error
     if head.recording != VERSION:
         raise RecordingError(f"{path}: a recording of version {head.recording}; this Dray reads version {VERSION}")
-    return head, _steps(path, lines)
+    return head
 
 
 def _steps(path: Path, lines: Iterator[bytes]) -> Iterator[Step]:

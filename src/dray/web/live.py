@@ -15,13 +15,15 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.gates import Gates
-from dray.api.kinds import EVENTS, Kind
-from dray.cluster.port import Cluster, Forbidden, WatchEvent
+from dray.api.kinds import EVENTS, QUEUES, Kind
+from dray.api.queues import Queue
+from dray.cluster.port import Change, Cluster, Forbidden, WatchEvent
 from dray.cluster.reflector import Listed, Reflector
 from dray.cluster.world import World
 from dray.explain.snapshot import KINDS, Snapshot, from_cluster
 from dray.scheduling.config import Config
 from dray.web.moments import Mode, Moment, Point, Span
+from dray.web.series import Histories
 
 # Of events the newest are kept: a busy cluster makes them without end.
 EVENTS_KEPT: Final = 20_000
@@ -40,6 +42,7 @@ class Live:
         self.cluster: Cluster | None = cluster
         self._world = World([kind for kind in KINDS if kind != EVENTS])
         self._events: OrderedDict[str, Any] = OrderedDict()
+        self._histories = Histories()
         self._number = 0
         self._kept: Moment | None = None
         self._listeners: list[Callable[[], None]] = []
@@ -68,7 +71,8 @@ class Live:
     def moment(self, at: float | None = None) -> Moment:
         if self._kept is None or self._kept.number != self._number:
             unknown = {kind: f"you may not list {kind.resource}" for kind in self._hidden}
-            self._kept = Moment(self._number, time.time(), self._world.copy(), tuple(self._events.values()), unknown)
+            told = (tuple(self._events.values()), unknown, self._histories.told())
+            self._kept = Moment(self._number, time.time(), self._world.copy(), *told)
         return msgspec.structs.replace(self._kept, at=time.time())
 
     async def snapshot(self, at: float | None = None) -> Snapshot:
@@ -108,11 +112,17 @@ class Live:
                 listener()
 
     def _object(self, kind: Kind, what: Listed | WatchEvent) -> bool:
+        changes = self._changes(kind, what)
+        if kind == QUEUES:
+            for change in changes:
+                if isinstance(change.new, Queue):
+                    self._histories.seen(change.new, time.time())
+        return bool(changes)
+
+    def _changes(self, kind: Kind, what: Listed | WatchEvent) -> list[Change]:
         if isinstance(what, Listed):
-            return bool(self._world.replace(kind, what.raws, what.resource_version))
-        if what.type == "DELETED":
-            return bool(self._world.remove(kind, what.raw))
-        return bool(self._world.put(kind, what.raw))
+            return self._world.replace(kind, what.raws, what.resource_version)
+        return self._world.remove(kind, what.raw) if what.type == "DELETED" else self._world.put(kind, what.raw)
 
     def _event(self, what: Listed | WatchEvent) -> bool:
         raws = what.raws[-EVENTS_KEPT:] if isinstance(what, Listed) else [what.raw]

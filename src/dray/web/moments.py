@@ -21,23 +21,35 @@ from dray.scheduling.config import Config
 Mode = Literal["live", "snapshot", "run"]
 
 
+class QueuePoint(msgspec.Struct, array_like=True, frozen=True):
+    """When, and by resource what a queue holds, asks for and deserves."""
+
+    at: float
+    allocated: dict[str, str]
+    requested: dict[str, str]
+    fair_share: dict[str, str]
+
+
 class Moment(msgspec.Struct, frozen=True):
     """``number`` grows with every change; ``events`` are plain objects of either API; ``unknown``: kinds of which nothing is
-    known, and why."""
+    known, and why; ``history``: of each queue what its status said until then."""
 
     number: int
     at: float
     world: World
     events: tuple[Mapping[str, Any], ...]
     unknown: Mapping[Kind, str] = {}
+    history: Mapping[str, list[QueuePoint]] = {}
 
 
 class Span(msgspec.Struct, frozen=True):
-    """When a recorded run began, how long it lasted, and when in it something changed: pods or claims."""
+    """When a recorded run began, how long it lasted, and when in it something changed: pods or claims. ``growing``: it still
+    runs, and this is how far it has come."""
 
     start: float
     length: float
     marks: list[float]
+    growing: bool = False
 
 
 class Point(msgspec.Struct, array_like=True, frozen=True):

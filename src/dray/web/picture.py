@@ -8,6 +8,7 @@ it. The states and the words are those of ``dray devices``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import is_
 from typing import Any, Final
 
 import msgspec
@@ -31,6 +32,7 @@ PoolKey = tuple[str, str]
 ATTACHING: Final = 1
 RESTING: Final = 2
 _ANSWERS_KEPT: Final = 200_000
+_NONE: Final[frozenset[str]] = frozenset()
 _DRIVER_ALONE: Final = frozenset({("driver",)})
 
 
@@ -166,7 +168,7 @@ class Painter:
         rules = list(world.all(DEVICE_TAINT_RULES).values())
         kept = {}
         for key in sorted(slices):
-            here = frozenset(name for name in rests if name.startswith(f"{key[0]}/{key[1]}/"))
+            here = frozenset(name for name in rests if name.startswith(f"{key[0]}/{key[1]}/")) if rests else _NONE
             made_of = [*slices[key], None, *claims.get(key, ()), None, *rules, None, *classes]
             seen = self._pools.get(key)
             if seen is None or not seen.current(made_of, here):
@@ -206,7 +208,7 @@ class Painter:
 
 
 def _identical(old: Sequence[Any], new: Sequence[Any]) -> bool:
-    return len(old) == len(new) and all(a is b for a, b in zip(old, new))
+    return len(old) == len(new) and all(map(is_, old, new))
 
 
 def _by_pool(world: World) -> tuple[dict[PoolKey, list[ResourceSlice]], dict[PoolKey, list[ResourceClaim]]]:
@@ -215,9 +217,14 @@ def _by_pool(world: World) -> tuple[dict[PoolKey, list[ResourceSlice]], dict[Poo
         slices.setdefault((slice.spec.driver, slice.spec.pool.name), []).append(slice)
     claims: dict[PoolKey, list[ResourceClaim]] = {}
     for claim in world.all(RESOURCE_CLAIMS).values():
-        if claim.status.allocation is not None:
-            for key in {(result.driver, result.pool) for result in claim.status.allocation.devices.results}:
-                claims.setdefault(key, []).append(claim)
+        if (allocation := claim.status.allocation) is None:
+            continue
+        results = allocation.devices.results
+        if len(results) == 1:  # most are; a set for each of them is half of the work
+            claims.setdefault((results[0].driver, results[0].pool), []).append(claim)
+            continue
+        for key in {(result.driver, result.pool) for result in results}:
+            claims.setdefault(key, []).append(claim)
     return slices, claims
 
 

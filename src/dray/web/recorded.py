@@ -6,27 +6,33 @@ costs at most the steps from the nearest waypoint before it.
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from dray.api.gates import Gates
-from dray.api.kinds import EVENTS, PODS, RESOURCE_CLAIMS, Kind
+from dray.api.kinds import EVENTS, PODS, QUEUES, RESOURCE_CLAIMS, Kind
 from dray.api.meta import DecodeError, Object, decode
+from dray.api.queues import Queue
 from dray.cluster.port import Cluster
 from dray.cluster.world import World
 from dray.explain.snapshot import KINDS, Snapshot, kind_of
 from dray.scheduling.config import Config
-from dray.simulate.recording import read
-from dray.web.moments import Mode, Moment, Point, Span
+from dray.simulate.recording import RecordingError, Step, Tail, read
+from dray.web.moments import Mode, Moment, Point, QueuePoint, Span
+from dray.web.series import Histories
 
 # Moments that are kept to start from, and marks on the slider.
 WAYPOINTS: Final = 200
 MARKS_MAX: Final = 2000
+# Of a run that is followed nobody knows how long it will be.
+EVERY_FOLLOWED: Final = 4096
+FOLLOW_SECONDS: Final = 0.5
 
 Objects = dict[Kind, dict[str, Any]]
 
@@ -46,46 +52,90 @@ class Recorded:
     gates: Gates | None = None
     cluster: Cluster | None = None
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, follow: bool = False) -> None:
+        """``follow``: a file that is still being written is shown as far as it goes, and followed; else it must be whole."""
         self.title = path.name
         self.notices: list[str] = []
+        self._path = path
         self._times: list[float] = []
         self._steps: list[_Step] = []
-        self._head, steps = read(path)
-        for step in steps:
-            body = step.object or step.gone or {}
-            kind = kind_of(body, path)
-            if kind is not None and (made := _made(kind, body, gone=step.object is None)) is not None:
-                self._times.append(step.at)
-                self._steps.append(made)
-        self._every = max(64, len(self._steps) // WAYPOINTS)
+        self._marks: list[float] = []
+        self._tail: Tail | None = Tail(path) if follow else None
+        self._following: asyncio.Task[None] | None = None
+        steps: Iterable[Step] = ()
+        if self._tail is None:
+            self._head, steps = read(path)
+        else:
+            steps = self._tail.more()
+            if self._tail.head is None:
+                raise RecordingError(f"{path}: nothing is in it yet")
+            self._head = self._tail.head
+        made = [step for step in map(self._made, steps) if step is not None]
+        self._every = EVERY_FOLLOWED if follow else max(64, len(made) // WAYPOINTS)
         self._waypoints: list[Objects] = [{kind: {} for kind in KINDS}]
-        for number in range(self._every, len(self._steps) + 1, self._every):
-            self._waypoints.append(self._objects(number, len(self._waypoints) - 1))
         self._moments: dict[int, Moment] = {}
+        self._add(made)
+
+    def _made(self, step: Step) -> tuple[float, _Step] | None:
+        body = step.object or step.gone or {}
+        kind = kind_of(body, self._path)
+        made = _made(kind, body, gone=step.object is None) if kind is not None else None
+        return (step.at, made) if made is not None else None
+
+    def _add(self, made: Iterable[tuple[float, _Step]]) -> None:
+        for at, step in made:
+            self._times.append(at)
+            self._steps.append(step)
+            if step.kind in (PODS, RESOURCE_CLAIMS) and (not self._marks or self._marks[-1] != at):
+                self._marks.append(at)
+            if len(self._steps) % self._every == 0:
+                self._waypoints.append(self._objects(len(self._steps), len(self._waypoints) - 1))
+
+    @property
+    def _length(self) -> float:
+        """How long it lasted, or how far it has come."""
+        growing = self._tail is not None and not self._tail.ended
+        return (self._times[-1] if self._times else 0.0) if growing else self._head.until
 
     @property
     def span(self) -> Span | None:
-        of_interest = (PODS, RESOURCE_CLAIMS)
-        marks = sorted({at for at, step in zip(self._times, self._steps) if step.kind in of_interest})
-        return Span(self._head.start, self._head.until, marks[:: max(1, len(marks) // MARKS_MAX)])
+        marks = self._marks
+        growing = self._tail is not None and not self._tail.ended
+        return Span(self._head.start, self._length, marks[:: max(1, len(marks) // MARKS_MAX)], growing)
 
     async def begin(self) -> None:
-        pass
+        if self._tail is not None and self._following is None:
+            self._following = asyncio.ensure_future(self._follow(self._tail))
+
+    async def _follow(self, tail: Tail) -> None:
+        try:
+            while not tail.ended:
+                made = [step for step in map(self._made, tail.more()) if step is not None]
+                self._add(made)
+                await asyncio.sleep(0 if made else FOLLOW_SECONDS)
+        except RecordingError as error:
+            self.notices.append(str(error))
 
     def moment(self, at: float | None = None) -> Moment:
         """What was there at a time, counted from the start of the run; in the end, where none is named."""
-        passed = self._head.until if at is None else min(max(at, 0.0), self._head.until)
+        passed = self._length if at is None else min(max(at, 0.0), self._length)
         number = bisect_right(self._times, passed)
         found = self._moments.get(number)
         if found is None:
             objects = self._objects(number, number // self._every)
             events = tuple(objects[EVENTS].values())
-            found = Moment(number, 0.0, World.of({**objects, EVENTS: {}}), events)
+            found = Moment(number, 0.0, World.of({**objects, EVENTS: {}}), events, history=self._history(number))
             while len(self._moments) >= 8:
                 del self._moments[next(iter(self._moments))]
             self._moments[number] = found
         return msgspec.structs.replace(found, at=self._head.start + passed)
+
+    def _history(self, number: int) -> dict[str, list[QueuePoint]]:
+        found = Histories()
+        for at, step in zip(self._times[:number], self._steps[:number]):
+            if step.kind == QUEUES and isinstance(step.found, Queue):
+                found.seen(step.found, self._head.start + at)
+        return found.told()
 
     async def snapshot(self, at: float | None = None) -> Snapshot:
         """As it was written down, not as Dray reads it."""
@@ -100,16 +150,18 @@ class Recorded:
         pass
 
     async def close(self) -> None:
-        pass
+        if self._following is not None:
+            self._following.cancel()
 
     def points(self, most: int) -> list[Point] | None:
         """How many pods waited, and how many devices were taken, along the run."""
         points: list[Point] = []
         pods: dict[str, bool] = {}
         taken: dict[str, int] = {}
-        next_at, step = 0.0, self._head.until / max(1, most - 1)
-        for at, each in [*zip(self._times, self._steps), (self._head.until + step, None)]:
-            while next_at < at and next_at <= self._head.until:
+        length = self._length
+        next_at, step = 0.0, max(length, 1e-3) / max(1, most - 1)
+        for at, each in [*zip(self._times, self._steps), (length + step, None)]:
+            while next_at < at and next_at <= length:
                 waits = sum(pods.values())
                 points.append(Point(self._head.start + next_at, waits, len(pods) - waits, sum(taken.values())))
                 next_at += step

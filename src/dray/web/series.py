@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
+from dray.api.queues import Queue
 from dray.explain.inventory import STATES
-from dray.web.moments import Point
+from dray.scheduling.workloads.jobs import GPU, GPU_RESOURCE
+from dray.web.moments import Point, QueuePoint
 from dray.web.picture import Picture
 
 POINTS_MAX: Final = 900
+QUEUE_POINTS_MAX: Final = 300
 _USED: Final = (STATES.index("partial"), STATES.index("allocated"))
 
 
@@ -28,3 +34,26 @@ class Series:
 
     def points(self) -> list[Point]:
         return list(self._points)
+
+
+class Histories:
+    """What the status of each queue said, whenever it said something new; of each the newest points."""
+
+    def __init__(self) -> None:
+        self._points: dict[str, deque[QueuePoint]] = {}
+
+    def seen(self, queue: Queue, at: float) -> None:
+        point = QueuePoint(at, *(_amounts(queue.status.get(name)) for name in ("allocated", "requested", "fairShare")))
+        points = self._points.setdefault(queue.key, deque(maxlen=QUEUE_POINTS_MAX))
+        if not points or msgspec.structs.replace(points[-1], at=at) != point:
+            points.append(point)
+
+    def told(self) -> dict[str, list[QueuePoint]]:
+        return {name: list(points) for name, points in sorted(self._points.items())}
+
+
+def _amounts(found: object) -> dict[str, str]:
+    """By the names that `dray queues` uses."""
+    if not isinstance(found, Mapping):
+        return {}
+    return {GPU if name == GPU_RESOURCE else str(name): str(value) for name, value in found.items()}

@@ -13,6 +13,7 @@ import logging
 import mimetypes
 import secrets
 import socket
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -23,15 +24,16 @@ from aiohttp import web
 
 from dray import __version__
 from dray.api.kinds import DEVICE_TAINT_RULES
-from dray.api.resource import DeviceTaintRule
-from dray.cluster.port import Cluster, Conflict, Refused, Write
-from dray.cluster.served import Served
+from dray.cluster.port import Cluster, Refused, Write
 from dray.explain.plan import PlanError
 from dray.explain.snapshot import SnapshotError
-from dray.explain.targets import MANAGER, TargetError, writes
-from dray.web import views
+from dray.explain.targets import MANAGER, TargetError
+from dray.web import views, workloads
+from dray.web.applying import NotDone, Step, apply, stays_a_thought, steps
 from dray.web.asking import Asking, TooMuch
+from dray.web.doors import Doors
 from dray.web.guard import HEADERS, Guard
+from dray.web.meters import Meters, Read, follow
 from dray.web.moments import Moment, Scene
 from dray.web.picture import Changed, Painter, Picture, changed
 from dray.web.series import Series
@@ -42,6 +44,10 @@ BODY_MAX: Final = 8 << 20
 # What comes within this time is told together.
 GATHER_SECONDS: Final = 0.25
 PING_SECONDS: Final = 15.0
+# How long a picture may be old while nobody looks.
+UNSEEN_SECONDS: Final = 10.0
+# Painting takes one part in so many of a processor, whatever happens in the cluster.
+PAINT_SHARE: Final = 10
 PICTURES_KEPT: Final = 16
 TICKETS_KEPT: Final = 32
 POINTS_RECORDED: Final = 300
@@ -56,19 +62,30 @@ log = logging.getLogger(__name__)
 class Page:
     """``serve`` on a bound socket, ``close`` in the end."""
 
-    def __init__(self, scene: Scene, guard: Guard, *, allow_changes: bool = False) -> None:
+    def __init__(self, scene: Scene, guard: Guard, *, allow_changes: bool = False, metrics: Read | None = None) -> None:
+        """``metrics``: where the numbers of a scheduler are read, if anywhere."""
         self._scene, self._guard = scene, guard
         self._changes = allow_changes and scene.cluster is not None
         self._placing = views.Placing(scene.config, scene.gates)
         self._asking = Asking()
+        # Apart, so that nobody waits for the map, or for what changes on it, because somebody asks what takes long.
+        self._painting = Asking()
         self._painter = Painter(scene.config)
         self._pictures: deque[Picture] = deque(maxlen=PICTURES_KEPT)
         self._series = Series()
-        self._tickets: dict[str, DeviceTaintRule] = {}
+        self._tickets: dict[str, list[Step]] = {}
         self._streams = 0
         self._stirred = asyncio.Condition()
         self._runner: web.AppRunner | None = None
-        self._telling: set[asyncio.Task[None]] = set()
+        self._doors: Doors | None = None
+        self._listening: asyncio.Server | None = None
+        self._telling: asyncio.Task[None] | None = None
+        self._warming: asyncio.Task[None] | None = None
+        self._metrics, self._meters = metrics, Meters()
+        self._metering: asyncio.Task[None] | None = None
+        self._paint_after = 0.0
+        # Changes so far, and how many of them the newest picture has.
+        self._stirs = self._shown = 0
         scene.listen(self._stir)
 
     async def serve(self, sock: socket.socket) -> None:
@@ -78,19 +95,37 @@ class Page:
             app, access_log=None, keepalive_timeout=30.0, handler_cancellation=True, shutdown_timeout=0.5
         )
         await self._runner.setup()
-        await web.SockSite(self._runner, sock, backlog=256).start()
+        assert self._runner.server is not None
+        self._doors = Doors(self._runner.server)
+        self._listening = await asyncio.get_running_loop().create_server(self._doors, sock=sock, backlog=256)
+        if self._metrics is not None:
+            self._metering = asyncio.ensure_future(follow(self._metrics, self._meters, time.time))
 
-    async def warm(self) -> None:
-        """Reads and paints what the first one who looks would have to wait for."""
+    def keep_warm(self) -> None:
+        """Reads and paints now what the first one who looks would have to wait for, and keeps it current."""
+        self._warming = asyncio.ensure_future(self._warm())
+
+    async def _warm(self) -> None:
         await self._scene.begin()
-        if self._scene.mode != "run":
+        if self._scene.mode == "run":
+            return
+        while True:
             await self._picture()
+            await asyncio.sleep(UNSEEN_SECONDS)
+            await self._quiet(self._pictures[-1].number, None)
 
     async def close(self) -> None:
+        """What is read from ends next: the watches stop first."""
+        for task in (self._warming, self._metering):
+            if task is not None:
+                task.cancel()
+        await self._scene.close()
         self._asking.close()
+        self._painting.close()
+        if self._listening is not None:
+            self._listening.close()
         if self._runner is not None:
             await self._runner.cleanup()
-        await self._scene.close()
 
     def _routes(self) -> list[web.RouteDef]:
         files = {f"/{path.name}": path for path in sorted(ASSETS.iterdir()) if path.is_file()}
@@ -104,13 +139,14 @@ class Page:
             web.get("/api/stream", self._stream),
             web.get("/api/waiting", self._view(lambda moment, _: views.waiting_pods(moment, placing))),
             web.get("/api/verify", self._view(lambda moment, _: views.verify(moment))),
-            web.get("/api/queues", self._view(lambda moment, _: views.queues(moment, placing))),
+            web.get("/api/queues", self._view(lambda moment, _: workloads.queues(moment, placing))),
             web.get("/api/taints", self._view(lambda moment, _: views.taints(moment))),
             web.post("/api/taints/preview", self._preview),
-            web.post("/api/taints", self._taint),
             web.delete("/api/taints", self._untaint),
             web.get("/api/series", self._numbers),
+            web.get("/api/metrics", self._metered),
             web.post("/api/plan", self._plan),
+            web.post("/api/apply", self._apply),
             web.get("/api/node", self._view(lambda moment, asked: views.node(moment, asked["name"]), "name")),
             web.get("/api/device", self._view(lambda moment, asked: views.device(moment, asked["name"]), "name")),
             web.get("/api/pod", self._view(lambda moment, asked: views.pod(moment, asked["name"], placing), "name")),
@@ -123,8 +159,10 @@ class Page:
         refusal = self._guard.refuses(request.path, request.headers)
         if refusal is not None:
             return _error(refusal.status, refusal.message)
+        assert self._doors is not None
         try:
-            answer = await handler(request)
+            with self._doors.answering(request.protocol):
+                answer = await handler(request)
         except web.HTTPException as error:
             return _error(error.status, error.reason)
         except views.Unknown as error:
@@ -133,6 +171,8 @@ class Page:
             return _error(400, str(error))
         except Refused as error:
             return _error(error.code, error.message)
+        except NotDone as error:
+            return _error(409, str(error))
         except TooMuch:
             return _error(503, "too many questions at once; try again in a moment")
         except Exception:
@@ -175,11 +215,17 @@ class Page:
 
     async def _numbers(self, request: web.Request) -> web.Response:
         await self._scene.begin()
-        recorded = await self._asking.once("points", lambda: self._scene.points(POINTS_RECORDED))
+        until = self._scene.span.length if self._scene.span is not None else 0.0
+        recorded = await self._asking.once(("points", until), lambda: self._scene.points(POINTS_RECORDED))
         if recorded is None:
             await self._picture()
         points = self._series.points() if recorded is None else recorded
         return await _sent(request, msgspec.json.encode({"points": points}))
+
+    async def _metered(self, request: web.Request) -> web.Response:
+        meters = self._meters
+        told = {"read": self._metrics is not None, "trouble": meters.trouble, "plots": meters.plots()}
+        return await _sent(request, msgspec.json.encode(told))
 
     async def _plan(self, request: web.Request) -> web.Response:
         """What would come of a change. Nothing is changed by asking, so everybody who may look may ask."""
@@ -187,34 +233,39 @@ class Page:
         moment = await self._moment(request)
         found = await self._scene.snapshot(_at(request))
         answer = await self._asking.now(lambda: views.planned(found, change, moment.at, self._placing))
-        return await _sent(request, msgspec.json.encode(answer))
+        why_not = stays_a_thought(change, answer["leftOut"])
+        able: dict[str, Any] = {"ticket": None, "does": [], "whyNot": why_not}
+        if self._changes and not why_not:
+            done = await self._asking.now(lambda: list(steps(change)))
+            able.update(ticket=self._ticket(done), does=[told for told, _ in done])
+        return await _sent(request, msgspec.json.encode({**answer, **able}))
 
-    # ------------------------------------------------------------------------------------------------------------- taints
+    # ------------------------------------------------------------------------------------------------------------- changes
+
+    def _ticket(self, change: list[Step]) -> str:
+        """For doing once what was looked at."""
+        ticket = secrets.token_urlsafe(12)
+        self._tickets[ticket] = change
+        while len(self._tickets) > TICKETS_KEPT:
+            del self._tickets[next(iter(self._tickets))]
+        return ticket
+
+    async def _apply(self, request: web.Request) -> web.Response:
+        cluster = self._writable()
+        change = self._tickets.pop((await _body(request, Ticket)).ticket, None)
+        if change is None:
+            raise web.HTTPConflict(reason="look at what it does first: the preview is missing or too old")
+        return await _sent(request, msgspec.json.encode({"done": await apply(cluster, change)}))
 
     async def _preview(self, request: web.Request) -> web.Response:
         """What a taint would do; with a ticket, because only what was looked at can be done."""
-        rule = _asked_rule(await _body(request, Tainting))
+        asked = await _body(request, Tainting)
+        rule = views.taint_rule(asked.target, asked.taint)
         moment = await self._moment(request)
-        asked = msgspec.structs.replace(moment, world=moment.world.copy())
-        answer = await self._asking.now(lambda: views.preview(asked, rule))
-        ticket = secrets.token_urlsafe(12)
-        self._tickets[ticket] = rule
-        while len(self._tickets) > TICKETS_KEPT:
-            del self._tickets[next(iter(self._tickets))]
+        seen = msgspec.structs.replace(moment, world=moment.world.copy())
+        answer = await self._asking.now(lambda: views.preview(seen, rule))
+        ticket = self._ticket(list(steps(views.Change(taint_devices=[(asked.target, asked.taint)]))))
         return await _sent(request, msgspec.json.encode({**answer, "ticket": ticket}))
-
-    async def _taint(self, request: web.Request) -> web.Response:
-        cluster = self._writable()
-        rule = self._tickets.pop((await _body(request, Ticket)).ticket, None)
-        if rule is None:
-            raise web.HTTPConflict(reason="look at what it does first: the preview is missing or too old")
-        version = cluster.version_of(DEVICE_TAINT_RULES) if isinstance(cluster, Served) else DEVICE_TAINT_RULES.api_version
-        create, change = writes(rule, version)
-        try:
-            await cluster.write(create)
-        except Conflict:
-            await cluster.write(change)
-        return await _sent(request, msgspec.json.encode({"rule": rule.metadata.name}))
 
     async def _untaint(self, request: web.Request) -> web.Response:
         cluster, name = self._writable(), request.query.get("rule", "")
@@ -232,30 +283,38 @@ class Page:
         moment = await self._moment(request)
         if self._scene.mode == "run":
             paint = lambda: msgspec.json.encode(self._painter.paint(moment))  # noqa: E731
-            return await _sent(request, await self._asking.once(("map", moment.number), paint))
+            return await _sent(request, await self._painting.once(("map", moment.number), paint))
         picture = await self._picture()
-        body = await self._asking.once(("map", picture.number), lambda: msgspec.json.encode(picture))
+        body = await self._painting.once(("map", picture.number), lambda: msgspec.json.encode(picture))
         return await _sent(request, body)
 
     async def _picture(self) -> Picture:
-        """The newest. One that shows nothing new is the one before."""
-        moment = self._scene.moment()
-        return await self._asking.once(("picture", moment.number, int(moment.at // PING_SECONDS)), lambda: self._painted(moment))
+        """The newest. One that shows nothing new is the one before; so is one that it is too early for."""
+        if self._pictures and time.monotonic() < self._paint_after:
+            return self._pictures[-1]
+        moment, stirs = self._scene.moment(), self._stirs
+        key = ("picture", moment.number, int(moment.at // PING_SECONDS))
+        picture = await self._painting.once(key, lambda: self._painted(moment))
+        self._shown = max(self._shown, stirs)
+        return picture
 
     def _painted(self, moment: Moment) -> Picture:
+        began = time.thread_time()
         picture = self._painter.paint(moment)
         last = self._pictures[-1] if self._pictures else None
         picture.number = last.number + 1 if last is not None else 1
-        if last is not None and (told := changed(last, picture)) is not None and not _shows(last, told):
-            return last
-        self._pictures.append(picture)
-        self._series.add(picture)
-        return picture
+        same = last is not None and (told := changed(last, picture)) is not None and not _shows(last, told)
+        if not same:
+            self._pictures.append(picture)
+            self._series.add(picture)
+        self._paint_after = time.monotonic() + (PAINT_SHARE - 1) * (time.thread_time() - began)
+        return last if same and last is not None else picture
 
     def _stir(self) -> None:
-        task = asyncio.ensure_future(self._notify())
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        """A thousand changes at once wake those who wait once."""
+        self._stirs += 1
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.ensure_future(self._notify())
 
     async def _notify(self) -> None:
         async with self._stirred:
@@ -287,16 +346,20 @@ class Page:
                 told = changed(old, new) if old is not None else None
                 await _event(response, "change" if told is not None else "reset", told or {"number": new.number})
                 number = new.number
-            if await self._quiet():
+            if await self._quiet(number, PING_SECONDS):
                 await _event(response, "ping", {})
             else:
-                await asyncio.sleep(GATHER_SECONDS)
+                await asyncio.sleep(max(GATHER_SECONDS, self._paint_after - time.monotonic() + 0.001))
 
-    async def _quiet(self) -> bool:
-        """Waits for something to happen; whether nothing did for long."""
+    async def _quiet(self, number: int, most: float | None) -> bool:
+        """Waits for something that the picture of this number does not show; whether nothing came for so long."""
+
+        def stirred() -> bool:
+            return self._stirs != self._shown or self._pictures[-1].number != number
+
         async with self._stirred:
             try:
-                await asyncio.wait_for(self._stirred.wait(), PING_SECONDS)
+                await asyncio.wait_for(self._stirred.wait_for(stirred), most)
             except TimeoutError:
                 return True
         return False
@@ -332,10 +395,6 @@ def _at(request: web.Request) -> float | None:
         return float(at) if at else None
     except ValueError:
         raise web.HTTPBadRequest(reason="at is not a number of seconds") from None
-
-
-def _asked_rule(asked: Tainting) -> DeviceTaintRule:
-    return views.taint_rule(asked.target, asked.taint)
 
 
 def _shows(last: Picture, told: Changed) -> bool:

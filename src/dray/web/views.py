@@ -24,7 +24,6 @@ from dray.explain.plain import plain_causes, plain_why
 from dray.explain.plan import Changes, plan
 from dray.explain.planned import compared, verdict
 from dray.explain.published import Published
-from dray.explain.queues import resources, survey
 from dray.explain.snapshot import Snapshot, documents_in
 from dray.explain.story import device_story, story
 from dray.explain.targets import rule_of
@@ -276,16 +275,6 @@ def planned(found: Snapshot, change: Change, now: float, placing: Placing = PLAC
     )
     answer = plan(found, changes, now=now, config=placing.config, gates=placing.gates)
     return {**answer.to_json(), "told": verdict(answer), "compared": compared(answer.before, answer.after)}
-
-
-# ---------------------------------------------------------------------------------------------------------------- queues
-
-
-def queues(moment: Moment, placing: Placing = PLACING) -> Plain:
-    """What `dray queues` says, and the resources worth a look, in order."""
-    tree = survey(moment.world, moment.at, placing.config, placing.gates)
-    plain: Plain = msgspec.to_builtins(tree)
-    return {**plain, "resources": resources(tree)}
 
 
 # ---------------------------------------------------------------------------------------------------------------- health
