@@ -187,8 +187,8 @@ async def _show(local: Any, look: Look, settings: Any, stop: asyncio.Event) -> N
     scene = live.Live(local.port, f"dray up, {local.server.url}", settings.config, settings.gates)
     numbers = meters.of_registry(local.metrics.registry) if local.metrics is not None else None
     page = server.Page(scene, Guard(look.token), allow_changes=look.changes, metrics=numbers)
+    # Nothing is read or painted before somebody looks: a cluster that nobody looks at does not pay for the page.
     await page.serve(look.socket)
-    page.keep_warm()
     await stop.wait()
     await page.close()
 

@@ -10,7 +10,8 @@ import msgspec
 
 from dray.api.queues import Queue
 from dray.explain.inventory import STATES
-from dray.scheduling.workloads.jobs import GPU, GPU_RESOURCE
+from dray.scheduling.workloads.asked import GPU
+from dray.scheduling.workloads.jobs import GPU_RESOURCE
 from dray.web.moments import Point, QueuePoint
 from dray.web.picture import Picture
 

@@ -11,8 +11,10 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.core import Pod
+from dray.api.gates import Gates
 from dray.api.kinds import PODS, QUEUES
 from dray.api.times import parse_time
+from dray.devices import Devices
 from dray.explain.queues import resources, survey
 from dray.scheduling.workloads.jobs import BESIDE, Job, Jobs
 from dray.web.moments import Moment
@@ -41,8 +43,8 @@ def queues(moment: Moment, placing: Placing = PLACING) -> Plain:
 
 
 def gangs(moment: Moment) -> Iterator[Plain]:
-    """Pods that start together, those that lack members first."""
-    jobs = Jobs(moment.world)
+    """Pods that start together, those that lack members first. What they ask for is not told, so devices need not be known."""
+    jobs = Jobs(moment.world, Devices(Gates.dray()))
     for pod in moment.world.all(PODS).values():
         if not pod.terminal:
             jobs.put(pod)
