@@ -64,6 +64,21 @@ class TestGangs:
         sim.settle(5)
         assert running(sim) == {"w0", "w1", "w2"}
 
+    def test_a_pod_group_of_one_makes_room_as_a_pod_does(self) -> None:
+        """Of a group of two, one goes: nobody asks for the other."""
+        sim = cluster(2)
+        for name, least in (("victims", 2), ("urgent", 1)):
+            policy = {"schedulingPolicy": {"gang": {"minCount": least}}}
+            sim.api.put(kinds.CORE_POD_GROUPS, {"metadata": {"name": name, "namespace": "default"}, "spec": policy})
+        for name in ("v0", "v1"):
+            sim.add_pod(name, requests={GPU: "1"}, priority=100, schedulingGroup={"podGroupName": "victims"})
+        sim.settle(5)
+        assert running(sim) == {"v0", "v1"}
+        sim.add_pod("u", requests={GPU: "1"}, priority=1000, schedulingGroup={"podGroupName": "urgent"})
+        sim.settle(10)
+        assert "u" in running(sim)
+        assert len(running(sim)) == 2
+
     def test_members_that_wait_for_devices_on_a_node_that_goes_are_given_back_once(self) -> None:
         sim = cluster(0)
         sim.add_class()

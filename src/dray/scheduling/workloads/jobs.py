@@ -244,6 +244,9 @@ class Jobs:
             queue = (group.spec.queue if group is not None else "") or queue
         elif (core := pod.spec.scheduling_group) is not None and core.pod_group_name and CORE_POD_GROUPS in self._kinds:
             key = f"{namespace}/group/{core.pod_group_name}"
+            own: queues.CorePodGroup | None = self._world.get(CORE_POD_GROUPS, f"{namespace}/{core.pod_group_name}")
+            # Where one pod is enough, or any number, there is nothing to start together.
+            gang = own is None or (own.spec.scheduling_policy.gang is not None and own.spec.scheduling_policy.gang.min_count > 1)
         else:
             owner = pod.metadata.controller
             gang = owner is not None and bool(annotations.get(queues.GANG_ANNOTATION))
@@ -292,7 +295,8 @@ class Jobs:
             job.uid, job.created = group.metadata.uid, created(group)
         priority = group.spec.priority if group is not None else None
         job.priority = priority if priority is not None else job.first.spec.priority or 0
-        job.preemptible = is_preemptible(None, job.priority)
+        # Kubernetes knows no priority from which on nobody may be preempted.
+        job.preemptible = True
 
     def _priority(self, name: str, of_pods: int | None) -> int:
         known = self._world.get(PRIORITY_CLASSES, name) if name and PRIORITY_CLASSES in self._world.kinds else None
