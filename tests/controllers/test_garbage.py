@@ -17,7 +17,10 @@ from dray.api.kinds import (
     SERVICE_ACCOUNTS,
     STATEFUL_SETS,
 )
+from dray.cluster.port import Conflict, Outcome
+from dray.cluster.world import World
 from dray.controllers.budgets import Budgets
+from dray.controllers.garbage import Garbage
 from dray.controllers.podgarbage import PodGarbage
 from dray.runtime.faults import EVERY
 from tests.simulated import Place
@@ -206,3 +209,17 @@ def test_a_namespace_that_hangs_says_what_holds_it_and_loses_its_pods_first(plac
     conditions = {c["type"]: c["message"] for c in place.get(NAMESPACES, "team")["status"]["conditions"]}  # type: ignore[index]
     assert "example.com/hold in 1 resource instances" in conditions["NamespaceFinalizersRemaining"]
     assert "pods. has 1 resource instances" in conditions["NamespaceContentRemaining"]
+
+
+def test_a_conflict_does_not_prove_that_an_owner_is_gone() -> None:
+    """The watch of owners is behind, and the question whether the owner is there met another write."""
+    world = World([PODS, CONFIG_MAPS])
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "owner", "uid": "u1"}
+    metadata = {"name": "child", "namespace": "default", "uid": "c1", "resourceVersion": "5", "ownerReferences": [owner]}
+    garbage = Garbage(world, (PODS, CONFIG_MAPS))
+    for change in world.put(CONFIG_MAPS, {"metadata": metadata}):
+        garbage.observe(change, 0.0)
+    (asked,) = garbage.act(0.0)
+    assert (asked.verb, asked.kind, asked.body, asked.uid) == ("patch", PODS, {}, "u1")
+    garbage.observe(Outcome(asked, error=Conflict(409, "Conflict", "another write came between")), 0.0)
+    assert [write.verb for now in range(1, 60) for write in garbage.act(float(now))] == ["patch"]

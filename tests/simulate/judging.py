@@ -169,6 +169,7 @@ def _phrases(message: str) -> set[str]:
     before, found, listed = message.partition(UPSTREAM)[0].partition(" nodes are available: ")
     if not found:
         return {before}
+    listed = re.sub(r" (incomplete|invalid) pool \S+ of ", r" \1 pool of ", listed)  # of several nodes, none is named
     whole = re.sub(r" \([^()]*\)", "", listed).removesuffix(".").split(", ")
     kept = whole[:-1] if message.endswith("…") or re.match(r"and \d+ more reasons?$", whole[-1]) else whole
     singular = (re.sub(r"^\d+ nodes? (\w+)", lambda m: _SINGULAR.get(m[1], m[1]), each) for each in kept)

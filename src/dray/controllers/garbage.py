@@ -54,7 +54,11 @@ class Garbage(Keyed):
 
     def ended(self, key: str, outcome: Outcome, now: float) -> None:
         write = outcome.write
-        if write.verb == "patch" and not write.body and isinstance(outcome.error, NotFound | Conflict):
+        if write.verb != "patch" or write.body:
+            return
+        # A conflict proves nothing by itself: the name is another's only if the World shows that, too.
+        other: Object | None = self.world.get(write.kind, write.key) if isinstance(outcome.error, Conflict) else None
+        if isinstance(outcome.error, NotFound) or (other is not None and other.uid != write.uid):
             self._bury(write.uid)
 
     def decide(self, key: str, now: float) -> list[Write]:
