@@ -437,3 +437,14 @@ def test_a_pod_whose_claim_is_allocated_by_a_class_that_went_is_answered(dray: R
     found = ask(dray, "late", [*objects, held, pod("late", "held", nodeSelector={"kubernetes.io/hostname": "absent"})])
     assert found["verdict"] == "unschedulable"
     assert "NodeSelectorMismatch" in codes(found["reasons"])
+
+
+def test_fewer_devices_of_an_extended_resource_are_asked_for_where_the_pod_asks(dray: Run) -> None:
+    served = [{**each, "spec": {**each["spec"], "extendedResourceName": "example.com/gpu"}} for each in [device_class()]]
+    asks = [{"name": "c", "image": "i", "resources": {"limits": {"example.com/gpu": "9"}, "requests": {"example.com/gpu": "9"}}}]
+    others = [each for each in healthy() if each["kind"] != "DeviceClass"]
+    found = ask(dray, "many", [*others, *served, pod("many", containers=asks)])
+    fewer = [fix for fix in found["advice"] if "instead of 9" in fix["text"]]
+    assert fewer
+    assert "example.com/gpu" in fewer[0]["command"]
+    assert "<extended-resources>" not in str(found["advice"])

@@ -17,6 +17,7 @@ from dray.api.core import NodeSelectorRequirement, Pod
 from dray.api.kinds import RESOURCE_CLAIMS
 from dray.api.quantity import Quantity
 from dray.api.reason import Reason
+from dray.api.requests import container_requests
 from dray.api.resource import ResourceClaim
 from dray.cluster.world import World
 from dray.devices.explain import Change, Explanation
@@ -25,6 +26,7 @@ from dray.scheduling.ask import Ask, requirement, unmatched
 from dray.scheduling.placing.state import CycleState, NotPlaced
 from dray.scheduling.plugins.node import UNSCHEDULABLE_TAINT
 from dray.scheduling.plugins.resources import readable
+from dray.scheduling.shape.extended import UNMADE
 
 # How many nodes a change is tried on, how many changes of one kind are tried, and on how many nodes room is looked for.
 _MOST_NODES: Final = 200
@@ -227,7 +229,9 @@ class Advisor:
         helped: dict[str, tuple[Change, list[str]]] = {}
         for change, name in tried:
             if change.kind != "fewer" or change.data["count"] == most[change.claim, change.request]:
-                text = change_in_words(self._world, change)
+                text, _ = self._told(change)
+                if not text:
+                    continue
                 if name not in helped.setdefault(text, (change, []))[1]:
                     helped[text][1].append(name)
         told: Counter[str] = Counter()
@@ -235,9 +239,24 @@ class Advisor:
             told[change.kind] += 1
             if told[change.kind] > _MOST_ALIKE:
                 continue
-            yield Fix(text, _command(self._world, change), names, rank=_RANKS[change.kind])
+            yield Fix(text, self._told(change)[1], names, rank=_RANKS[change.kind])
             if change.kind == "fewer" and self._when:
                 yield from self._larger_node(change)
+
+    def _told(self, change: Change) -> tuple[str, str]:
+        """The change as an order, and what to paste. Of devices that a pod has through extended resources only their number is
+        its own to change, where it asks for them; of anything else nothing is said."""
+        if not change.claim.endswith(f"/{UNMADE}"):
+            return change_in_words(self._world, change), _command(self._world, change)
+        for index, container in enumerate((*self._pod.spec.init_containers, *self._pod.spec.containers)):
+            asked = container_requests(container)
+            for position, resource in enumerate(sorted(name for name in asked if name in self._state.names and asked[name])):
+                if change.kind == "fewer" and change.request == f"container-{index}-request-{position}":
+                    count = change.data["count"]
+                    limits = {"name": container.name, "resources": {"limits": {resource: str(count)}}}
+                    text = f"ask for {count} {resource} instead of {asked[resource]}"
+                    return text, as_yaml("in the pod, which is then made anew", {"containers": [limits]})
+        return "", ""
 
     def _larger_node(self, change: Change) -> Iterator[Fix]:
         for _, _, devices in self._refused:

@@ -6,7 +6,7 @@ devices, so nodes that leave the same ones share the same requests.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -98,6 +98,10 @@ def requests_for(spec: PodSpec, names: frozenset[str], classes: ClassNames) -> R
         mappings.extend(mapped)
         requests.extend(_request(slot, cls.metadata.name) for slot in slots)
     return Requests(tuple(sorted(requests, key=lambda request: request.name)), tuple(mappings))
+
+
+# How the claim for extended resources is called before it is made.
+UNMADE: Final = "<extended-resources>"
 
 
 def _request(slot: _Slot, cls: str) -> DeviceRequest:
@@ -196,7 +200,7 @@ def special_claim(pod: Pod, requests: Requests) -> ResourceClaim:
     """The claim as long as it is only in memory."""
     owner = OwnerReference("v1", "Pod", pod.metadata.name, pod.uid, True)
     metadata = ObjectMeta(
-        name="<extended-resources>",
+        name=UNMADE,
         namespace=pod.metadata.namespace,
         uid=f"extended-resources-of-{pod.uid}",
         annotations={EXTENDED_RESOURCE_CLAIM: "true"},
