@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from dray.api.core import Namespace
 from dray.api.kinds import CONFIG_MAPS, NAMESPACES, PODS, SERVICE_ACCOUNTS, Kind
@@ -145,10 +145,6 @@ class Namespaces(Keyed):
         for kind, index in self._inside.items():
             for key in index[name]:
                 yield kind, self.world.get(kind, key)
-
-
-def _restored(certificate: str) -> dict[str, Any]:
-    return {"op": "add", "path": "/data", "value": {"ca.crt": certificate}}
 
 
 def _conditions(left: list[tuple[Kind, Object]]) -> dict[str, tuple[str, str, str]]:

@@ -66,9 +66,6 @@ class Zones:
     def layout(self, node: str) -> Layout | None:
         return self._layouts.get(node)
 
-    def topology_of(self, node: str) -> NodeResourceTopology | None:
-        return self._topologies.get(node)
-
     def asked(self, pod: Pod, of: PodDemand) -> Demand:
         """What a kubelet aligns of such a pod."""
         found = self._asked.get(of.id)
