@@ -14,6 +14,7 @@ from dray.api.meta import Object
 from dray.api.times import format_micro_time
 
 NOTE_MAX: Final = 1024
+_API_VERSION: Final = EVENTS.api_version
 
 
 def event_body(
@@ -29,15 +30,15 @@ def event_body(
     instance: str = "",
 ) -> dict[str, Any]:
     """The body of a create on ``EVENTS``. ``type`` is Normal or Warning; ``controller`` says which part of Dray speaks."""
-    stamp = blake2b(f"{about.uid}|{reason}|{note}|{now:.6f}".encode(), digest_size=8).hexdigest()
-    namespace = about.metadata.namespace or "default"
-    regarding = {"apiVersion": kind.api_version, "kind": kind.kind, "name": about.metadata.name, "uid": about.uid}
-    if about.metadata.namespace:
-        regarding["namespace"] = about.metadata.namespace
+    name, namespace, uid = about.metadata.name, about.metadata.namespace, about.metadata.uid
+    stamp = blake2b(f"{uid}|{reason}|{note}|{now:.6f}".encode(), digest_size=8).hexdigest()
+    regarding = {"apiVersion": kind.api_version, "kind": kind.kind, "name": name, "uid": uid}
+    if namespace:
+        regarding["namespace"] = namespace
     return {
-        "apiVersion": EVENTS.api_version,
+        "apiVersion": _API_VERSION,
         "kind": EVENTS.kind,
-        "metadata": {"name": f"{about.metadata.name[:230]}.{stamp}", "namespace": namespace},
+        "metadata": {"name": f"{name[:230]}.{stamp}", "namespace": namespace or "default"},
         "eventTime": format_micro_time(now),
         "reportingController": controller,
         "reportingInstance": (instance or controller)[:128],

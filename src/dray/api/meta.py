@@ -47,7 +47,10 @@ class ObjectMeta(Struct):
 
     @property
     def controller(self) -> OwnerReference | None:
-        return next((owner for owner in self.owner_references if owner.controller), None)
+        for owner in self.owner_references:
+            if owner.controller:
+                return owner
+        return None
 
 
 class Condition(Struct):

@@ -159,7 +159,10 @@ def parse_field_selector(text: str) -> tuple[tuple[str, str, str], ...]:
 
 def node_selector_matches(selector: NodeSelector, node: Node) -> bool:
     """Terms are alternatives; an empty term and an empty list of terms match no node."""
-    return any(node_term_matches(term, node) for term in selector.node_selector_terms)
+    for term in selector.node_selector_terms:
+        if node_term_matches(term, node):
+            return True
+    return False
 
 
 def node_term_matches(term: NodeSelectorTerm, node: Node) -> bool:
@@ -170,7 +173,10 @@ def node_term_matches(term: NodeSelectorTerm, node: Node) -> bool:
 
 
 def _all_match(requirements: tuple[NodeSelectorRequirement, ...], values: Mapping[str, str]) -> bool:
-    return all(Requirement(r.key, r.operator, r.values).matches(values) for r in requirements)
+    for required in requirements:
+        if not Requirement(required.key, required.operator, required.values).matches(values):
+            return False
+    return True
 
 
 def node_name_selector(name: str) -> NodeSelector:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 # Above this many noted changes the older half is dropped; caches that are further behind start afresh.
@@ -11,25 +12,27 @@ EVERYTHING: Final = ""
 """Noted instead of a name when the change may concern all of them."""
 
 
+_NOTHING: Final[frozenset[str]] = frozenset()
+
+
 class ChangeLog:
     def __init__(self) -> None:
         self._names: list[str] = []
         self._dropped = 0
-
-    @property
-    def position(self) -> int:
-        return self._dropped + len(self._names)
+        # How many names have ever been noted.
+        self.position = 0
 
     def note(self, name: str) -> None:
         self._names.append(name)
-        if len(self._names) > _LIMIT:
+        self.position += 1
+        if self.position - self._dropped > _LIMIT:
             del self._names[: _LIMIT // 2]
             self._dropped += _LIMIT // 2
 
-    def since(self, position: int) -> set[str] | None:
+    def since(self, position: int) -> AbstractSet[str] | None:
         """The names noted since; None when the log no longer reaches back that far."""
+        if position == self.position:
+            return _NOTHING
         if position < self._dropped:
             return None
-        if position == self.position:
-            return set()
         return set(self._names[position - self._dropped :])

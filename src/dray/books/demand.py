@@ -74,7 +74,7 @@ class Demands:
         self._count = 0
 
     def of(self, pod: Pod) -> Demand:
-        volumes = tuple(volume for volume in pod.spec.volumes if _names_objects(volume))
+        volumes = tuple([volume for volume in pod.spec.volumes if _names_objects(volume)]) if pod.spec.volumes else ()
         key = self._encoder.encode(_content(pod, volumes))
         found = self._known.get(key)
         if found is None:
@@ -98,8 +98,8 @@ def _content(pod: Pod, volumes: tuple[Volume, ...]) -> tuple[Any, ...]:
         spec.scheduler_name,
         spec.priority or 0,
         spec.preemption_policy,
-        tuple(_container_content(container) for container in spec.containers),
-        tuple(_container_content(container) for container in spec.init_containers),
+        [_container_content(container) for container in spec.containers],
+        [_container_content(container) for container in spec.init_containers] if spec.init_containers else (),
         spec.overhead,
         spec.resources,
         spec.node_selector,
@@ -115,9 +115,10 @@ def _content(pod: Pod, volumes: tuple[Volume, ...]) -> tuple[Any, ...]:
 def _container_content(container: Any) -> tuple[Any, ...]:
     # The name counts because the mapping of extended resources to devices names containers.
     resources = container.resources
-    rules = [rule.action for rule in container.restart_policy_rules]
-    options = [mount.bind_mount_options for mount in container.volume_mounts if mount.bind_mount_options]
-    named = (container.name, container.image, container.ports, container.restart_policy, rules, options)
+    rules, mounts = container.restart_policy_rules, container.volume_mounts
+    actions = [rule.action for rule in rules] if rules else ()
+    options = [mount.bind_mount_options for mount in mounts if mount.bind_mount_options] if mounts else ()
+    named = (container.name, container.image, container.ports, container.restart_policy, actions, options)
     return (*named, resources.requests, resources.limits)
 
 

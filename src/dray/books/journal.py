@@ -9,7 +9,7 @@ What trying and undoing costs is in proportion to what was posted. Caches that a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 Standing = Literal["promised", "decided", "writing", "shown"]
 """How sure a posting is: kept for a pod that waits for victims to leave; decided here; on its way to the API, or perhaps
@@ -27,13 +27,8 @@ class Account(Protocol):
         ...
 
 
-class Posting(NamedTuple):
-    account: Account
-    holder: str
-    before: Any
-    after: Any
-
-
+Posting = tuple[Account, str, Any, Any]
+"""The account, the holder, what it had and what it has."""
 Delta = Sequence[Posting]
 """What changed in the books, for good."""
 Listener = Callable[[Delta], None]
@@ -85,7 +80,7 @@ class Books:
                 self.follower(account, before, entry)
             return
         for listener in self._listeners:
-            listener((Posting(account, holder, before, entry),))
+            listener(((account, holder, before, entry),))
 
     def trial(self) -> Trial:
         return Trial(self)
@@ -121,9 +116,9 @@ class Books:
         first: dict[tuple[int, str], tuple[Account, Any]] = {}
         for account, holder, before in self._journal:
             first.setdefault((id(account), holder), (account, before))
-        found = []
+        found: list[Posting] = []
         for (_, holder), (account, before) in first.items():
             after = account.entry(holder)
             if after != before:
-                found.append(Posting(account, holder, before, after))
+                found.append((account, holder, before, after))
         return found

@@ -93,7 +93,7 @@ class NodeInfo:
         self.state = 0
 
     def add(self, placed: Placed) -> None:
-        self.pods[placed.pod.uid] = placed
+        self.pods[placed.pod.metadata.uid] = placed
         self._charge(placed.demand, 1)
 
     def remove(self, uid: str) -> None:
@@ -249,7 +249,7 @@ class Nodes:
 
     def place(self, placed: Placed) -> None:
         """The pod is on this node now, wherever it was before."""
-        self._books.post(self, placed.pod.uid, placed)
+        self._books.post(self, placed.pod.metadata.uid, placed)
 
     def displace(self, uid: str) -> None:
         """The pod is on no node now, and has nothing that goes with one."""
@@ -310,11 +310,10 @@ class Nodes:
 
 def _counts_alike(a: Placed, b: Placed) -> bool:
     """Whether both count the same: what the pod takes and where, its labels, and whether it is leaving."""
-    return (
-        a.demand is b.demand
-        and a.node == b.node
-        and (a.pod is b.pod or (a.leaving == b.leaving and a.pod.metadata.labels == b.pod.metadata.labels))
-    )
+    if a.demand is not b.demand or a.node != b.node:
+        return False
+    x, y = a.pod.metadata, b.pod.metadata
+    return (x.deletion_timestamp is None) == (y.deletion_timestamp is None) and x.labels == y.labels
 
 
 def zone(node: Node) -> tuple[str, str]:

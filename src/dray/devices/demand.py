@@ -198,7 +198,7 @@ class Compiler:
             self._demands.clear()
 
     def demand(self, claims: tuple[ResourceClaim, ...]) -> Demand:
-        key = tuple(_encode(claim.spec) for claim in claims)
+        key = tuple([_encode(claim.spec) for claim in claims])
         found = self._demands.get(key)
         if found is None:
             if len(self._demands) > 4096:

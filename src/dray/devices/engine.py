@@ -138,7 +138,8 @@ class Devices:
 
     def charge(self, claim: ResourceClaim, allocations: Sequence[AllocationResult], standing: Standing) -> None:
         """The claim has all that these allocations name, each device once: what is shown, and what may be on its way."""
-        self.ledger.charge(claim.uid, self._charges(allocations), standing, claim.key)
+        about = claim.metadata
+        self.ledger.charge(about.uid, self._charges(allocations), standing, about.key)
 
     def _charges(self, allocations: Sequence[AllocationResult]) -> tuple[Charge, ...]:
         if len(allocations) == 1:

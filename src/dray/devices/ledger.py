@@ -224,7 +224,7 @@ class Ledger:
 
 def charges_of(allocation: AllocationResult, *, shareable: bool) -> tuple[Charge, ...]:
     """What an allocation takes. adminAccess takes nothing; with consumable capacity off a share is the whole device."""
-    return tuple(charge for charge, _ in charged(allocation, shareable=shareable))
+    return tuple([charge for charge, _ in charged(allocation, shareable=shareable)])
 
 
 def charged(allocation: AllocationResult, *, shareable: bool) -> list[tuple[Charge, DeviceRequestAllocationResult]]:

@@ -252,11 +252,16 @@ class PoolContent:
             _fold_snapshots(states, number_of, holding)
         return states
 
+    def _has_snapshots(self) -> bool:
+        for holding in self.holdings.values():
+            if holding.snapshots:
+                return True
+        return False
+
     def state_key(self) -> object:
         """Two contents with the same layout and the same key admit the same devices."""
         if self._key is None:
-            special = self.shared or self._strays or any(holding.snapshots for holding in self.holdings.values())
-            if not special:
+            if not (self.shared or self._strays or self._has_snapshots()):
                 self._key = (self.taken, self.allocated)
             else:
                 groups = tuple(sorted((number, state.key()) for number, state in self.groups.items()))

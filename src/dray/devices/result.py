@@ -49,8 +49,10 @@ class Assembly:
         for pick in picks:
             by_claim[pick.request.claim].append(pick)
         return tuple(
-            self._allocation(view, number, compiled, claim, own, chosen)
-            for number, (compiled, claim, own) in enumerate(zip(demand.claims, claims, by_claim))
+            [
+                self._allocation(view, number, compiled, claim, own, chosen)
+                for number, (compiled, claim, own) in enumerate(zip(demand.claims, claims, by_claim))
+            ]
         )
 
     def _allocation(
@@ -66,7 +68,7 @@ class Assembly:
         config = _config(claim, alternatives) if self._has_config(claim, alternatives) else ()
         if len(config) > CONFIG_RESULTS_MAX:
             raise Unwritable(number, f"{len(config)} device configurations apply, an allocation can hold {CONFIG_RESULTS_MAX}")
-        results = tuple(self._result(view, pick) for pick in picks)
+        results = tuple([self._result(view, pick) for pick in picks])
         return AllocationResult(DeviceAllocationResult(results, config), _node_selector(view, number, picks))
 
     def _has_config(self, claim: ResourceClaim, alternatives: list[Alternative]) -> bool:

@@ -172,5 +172,5 @@ class NodeView:
             self.layout.serial,
             bool(self.invalid),
             bool(self.incomplete),
-            *(content.state_key() if content.local else (-content.serial, content.state_key()) for content in self.contents),
+            *[content.state_key() if content.local else (-content.serial, content.state_key()) for content in self.contents],
         )

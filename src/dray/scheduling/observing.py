@@ -88,7 +88,7 @@ class Observer:
     # -------------------------------------------------------------------------------------------------------------- pods
 
     def _pod(self, old: Pod | None, new: Pod | None, now: float) -> None:
-        if old is not None and (new is None or new.uid != old.uid):
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._pod_gone(old.uid, now)
         if new is None:
             return
@@ -121,23 +121,25 @@ class Observer:
                 self._claims.deallocate(claim)
 
     def _pod_placed(self, old: Pod | None, pod: Pod, now: float) -> None:
-        placed = self._nodes.placed(pod.uid)
+        uid = pod.metadata.uid
+        placed = self._nodes.placed(uid)
         same = placed is not None and placed.pod.spec.containers == pod.spec.containers
         demand = placed.demand if placed is not None and same else self._parts.demands.of(pod)
-        self._queue.forget(pod.uid, now)
-        self._preemptor.bound(pod.uid, now)
-        self._preemptor.forget(pod.uid)
+        self._queue.forget(uid, now)
+        self._preemptor.bound(uid, now)
+        self._preemptor.forget(uid)
         self._binder.pod_placed(pod, now)
         self._nodes.place(Placed(pod, demand, pod.spec.node_name))
         self._zones.placed(old, pod, demand)
 
     def _pod_waits(self, old: Pod | None, new: Pod, now: float) -> None:
-        binding = self._binder.bindings.get(new.uid)
+        uid = new.metadata.uid
+        binding = self._binder.bindings.get(uid)
         if binding is not None:
             self._binder.pod_changed(binding, new, now)
             return
-        pending = self._queue.get(new.uid)
-        if pending is None and self._nodes.placed(new.uid) is not None:
+        pending = self._queue.get(uid)
+        if pending is None and self._nodes.placed(uid) is not None:
             # Bound a moment ago: the watch is behind the answer to our write.
             return
         if pending is None:
@@ -189,9 +191,10 @@ class Observer:
             self._cycle.needs.forget_claim(found.uid)
         self._claims.observe(old, new, now)
         self._preemptor.preemption.claim_changed(old)
-        self._binder.claim_changed(found.key, now)
+        key = found.metadata.key
+        self._binder.claim_changed(key, now)
         if claim_matters(old, new):
-            self._wakeups.event(claim_topic(found.key))
+            self._wakeups.event(claim_topic(key))
 
     def _slice(self, old: Any, new: Any, now: float) -> None:
         if new is None:

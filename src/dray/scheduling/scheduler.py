@@ -148,9 +148,7 @@ class Scheduler:
     # -------------------------------------------------------------------------------------------------------- decisions
 
     def _decide(self, now: float) -> None:
-        for _ in range(_PER_ACT):
-            if self.binder.in_flight >= self.config.in_flight:
-                return
+        for _ in range(min(_PER_ACT, self.config.in_flight - self.binder.in_flight)):
             pending = self.queue.pop(now)
             while pending is not None and self.workloads.collect(pending, now):
                 pending = self.queue.pop(now)
@@ -159,29 +157,24 @@ class Scheduler:
             profile = self._profiles[pending.demand.scheduler_name]
             started = self.meter.seconds()
             try:
-                placement = self._find(pending, profile, now)
+                placement = self.preemptor.decide(pending, profile, now)
             except NotPlaced as refused:
+                self._looked(started, "Unschedulable", profile)
                 if pending.failed_until > now:
                     self.queue.look_later(pending, now)
                 elif not self.preemptor.make(pending, refused, profile, now):
                     self._refuse(pending, refused, profile, now)
                 result = "unschedulable"
             else:
+                self._looked(started, "Success", profile)
                 self._place(pending, placement, profile, now)
                 result = "scheduled"
             took = self.meter.seconds() - started
             self.meter.observe("scheduler_scheduling_attempt_duration_seconds", took, (result, profile.scheduler_name))
 
-    def _find(self, pending: QueuedPod, profile: Profile, now: float) -> Placement:
-        """A node for the pod, timed; raises ``NotPlaced``."""
-        started, status = self.meter.seconds(), "Unschedulable"
-        try:
-            placement = self.preemptor.decide(pending, profile, now)
-            status = "Success"
-            return placement
-        finally:
-            name = "scheduler_framework_extension_point_duration_seconds"
-            self.meter.observe(name, self.meter.seconds() - started, ("Filter", status, profile.scheduler_name))
+    def _looked(self, started: float, status: str, profile: Profile) -> None:
+        name = "scheduler_framework_extension_point_duration_seconds"
+        self.meter.observe(name, self.meter.seconds() - started, ("Filter", status, profile.scheduler_name))
 
     def _place(
         self, pending: QueuedPod, placement: Placement, profile: Profile, now: float, gang: Gang[Binding] | None = None

@@ -30,7 +30,7 @@ from dray.scheduling.binding.measures import Measures
 from dray.scheduling.binding.rests import Rests
 from dray.scheduling.binding.stages import TRANSITIONS, Stage, Stimulus
 from dray.scheduling.binding.volumes import binds_volume
-from dray.scheduling.binding.writing import creation, pod_status, still, usable, write_failed
+from dray.scheduling.binding.writing import creation, pod_status, still, usable, with_answer, write_failed
 from dray.scheduling.config import Profile
 from dray.scheduling.placing.state import Placement
 from dray.scheduling.plugins.volumes import bound
@@ -114,14 +114,15 @@ class Binder:
         if gang is not None:
             gang.join(binding.uid, binding)
             self.bindings.remind(binding, now)
-        pod = binding.pod
+        pod = pending.pod
         self.bindings.add(binding)
-        for claim, result in zip(placement.open, placement.results):
-            self._claims.allocate(claim, result, pod, now)
-        for claim in placement.pinned:
-            self._claims.reserve(claim, pod)
-        for claim in (*placement.open, *placement.pinned):
-            self.bindings.follow(binding, claim.key)
+        if placement.open or placement.pinned:
+            for claim, result in zip(placement.open, placement.results):
+                self._claims.allocate(claim, result, pod, now)
+            for claim in placement.pinned:
+                self._claims.reserve(claim, pod)
+            for claim in (*placement.open, *placement.pinned):
+                self.bindings.follow(binding, claim.key)
         if placement.volumes or placement.provisioned:
             self._bind_volumes(binding, placement, now)
         if binding.special is not None and placement.leftover is not None:
@@ -144,16 +145,16 @@ class Binder:
         for claim in binding.volumes:
             self.bindings.follow_volume(binding, claim.key)
         for claim, volume in placement.volumes:
-            self._out.append(binds_volume(claim, volume, binding.pod.key))
+            self._out.append(binds_volume(claim, volume, binding.key))
         for claim in placement.provisioned:
-            self._out.append(binds_volume(claim, binding.node, binding.pod.key))
+            self._out.append(binds_volume(claim, binding.node, binding.key))
         self.bindings.remind(binding, now + binding.profile.volume_timeout)
 
     def volume_changed(self, key: str, now: float) -> None:
         claim: PersistentVolumeClaim | None = self._world.get(PERSISTENT_VOLUME_CLAIMS, key)
         for binding in self.bindings.with_volume(key):
             if claim is None:
-                self._fail(binding, Reason("VolumeClaimMissing", f"pod/{binding.pod.key}", {"claim": key}), now)
+                self._fail(binding, Reason("VolumeClaimMissing", f"pod/{binding.key}", {"claim": key}), now)
             elif bound(claim):
                 binding.awaiting.discard(key)
                 self._advance(binding, now)
@@ -193,7 +194,7 @@ class Binder:
                 any(claim.key in binding.awaiting for claim in binding.volumes)
                 and now - binding.since >= binding.profile.volume_timeout
             ):
-                self._fail(binding, Reason("VolumeClaimUnbound", f"pod/{binding.pod.key}", {"node": binding.node}), now)
+                self._fail(binding, Reason("VolumeClaimUnbound", f"pod/{binding.key}", {"node": binding.node}), now)
             else:
                 self._advance(binding, now)
 
@@ -210,7 +211,7 @@ class Binder:
             claims.append(claim)
         if binding.special is not None and not self._mapped(binding):
             return
-        if binding.stage == "claims" and self._waits and any(conditions.waits(claim) for claim in claims):
+        if claims and binding.stage == "claims" and self._waits and any(conditions.waits(claim) for claim in claims):
             binding.held = {claim.key: claim for claim in claims}
             self._step(binding, "devices awaited", now)
             return
@@ -220,7 +221,10 @@ class Binder:
 
     def _ready(self, binding: Binding, now: float) -> None:
         """It is bound; a member of a gang together with all others."""
-        for each in (binding,) if binding.gang is None else binding.gang.ready(binding.uid):
+        if binding.gang is None:
+            self._step(binding, "ready", now)
+            return
+        for each in binding.gang.ready(binding.uid):
             self._step(each, "ready", now)
 
     # ---------------------------------------------------------------------------------------------- binding conditions
@@ -290,14 +294,13 @@ class Binder:
     # --------------------------------------------------------------------------------------------------------- the bind
 
     def _bind(self, binding: Binding, now: float) -> None:
-        pod = binding.pod
-        about: dict[str, Any] = {"name": pod.metadata.name, "namespace": pod.metadata.namespace, "uid": pod.uid}
+        metadata, uid = binding.pending.pod.metadata, binding.uid
+        about: dict[str, Any] = {"name": metadata.name, "namespace": metadata.namespace, "uid": uid}
         if binding.notes:
             # The API server copies them to the pod, in the same write.
             about["annotations"] = binding.notes
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": about, "target": {"kind": "Node", "name": binding.node}}
-        metadata = pod.metadata
-        binding.writing = Write("create", PODS, metadata.namespace, metadata.name, body, "binding", uid=pod.uid, about=pod.key)
+        binding.writing = Write("create", PODS, metadata.namespace, metadata.name, body, "binding", uid=uid, about=binding.key)
         self._out.append(binding.writing)
 
     def _unsend(self, binding: Binding) -> None:
@@ -314,12 +317,11 @@ class Binder:
             self._fail(binding, write_failed(error), now)
 
     def _bound(self, binding: Binding, now: float) -> None:
-        pod = binding.pod
         because = f": {binding.because}" if binding.because else ""
-        self._event(binding, now, "Scheduled", f"Successfully assigned {pod.key} to {binding.node}{because}", "Binding")
+        self._event(binding, now, "Scheduled", f"Successfully assigned {binding.key} to {binding.node}{because}", "Binding")
         self._remove(binding)
         if binding.special is not None:
-            self._claims.keep_only(pod, binding.special.name)
+            self._claims.keep_only(binding.pod, binding.special.name)
         self.ended.append(Ended(binding.pending, True, node=binding.node))
 
     # ---------------------------------------------------------------------------------------- claims that are made here
@@ -329,7 +331,7 @@ class Binder:
         self._measures.created(result)
         if outcome.object is None or outcome.error is not None:
             # Also when there was no answer: a claim that was made all the same is found by its owner and annotation.
-            self._fail(binding, Reason("WriteFailed", f"pod/{binding.pod.key}", {"error": str(outcome.error)[:200]}), now)
+            self._fail(binding, Reason("WriteFailed", f"pod/{binding.key}", {"error": str(outcome.error)[:200]}), now)
             return
         self._adopt(binding, decode(ResourceClaim, outcome.object), now)
         self._step(binding, "claim made", now)
@@ -358,11 +360,11 @@ class Binder:
     def _mapping_ended(self, binding: Binding, outcome: Outcome, now: float) -> None:
         binding.mapping = None
         if outcome.ok and outcome.object is not None:
-            binding.pending.pod = decode(Pod, outcome.object)
+            binding.pending.pod = with_answer(binding.pod, outcome.write.resource_version, outcome.object)
             self._advance(binding, now)
         elif isinstance(outcome.error, Conflict):
             # The pod is another by now: it is written again when the watch tells that, or after a while.
-            current: Pod | None = self._world.get(PODS, binding.pod.key)
+            current: Pod | None = self._world.get(PODS, binding.key)
             if current is not None and current.metadata.resource_version != outcome.write.resource_version:
                 self.pod_changed(binding, current, now)
             else:
@@ -407,7 +409,7 @@ class Binder:
 
     def pod_placed(self, pod: Pod, now: float) -> None:
         """The API shows the pod on a node, whether or not the answer to our write has come."""
-        binding = self.bindings.get(pod.uid)
+        binding = self.bindings.get(pod.metadata.uid)
         if binding is not None:
             ours = binding.node == pod.spec.node_name and binding.stage == "binding"
             self._step(binding, "bound" if ours else "placed by others", now)
@@ -426,7 +428,7 @@ class Binder:
     def _lost(self, binding: Binding, now: float) -> None:
         """Without this one the others of its gang do not start either."""
         for each in binding.gang.lost(binding.uid) if binding.gang is not None else ():
-            reason = Reason("GangMemberFailed", f"pod/{each.pod.key}", {"member": binding.pod.key})
+            reason = Reason("GangMemberFailed", f"pod/{each.key}", {"member": binding.key})
             self._fail(each, reason, now)
 
     def _leave_alone(self, binding: Binding, now: float) -> None:
@@ -447,7 +449,7 @@ class Binder:
             return
         if special.name:
             # The API server keeps the name in the pod's status until another one is written there.
-            self._claims.delete(special.claim, binding.pod.key)
+            self._claims.delete(special.claim, binding.key)
         else:
             self._claims.drop_unmade(special)
 
@@ -456,7 +458,7 @@ class Binder:
         self._volumes.give_back(binding.uid)
 
     def _event(self, binding: Binding, now: float, reason: str, note: str, action: str) -> None:
-        pod = binding.pod
-        controller = binding.profile.scheduler_name
+        pod, controller = binding.pending.pod, binding.profile.scheduler_name
         body = event_body(PODS, pod, now=now, type="Normal", reason=reason, note=note, action=action, controller=controller)
-        self._events.append(Write("create", EVENTS, body["metadata"]["namespace"], body["metadata"]["name"], body, about=pod.key))
+        about = body["metadata"]
+        self._events.append(Write("create", EVENTS, about["namespace"], about["name"], body, about=binding.key))

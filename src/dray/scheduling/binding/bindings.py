@@ -44,6 +44,7 @@ class Binding:
         "gang",
         "held",
         "keeps",
+        "key",
         "mapping",
         "node",
         "notes",
@@ -65,6 +66,7 @@ class Binding:
         self.gang = gang
         self.pending = pending
         self.uid = pending.uid
+        self.key = pending.key
         self.node = placement.node
         self.profile = profile
         self.since = now
@@ -119,8 +121,9 @@ class Bindings:
     def of_pod(self, key: str) -> Binding | None:
         return self._by_uid.get(self._by_pod.get(key, ""))
 
-    def with_claim(self, key: str) -> Iterator[Binding]:
-        return self._present(self._by_claim.get(key, ()))
+    def with_claim(self, key: str) -> Iterable[Binding]:
+        uids = self._by_claim.get(key)
+        return self._present(uids) if uids else ()
 
     def with_volume(self, key: str) -> Iterator[Binding]:
         return self._present(self._by_volume.get(key, ()))
@@ -137,7 +140,7 @@ class Bindings:
 
     def add(self, binding: Binding) -> None:
         self._by_uid[binding.uid] = binding
-        self._by_pod[binding.pod.key] = binding.uid
+        self._by_pod[binding.key] = binding.uid
 
     def follow(self, binding: Binding, key: str) -> None:
         """The claim is the pod's, and is to be written first."""
@@ -165,10 +168,12 @@ class Bindings:
     def remove(self, binding: Binding) -> None:
         uid = binding.uid
         self._by_uid.pop(uid, None)
-        if self._by_pod.get(binding.pod.key) == uid:
-            del self._by_pod[binding.pod.key]
-        self._unfollow(self._by_claim, binding.claims, uid)
-        self._unfollow(self._by_volume, [claim.key for claim in binding.volumes], uid)
+        if self._by_pod.get(binding.key) == uid:
+            del self._by_pod[binding.key]
+        if binding.claims:
+            self._unfollow(self._by_claim, binding.claims, uid)
+        if binding.volumes:
+            self._unfollow(self._by_volume, [claim.key for claim in binding.volumes], uid)
 
     def _unfollow(self, index: dict[str, dict[str, None]], keys: Iterable[str], uid: str) -> None:
         for key in keys:

@@ -65,8 +65,8 @@ class Intent:
     )
 
     def __init__(self, claim: ResourceClaim) -> None:
-        self.key = claim.key
-        self.uid = claim.uid
+        self.key = claim.metadata.key
+        self.uid = claim.metadata.uid
         self.allocation: AllocationResult | None = None
         # Whether the API has shown it: if it shows none after that, somebody took it away, and it is free for others.
         self.shown = False
@@ -169,7 +169,7 @@ class ClaimWriter:
         return list(self._intents.values())
 
     def _of(self, claim: ResourceClaim) -> Intent | None:
-        return self._intents.get(claim.uid)
+        return self._intents.get(claim.metadata.uid)
 
     def _named(self, key: str) -> Intent | None:
         claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
@@ -189,7 +189,7 @@ class ClaimWriter:
             before, intent.counted = intent.counted, (standing, allocations)
             if before is not None and before[1] == allocations:
                 if allocations and before[0] != standing:
-                    self._engine.ledger.restate(claim.uid, standing)
+                    self._engine.ledger.restate(intent.uid, standing)
                 return
         if allocations:
             self._engine.charge(claim, allocations, standing)
@@ -198,7 +198,7 @@ class ClaimWriter:
 
     def _account_for(self, intent: Intent) -> None:
         claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, intent.key)
-        if claim is not None and claim.uid == intent.uid:
+        if claim is not None and claim.metadata.uid == intent.uid:
             self._account(claim, intent)
         else:
             self._engine.remove_claim(intent.uid)
@@ -305,14 +305,16 @@ class ClaimWriter:
 
     def _want(self, intent: Intent, pod: Pod) -> None:
         intent.drop = False
-        intent.reservers[pod.uid] = pod
-        intent.leaving.discard(pod.uid)
+        uid = pod.metadata.uid
+        intent.reservers[uid] = pod
+        intent.leaving.discard(uid)
         self._dirty[intent.uid] = None
 
     def _for(self, claim: ResourceClaim) -> Intent:
-        intent = self._intents.get(claim.uid)
+        intent = self._of(claim)
         if intent is None:
-            intent = self._intents[claim.uid] = Intent(claim)
+            intent = Intent(claim)
+            self._intents[intent.uid] = intent
         return intent
 
     def _release_unwanted(self, intent: Intent) -> None:
@@ -331,15 +333,16 @@ class ClaimWriter:
 
     def observe(self, old: ResourceClaim | None, new: ResourceClaim | None, now: float) -> None:
         """The API shows the claim like this now."""
-        if old is not None and (new is None or new.uid != old.uid):
+        same = old is not None and new is not None and new.metadata.uid == old.metadata.uid
+        if old is not None and not same:
             self._gone(old, now)
         if new is None:
             return
-        shown, before = new.status.allocation, old.status.allocation if old is not None and old.uid == new.uid else None
+        shown, before = new.status.allocation, old.status.allocation if old is not None and same else None
         intent = self._of(new)
         if intent is not None:
             if intent.writing is None:
-                self._dirty[new.uid] = None
+                self._dirty[intent.uid] = None
             if shown is not None:
                 intent.show(shown)
         changed = before != shown
@@ -390,7 +393,7 @@ class ClaimWriter:
 
     def _write(self, intent: Intent, now: float) -> Write | None:
         claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, intent.key)
-        if claim is None or claim.uid != intent.uid:
+        if claim is None or claim.metadata.uid != intent.uid:
             self._fail_all(intent)
             return None
         refused = intent.retry_version and claim.metadata.resource_version == intent.retry_version
@@ -439,8 +442,8 @@ class ClaimWriter:
         return self._allocates(intent, claim)
 
     def _allocates(self, intent: Intent, claim: ResourceClaim) -> Write | None:
-        missing = [pod for uid, pod in intent.reservers.items() if not reserved_for(claim, uid)]
-        leaving = [consumer.uid for consumer in claim.status.reserved_for if consumer.uid in intent.leaving]
+        missing = [pod for uid, pod in intent.reservers.items() if not reserved_for(claim, uid)] if intent.reservers else []
+        leaving = [each.uid for each in claim.status.reserved_for if each.uid in intent.leaving] if intent.leaving else []
         unprotected = bool(intent.reservers) and FINALIZER not in claim.metadata.finalizers
         written = claim.status.allocation is not None or intent.allocation is None
         if written and not missing and not leaving and not unprotected:
@@ -454,7 +457,7 @@ class ClaimWriter:
         if claim.status.allocation is None and intent.allocation is not None:
             status["allocation"] = _plain(intent.allocation)
         kept = [_plain(c) for c in claim.status.reserved_for if c.uid not in leaving]
-        added = [{"resource": "pods", "name": pod.metadata.name, "uid": pod.uid} for pod in missing]
+        added = [{"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid} for pod in missing]
         status["reservedFor"] = [*kept, *added]
         return _patch(claim, {"status": status}, about, "status")
 
@@ -496,7 +499,8 @@ class ClaimWriter:
 
     def _settle(self, intent: Intent, claim: ResourceClaim) -> None:
         """The API shows what was decided."""
-        self.news.extend(Settled(uid, intent.key) for uid in intent.reservers)
+        for uid in intent.reservers:
+            self.news.append(Settled(uid, intent.key))
         intent.reservers.clear()
         intent.leaving.clear()
         intent.allocation = None
@@ -590,7 +594,7 @@ def _patch(claim: ResourceClaim, body: dict[str, Any], about: str, subresource: 
         claim.metadata.name,
         body,
         subresource,
-        uid=claim.uid,
+        uid=claim.metadata.uid,
         resource_version=claim.metadata.resource_version,
         about=about,
     )

@@ -42,7 +42,11 @@ READY = Verdict("ready")
 
 def waits(claim: ResourceClaim) -> bool:
     """Whether the claim's allocation has binding conditions at all."""
-    return claim.status.allocation is not None and any(r.binding_conditions for r in claim.status.allocation.devices.results)
+    if claim.status.allocation is not None:
+        for result in claim.status.allocation.devices.results:
+            if result.binding_conditions:
+                return True
+    return False
 
 
 def drivers(claim: ResourceClaim) -> set[str]:

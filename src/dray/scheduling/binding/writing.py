@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.api.core import Pod
+from msgspec.structs import replace
+
+from dray.api.core import Pod, PodExtendedResourceClaimStatus
 from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS
+from dray.api.meta import decode
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim
 from dray.api.selectors import node_selector_matches
@@ -53,6 +56,17 @@ def pod_status(pod: Pod, status: dict[str, Any], version: str = "") -> Write:
         resource_version=version,
         about=pod.key,
     )
+
+
+def with_answer(pod: Pod, version: str, answer: dict[str, Any]) -> Pod:
+    """The pod as the API has it since a write of its status on this version: only what was written is read, where nothing else
+    can have changed."""
+    if pod.metadata.resource_version != version:
+        return decode(Pod, answer)
+    known = answer.get("status", {}).get("extendedResourceClaimStatus")
+    named = decode(PodExtendedResourceClaimStatus, known) if known is not None else None
+    metadata = replace(pod.metadata, resource_version=answer["metadata"]["resourceVersion"])
+    return replace(pod, metadata=metadata, status=replace(pod.status, extended_resource_claim_status=named))
 
 
 def write_failed(error: ClusterError | None) -> Reason | None:

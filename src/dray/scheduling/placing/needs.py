@@ -54,7 +54,8 @@ class Needs:
         state = CycleState(pending, profile, resolved)
         if state.demand.volumes and any(name in profile.filters for name in VOLUME_PLUGINS):
             self._check_volumes(state)
-        self._check_classes(state)
+        if resolved.open:
+            self._check_classes(state)
         self._devices.add_extended(state)
         if state.needs_devices:
             state.packs_devices = self._devices.packs(state)
@@ -102,8 +103,8 @@ class Needs:
         key: tuple[Hashable, ...] = (
             state.demand.id,
             state.profile.scheduler_name,
-            tuple([self._spec_id(claim) for claim in resolved.open]),
-            tuple([(claim.uid, claim.metadata.resource_version, self._unwritten(state, claim)) for claim in resolved.pinned]),
+            tuple([self._spec_id(claim) for claim in resolved.open]) if resolved.open else (),
+            tuple([self._pinned_id(state, claim) for claim in resolved.pinned]) if resolved.pinned else (),
             (state.leftover.uid, state.leftover.metadata.resource_version) if state.leftover is not None else (),
             state.named,
         )
@@ -114,19 +115,21 @@ class Needs:
             key = (*key, pod.metadata.namespace, tuple(sorted(pod.metadata.labels.items())))
         return key
 
-    def _unwritten(self, state: CycleState, claim: ResourceClaim) -> bytes:
-        """Where an allocation can be used that the claim's version does not tell, because it is on its way."""
+    def _pinned_id(self, state: CycleState, claim: ResourceClaim) -> Hashable:
+        """The claim as it is; and where an allocation can be used that its version does not tell, because it is on its way."""
+        uid, version = claim.metadata.uid, claim.metadata.resource_version
         if claim.status.allocation is not None:
-            return b""
-        return self._encoder.encode(state.resolved.allocations[claim.uid].node_selector)
+            return uid, version
+        return uid, version, self._encoder.encode(state.resolved.allocations[uid].node_selector)
 
     def _spec_id(self, claim: ResourceClaim) -> int:
         """Claims with equal specs are one. A spec never changes, so it is looked at once per claim."""
-        known = self._spec_of.get(claim.uid)
+        uid = claim.metadata.uid
+        known = self._spec_of.get(uid)
         if known is None:
             encoded = self._encoder.encode(claim.spec)
             self._last_spec += 1
-            known = self._spec_of[claim.uid] = self._specs.setdefault(encoded, self._last_spec)
+            known = self._spec_of[uid] = self._specs.setdefault(encoded, self._last_spec)
         return known
 
     def forget_claim(self, uid: str) -> None:

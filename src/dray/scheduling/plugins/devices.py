@@ -76,7 +76,10 @@ class DynamicResources:
         if names is None:
             names = self._wanted[demand.id] = wanted_names(demand.spec, self._classes)
         state.names = names
-        leftovers = [self._world.get(RESOURCE_CLAIMS, key) for key in self._specials[state.pod.uid]]
+        keys = self._specials[state.pending.uid]
+        if not keys:
+            return
+        leftovers = [self._world.get(RESOURCE_CLAIMS, key) for key in keys]
         alive = [claim for claim in leftovers if claim is not None and self._is_alive(claim)]
         if alive:
             state.leftover = alive[0]

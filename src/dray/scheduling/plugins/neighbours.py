@@ -155,8 +155,8 @@ class Neighbours:
         affine = "InterPodAffinity" in profile.filters
         spread = demand.spread if "PodTopologySpread" in profile.filters else ()
         affinity = demand.affinity if affine else Affinity()
-        repelled = [rule for rule in self._repelling.values() if rule.term.matches(pod)] if affine else []
-        pulled = [rule for rule in self._pulling.values() if rule.term.matches(pod)] if affine else []
+        repelled = [rule for rule in self._repelling.values() if rule.term.matches(pod)] if affine and self._repelling else []
+        pulled = [rule for rule in self._pulling.values() if rule.term.matches(pod)] if affine and self._pulling else []
         if (
             profile.ignore_preferred_terms_of_existing_pods
             and affinity.pod_affinity is None
@@ -179,10 +179,10 @@ class Neighbours:
 
     def ranking(self, pod: Pod, demand: Demand, profile: Profile) -> View | None:
         """How the system's constraints rank nodes for a pod that nothing else ties to other pods; they refuse no node."""
-        if demand.spread or profile.default_spread is not None or not profile.weight_of("PodTopologySpread"):
+        if demand.spread or profile.default_spread is not None:
             return None
         common = self._owners.requirements(pod)
-        if not common:
+        if not common or not profile.weight_of("PodTopologySpread"):
             return None
         view = View(self, profile)
         view.add_system_spread(pod, demand, common)

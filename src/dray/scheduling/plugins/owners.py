@@ -28,7 +28,9 @@ class Owners:
     def requirements(self, pod: Pod) -> Requirements:
         """What the pods have in common that belong with this one; empty where nothing says so."""
         labels = self._of_services(pod)
-        owner = pod.metadata.controller
+        owner = pod.metadata.controller if pod.metadata.owner_references else None
+        if not labels and owner is None:
+            return ()
         spec = self._spec(pod, owner) if owner is not None else None
         if isinstance(spec, dict):
             labels = {**labels, **(spec.get("selector") or {})}

@@ -220,7 +220,7 @@ class Zones:
             if old is not None and old.spec.node_name and _same_records(old, pod) and self._account.entry(pod.uid) is not None:
                 return
             self._occupy(pod, of, pod.spec.node_name, layout)
-        elif self._account.entry(pod.uid) is not None:
+        elif self._account.entry(pod.metadata.uid) is not None:
             self._books.post(self._account, pod.uid, None)
 
     def _occupy(self, pod: Pod, of: PodDemand, node: str, layout: Layout) -> None:

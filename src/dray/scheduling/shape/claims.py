@@ -82,9 +82,9 @@ def resolve(pod: Pod, world: World, claims: Allocations) -> Resolved:
     seen: set[str] = set()
     for entry in pod.spec.resource_claims:
         claim = _find(pod, entry, world)
-        if claim is None or claim.uid in seen:
+        if claim is None or (uid := claim.metadata.uid) in seen:
             continue
-        seen.add(claim.uid)
+        seen.add(uid)
         allocation = claims.allocation_of(claim)
         if allocation is None and claim.status.allocation is not None:
             # It is being given back. Until the API shows that, its devices are not free, and it gets no others.
@@ -95,30 +95,30 @@ def resolve(pod: Pod, world: World, claims: Allocations) -> Resolved:
         else:
             _check_room(pod, claim, claims.consumers(claim))
             resolved.pinned.append(claim)
-            resolved.allocations[claim.uid] = allocation
+            resolved.allocations[uid] = allocation
     return resolved
 
 
 def _find(pod: Pod, entry: PodResourceClaim, world: World) -> ResourceClaim | None:
     name = _name(pod, entry)
-    own = pod_topic(pod)
     if name is None:
         refusal = Refusal.of(
             "ClaimNotCreated", f"pod/{pod.key}", claim=entry.name, template=entry.resource_claim_template_name or ""
         )
-        raise Refused(refusal, frozenset({own}))
+        raise Refused(refusal, frozenset({pod_topic(pod)}))
     if not name:
         return None
     key = f"{pod.metadata.namespace}/{name}"
-    topics = frozenset({own, claim_topic(key)})
     claim: ResourceClaim | None = world.get(RESOURCE_CLAIMS, key)
     if claim is None:
-        raise Refused(Refusal.of("ClaimMissing", f"claim/{key}"), topics)
-    if claim.metadata.deletion_timestamp is not None:
-        raise Refused(Refusal.of("ClaimDeleting", f"claim/{key}"), topics)
-    if entry.resource_claim_name is None and not owned_by(claim, pod):
-        raise Refused(Refusal.of("ClaimForeign", f"claim/{key}"), topics)
-    return claim
+        code = "ClaimMissing"
+    elif claim.metadata.deletion_timestamp is not None:
+        code = "ClaimDeleting"
+    elif entry.resource_claim_name is None and not owned_by(claim, pod):
+        code = "ClaimForeign"
+    else:
+        return claim
+    raise Refused(Refusal.of(code, f"claim/{key}"), frozenset({pod_topic(pod), claim_topic(key)}))
 
 
 def owned_by(claim: ResourceClaim, pod: Pod) -> bool:
@@ -127,7 +127,10 @@ def owned_by(claim: ResourceClaim, pod: Pod) -> bool:
 
 
 def reserved_for(claim: ResourceClaim, uid: str) -> bool:
-    return any(consumer.uid == uid for consumer in claim.status.reserved_for)
+    for consumer in claim.status.reserved_for:
+        if consumer.uid == uid:
+            return True
+    return False
 
 
 def runs_with(claim: ResourceClaim, nodes: Nodes) -> bool:

@@ -74,7 +74,7 @@ class _Slot:
 
 def by_devices(wanted: frozenset[str], info: NodeInfo) -> frozenset[str]:
     """Which of the pod's class-backed resources this node leaves to devices: those that it does not offer itself."""
-    return frozenset(name for name in wanted if not info.allocatable.get(name))
+    return frozenset([name for name in wanted if not info.allocatable.get(name)])
 
 
 def wanted_names(spec: PodSpec, classes: ClassNames) -> frozenset[str]:
@@ -198,11 +198,12 @@ def _wanted(requests: Requests) -> set[tuple[str, str, str]]:
 
 def special_claim(pod: Pod, requests: Requests) -> ResourceClaim:
     """The claim as long as it is only in memory."""
-    owner = OwnerReference("v1", "Pod", pod.metadata.name, pod.uid, True)
+    uid = pod.metadata.uid
+    owner = OwnerReference("v1", "Pod", pod.metadata.name, uid, True)
     metadata = ObjectMeta(
         name=UNMADE,
         namespace=pod.metadata.namespace,
-        uid=f"extended-resources-of-{pod.uid}",
+        uid=f"extended-resources-of-{uid}",
         annotations={EXTENDED_RESOURCE_CLAIM: "true"},
         owner_references=(owner,),
     )

@@ -46,6 +46,7 @@ class QueuedPod:
         "failed_until",
         "failures",
         "group",
+        "key",
         "looks_from",
         "nominated",
         "pod",
@@ -61,7 +62,8 @@ class QueuedPod:
 
     def __init__(self, pod: Pod, demand: Demand, seen: float) -> None:
         self.pod = pod
-        self.uid = pod.uid
+        self.uid = pod.metadata.uid
+        self.key = pod.metadata.key
         self.demand = demand
         self.seen = seen
         self.since = seen
@@ -174,7 +176,8 @@ class Queue:
 
     def pop(self, now: float) -> QueuedPod | None:
         """The next pod to decide on: the highest priority, then the longest known. It is ``taken`` until it comes back."""
-        self._release_due(now)
+        if self._backoff:
+            self._release_due(now)
         while self._active and not self._current(self._active[0][4], self._active[0][3], "active"):
             heappop(self._active)
         if not self._active:
@@ -271,10 +274,10 @@ class Queue:
 
     def placed(self, pending: QueuedPod, now: float) -> None:
         """The pod has its node: the next of its group may have luck too."""
-        members = pending.group.members.values() if pending.group is not None else ()
-        following = next((each for each in members if each is not pending), None)
-        if following is not None:
-            following.blocked_until = 0.0
+        if pending.group is not None:
+            following = next((each for each in pending.group.members.values() if each is not pending), None)
+            if following is not None:
+                following.blocked_until = 0.0
         self.forget(pending.uid, now)
 
     def forget(self, uid: str, now: float) -> QueuedPod | None:

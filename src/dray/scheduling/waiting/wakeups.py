@@ -124,7 +124,8 @@ class Wakeups:
     # ------------------------------------------------------------------------------------------------- from the cluster
 
     def event(self, *found: str) -> None:
-        self._events.update(dict.fromkeys(found))
+        for each in found:
+            self._events[each] = None
 
     def node(self, name: str) -> None:
         """A node came or changed."""
