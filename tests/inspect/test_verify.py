@@ -46,6 +46,42 @@ class TestWhereThereIsNothingToCheck:
         assert answer.stderr == ""
 
 
+class TestOfFilesThatLackAKind:
+    """What is not there cannot be told from what is not in the files: that is no finding, and is said."""
+
+    CLUSTER = (
+        node("n1"),
+        slice_("s1", [{"name": "g0"}]),
+        claim("used", result("g0"), pods=("train",)),
+        pod("train", "used", node="n1", phase="Running"),
+    )
+
+    @pytest.mark.parametrize(
+        ("lacking", "rule"),
+        [
+            ("ResourceSlice", "device-vanished"),
+            ("Pod", "reserved-for-nobody"),
+            ("ResourceClaim", "pod-claim"),
+        ],
+    )
+    def test_no_alarm_is_raised_and_the_rule_is_named(self, dray: Run, lacking: str, rule: str) -> None:
+        answer = dray("verify", [body for body in self.CLUSTER if body["kind"] != lacking], "--strict", "-o", "json")
+        report = json.loads(answer.stdout)
+        assert (answer.exit_code, report["violations"], report["leftovers"]) == (0, [], [])
+        assert list(report["unchecked"]) == [rule]
+        assert f"warning: {rule} was not checked: the files have no {lacking.lower()}s" in answer.stderr
+
+    def test_files_that_have_everything_are_checked_for_everything(self, dray: Run) -> None:
+        answer = dray("verify", list(self.CLUSTER), "-o", "json")
+        assert json.loads(answer.stdout)["unchecked"] == {}
+        assert answer.stderr == ""
+
+    def test_an_alarm_is_raised_where_the_kind_is_there(self, dray: Run) -> None:
+        other = slice_("s1", [{"name": "g9"}])
+        answer = dray("verify", [other if body["kind"] == "ResourceSlice" else body for body in self.CLUSTER], "-o", "json")
+        assert [found["rule"] for found in json.loads(answer.stdout)["leftovers"]] == ["device-vanished"]
+
+
 def test_one_is_told_as_one(dray: Run) -> None:
     one = [
         node("n1"),

@@ -23,7 +23,7 @@ def verify(source: Source, strict: bool, output: str) -> None:
 
     Checks every claim, pod, slice and node: one owner for each device, share, counter unit and amount of capacity; devices in use
     are compatible; reservations, finalizers and placements are consistent. Exit code 1 when a rule is violated, 2 when the
-    cluster could not be read. Where there is nothing to check, a warning says so.
+    cluster could not be read. Where there is nothing to check, or files lack a kind that a rule needs, a warning says so.
 
     \b
     Examples:
@@ -31,11 +31,14 @@ def verify(source: Source, strict: bool, output: str) -> None:
       dray verify --context production -o json
       dray snapshot -o now.json && dray verify -f now.json
     """
-    report = check(source.read(needs=(RESOURCE_CLAIMS, RESOURCE_SLICES, PODS, NODES)).world)
+    snapshot = source.read(needs=(RESOURCE_CLAIMS, RESOURCE_SLICES, PODS, NODES))
+    report = check(snapshot.world, snapshot.unknown)
     if not report.found:
         click.echo(f"warning: nothing to check: {source.holds} no claims, slices or pods", err=True)
+    for rule, why in report.unchecked.items():
+        click.echo(f"warning: {rule} was not checked: {why}", err=True)
     if strict:
-        report = Report(report.checked, report.violations + report.leftovers, [])
+        report = Report(report.checked, report.violations + report.leftovers, [], report.unchecked)
     emit(report, output, lambda console: _show(report, console))
     sys.exit(1 if report.violations else 0)
 

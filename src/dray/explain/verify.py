@@ -2,19 +2,20 @@
 
 A brute-force reading of the API's rules, without the allocator and its ledger. A *violation* must never be true, not even for a
 moment. A *leftover* is what a controller has still to clean up, or what a driver has taken away; it is normal for a short while.
+What cannot be told, because nothing is known of a kind, is neither: the rule is named as one that was not checked.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from dray.api.consumers import is_pod, reserves
 from dray.api.core import Node, Pod
-from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS
+from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 from dray.api.quantity import Quantity
 from dray.api.resource import FINALIZER, RESERVED_FOR_MAX, RESULTS_MAX, ResourceClaim
 from dray.api.selectors import node_selector_matches
@@ -23,6 +24,7 @@ from dray.explain.published import Holder, Identity, Published
 from dray.explain.usage import node_usage
 
 EXTENDED_RESULTS_MAX: Final = 128
+_EVERYTHING_KNOWN: Final[Mapping[Kind, str]] = {}
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -37,6 +39,8 @@ class Report(msgspec.Struct):
     checked: dict[str, int]
     violations: list[Finding]
     leftovers: list[Finding]
+    unchecked: dict[str, str] = {}
+    """Rules that could not be checked, each with why."""
 
     @property
     def found(self) -> bool:
@@ -44,12 +48,20 @@ class Report(msgspec.Struct):
         return any(self.checked[what] for what in ("claims", "devices", "pools", "pods"))
 
 
-def verify(world: World) -> Report:
-    """Check everything. The order of findings follows rules and names, so that equal clusters give equal reports."""
+def verify(world: World, unknown: Mapping[Kind, str] = _EVERYTHING_KNOWN) -> Report:
+    """Check everything. The order of findings follows rules and names, so that equal clusters give equal reports. ``unknown``:
+    kinds of which nothing can be told, and why, as a ``Snapshot`` has them."""
     published = Published(world)
     violations = [found for rule in _RULES for found in rule(published)]
     leftovers = [found for rule in _LEFTOVERS for found in rule(published)]
-    return Report(_checked(published), violations, leftovers)
+    doubtful = {rule: unknown[kind] for rule, kind in _ABSENCES.items() if kind in unknown}
+    found = {finding.rule for finding in (*violations, *leftovers)}
+    return Report(
+        _checked(published),
+        [finding for finding in violations if finding.rule not in doubtful],
+        [finding for finding in leftovers if finding.rule not in doubtful],
+        {rule: why for rule, why in doubtful.items() if rule in found},
+    )
 
 
 def _checked(published: Published) -> dict[str, int]:
@@ -343,3 +355,9 @@ _RULES: Final[tuple[Rule, ...]] = (
     _host_ports,
 )
 _LEFTOVERS: Final[tuple[Rule, ...]] = (_stale_reservations, _vanished_devices, _vanished_counters, _stuck_claims)
+# Rules about what is not there, and the kind of it: where nothing is known of that kind, they are no finding.
+_ABSENCES: Final[Mapping[str, Kind]] = {
+    "pod-claim": RESOURCE_CLAIMS,
+    "reserved-for-nobody": PODS,
+    "device-vanished": RESOURCE_SLICES,
+}

@@ -282,5 +282,5 @@ def planned(found: Snapshot, change: Change, now: float, placing: Placing = PLAC
 
 def verify(moment: Moment) -> Plain:
     """What ``dray verify`` says."""
-    report: Report = check(moment.world)
+    report: Report = check(moment.world, moment.unknown)
     return {**msgspec.to_builtins(report), "ok": not report.violations, "found": report.found}
