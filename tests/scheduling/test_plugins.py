@@ -13,7 +13,7 @@ from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import NODES
 from dray.books.nodes import NodeInfo
-from dray.scheduling import configuration
+from dray.scheduling import configuration, plugin_arguments
 from dray.scheduling.config import DEFAULT_PLUGINS, FILTERS, SCORES
 from dray.scheduling.parts import Parts
 from dray.scheduling.plugins import installed, registry
@@ -59,7 +59,7 @@ profiles:
 def quiet(monkeypatch: pytest.MonkeyPatch) -> Sim:
     entry = EntryPoint("Quiet", f"{__name__}:Quiet", installed.GROUP)
     monkeypatch.setattr(EntryPoint, "load", lambda self: Quiet)
-    for module in (registry, configuration):
+    for module in (registry, configuration, plugin_arguments):
         monkeypatch.setattr(module, "installed", lambda: {"Quiet": entry})
     monkeypatch.setitem(CODES, "NodeNoisy", CODE)
     return Sim(configuration.load(CONFIGURED, Gates.dray()))
