@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import tempfile
 import time
@@ -111,7 +112,7 @@ def measure(scenario: Scenario, scheduler: str) -> Run:
 async def _measure(scenario: Scenario, scheduler: str, server: Server, folder: Path) -> Run:
     async with wires(server.kubeconfig, 24) as connections:
         for stage in objects(scenario, SCHEDULER_OF[scheduler]):
-            await over_all(connections, stage, _create)
+            await over_all(connections, stage, create)
     bound = Bound(scenario.pods)
     with running(scheduler, server.kubeconfig, folder) as program:
         began = time.perf_counter()
@@ -136,7 +137,7 @@ class Bound:
     start_cpu: float = 0.0
 
 
-async def _create(wire: Wire, manifest: Json) -> None:
+async def create(wire: Wire, manifest: Json) -> None:
     path = collection(manifest)
     await wire.call("POST", path, json.dumps(manifest).encode())
     if "status" in manifest:
@@ -174,8 +175,14 @@ def running(scheduler: str, kubeconfig: Path, folder: Path) -> Iterator[Program]
             yield program
         return
     argv: list[str | Path] = [Path(sys.executable).with_name("dray"), "scheduler", "--kubeconfig", kubeconfig]
-    with Program("dray scheduler", argv, folder / "dray-scheduler.log") as program:
+    with Program("dray scheduler", argv, folder / "dray-scheduler.log", _compiled(folder)) as program:
         yield program
+
+
+def _compiled(folder: Path) -> dict[str, str]:
+    """An environment in which Python keeps what it compiled, as an installation does, and leaves nothing in the sources."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
 
 
 # ------------------------------------------------------------------------------------------------------------ objects

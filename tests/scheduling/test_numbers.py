@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry
 from scheduling_cluster import Sim
 
 from dray.api import kinds
 from dray.cluster.metrics import METRICS
 from dray.runtime.meter import Meter
+from dray.runtime.numbers import Registry
 
 DURATION = "scheduler_scheduling_attempt_duration_seconds"
 FILTER = "scheduler_framework_extension_point_duration_seconds"
@@ -36,7 +36,7 @@ def test_looking_for_devices_is_timed_as_upstreams_plugin(sim: Sim) -> None:
 
 
 def test_every_number_has_its_kind_of_histogram() -> None:
-    Meter(CollectorRegistry(), METRICS)
+    Meter(Registry(), METRICS)
 
 
 def test_a_bound_pod_tells_how_many_attempts_it_took(sim: Sim) -> None:

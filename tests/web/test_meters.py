@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
-from dray.web.meters import LINES_MAX, SAMPLES_MAX, Meters, Unreadable, of_pages, of_registry
+from dray.runtime.numbers import Counter, Family, Gauge, Registry
+from dray.web.meters import LINES_MAX, SAMPLES_MAX, Meters, Unreadable, families, of_pages, of_registry
 from tests.web.clusters import small
 from tests.web.conftest import serving, still
 
 
-def counted() -> tuple[CollectorRegistry, Counter, Gauge]:
-    registry = CollectorRegistry()
-    attempts = Counter("scheduler_schedule_attempts_total", "…", ("result", "profile"), registry=registry)
-    pending = Gauge("scheduler_pending_pods", "…", ("queue",), registry=registry)
-    Counter("something_else_total", "…", registry=registry).inc()
+def counted() -> tuple[Registry, Family[Counter], Family[Gauge]]:
+    registry = Registry()
+    attempts = registry.counter("scheduler_schedule_attempts_total", "…", ("result", "profile"))
+    pending = registry.gauge("scheduler_pending_pods", "…", ("queue",))
+    registry.counter("something_else_total", "…").labels().inc()
     return registry, attempts, pending
 
 
@@ -26,7 +26,7 @@ def test_counters_are_told_by_the_minute_and_gauges_as_they_are() -> None:
         attempts.labels("scheduled", "a").inc(more)
         attempts.labels("scheduled", "b").inc(more)  # profiles are told together
         pending.labels("backoff").set(more)
-        meters.add(at, registry.collect())
+        meters.add(at, families(registry.text()))
     told = {plot.title.partition(",")[0]: {line.label: line.points for line in plot.lines} for plot in meters.plots()}
     assert told == {
         "attempts to schedule": {"scheduled": [(5.0, 240.0), (10.0, 0.0)]},
@@ -39,7 +39,7 @@ def test_a_counter_that_began_anew_grew_from_nothing() -> None:
     for at, value in ((0.0, 100), (60.0, 4)):
         registry, attempts, _ = counted()
         attempts.labels("error", "a").inc(value)
-        meters.add(at, registry.collect())
+        meters.add(at, families(registry.text()))
     assert meters.plots()[0].lines[0].points == [(60.0, 4.0)]
 
 
@@ -49,7 +49,7 @@ def test_what_is_kept_is_bounded_whatever_metrics_say() -> None:
         pending.labels(f"q{number}").set(1)
     meters = Meters()
     for at in range(SAMPLES_MAX + 10):
-        meters.add(float(at), registry.collect())
+        meters.add(float(at), families(registry.text()))
     (plot,) = meters.plots()
     assert len(plot.lines) == LINES_MAX
     assert {len(line.points) for line in plot.lines} == {SAMPLES_MAX}
@@ -60,7 +60,7 @@ async def test_pages_of_metrics_are_read_together_and_trouble_names_the_page() -
     attempts.labels("scheduled", "a").inc(3)
 
     async def page(request: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(registry)) if request.path == "/metrics" else web.Response(status=500)
+        return web.Response(body=registry.text()) if request.path == "/metrics" else web.Response(status=500)
 
     app = web.Application()
     app.router.add_get("/{name}", page)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from dray.runtime.numbers import Counter, Family, Gauge, Histogram, Registry
 
 # A tenth of a second to a quarter of an hour: upstream's buckets for waits, and fine enough for scheduling.
 BUCKETS: Final = (0.001, 0.01, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6, 819.2)
@@ -28,18 +28,18 @@ Labels = tuple[str, ...]
 class Meter:
     """Implements the meter of any decider whose numbers are declared as ``name -> (kind, labels, help)``."""
 
-    def __init__(self, registry: CollectorRegistry, table: Mapping[str, tuple[str, Labels, str]]) -> None:
-        self._counters: dict[str, Counter] = {}
-        self._gauges: dict[str, Gauge] = {}
-        self._histograms: dict[str, Histogram] = {}
+    def __init__(self, registry: Registry, table: Mapping[str, tuple[str, Labels, str]]) -> None:
+        self._counters: dict[str, Family[Counter]] = {}
+        self._gauges: dict[str, Family[Gauge]] = {}
+        self._histograms: dict[str, Family[Histogram]] = {}
         for name, (kind, labels, text) in table.items():
             match kind:
                 case "counter":
-                    self._counters[name] = Counter(name, text, labels, registry=registry)
+                    self._counters[name] = registry.counter(name, text, labels)
                 case "gauge":
-                    self._gauges[name] = Gauge(name, text, labels, registry=registry)
+                    self._gauges[name] = registry.gauge(name, text, labels)
                 case _ if kind in _BUCKETS:
-                    self._histograms[name] = Histogram(name, text, labels, buckets=_BUCKETS[kind], registry=registry)
+                    self._histograms[name] = registry.histogram(name, text, _BUCKETS[kind], labels)
                 case _:
                     raise ValueError(f"metric {name}: {kind!r} is not a kind of metric")
 
@@ -47,13 +47,10 @@ class Meter:
         return time.perf_counter()
 
     def count(self, name: str, labels: Labels = (), by: int = 1) -> None:
-        counter = self._counters[name]
-        (counter.labels(*labels) if labels else counter).inc(by)
+        self._counters[name].labels(*labels).inc(by)
 
     def observe(self, name: str, value: float, labels: Labels = ()) -> None:
-        histogram = self._histograms[name]
-        (histogram.labels(*labels) if labels else histogram).observe(value)
+        self._histograms[name].labels(*labels).observe(value)
 
     def gauge(self, name: str, value: float, labels: Labels = ()) -> None:
-        gauge = self._gauges[name]
-        (gauge.labels(*labels) if labels else gauge).set(value)
+        self._gauges[name].labels(*labels).set(value)

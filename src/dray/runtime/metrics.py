@@ -4,33 +4,25 @@ from __future__ import annotations
 
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-
 from dray.cluster.port import ClusterError, Outcome, Refused, Unreachable
+from dray.runtime.numbers import Registry
 
 SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 class Metrics:
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self.registry = registry or CollectorRegistry()
-        self.events = Counter("dray_watch_events_total", "Objects listed or changed, by kind.", ("kind",), registry=self.registry)
-        self.relists = Counter("dray_lists_total", "Complete lists, the first one included.", ("kind",), registry=self.registry)
-        self.writes = Counter(
-            "dray_writes_total", "Writes by decider, verb, resource and result.", ("decider", "verb", "resource", "result"),
-            registry=self.registry,
-        )  # fmt: skip
-        self.write_seconds = Histogram(
-            "dray_write_duration_seconds", "From decision to answer.", ("verb",), buckets=SECONDS, registry=self.registry
+    def __init__(self) -> None:
+        self.registry = registry = Registry()
+        self.events = registry.counter("dray_watch_events_total", "Objects listed or changed, by kind.", ("kind",))
+        self.relists = registry.counter("dray_lists_total", "Complete lists, the first one included.", ("kind",))
+        self.writes = registry.counter(
+            "dray_writes_total", "Writes by decider, verb, resource and result.", ("decider", "verb", "resource", "result")
         )
-        self.in_flight = Gauge("dray_writes_in_flight", "Writes sent and not answered.", registry=self.registry)
-        self.waiting = Gauge("dray_writes_waiting", "Writes decided and not sent.", registry=self.registry)
-        self.act_seconds = Histogram(
-            "dray_act_duration_seconds", "One call of a decider.", ("decider",), buckets=SECONDS, registry=self.registry
-        )
-        self.leading = Gauge(
-            "leader_election_master_status", "1 while this instance leads, by lease.", ("name",), registry=self.registry
-        )
+        self.write_seconds = registry.histogram("dray_write_duration_seconds", "From decision to answer.", SECONDS, ("verb",))
+        self.in_flight = registry.gauge("dray_writes_in_flight", "Writes sent and not answered.").labels()
+        self.waiting = registry.gauge("dray_writes_waiting", "Writes decided and not sent.").labels()
+        self.act_seconds = registry.histogram("dray_act_duration_seconds", "One call of a decider.", SECONDS, ("decider",))
+        self.leading = registry.gauge("leader_election_master_status", "1 while this instance leads, by lease.", ("name",))
 
     def wrote(self, decider: str, outcome: Outcome, seconds: float) -> None:
         write = outcome.write
@@ -39,7 +31,7 @@ class Metrics:
         self.write_seconds.labels(write.verb).observe(seconds)
 
     def text(self) -> bytes:
-        return generate_latest(self.registry)
+        return self.registry.text()
 
 
 def result(error: ClusterError | None) -> str:

@@ -14,8 +14,10 @@ from typing import Final, NamedTuple
 
 import aiohttp
 import msgspec
-from prometheus_client import CollectorRegistry, Metric
+from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
+
+from dray.runtime.numbers import Registry
 
 Read = Callable[[], Awaitable[Iterable[Metric]]]
 
@@ -112,9 +114,9 @@ async def follow(read: Read, meters: Meters, clock: Callable[[], float]) -> None
         await asyncio.sleep(EVERY_SECONDS)
 
 
-def of_registry(registry: CollectorRegistry) -> Read:
+def of_registry(registry: Registry) -> Read:
     async def read() -> Iterable[Metric]:
-        return registry.collect()
+        return families(registry.text())
 
     return read
 
@@ -137,6 +139,11 @@ async def _page(session: aiohttp.ClientSession, url: str) -> list[Metric]:
             text = await answer.content.read(PAGE_MAX)
             while len(text) < PAGE_MAX and (more := await answer.content.read(PAGE_MAX - len(text))):
                 text += more
-        return list(text_string_to_metric_families(text.decode()))
+        return families(text)
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         raise Unreadable(f"{url} cannot be read: {error or type(error).__name__}") from error
+
+
+def families(text: bytes) -> list[Metric]:
+    """What a page says. Raises ValueError when it is none."""
+    return list(text_string_to_metric_families(text.decode()))
