@@ -23,11 +23,19 @@ def test_what_is_not_asked_for_yet_is_not_loaded() -> None:
     assert loaded("dray.cli.scheduler, dray.scheduling.scheduler, dray.runtime.meter", *later) == "[]"
 
 
+def test_a_scheduler_is_made_without_looking_through_what_is_installed() -> None:
+    """Only a configuration with plugins of others needs that; a kubeconfig is read where there is one, and numbers are counted
+    without the client of Prometheus."""
+    code = "from dray.cluster.world import World; from dray.scheduling.scheduler import KINDS, Scheduler; Scheduler(World(KINDS))"
+    modules = f"dray.cli.scheduler, dray.runtime.meter; {code}"
+    assert loaded(modules, "importlib.metadata", "email", "http.client", "prometheus_client", "yaml", "tempfile") == "[]"
+
+
 def test_a_command_that_has_a_typo_is_still_told_which_one_is_near() -> None:
     answer = subprocess.run([sys.executable, "-m", "dray", "schedular"], capture_output=True, text=True, check=False)
     assert "Did you mean 'scheduler'?" in answer.stderr
 
 
 def loaded(modules: str, *names: str) -> str:
-    code = f"import sys, {modules}; print([name for name in {names} if name in sys.modules])"
+    code = f"import sys; import {modules}; print([name for name in {names} if name in sys.modules])"
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 
@@ -192,10 +193,10 @@ def signature(id: str, text: str, implementation: Callable[..., Any] | None) -> 
     assert found is not None, text
     arguments = read_types(found["arguments"])
     if found["receiver"]:
-        arguments = [*read_types(found["receiver"]), *arguments]
+        arguments = (*read_types(found["receiver"]), *arguments)
     result = read_types(found["result"])[0]
-    names = frozenset(name for kind in [*arguments, result] for name in _parameter_names(kind))
-    return Overload(id, found["receiver"] is not None, tuple(arguments), result, implementation, names)
+    names = frozenset(name for kind in (*arguments, result) for name in _parameter_names(kind))
+    return Overload(id, found["receiver"] is not None, arguments, result, implementation, names)
 
 
 def _parameter_names(kind: Type) -> set[str]:
@@ -204,7 +205,8 @@ def _parameter_names(kind: Type) -> set[str]:
     return {name for inner in kind.parameters for name in _parameter_names(inner)}
 
 
-def read_types(text: str) -> list[Type]:
+@cache
+def read_types(text: str) -> tuple[Type, ...]:
     words = _WORD.findall(text)
     found: list[Type] = []
     at = 0
@@ -212,7 +214,7 @@ def read_types(text: str) -> list[Type]:
         kind, at = _read_type(words, at)
         found.append(kind)
         at += 1
-    return found
+    return tuple(found)
 
 
 def _read_type(words: list[str], at: int) -> tuple[Type, int]:

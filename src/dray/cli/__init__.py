@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -53,7 +54,9 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        gc.disable()  # of what is loaded nothing is garbage
         module = importlib.import_module(f"dray.cli.{COMMANDS[cmd_name][0]}")
+        gc.enable()
         command: click.Command = getattr(module, cmd_name)
         return command
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import time
@@ -166,31 +167,36 @@ def run_on_cluster(
     *,
     first: Callable[[Remote], Awaitable[None]] | None = None,
     through: Callable[[Cluster], Cluster] = lambda cluster: cluster,
-    meanwhile: Callable[[], None] = lambda: None,
+    meanwhile: Callable[[], None] | None = None,
 ) -> None:
     """Run a part on a real cluster until a signal; exit 1 when it cannot go on. ``first`` is done before it starts; ``through``
-    is how the part sees the cluster; ``meanwhile`` is done, in a thread, while the cluster is asked what it serves."""
+    is how the part sees the cluster; ``meanwhile`` is done, in a thread, while the cluster says what it serves and has."""
 
     async def go() -> None:
         stop = stop_on_signals()
         remote = connection.remote()
+        closing: Cluster = remote
+        gc.disable()  # until every kind is listed: of what is loaded and listed nothing is garbage
         try:
-            loading = asyncio.create_task(asyncio.to_thread(meanwhile))
-            cluster = await _connected(remote, part, stop)
-            await loading
+            loading = asyncio.create_task(asyncio.to_thread(meanwhile)) if meanwhile is not None else None
+            cluster = await _connected(remote, part, stop, begin=loading is not None)
+            closing = cluster or remote
+            if loading is not None:
+                await loading
             if cluster is not None:
                 if first is not None:
                     await first(remote)
                 await run(through(cluster), part, stop)
         finally:
-            await remote.close()
+            gc.enable()
+            await closing.close()
 
     to_the_end(go)
 
 
-async def _connected(remote: Remote, part: Part, stop: asyncio.Event) -> Served | None:
+async def _connected(remote: Remote, part: Part, stop: asyncio.Event, begin: bool) -> Served | None:
     """What the cluster serves, or None when a signal comes first. A server that keeps one waiting is told of."""
-    asking, stopped = asyncio.create_task(Served.of(remote, part.kinds)), asyncio.create_task(stop.wait())
+    asking, stopped = asyncio.create_task(Served.of(remote, part.kinds, begin)), asyncio.create_task(stop.wait())
     for patience in (PATIENCE_SECONDS, None):
         ended, _ = await asyncio.wait({asking, stopped}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
         if ended:

@@ -22,6 +22,8 @@ IDLE_SECONDS: Final = 20.0
 ANSWER_MAX: Final = 64 * 1024 * 1024
 # The server is not read any further while this much of a stream is not taken yet.
 UNREAD_MAX: Final = 4 * 1024 * 1024
+# Watches of many kinds begin together; all their handshakes at once would keep a write waiting, such as the first binding.
+STREAMS_OPENED_AT_ONCE: Final = 2
 
 
 class NotSent(Exception):
@@ -215,6 +217,7 @@ class Connections:
         self._host, self._port = host, port
         self._connect_seconds, self._answer_seconds = connect_seconds, answer_seconds
         self._free = asyncio.Semaphore(limit)
+        self._opening = asyncio.Semaphore(STREAMS_OPENED_AT_ONCE)
         self._idle: deque[tuple[ssl.SSLContext | None, _Connection]] = deque()
 
     async def ask(self, request: bytes, tls: ssl.SSLContext | None, server_name: str) -> Answer:
@@ -240,7 +243,8 @@ class Connections:
 
     async def stream(self, request: bytes, tls: ssl.SSLContext | None, server_name: str, silence_seconds: float) -> Stream:
         """An answer that is read as it comes, on a connection of its own, which does not count among the ``limit``."""
-        stream = await self._open(Stream, tls, server_name)
+        async with self._opening:
+            stream = await self._open(Stream, tls, server_name)
         try:
             await stream.begin(request, silence_seconds)
         except BaseException:

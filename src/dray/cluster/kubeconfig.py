@@ -12,14 +12,12 @@ import base64
 import binascii
 import os
 import ssl
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from dray.api.times import parse_time
 from dray.cluster.proxies import proxy_for
@@ -241,8 +239,10 @@ class _Merged:
             self._add(file)
 
     def _add(self, file: Path) -> None:
+        import yaml  # takes time to load, and in a pod there is no file
+
         try:
-            content = yaml.safe_load(file.read_text())
+            content = yaml.load(file.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise KubeconfigError(f"kubeconfig {file} cannot be read: {error}") from error
         if content is not None and not isinstance(content, dict):
@@ -338,6 +338,8 @@ def _read(path: Path, what: str) -> bytes:
 
 def _load_certificate(context: ssl.SSLContext, identity: Identity) -> None:
     """OpenSSL loads a key only from a file, so it lies in one, readable by us alone, for that moment."""
+    import tempfile  # takes time to load, and few have certificates
+
     with tempfile.NamedTemporaryFile(prefix="dray-", suffix=".pem") as file:
         file.write(identity.certificate + b"\n" + identity.key)
         file.flush()

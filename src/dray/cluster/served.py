@@ -25,35 +25,60 @@ OLDER: Final[dict[Kind, tuple[str, ...]]] = {
     CORE_POD_GROUPS: ("v1alpha3",),
 }
 
+# Asking one after the other on a few connections takes less time than opening one for each question.
+AT_ONCE: Final = 6
+
+Listing = tuple[list[bytes], str]
+
 log = logging.getLogger(__name__)
 
 
 class Served:
-    """``await Served.of(remote, kinds)`` asks what is served; what is not is asked for again when it is wanted."""
+    """``await Served.of(remote, kinds)`` asks what is served; what is not is asked for again when it is wanted.
 
-    def __init__(self, remote: Remote, versions: dict[Kind, Kind | None]) -> None:
-        self._cluster, self._versions = remote, versions
+    ``begin`` lists each kind as soon as its version is known, before anybody asks for it: whoever starts has other things to do
+    until it can. The first list of a kind is that one."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._cluster = remote
+        self._versions: dict[Kind, Kind | None] = {}
+        self._begun: dict[Kind, asyncio.Task[Listing]] = {}
+        self._under_way: set[asyncio.Task[Listing]] = set()
+        self._just_missed: set[Kind] = set()
+        self._at_once = asyncio.Semaphore(AT_ONCE)
 
     @staticmethod
-    async def of(remote: Remote, kinds: Sequence[Kind]) -> Served:
-        lists = _Lists(remote)
-        versions = dict(zip(kinds, await asyncio.gather(*map(lists.newest, kinds))))
-        for kind, found in versions.items():
-            if found is None:
-                log.warning(
-                    "the cluster does not serve this kind; it counts as empty until it does", extra={"kind": kind.resource}
-                )
-            elif found != kind:
-                log.info("the cluster serves an older version", extra={"kind": kind.resource, "version": found.version})
-        return Served(remote, versions)
+    async def of(remote: Remote, kinds: Sequence[Kind], begin: bool = False) -> Served:
+        served = Served(remote)
+        lists = _Lists(remote, served._at_once)
+        await asyncio.gather(*(served._find(kind, lists, begin) for kind in kinds))
+        return served
 
-    async def list(
-        self, kind: Kind, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
-    ) -> tuple[list[bytes], str]:
-        if self._versions.get(kind, kind) is None:
-            self._versions[kind] = await _Lists(self._cluster).newest(kind)
-        served = self._served(kind)
+    async def _find(self, kind: Kind, lists: _Lists, begin: bool) -> None:
+        found = self._versions[kind] = await lists.newest(kind)
+        if found is None:
+            self._just_missed.add(kind)
+            log.warning("the cluster does not serve this kind; it counts as empty until it does", extra={"kind": kind.resource})
+            return
+        if found != kind:
+            log.info("the cluster serves an older version", extra={"kind": kind.resource, "version": found.version})
+        if begin:
+            begun = self._begun[kind] = asyncio.create_task(self._begin(found), name=f"list {kind.resource}")
+            self._under_way.add(begun)
+            begun.add_done_callback(self._under_way.discard)
+
+    async def _begin(self, kind: Kind) -> Listing:
+        async with self._at_once:
+            return await self._cluster.list(kind)
+
+    async def list(self, kind: Kind, *, namespace: str = "", label_selector: str = "", field_selector: str = "") -> Listing:
+        if self._versions.get(kind, kind) is None and kind not in self._just_missed:
+            self._versions[kind] = await _Lists(self._cluster, self._at_once).newest(kind)
+        self._just_missed.discard(kind)
+        served, begun = self._served(kind), self._begun.pop(kind, None)
         try:
+            if begun is not None and not (namespace or label_selector or field_selector):
+                return await begun
             return await self._cluster.list(
                 served, namespace=namespace, label_selector=label_selector, field_selector=field_selector
             )
@@ -64,6 +89,8 @@ class Served:
     async def watch(
         self, kind: Kind, resource_version: str, *, namespace: str = "", field_selector: str = ""
     ) -> AsyncIterator[WatchEvent]:
+        if self._under_way:  # what there is comes before what will be: without the last list nobody can begin
+            await asyncio.wait(tuple(self._under_way))
         async for event in self._cluster.watch(
             self._served(kind), resource_version, namespace=namespace, field_selector=field_selector
         ):
@@ -80,6 +107,9 @@ class Served:
         return await self._cluster.write(msgspec.structs.replace(write, kind=self._served(write.kind)))
 
     async def close(self) -> None:
+        for begun in self._begun.values():
+            begun.cancel()
+        await asyncio.gather(*self._begun.values(), return_exceptions=True)
         await self._cluster.close()
 
     def _served(self, kind: Kind) -> Kind:
@@ -92,8 +122,8 @@ class Served:
 class _Lists:
     """The resource lists of group versions, each read once."""
 
-    def __init__(self, remote: Remote) -> None:
-        self._remote = remote
+    def __init__(self, remote: Remote, at_once: asyncio.Semaphore) -> None:
+        self._remote, self._at_once = remote, at_once
         self._plurals: dict[str, asyncio.Future[frozenset[str]]] = {}
 
     async def newest(self, kind: Kind) -> Kind | None:
@@ -111,7 +141,8 @@ class _Lists:
 
     async def _read(self, path: str) -> frozenset[str]:
         try:
-            found = msgspec.json.decode(await self._remote.raw(path))
+            async with self._at_once:
+                found = msgspec.json.decode(await self._remote.raw(path))
         except NotFound:
             return frozenset()
         return frozenset(entry["name"] for entry in found.get("resources", ()))

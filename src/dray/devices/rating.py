@@ -25,6 +25,8 @@ from dray.devices.views import NodeLayout, NodeView
 
 # Devices of one card that are compared to find the largest that is lost; of a larger one, only what is taken counts.
 PIECES: Final = 512
+# Amounts that are remembered as looked at: equal devices publish equal ones.
+NOTED_MAX: Final = 10_000
 
 
 class Rating(msgspec.Struct, frozen=True, rename="camel"):
@@ -54,10 +56,16 @@ class Scale:
     def __init__(self) -> None:
         self.serial = 0
         self._largest: dict[tuple[str, str], int] = {}
+        self._noted: set[tuple[str, str, str | int | float]] = set()
 
     def note(self, driver: str, devices: Iterable[Device]) -> None:
         for device in devices:
             for name, entry in device.capacity.items():
+                if (seen := (driver, name, entry.value)) in self._noted:
+                    continue
+                if len(self._noted) >= NOTED_MAX:
+                    self._noted.clear()
+                self._noted.add(seen)
                 try:
                     amount = Quantity.parse(entry.value).nanos
                 except QuantityError:

@@ -95,7 +95,8 @@ def _is_link_local_multicast(ip: IP) -> bool:
 # --------------------------------------------------------------------------------------------------------- URLs
 
 _URL: Final = re.compile(r"(?:([a-zA-Z][a-zA-Z0-9+.-]*):)?(//([^/?#]*))?([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL)
-_HOST: Final = re.compile(r"(?:\[[0-9A-Fa-f:.%a-zA-Z_~-]*\]|[A-Za-z0-9._~!$&'()*+,;=:%\"<>\u0080-\U0010ffff-]*)")
+_HOST: Final = r"(?:\[[0-9A-Fa-f:.%a-zA-Z_~-]*\]|[A-Za-z0-9._~!$&'()*+,;=:%\"<>\u0080-\U0010ffff-]*)"
+"""Compiled when it is first used: that takes longer than all the rest of this module."""
 _PATH_SAFE: Final = "!$&'()*+,/:;=@-._~[]"
 
 
@@ -129,7 +130,7 @@ def parse_url(text: str) -> URL:
     if re.search(r"%(?![0-9A-Fa-f]{2})", path):
         raise _bad_url(text, "invalid URL escape")
     host = host.rpartition("@")[2]
-    if not _HOST.fullmatch(host.partition(":")[0] if not host.startswith("[") else host.partition("]")[0] + "]"):
+    if not re.fullmatch(_HOST, host.partition(":")[0] if not host.startswith("[") else host.partition("]")[0] + "]"):
         raise _bad_url(text, "invalid character in host name")
     hostname, port = _split_host(host, text)
     return URL(text, scheme, host, hostname, port, _escaped(path), query)

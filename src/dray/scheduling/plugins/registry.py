@@ -7,8 +7,10 @@ answers a ``Plugin``. Where a profile names it, it filters and scores like any o
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from dray.api.codes import register
+from dray.scheduling.config import FILTERS, SCORES
 from dray.scheduling.parts import Parts
 from dray.scheduling.plugins.base import Plugin
 from dray.scheduling.plugins.declared import NodeDeclaredFeatures
@@ -25,6 +27,7 @@ from dray.scheduling.plugins.zones import Zones
 from dray.scheduling.shape.extended import DeviceBacked
 
 Factory = Callable[[Parts], Plugin]
+_OWN: Final = frozenset((*FILTERS, *SCORES))
 
 
 def plugins(parts: Parts, volumes: Volumes, images: ImageNodes, devices: DynamicResources, zones: Zones) -> list[Plugin]:
@@ -47,8 +50,11 @@ def plugins(parts: Parts, volumes: Volumes, images: ImageNodes, devices: Dynamic
     used = {name for profile in parts.config.profiles for name in (*profile.filters, *dict(profile.scores))}
     if NodePacking.name in used:
         made.append(NodePacking())
+    of_others = used - _OWN
+    if not of_others:
+        return made  # looking through every installed package would take longer than all the rest
     for name, found in installed().items():
-        if name in used:
+        if name in of_others:
             factory: Factory = found.load()
             made.append(factory(parts))
             register(made[-1].codes)
