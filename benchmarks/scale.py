@@ -28,10 +28,10 @@ def scale(quick: bool) -> Table:
         run = _Run(table, server.programs[0])
         client = Client(server.kubeconfig)
         run.waits("idle, nodes only", 5.0 if quick else SEEN_SECONDS)
-        run.until(f"until {pods:,} pods run", lambda: _create(client, deployments, replicas), lambda: _ready(client) == pods)
+        run.until(f"until {pods:,} pods run", lambda: create(client, deployments, replicas), lambda: ready(client) == pods)
         run.waits("idle, all pods running", 5.0 if quick else SEEN_SECONDS)
         run.until("list of all pods", lambda: client.call("GET", PODS), lambda: True)
-        run.until("until all are deleted", lambda: client.call("DELETE", DEPLOYMENTS), lambda: _left(client) == 0)
+        run.until("until all are deleted", lambda: client.call("DELETE", DEPLOYMENTS), lambda: left(client) == 0)
     return table
 
 
@@ -55,21 +55,21 @@ class _Run:
         self._table.add(what, used, mebibytes(self._program.memory_bytes()), took)
 
 
-def _create(client: Client, deployments: int, replicas: int) -> None:
+def create(client: Client, deployments: int, replicas: int, first: int = 0) -> None:
     resources = {"requests": {"cpu": "100m", "memory": "64Mi"}}
     pod = {"containers": [{"name": "c", "image": "registry.example/app:1", "resources": resources}]}
-    for number in range(deployments):
+    for number in range(first, first + deployments):
         labels = {"app": f"d{number}"}
         template = {"metadata": {"labels": labels}, "spec": pod}
         spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
         client.call("POST", DEPLOYMENTS, {"metadata": {"name": f"d{number}"}, "spec": spec})
 
 
-def _ready(client: Client) -> int:
+def ready(client: Client) -> int:
     return sum(each["status"].get("readyReplicas", 0) for each in client.call("GET", DEPLOYMENTS)["items"])
 
 
-def _left(client: Client) -> int:
+def left(client: Client) -> int:
     found = client.call("GET", f"{PODS}?limit=1")
     return len(found["items"]) + int(found["metadata"].get("remainingItemCount", 0))
 
