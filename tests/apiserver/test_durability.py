@@ -350,6 +350,12 @@ class TestFilesInTheWay:
         assert set(modes.values()) == {0o600}
         assert {"dray.db", "dray.db-wal", "dray.db-shm"} <= modes.keys()
 
+    def test_an_identity_that_others_could_read_is_for_its_owner_again(self, tmp_path: Path) -> None:
+        first = identity(tmp_path)
+        (tmp_path / "identity.json").chmod(0o644)
+        assert identity(tmp_path) == first
+        assert stat.S_IMODE((tmp_path / "identity.json").stat().st_mode) == 0o600
+
     @pytest.mark.parametrize(
         "content",
         [b"", b"not a database at all" * 100, b"SQLite format 3\0" + b"\0" * 200],

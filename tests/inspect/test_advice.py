@@ -95,7 +95,7 @@ def unbind(objects: list[Plain]) -> None:
         (tainted(), "remove the taint {team=a:NoSchedule} from node n1", "kubectl taint node n1 team=a:NoSchedule-", uncordon),
         (selecting(), "label node n1 zone=a", "kubectl label node n1 zone=a --overwrite", label("zone", "a")),
         (affine(), "label node n1 gpu=", "kubectl label node n1 gpu= --overwrite", label("gpu", "")),
-        (large(), "request 5500m cpu instead of 6", "# in the pod", shrink),
+        (large(), "request 5.5 cpu instead of 6", "# in the pod", shrink),
         (large(), "end pod ns/old", "kubectl delete pod old -n ns", end_old),
         (bound_by_an_attribute(), "do without the constraint on gpu.example.com/numa in ns/four", "# in the claim", unbind),
     ],
@@ -188,6 +188,30 @@ class TestNames:
         for number, name in enumerate(("n1", "n2", "n3"), 1):
             objects += [node(name), slice_(f"s-{name}", [{"name": f"g{i}"} for i in range(number)], node=name)]
         assert dray("why", objects, "new", "-n", "ns").stdout.count("class gpu: false is false") == 1
+
+    def test_a_selector_that_fails_is_told_once_whatever_number_of_devices_it_fails_on(self, dray: Run) -> None:
+        objects = [device_class(expression='device.attributes["gpu.example.com"].nope == "x"'), claim("c"), pod("new", "c")]
+        for name in ("n1", "n2"):
+            objects += [node(name), slice_(f"s-{name}", [{"name": f"g{i}"} for i in range(8)], node=name)]
+        _, _, tree = dray("why", objects, "new", "-n", "ns").stdout.partition("\n\n")
+        assert tree.count("fails with a CEL runtime error") == 1
+        assert (
+            "devices g0, g1, g2, g3 and 4 more on each: have a selector that fails with a CEL runtime error: no such key" in tree
+        )
+
+    def test_the_attribute_that_devices_do_not_have_instead_of_a_number_that_they_do(self, dray: Run) -> None:
+        asks = claim("two", count=2)
+        asks["spec"]["devices"]["constraints"] = [{"matchAttribute": "gpu.example.com/uuid"}]
+        objects = [device_class(), asks, pod("new", "two"), node("n1"), slice_("s", [{"name": "g0"}, {"name": "g1"}])]
+        shown = dray("why", objects, "new", "-n", "ns").stdout
+        assert "Nearest: node n1 has enough devices for ns/two, but they do not have attribute gpu.example.com/uuid." in shown
+
+
+def test_amounts_of_an_advice_are_in_one_unit(dray: Run) -> None:
+    found = ask(dray, [node("n1", cpu="63500m"), pod("new", cpu="2k")])
+    assert "needs 2000, 63.5 free of 63.5" in found["summary"]
+    assert "request 63.5 cpu instead of 2000 (then node n1 would do)" in found["fixes"]
+    assert "add a node like n1 with 2000 cpu" in found["fixes"]
 
 
 def test_of_many_whom_it_could_hit_two_are_told(dray: Run) -> None:

@@ -9,7 +9,8 @@ from typing import Any, Final
 from dray.api.quantity import NANO, Quantity, QuantityError
 
 _BINARY: Final = {"Ei": 2**60, "Pi": 2**50, "Ti": 2**40, "Gi": 2**30, "Mi": 2**20, "Ki": 2**10}
-_DECIMAL: Final = {"E": 10**18, "P": 10**15, "T": 10**12, "G": 10**9, "M": 10**6, "k": 10**3}
+_DECIMAL: Final = {"E": 10**18, "P": 10**15, "T": 10**12, "G": 10**9, "M": 10**6}
+# A thousand has no suffix: nobody says that a node has 0.09k CPUs.
 _SUFFIX: Final = re.compile(r"[A-Za-z]*$")
 # From here on a plain number that is a multiple of it counts bytes, as far as people are concerned.
 _BYTES: Final = 2**20

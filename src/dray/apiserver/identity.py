@@ -64,6 +64,7 @@ def identity(directory: Path | None) -> Identity:
     path = directory / "identity.json"
     found = _kept(path)
     if found is not None and found.account_key:
+        path.chmod(0o600)  # it has the keys of the cluster, whoever copied it here
         return found
     made = _made() if found is None else _completed(found)
     write_private(path, msgspec.json.encode(made))

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dray.api.amounts import in_one_unit
 from dray.api.codes import CURABLE
 from dray.api.core import NodeSelectorRequirement, Pod
 from dray.api.kinds import RESOURCE_CLAIMS
@@ -151,10 +152,11 @@ class Advisor:
             if would := self._do(pod, names):
                 total = readable(resource, dict(self._state.demand.requests)[resource])
                 asked = {"name": container, "resources": {"requests": {resource: amount}}}
-                text = f"request {readable(resource, most)} {resource} instead of {total}"
+                told = in_one_unit({"total": total, "most": readable(resource, most)})
+                text = f"request {told['most']} {resource} instead of {told['total']}"
                 yield Fix(text, as_yaml("in the pod", {"containers": [asked]}), would, rank=3)
                 if self._when:
-                    yield Fix(f"add a node like {would[0]} with {total} {resource}", rank=6)
+                    yield Fix(f"add a node like {would[0]} with {told['total']} {resource}", rank=6)
 
     def _most_free(self, resource: str, names: Sequence[str]) -> int:
         """The most that a node has left of it, of those that lack nothing else."""

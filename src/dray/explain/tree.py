@@ -148,7 +148,10 @@ def _device_lines(findings: Sequence[RequestFinding], *, wide: bool) -> list[str
 def _about_device(reason: Reason | None, *, plural: bool) -> str:
     if reason is None:
         return "usable"
-    return _TAKEN if reason.code == "DeviceTaken" else predicate(reason, plural=plural)  # by whom is told once for all
+    if reason.code == "DeviceTaken":
+        return _TAKEN  # by whom is told once for all
+    same = {name: value for name, value in reason.data.items() if name != "device"}  # which ones stands before it
+    return predicate(Reason(reason.code, reason.object, same), plural=plural)
 
 
 def _devices(names: Sequence[str], nodes: int) -> str:

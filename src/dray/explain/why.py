@@ -28,7 +28,7 @@ from dray.api.resource import ResourceClaim, ResourceClaimStatus
 from dray.api.times import format_time, parse_time
 from dray.api.words import Counted, counted, fixes, in_upstream_words, message
 from dray.cluster.world import World
-from dray.devices.explain import Explanation
+from dray.devices.explain import Explanation, RequestFinding
 from dray.devices.ledger import DeviceKey
 from dray.explain import missing
 from dray.explain.advice import Advisor, Refused
@@ -548,6 +548,13 @@ def _distance(node: NodeAnswer) -> tuple[object, ...]:
     return (0 if matching else 2, missing, -matching, 0, node.node)
 
 
+def _lacking_an_attribute(request: RequestFinding) -> str:
+    """The attribute that keeps devices from a request for which there are enough of them."""
+    reasons = [device.reason for device in request.devices if device.reason is not None]
+    named = [str(reason.data.get("attribute", "")) for reason in reasons if reason.code == "AttributeMissing"]
+    return named[0] if named and request.usable + len(named) >= request.needed else ""
+
+
 def _nearest(nodes: list[NodeAnswer]) -> Nearest | None:
     """Of nodes that lack equally many, the one with most devices that can be used, then with most that match."""
     found = []
@@ -562,5 +569,7 @@ def _nearest(nodes: list[NodeAnswer]) -> Nearest | None:
         elif node.devices.nearest is not None:
             request = node.devices.requests[node.devices.nearest]
             near = Nearest(node.node, request.claim, request.request, request.missing)
+            if lacking := _lacking_an_attribute(request):
+                near = Nearest(node.node, request.claim, request.request, 0, f"have attribute {lacking}")
             found.append(((request.missing, -request.usable, -request.matching, node.node), near))
     return min(found, key=lambda ranked: ranked[0])[1] if found else None
