@@ -271,7 +271,7 @@ class TestAfterABindingThatFailed:
         return [node("n1"), device_class(), published, claim("one"), pod("new", "one"), *more]
 
     def test_the_device_rests_and_the_pod_waits_for_it(self, dray: Run) -> None:
-        found = ask(dray, "new", self.objects(self.event(10)))
+        found = ask(dray, "new", self.objects(self.event(2)))
         assert found["verdict"] == "waiting"
         assert "device gpu.example.com/n1/g0 failed to bind a short while ago, and is the last choice until" in found["summary"]
         assert "The last attempt: device gpu.example.com/n1/g0 could not be bound to node n1: failed" in found["summary"]
@@ -283,6 +283,14 @@ class TestAfterABindingThatFailed:
         found = ask(dray, "new", self.objects(self.event(10, name="other", uid="uid-other")))
         assert (found["verdict"], codes(found["reasons"])) == ("waiting", ["DeviceCoolingDown"])
         assert "The last attempt" not in found["summary"]
+
+    @pytest.mark.parametrize(("name", "ago"), [("other", 2), ("new", 30)])
+    def test_a_pod_that_need_not_back_off_is_told_that_it_takes_it_at_once(self, name: str, ago: float, dray: Run) -> None:
+        """The scheduler gives a device that rests to whoever finds no other, save to the pod that it just failed."""
+        found = ask(dray, "new", self.objects(self.event(ago, name=name, uid=f"uid-{name}")))
+        assert found["fits"] == ["n1"]
+        assert "fits on n1; scheduler dray has not placed it yet." in found["summary"]
+        assert "There is no better choice: device gpu.example.com/n1/g0 failed to bind a short while ago" in found["summary"]
 
     @pytest.mark.parametrize(("ago", "devices"), [(10, 2), (300, 1)])
     def test_a_pod_that_fits_again_is_told_what_failed_and_when(self, ago: float, devices: int, dray: Run) -> None:

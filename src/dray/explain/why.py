@@ -289,6 +289,7 @@ class _Question:
         self._scheduler = Scheduler(world, self._config, gates)
         self._ask = Ask(self._scheduler, now, self._profile)
         self._failures = failures
+        self._longest_back_off = (config or self._config).max_backoff
         self._resting = dict(resting(failures, (config or self._config).device_rest, now))
         for device in self._resting:
             self._scheduler.engine.rest(_device_key(device))
@@ -316,7 +317,8 @@ class _Question:
         if leaving is not None:
             return self._made_room(leaving, nodes)
         rests = self._rests(nodes)
-        return self._rested(rests, nodes) if rests and self._would_fit_awake(state, rests) else self._nowhere(state, nodes)
+        awake = self._awake(state, rests) if rests else ""
+        return self._rested(rests, nodes, awake) if awake else self._nowhere(state, nodes)
 
     def choice(self, placed: str) -> Choice | None:
         """The nodes that would do, compared; None where the pod cannot be asked about."""
@@ -398,13 +400,20 @@ class _Question:
         told = f"{summary} An attempt failed{when}: {failed.message}."
         return Why(self._pod.key, "waiting", told, [failed.reason], refused, [*help_, *fixes([(failed.reason, 0)])], fits)
 
-    def _rested(self, resting: list[str], nodes: list[NodeAnswer]) -> Why:
-        """Only devices stand against it that failed to bind a short while ago."""
+    def _rested(self, resting: list[str], nodes: list[NodeAnswer], awake: str) -> Why:
+        """Only devices stand against it that failed to bind a short while ago: a pod takes them as its last choice, and the one
+        that they failed waits its back-off first."""
         reasons = [Reason("DeviceCoolingDown", f"device/{name}", {"until": format_time(self._resting[name])}) for name in resting]
         counts: list[Counted] = [(reason, 0) for reason in sorted(reasons, key=lambda reason: str(reason.data["until"]))]
         failed = self._last_failure()
-        told = message(counts, 0) + (f" The last attempt: {failed.message}." if failed is not None else "")
-        return Why(self._pod.key, "waiting", _sentence(self._pod, "waiting", told), reasons, nodes, fixes(counts, limit=2))
+        told = message(counts, 0)
+        if failed is not None and (failed.at is None or self._now < failed.at + self._longest_back_off):
+            told = f"{told} The last attempt: {failed.message}."
+            return Why(self._pod.key, "waiting", _sentence(self._pod, "waiting", told), reasons, nodes, fixes(counts, limit=2))
+        answer = self._fits([awake], nodes)
+        answer.summary = f"{answer.summary} There is no better choice: {told}"
+        answer.reasons = reasons
+        return answer
 
     def _made_room(self, leaving: Eviction, nodes: list[NodeAnswer]) -> Why:
         """Pods leave the node for which it is nominated, and what they leave is enough."""
@@ -462,11 +471,13 @@ class _Question:
                 found[device.device] = None
         return list(found)
 
-    def _would_fit_awake(self, state: CycleState, resting: list[str]) -> bool:
+    def _awake(self, state: CycleState, resting: list[str]) -> str:
+        """The node that would do if these did not rest, or nothing."""
         with self._scheduler.parts.books.trial():
             for device in resting:
                 self._scheduler.engine.wake(_device_key(device))
-            return self._ask.would(state) is not None
+            placement = self._ask.would(state)
+        return placement.node if placement is not None else ""
 
     def _last_failure(self) -> FailedBinding | None:
         return next((found for found in reversed(self._failures) if found.of(self._pod)), of_condition(self._pod))

@@ -90,15 +90,25 @@ class Preemptor:
         if not len(self._rests) or refused.free_claims or not refused.refusal.codes & _OF_DEVICES:
             # What it holds elsewhere is given back first: it may find devices that did not fail.
             return None
-        first = own.node if own is not None else ""
+        placement = self._with_rested(state, self._rests.steps, own)
+        if placement is None:
+            return None
+        # What does with few does with more, so that the fewest are found by halving.
+        least, enough = 1, self._rests.steps
+        while least < enough:
+            middle = (least + enough) // 2
+            if (found := self._with_rested(state, middle, own)) is not None:
+                placement, enough = found, middle
+            else:
+                least = middle + 1
+        placement.rested = self._rests.holds(devices_of(placement))
+        return placement
+
+    def _with_rested(self, state: CycleState, steps: int, own: Nomination | None) -> Placement | None:
         with self._books.trial():
             if own is not None:
                 self.nominator.lift(own)
-            lifts = self._rests.lifts()
-            placement = next((found for nodes in lifts if (found := self._cycle.among(state, nodes, first)) is not None), None)
-        if placement is not None:
-            placement.rested = self._rests.holds(devices_of(placement))
-        return placement
+            return self._cycle.among(state, self._rests.lift(steps), own.node if own is not None else "")
 
     # ----------------------------------------------------------------------------------------------------- making room
 

@@ -6,7 +6,7 @@ the same does not rest any more.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from dray.api.resource import AllocationResult
@@ -14,7 +14,7 @@ from dray.books.changes import EVERYTHING
 from dray.devices import DeviceKey, Devices
 from dray.scheduling.binding.conditions import Device
 
-# Rests that are lifted one by one, so that as few such devices as possible are taken; then all.
+# Rests that can be lifted one by one, so that as few such devices as possible are taken; beyond, all together.
 _ONE_BY_ONE: Final = 16
 
 
@@ -32,14 +32,18 @@ class Rests:
         self._until.pop(key, None)
         self._until[key] = now + self._seconds
 
-    def lifts(self) -> Iterator[set[str] | None]:
-        """Lift one rest after the other, those that began first at first, until the end of the trial in which this is done;
-        each time the nodes that can use what was lifted (None: perhaps all)."""
-        keys = list(self._until)
-        for each in [*([key] for key in keys[:_ONE_BY_ONE]), *filter(None, [keys[_ONE_BY_ONE:]])]:
-            for key in each:
-                self._engine.wake(key)
-            yield self._reach(each)
+    @property
+    def steps(self) -> int:
+        """In how many steps everything is lifted."""
+        return min(len(self._until), _ONE_BY_ONE + 1)
+
+    def lift(self, steps: int) -> set[str] | None:
+        """Lift so many rests, those that began first at first, until the end of the trial in which this is done; answers the
+        nodes that can use what was lifted (None: perhaps all)."""
+        lifted = list(self._until)[: steps if steps <= _ONE_BY_ONE else None]
+        for key in lifted:
+            self._engine.wake(key)
+        return self._reach(lifted)
 
     def opened_by(self, nodes: Collection[str]) -> bool:
         """Whether something that became free on these nodes may be a device that rests."""
