@@ -209,6 +209,29 @@ def test_a_change_that_is_wrong_is_no_plan(
     assert says in answer.stderr
 
 
+def test_what_a_namespace_and_a_runtime_class_add_to_pods_counts(tmp_path: Path) -> None:
+    """A snapshot has them, because a pod that comes asks for more than its manifest says, and goes elsewhere."""
+    made = cluster(*node_with_devices("n1", 1), *node_with_devices("n2", 1, labels={"kata": "yes"}))
+    limits = {"limits": [{"type": "Container", "defaultRequest": {"cpu": "1000"}}]}
+    made.create(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "limited"}},
+        {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l", "namespace": "limited"}, "spec": limits},
+        {
+            "apiVersion": "node.k8s.io/v1",
+            "kind": "RuntimeClass",
+            "metadata": {"name": "kata"},
+            "handler": "kata",
+            "scheduling": {"nodeSelector": {"kata": "yes"}},
+        },
+    )
+    asked = Asked(tmp_path, made)
+    code, found = asked.json(files=[pod("p", namespace="limited", requests={})])
+    assert code == 1
+    assert "not enough cpu" in json.dumps(found)
+    code, found = asked.json(files=[pod("k", requests={"cpu": "1"}, runtimeClassName="kata")])
+    assert (code, [each["node"] for each in found["pods"]]) == (0, ["n2"])
+
+
 def test_kinds_that_no_placement_depends_on_are_left_out_and_named(asked: Asked) -> None:
     thing = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}
     answer = asked("-o", "json", files=[thing, working("new")])

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dray.scheduling.config import Profile
+from dray.scheduling.configuration import load
 from tests.real.upstream import manifests
+from tests.real.upstream.binaries import binary
 from tests.real.upstream.client import Client, eventually
 from tests.real.upstream.process import Program
 
@@ -92,3 +98,19 @@ def release(client: Client, namespace: str, name: str) -> None:
     client.call("PATCH", f"{path}/status", {"status": {"allocation": None}}, "application/merge-patch+json")
     client.call("PATCH", path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
     client.delete("ResourceClaim", name, namespace)
+
+
+@pytest.mark.usefixtures("upstream")
+def test_the_configuration_that_it_writes_is_read_as_it_is_and_quietly(tmp_path: Path) -> None:
+    """Of the version that is tested against, not of a copy that somebody made once."""
+    written = tmp_path / "written.yaml"
+    kubeconfig = tmp_path / "kubeconfig"
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
+    found = {"clusters": [cluster], "contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}
+    kubeconfig.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **found}))
+    argv = [binary("kube-scheduler"), f"--write-config-to={written}", f"--kubeconfig={kubeconfig}"]
+    subprocess.run(argv, check=True, capture_output=True, timeout=60)
+    config = load(written.read_text())
+    assert config.notices == ()
+    assert [profile.scheduler_name for profile in config.profiles] == ["default-scheduler"]
+    assert config.profiles[0].scores == Profile("default-scheduler").scores
