@@ -125,3 +125,9 @@ def test_settings_without_effect_are_told_when_the_scheduler_starts(tmp_path: Pa
     result = dray("scheduler", "--config", str(file), "--kubeconfig", str(tmp_path / "absent"))
     assert result.exit_code == 1
     assert "parallelism has no effect" in result.output + capfd.readouterr().err
+
+
+@pytest.mark.parametrize("gate", ["DRANodeAllocatableResources", "GenericWorkload", "DRAWorkloadResourceClaims"])
+def test_a_gate_for_which_nothing_is_done_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str], gate: str) -> None:
+    result = dray("scheduler", "--feature-gates", f"{gate}=true", "--kubeconfig", str(tmp_path / "absent"))
+    assert f"warning: feature gate {gate} has no effect" in result.output + capfd.readouterr().err

@@ -82,6 +82,34 @@ def test_a_missing_volume_claim_is_noticed_whichever_volume_plugin_is_on() -> No
         assert "default/missing" in sim.condition("p")["message"]
 
 
+@pytest.mark.parametrize("plugin", ["VolumeRestrictions", "VolumeZone", "VolumeBinding", "NodeVolumeLimits"])
+@pytest.mark.parametrize(
+    ("made", "says"), [({"volume": "gone"}, "volume gone does not exist"), ({"cls": "none"}, "storage class none does not exist")]
+)
+def test_a_missing_volume_or_class_is_noticed_whichever_volume_plugin_is_on(plugin: str, made: dict[str, str], says: str) -> None:
+    sim = Sim(Config((Profile(filters=("NodeResourcesFit", plugin)),)))
+    sim.add_node("n1")
+    claim(sim, "data", **made)
+    sim.add_pod("p", volumes=using("data"))
+    sim.settle(2)
+    assert sim.node_of("p") == ""
+    assert says in sim.condition("p")["message"]
+
+
+def test_a_claim_that_names_a_volume_is_bound_only_when_that_is_completed(zones: Sim) -> None:
+    volume(zones, "v", "b")
+    found = claim(zones, "data", volume="v")
+    found["metadata"]["annotations"] = {}
+    found["status"]["phase"] = "Bound"
+    zones.api.put(kinds.PERSISTENT_VOLUME_CLAIMS, found)
+    zones.add_pod("p", volumes=using("data"))
+    zones.settle(2)
+    assert zones.node_of("p") == ""
+    bind(zones, "data", "v")
+    zones.settle(15)
+    assert zones.node_of("p") == "b"
+
+
 def test_a_bound_volume_decides_the_node(zones: Sim) -> None:
     volume(zones, "v", "b")
     claim(zones, "data", volume="v")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scheduling_cluster import Sim
+from scheduling_cluster import Sim, pod
 
 from dray.api import kinds
 from dray.scheduling.config import Config, Profile
@@ -32,6 +32,14 @@ def test_devices_that_do_not_suffice(cluster: Sim) -> None:
         " In kube-scheduler's words: 1 cannot allocate all claims."
         " preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
     )
+
+
+def test_a_refusal_says_which_generation_of_the_pod_it_is_about(cluster: Sim) -> None:
+    made = pod("p", nodeSelector={"no": "such"})
+    made["metadata"]["generation"] = 3
+    cluster.api.put(kinds.PODS, made)
+    cluster.settle(2)
+    assert cluster.condition("p")["observedGeneration"] == 3
 
 
 def test_a_pool_that_contradicts_itself(cluster: Sim) -> None:

@@ -156,7 +156,8 @@ def gates(text: str) -> Gates:
         found = Gates.parse(text, Gates.dray())
     except GateError as error:
         raise click.BadParameter(str(error), param_hint="--feature-gates") from error
-    for gate in sorted(found.on & WITHOUT_EFFECT):
+    asked = {name.strip() for name, _, value in (each.partition("=") for each in text.split(",")) if value.strip() == "true"}
+    for gate in sorted((found.on | asked) & WITHOUT_EFFECT):
         click.echo(f"warning: feature gate {gate} has no effect: Dray does nothing for it yet", err=True)
     return found
 

@@ -170,7 +170,7 @@ TABLE: Final[dict[str, Code]] = {
         meaning="a persistent volume claim of the pod is not bound",
         wakes=(VOLUMES,),
         subject="pod",
-        says="<use> a persistent volume claim that is not bound[: {claim}][ on node {node}]",
+        says="<use> a persistent volume claim that is not bound[: {claim}][, because {lacks} does not exist][ on node {node}]",
         cure="wait for the volume claim[ {claim}] to be bound, or provide a volume for it",
         upstream="pod has unbound immediate PersistentVolumeClaims",
     ),

@@ -89,10 +89,12 @@ class Volumes:
             claim: PersistentVolumeClaim | None = self._get(PERSISTENT_VOLUME_CLAIMS, key)
             if claim is None or claim.metadata.deletion_timestamp is not None:
                 return because("VolumeClaimMissing", claim=key)
-            if not bound(claim) and not self._waits_for_pod(claim):
-                return because("VolumeClaimUnbound", claim=key)
             if bound(claim) and self._get(PERSISTENT_VOLUMES, claim.spec.volume_name) is None:
-                return because("VolumeClaimUnbound", claim=key)
+                return because("VolumeClaimUnbound", claim=key, lacks=f"volume {claim.spec.volume_name}")
+            if not bound(claim) and not self._waits_for_pod(claim):
+                name = claim.spec.storage_class_name
+                lacks = {"lacks": f"storage class {name}"} if name and self._class(claim) is None else {}
+                return because("VolumeClaimUnbound", claim=key, **lacks)
         return None
 
     def _waits_for_pod(self, claim: PersistentVolumeClaim) -> bool:
