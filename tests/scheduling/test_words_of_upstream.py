@@ -96,3 +96,28 @@ def test_while_room_is_being_made_nothing_is_said_of_preemption_in_vain(cluster:
     said = [event["note"] for event in cluster.events("FailedScheduling")]
     assert said
     assert all("preemption: " not in note for note in said)
+
+
+@pytest.mark.parametrize("failing", ["a", "m", "z"])
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_selector_that_fails_on_one_node_keeps_every_pod_waiting_whatever_the_order(
+    sim: Sim, failing: str, restarted: bool
+) -> None:
+    """As upstream, always: not bound because a node that will do was looked at first, and not minutes later either."""
+    sim.add_class()
+    for name in ("a", "m", "z"):
+        sim.add_node(name)
+        model = {} if name == failing else {"attributes": {"model": {"string": "x"}}}
+        sim.add_slice(name, 4, **model)
+    cel = {"cel": {"expression": "device.attributes['gpu.example.com'].model == 'x'"}}
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1, "selectors": [cel]}}
+    for number in range(3):
+        sim.add_claim(f"c{number}", spec={"devices": {"requests": [request]}})
+        sim.add_pod(f"p{number}", claims=[f"c{number}"])
+        sim.settle(20)
+        if restarted:
+            sim.restart()
+    sim.settle(600)
+    for number in range(3):
+        assert sim.node_of(f"p{number}") == ""
+        assert "CEL runtime error" in sim.condition(f"p{number}")["message"]
