@@ -15,37 +15,35 @@ from tests.real.upstream.embedded import dray_up
 from tests.real.upstream.process import Program
 
 WAVE = 1_000
-SETTLING_SECONDS = 10.0
-"""What follows when pods are there, or gone: their last events."""
 
 
 def there(quick: bool) -> Table:
     """Deployments of a thousand pods, one after the other."""
-    nodes, waves, wave = (10, 2, 20) if quick else (1_250, 10, WAVE)
+    nodes, waves, wave, settling = (10, 2, 20, 1.0) if quick else (1_250, 10, WAVE, 10.0)
     table = Table(f"Memory of `dray up` with {nodes:,} nodes, {wave:,} pods more at a time", ("pods", "memory", "more"))
     with _up(nodes) as (program, client):
-        before = _row(table, "none", program, 0)
+        before = _row(table, "none", program, 0, settling)
         for number in range(1, waves + 1):
             create(client, 1, wave, first=number)
             _until(lambda: ready(client) == number * wave)  # noqa: B023
-            before = _row(table, f"{number * wave:,}", program, before)
+            before = _row(table, f"{number * wave:,}", program, before, settling)
     return table
 
 
 def gone(quick: bool) -> Table:
     """A Deployment of a thousand pods that is made, runs and is deleted, again and again."""
-    nodes, waves, wave = (10, 2, 20) if quick else (20, 28, WAVE)
+    nodes, waves, wave, settling = (10, 2, 20, 1.0) if quick else (20, 28, WAVE, 10.0)
     table = Table(
         f"Memory of `dray up` with {nodes:,} nodes, {wave:,} pods that came and went at a time", ("pods", "memory", "more")
     )
     with _up(nodes) as (program, client):
-        before = _row(table, "none", program, 0)
+        before = _row(table, "none", program, 0, settling)
         for number in range(1, waves + 1):
             create(client, 1, wave, first=number)
             _until(lambda: ready(client) == wave)
             client.call("DELETE", DEPLOYMENTS)
             _until(lambda: left(client) == 0)
-            before = _row(table, f"{number * wave:,}", program, before)
+            before = _row(table, f"{number * wave:,}", program, before, settling)
     return table
 
 
@@ -63,8 +61,8 @@ def _until(done: Callable[[], bool]) -> None:
         time.sleep(0.5)
 
 
-def _row(table: Table, pods: str, program: Program, before: int) -> int:
-    time.sleep(SETTLING_SECONDS)
+def _row(table: Table, pods: str, program: Program, before: int, settling: float) -> int:
+    time.sleep(settling)  # the last events of pods that are there, or gone
     now = program.memory_bytes()
     table.add(pods, mebibytes(now), mebibytes(now - before) if before else "")
     return now
