@@ -387,6 +387,22 @@ class TestGroupsThatComeAndGo:
         sim.settle(30)
         assert running(sim) == {"w0", "w1"}
 
+    def test_a_pod_whose_group_is_no_gang_is_a_pod_like_any_others(self) -> None:
+        """The group comes while the pod waits for it; from then on what is freed wakes the pod."""
+        sim = cluster(1)
+        add_group(sim, "other", "", 2)
+        sim.add_pod("before", requests={GPU: "1"})
+        sim.add_pod("p", requests={GPU: "1"}, schedulingGroup={"podGroupName": "one"})
+        sim.settle(5)
+        assert "does not exist" in sim.condition("p")["message"]
+        policy = {"schedulingPolicy": {"gang": {"minCount": 1}}}
+        sim.api.put(kinds.CORE_POD_GROUPS, {"metadata": {"name": "one", "namespace": "default"}, "spec": policy})
+        sim.settle(5)
+        assert running(sim) == {"before"}
+        sim.remove(kinds.PODS, "default/before")
+        sim.settle(15)
+        assert running(sim) == {"p"}
+
     def test_a_member_with_scheduling_gates_is_told_of_its_gates(self) -> None:
         sim = cluster(4)
         add_group(sim, "train", "", 2)

@@ -100,9 +100,16 @@ class Workloads:
         if new is None or (old is not None and old.uid != new.uid):
             self._gone(old)
         if new is not None and new.spec.scheduler_name in self._profiles:
-            job = self.jobs.put(new)
+            job = self._put(new)
             if job is not None and new.terminal:
                 self._dirty = True
+
+    def _put(self, pod: Pod) -> Job | None:
+        """The pod's job. Whoever is in none any more is a pod like any others, also while it waits for a session."""
+        known, job = self.jobs.of(pod.uid), self.jobs.put(pod)
+        if known is not None and job is None:
+            self._parts.wakeups.event(_TOPIC)
+        return job
 
     def _claim(self, old: Any, new: Any) -> None:
         """What a claim was given is known exactly now, or is given back: whoever uses it holds something else. A claim that comes
@@ -127,7 +134,8 @@ class Workloads:
         found = change.object
         core = change.kind is CORE_POD_GROUPS
         job = self.jobs.group_changed(f"{found.metadata.namespace}{CORE}{found.metadata.name}" if core else found.key)
-        for uid in job.pods if job is not None else ():
+        for uid, pod in list(job.pods.items()) if job is not None else ():
+            self._put(pod)
             if (placed := self._parts.nodes.placed(uid)) is not None:
                 self.use.look_again(placed)
 
