@@ -59,7 +59,7 @@ class Everything:
             case "release":
                 self.devices.release(f"c{number}")
             case "take":
-                self.volumes.take(f"u{number}", ((f"d/v{number}", f"pv-{pick.randrange(2)}-{number}"),))
+                self.volumes.take(f"u{number}", ((f"d/v{number % 3}", f"pv-{pick.randrange(2)}-{number % 3}"),))
             case _:
                 self.volumes.give_back(f"u{number}")
 

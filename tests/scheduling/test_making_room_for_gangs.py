@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api import kinds
+from dray.testing import VirtualCluster, assert_sound, device_class, node_with_devices
+from dray.testing import pod as made_pod
 from tests.scheduling.scheduling_cluster import Sim, pod
 from tests.scheduling.test_queues_and_gangs import GPU, add_group, add_member, add_queue, add_single, cluster, running
 
@@ -207,3 +209,29 @@ def make_ready(sim: Sim, name: str) -> None:
     device = {key: result[key] for key in ("driver", "pool", "device")}
     claim["status"]["devices"] = [{**device, "conditions": [ready]}]
     sim.api.objects[kinds.RESOURCE_CLAIMS][f"default/{name}"] = claim
+
+
+def queued_with_devices(pods: int, devices: int) -> VirtualCluster:
+    """One node with so many devices, and pods of one queue that each ask for all of them by number."""
+    found = VirtualCluster()
+    found.start_all()
+    found.create(device_class("gpu", extendedResourceName="example.com/gpu"), *node_with_devices("n0", devices, cpu="64"))
+    unlimited = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+    spec = {"resources": {"cpu": unlimited, "memory": unlimited, "gpu": unlimited}}
+    found.create({"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "blue"}, "spec": spec})
+    limits, labels = {"example.com/gpu": str(devices)}, {"kai.scheduler/queue": "blue"}
+    found.create(*(made_pod(f"p{number}", limits=limits, labels=labels) for number in range(pods)))
+    return found
+
+
+def test_nobody_is_promised_the_devices_that_another_has_for_extended_resources() -> None:
+    """They stand in no claim that the pod names: it seemed to be able to stay beside the one that would take them."""
+    found = queued_with_devices(5, 2)
+    for left in range(5, 0, -1):
+        found.run(20)
+        pods = found.all(kinds.PODS)
+        placed = [each["metadata"]["name"] for each in pods if each["spec"].get("nodeName")]
+        assert (len(pods), len(placed)) == (left, 1), "each has its turn, and nobody goes for another"
+        assert [each for each in pods if each["status"].get("nominatedNodeName")] == []
+        found.delete(kinds.PODS, placed[0])
+    assert_sound(found)

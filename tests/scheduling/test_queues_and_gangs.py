@@ -360,3 +360,81 @@ class TestQueues:
         assert (rows["speech"].fair_share["gpu"], rows["vision"].fair_share["gpu"]) == ("3", "5")
         assert rows["speech"].waiting_pods == 1
         assert rows["vision"].limit == {"cpu": "unlimited", "gpu": "6", "memory": "unlimited"}
+
+
+class TestGroupsThatComeAndGo:
+    def test_pods_that_are_seen_before_their_group_start_with_it(self) -> None:
+        """After a restart kinds are listed one after the other: another group makes jobs of pods whose own is not known yet."""
+        sim = cluster(4)
+        other = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+        sim.api.put(kinds.CORE_POD_GROUPS, {"metadata": {"name": "other", "namespace": "default"}, "spec": other})
+        add_group(sim, "train", "", 2)
+        add_member(sim, "w0", "train")
+        sim.settle(5)
+        sim.restart()
+        add_member(sim, "w1", "train")
+        sim.settle(5)
+        assert running(sim) == {"w0", "w1"}
+
+    def test_when_the_last_group_goes_its_pods_are_pods_like_any_others(self) -> None:
+        sim = cluster(4)
+        add_group(sim, "train", "", 3)
+        for name in ("w0", "w1"):
+            add_member(sim, name, "train")
+        sim.settle(5)
+        assert running(sim) == set()
+        sim.remove(kinds.POD_GROUPS, "default/train")
+        sim.settle(30)
+        assert running(sim) == {"w0", "w1"}
+
+    def test_a_pod_whose_group_is_no_gang_is_a_pod_like_any_others(self) -> None:
+        """The group comes while the pod waits for it; from then on what is freed wakes the pod."""
+        sim = cluster(1)
+        add_group(sim, "other", "", 2)
+        sim.add_pod("before", requests={GPU: "1"})
+        sim.add_pod("p", requests={GPU: "1"}, schedulingGroup={"podGroupName": "one"})
+        sim.settle(5)
+        assert "does not exist" in sim.condition("p")["message"]
+        policy = {"schedulingPolicy": {"gang": {"minCount": 1}}}
+        sim.api.put(kinds.CORE_POD_GROUPS, {"metadata": {"name": "one", "namespace": "default"}, "spec": policy})
+        sim.settle(5)
+        assert running(sim) == {"before"}
+        sim.remove(kinds.PODS, "default/before")
+        sim.settle(15)
+        assert running(sim) == {"p"}
+
+    def test_a_member_with_scheduling_gates_is_told_of_its_gates(self) -> None:
+        sim = cluster(4)
+        add_group(sim, "train", "", 2)
+        add_member(sim, "w0", "train")
+        add_member(sim, "w1", "train", schedulingGates=[{"name": "example.com/wait"}])
+        sim.settle(5)
+        assert "1 of 2" in sim.condition("w0")["message"]
+        assert sim.condition("w1")["reason"] == "SchedulingGated"
+        gated = sim.pod("w1")
+        del gated["spec"]["schedulingGates"]
+        sim.api.put(kinds.PODS, gated)
+        sim.settle(5)
+        assert running(sim) == {"w0", "w1"}
+
+    def test_a_group_of_kubernetes_is_told_of_by_its_name(self) -> None:
+        sim = cluster(4)
+        add_group(sim, "other", "", 2)
+        sim.add_pod("w0", requests={GPU: "1"}, schedulingGroup={"podGroupName": "train"})
+        sim.settle(5)
+        assert "podgroup default/train does not exist" in sim.condition("w0")["message"]
+
+    def test_a_claim_that_is_made_anew_counts_as_it_is_now(self) -> None:
+        sim = cluster(1)
+        sim.add_class()
+        wanted = '{"deviceclass/gpu.example.com": {"quota": 0, "limit": 4, "overQuotaWeight": 1}}'
+        add_queue(sim, "team", **{"dray.dev/resources": wanted.replace("gpu.example.com", "gpu")})
+        sim.add_claim("c", count=5)
+        made = pod("p", claims=["c"], labels={"kai.scheduler/queue": "team"})
+        sim.api.put(kinds.PODS, made)
+        sim.settle(5)
+        before = sim.condition("p")["message"]
+        sim.remove(kinds.RESOURCE_CLAIMS, "default/c")
+        sim.settle(5)
+        assert sim.condition("p")["message"] != before
+        assert "does not exist" in sim.condition("p")["message"]

@@ -10,8 +10,14 @@ from scheduling_cluster import Sim
 from dray.api import kinds
 from dray.api.core import PersistentVolume
 from dray.api.meta import decode
+from dray.books.journal import Books
+from dray.books.volumes import VolumeAccount
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.plugins.in_tree import Migration
+from dray.testing import VirtualCluster, assert_sound, device_class, node_with_devices
+from dray.testing import claim as claim_of_devices
+from dray.testing import node as made_node
+from dray.testing import pod as made_pod
 
 ZONE = "topology.kubernetes.io/zone"
 SELECTED = "volume.kubernetes.io/selected-node"
@@ -354,3 +360,99 @@ def test_claims_of_an_in_tree_class_count_for_the_driver_that_makes_their_volume
         sim.add_pod(name, volumes=using(name))
     sim.settle()
     assert "cannot attach more volumes of ebs.csi.aws.com" in sim.condition("b")["message"]
+
+
+# ------------------------------------------------------------------------------------------- pods that share a claim
+
+
+def local_volumes(*names: str) -> list[dict[str, Any]]:
+    """A class whose claims wait for their first consumer, and a volume on each node ``n`` and its number."""
+    made: list[dict[str, Any]] = [
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": "local"},
+            "provisioner": "kubernetes.io/no-provisioner",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        }
+    ]
+    for number, name in enumerate(names):
+        term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [f"n{number}"]}]}
+        spec = {
+            "storageClassName": "local",
+            "capacity": {"storage": "5Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "local": {"path": "/data"},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+        }
+        made.append({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})
+    return made
+
+
+def local_claim(name: str) -> dict[str, Any]:
+    resources = {"requests": {"storage": "1Gi"}}
+    spec = {"storageClassName": "local", "accessModes": ["ReadWriteOnce"], "resources": resources}
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+
+
+def running(cluster: VirtualCluster) -> dict[str, str]:
+    pods = cluster.all(kinds.PODS)
+    return {each["metadata"]["name"]: each["spec"].get("nodeName", "") for each in pods if each["status"]["phase"] == "Running"}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pods_that_share_a_claim_with_devices_of_their_own_all_start(seed: int) -> None:
+    """One of them gives the claim its volume; the others' writes of the same are refused when they are about to be bound."""
+    cluster = VirtualCluster(seed=seed)
+    cluster.start_all()
+    cluster.create(device_class("gpu", extendedResourceName="example.com/gpu"))
+    cluster.create(*node_with_devices("n0", 4, cpu="16"))
+    cluster.create(*local_volumes("v0"), local_claim("data"))
+    for number in range(4):
+        cluster.create(made_pod(f"p{number}", limits={"example.com/gpu": "1"}, volumes=using("data")))
+    cluster.run(30)
+    assert running(cluster) == {f"p{number}": "n0" for number in range(4)}
+    assert_sound(cluster, strict=True)
+
+
+def test_pods_that_share_a_claim_go_where_its_volume_is() -> None:
+    """Also those that are decided on before anybody can see which volume that is."""
+    cluster = VirtualCluster()
+    cluster.start_all()
+    cluster.create(*(made_node(f"n{number}", cpu="2") for number in range(2)))
+    cluster.create(*local_volumes("v0", "v1"), local_claim("data"))
+    cluster.create(*(made_pod(f"p{number}", requests={"cpu": "1500m"}, volumes=using("data")) for number in range(2)))
+    cluster.run(30)
+    assert len(running(cluster)) == 1
+    assert sum("claimRef" in each["spec"] for each in cluster.all(kinds.PERSISTENT_VOLUMES)) == 1
+    waiting = next(name for name in ("p0", "p1") if name not in running(cluster))
+    assert cluster.why(waiting).verdict == "unschedulable"
+
+
+def test_a_volume_claim_and_a_device_claim_of_one_name_are_two() -> None:
+    """Devices that are written are no volume that is bound."""
+    cluster = VirtualCluster()
+    cluster.start_scheduler()
+    cluster.start_nodes()
+    cluster.create(device_class("gpu"), *node_with_devices("n0", 1), *local_volumes("v0"))
+    cluster.create(local_claim("data"), claim_of_devices("data"))
+    cluster.patch(kinds.PERSISTENT_VOLUMES, "v0", {"status": {"phase": "Available"}}, subresource="status")
+    cluster.create(made_pod("p", claims=["data"], volumes=using("data")))
+    cluster.run(30)
+    assert "claimRef" in cluster.all(kinds.PERSISTENT_VOLUMES)[0]["spec"]
+    assert "nodeName" not in cluster.all(kinds.PODS)[0]["spec"], "nobody bound the volume"
+
+
+def test_what_pods_share_is_taken_until_the_last_gives_it_back() -> None:
+    account = VolumeAccount(books := Books())
+    account.take("a", (("default/data", "v0"),))
+    before = account.snapshot()
+    with books.trial():
+        account.take("b", (("default/data", "v0"),))
+    assert account.snapshot() == before
+    account.take("b", (("default/data", "v0"),))
+    account.give_back("a")
+    assert (account.claim_of("v0"), account.volume_of("default/data")) == ("default/data", "v0")
+    account.give_back("b")
+    assert (account.claim_of("v0"), account.volume_of("default/data")) == ("", "")

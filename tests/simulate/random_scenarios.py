@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from dray.nodes.hardware import hardware
 from dray.runtime.faults import EVERY
+from tests.simulate.random_company import SUBJECTS, Company
 
 Document = dict[str, Any]
 
@@ -63,9 +64,9 @@ _SUBJECTS: Final = (
 )  # fmt: skip
 
 
-def generate(seed: int) -> list[Document]:
-    """The documents of one scenario."""
-    return _Drawing(seed).documents()
+def generate(seed: int, *, company: bool = False) -> list[Document]:
+    """The documents of one scenario; with ``company``, of what devices share a cluster with too."""
+    return Drawing(seed, company).documents()
 
 
 def _chosen(rng: random.Random) -> frozenset[str]:
@@ -80,22 +81,27 @@ def _chosen(rng: random.Random) -> frozenset[str]:
     return frozenset(chosen)
 
 
-class _Drawing:
-    def __init__(self, seed: int) -> None:
+class Drawing:
+    """One scenario while it is drawn: ``fixed`` is there from the start, ``steps`` come later."""
+
+    def __init__(self, seed: int, company: bool) -> None:
         self.seed = seed
         self.rng = random.Random(f"scenario {seed}")
         self.subjects = _chosen(self.rng)
-        self.hardware = self._hardware()
+        self.company = Company(self, SUBJECTS if company else ())
+        self.hardware = [*self._hardware(), *self.company.hardware()]
         made = hardware(self.hardware)
         self.nodes = list(made.nodes)
         self.slices = [each for each in made.objects if each["kind"] == "ResourceSlice"]
         self.device_classes = [each for each in made.objects if each["kind"] == "DeviceClass"]
-        self.families = [name for entry in self.hardware if _CLASSES[name := entry.partition(":")[0]]]
+        self.families = [name for entry in self.hardware if _CLASSES.get(name := entry.partition(":")[0])]
         self.fixed: list[Document] = []
         self.steps: list[Document] = []
         self.ways: dict[str, list[Document]] = {family: [] for family in self.families}  # to ask for its devices
         self.shared: dict[str, str] = {}  # claim -> the hardware that it is for
         self.pods: list[str] = []
+        self.settings: Document = {}  # of the scenario
+        self.arguments: Document = {}  # of the scoring of devices
         self.serial = 0
 
     def documents(self) -> list[Document]:
@@ -107,8 +113,10 @@ class _Drawing:
             if subject in self.subjects:
                 for _ in range(self.rng.randint(1, 3)):
                     happen(self)
+        faults = self._faults()
+        self.company.join()
         self.steps.sort(key=lambda step: int(str(step["at"]).removesuffix("s")))
-        return [*self.fixed, self._configuration(), self._scenario()]
+        return [*self.fixed, self._configuration(), self._scenario(faults)]
 
     # ---------------------------------------------------------------------------------------------------- the cluster
 
@@ -123,15 +131,20 @@ class _Drawing:
         return [*(f"{name}:{self.rng.randint(1, 2)}" for name in names), *(f"{name}:{_LEAST.get(name, 1)}" for name in rare)]
 
     def _configuration(self) -> Document:
-        arguments = {"kind": "DynamicResourcesArgs", "bindingTimeout": f"{BINDING_TIMEOUT}s"}
-        profile = {"schedulerName": "default-scheduler", "pluginConfig": [{"name": "DynamicResources", "args": arguments}]}
+        binding = {"kind": "DynamicResourcesArgs", "bindingTimeout": f"{BINDING_TIMEOUT}s"}
+        plugins: list[Document] = [{"name": "DynamicResources", "args": binding}]
+        if self.arguments:
+            plugins.append({"name": "DrayDeviceScoring", "args": self.arguments})
+        profile = {"schedulerName": "default-scheduler", "pluginConfig": plugins}
         return {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
 
-    def _scenario(self) -> Document:
-        spec: Document = {"until": f"{END}s", "seed": self.seed, "hardware": self.hardware, "steps": self.steps}
+    def _faults(self) -> Document:
         kind = self.rng.choice(("", *EVERY, "everything"))
-        if kind:
-            spec["faults"] = {"kind": kind, "until": f"{self.rng.randint(BUSY // 2, QUIET)}s"}
+        return {"faults": {"kind": kind, "until": f"{self.rng.randint(BUSY // 2, QUIET)}s"}} if kind else {}
+
+    def _scenario(self, faults: Document) -> Document:
+        spec: Document = {"until": f"{END}s", "seed": self.seed, "hardware": self.hardware, "steps": self.steps}
+        spec |= faults | self.settings
         return {"apiVersion": "dray.dev/v1alpha1", "kind": "Scenario", "metadata": {"name": f"seed-{self.seed}"}, "spec": spec}
 
     def _priorities(self) -> None:
@@ -164,7 +177,7 @@ class _Drawing:
         if self.rng.random() < 0.6:
             self.fixed.append(claim)
         else:
-            self._at(self._time(), apply=claim)
+            self.happens(self._time(), apply=claim)
 
     def _attaching(self) -> dict[str, str]:
         found = {}
@@ -211,17 +224,17 @@ class _Drawing:
 
     def _pods(self) -> None:
         name, count = self._name("p"), self.rng.choice((1, 1, 2, 3, 4, 6))
-        spec = self._pod_spec()
+        spec = self.pod_spec()
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": self._pod_metadata(name), "spec": spec}
         at = self._time()
-        self._at(at, apply=pod, count=count)
+        self.happens(at, apply=pod, count=count)
         made = [name] if count == 1 else [f"{name}-{number}" for number in range(count)]
         self.pods += made
         for each in made if "schedulingGates" in spec else ():
             if self.rng.random() < 0.8:
                 metadata = {"name": each, "namespace": "default"}
                 patch = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"schedulingGates": None}}
-                self._at(min(at + self.rng.randint(1, 60), BUSY), patch=patch)
+                self.happens(min(at + self.rng.randint(1, 60), BUSY), patch=patch)
 
     def _pod_metadata(self, name: str) -> Document:
         rng, annotations = self.rng, {}
@@ -233,7 +246,7 @@ class _Drawing:
             annotations["dray.dev/stops-after"] = f"{rng.randint(0, 40)}s"
         return {"name": name, "namespace": "default", "annotations": annotations, "labels": {"app": rng.choice("ab")}}
 
-    def _pod_spec(self) -> Document:
+    def pod_spec(self) -> Document:
         rng = self.rng
         container: Document = {"name": "c", "image": "x", "resources": {"requests": self._requests()}}
         spec: Document = {"containers": [container]}
@@ -298,17 +311,17 @@ class _Drawing:
 
     def crash(self) -> None:
         host = self.rng.choice(("scheduler", "scheduler", "controllers", "nodes"))
-        self._at(self._time(), crash={"host": host, "down": f"{self.rng.randint(1, 20)}s"})
+        self.happens(self._time(), crash={"host": host, "down": f"{self.rng.randint(1, 20)}s"})
 
     def delete(self) -> None:
         targets = [("v1", "Pod", name) for name in self.pods]
         targets += [(_GROUP, "ResourceClaim", name) for name in self.shared]
         for _ in range(self.rng.randint(1, 3)):
             version, kind, name = self.rng.choice(targets)
-            self._at(self._time(), delete=_reference(version, kind, name))
+            self.happens(self._time(), delete=_reference(version, kind, name))
             if kind == "ResourceClaim" and self.rng.random() < 0.7:
                 claim = _named("ResourceClaim", name, {"devices": self._devices(self.shared[name])})
-                self._at(self._time(), apply=claim)
+                self.happens(self._time(), apply=claim)
 
     def taint(self) -> None:
         """A rule or a driver taints devices; most of the time somebody takes it back."""
@@ -324,16 +337,16 @@ class _Drawing:
         name = self._name("rule")
         rule = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", "metadata": {"name": name}}
         at = self._time()
-        self._at(at, apply={**rule, "spec": {"deviceSelector": selector, "taint": taint}})
+        self.happens(at, apply={**rule, "spec": {"deviceSelector": selector, "taint": taint}})
         if rng.random() < 0.7:
-            self._at(rng.randint(at, BUSY), delete=rule)
+            self.happens(rng.randint(at, BUSY), delete=rule)
 
     def slice(self) -> None:
         """A driver goes, comes back, or publishes other devices."""
         rng, found = self.rng, self.rng.choice(self.slices)
         at = self._time()
         if rng.random() < 0.5:
-            self._at(at, delete={key: found[key] for key in ("apiVersion", "kind", "metadata")})
+            self.happens(at, delete={key: found[key] for key in ("apiVersion", "kind", "metadata")})
             at = rng.randint(at, BUSY)
             if rng.random() < 0.2:
                 return
@@ -343,7 +356,7 @@ class _Drawing:
         spec = {**found["spec"], **({"devices": devices} if "devices" in found["spec"] else {})}
         if spec["pool"]["resourceSliceCount"] == 1 and rng.random() < 0.5:
             spec["pool"] = {**spec["pool"], "generation": rng.randint(2, 9)}
-        self._at(at, apply={**found, "spec": spec})
+        self.happens(at, apply={**found, "spec": spec})
 
     def node(self) -> None:
         """A node is cordoned, tainted or gone for a while."""
@@ -351,32 +364,32 @@ class _Drawing:
         back = rng.randint(at, BUSY) if rng.random() < 0.8 else None
         match rng.randrange(3):
             case 0:
-                self._at(at, patch=_node(name, {"unschedulable": True}))
+                self.happens(at, patch=_node(name, {"unschedulable": True}))
                 if back:
-                    self._at(back, patch=_node(name, {"unschedulable": None}))
+                    self.happens(back, patch=_node(name, {"unschedulable": None}))
             case 1:
                 taints = [{"key": "example.com/repair", "effect": rng.choice(("NoSchedule", "PreferNoSchedule"))}]
-                self._at(at, patch=_node(name, {"taints": taints}))
+                self.happens(at, patch=_node(name, {"taints": taints}))
                 if back:
-                    self._at(back, patch=_node(name, {"taints": None}))
+                    self.happens(back, patch=_node(name, {"taints": None}))
             case _:
-                self._at(at, delete=_reference("v1", "Node", name))
+                self.happens(at, delete=_reference("v1", "Node", name))
                 if back:
-                    self._at(back, apply=next(node for node in self.nodes if node["metadata"]["name"] == name))
+                    self.happens(back, apply=next(node for node in self.nodes if node["metadata"]["name"] == name))
 
     def drain(self) -> None:
         name, at = self.rng.choice(self.nodes)["metadata"]["name"], self._time()
-        self._at(at, drain={"node": name})
+        self.happens(at, drain={"node": name})
         if self.rng.random() < 0.8:
-            self._at(self.rng.randint(at, BUSY), patch=_node(name, {"unschedulable": None}))
+            self.happens(self.rng.randint(at, BUSY), patch=_node(name, {"unschedulable": None}))
 
     def lose(self) -> None:
         """A kubelet is silent for a while: nothing starts or ends there, deleted pods stay."""
         name, at = self.rng.choice(self.nodes)["metadata"]["name"], self._time()
         back = self.rng.randint(at, BUSY)
         taints = [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]
-        self._at(at, patch=_kubelet(name, "false", "Unknown", taints))
-        self._at(back, patch=_kubelet(name, "true", "True", None))
+        self.happens(at, patch=_kubelet(name, "false", "Unknown", taints))
+        self.happens(back, patch=_kubelet(name, "true", "True", None))
 
     def sicken(self) -> None:
         """A device is sick or unplugged for a while, as its driver tells."""
@@ -386,21 +399,21 @@ class _Drawing:
             return
         key, at = f"fault.dray.dev/{rng.choice(devices)['name']}", self._time()
         said = rng.choice(("XID 79: fell off the bus", "NoSchedule too hot", "unplugged"))
-        self._at(at, patch=_fault(found, {key: said}))
+        self.happens(at, patch=_fault(found, {key: said}))
         if rng.random() < 0.7:
-            self._at(rng.randint(at, BUSY), patch=_fault(found, {key: None}))
+            self.happens(rng.randint(at, BUSY), patch=_fault(found, {key: None}))
 
     def stop(self) -> None:
         """A kubelet is stopped for a while, and starts anew."""
         name, at = self.rng.choice(self.nodes)["metadata"]["name"], self._time()
         for when, value in ((at, "stopped"), (self.rng.randint(at, BUSY), None)):
             metadata = {"name": name, "annotations": {"dray.dev/kubelet": value}}
-            self._at(when, patch={"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+            self.happens(when, patch={"apiVersion": "v1", "kind": "Node", "metadata": metadata})
 
     def workload(self) -> None:
         """A Deployment or Job whose pods the controllers make; scaled, and sometimes deleted, with a budget now and then."""
         rng, name, at = self.rng, self._name("w"), self._time()
-        template = {"metadata": {**self._pod_metadata(name), "labels": {"app": name}}, "spec": self._pod_spec()}
+        template = {"metadata": {**self._pod_metadata(name), "labels": {"app": name}}, "spec": self.pod_spec()}
         template["metadata"].pop("name"), template["metadata"].pop("namespace")
         if rng.random() < 0.5:
             kind, version = "Deployment", "apps/v1"
@@ -412,25 +425,25 @@ class _Drawing:
             template["metadata"]["annotations"]["dray.dev/finishes-after"] = f"{rng.randint(1, 60)}s"
             spec = {"completions": rng.randint(1, 4), "parallelism": rng.randint(1, 3), "template": template}
         reference = _reference(version, kind, name)
-        self._at(at, apply={**reference, "spec": spec})
+        self.happens(at, apply={**reference, "spec": spec})
         if kind == "Deployment" and rng.random() < 0.5:
-            self._at(rng.randint(at, BUSY), patch={**reference, "spec": {"replicas": rng.randint(0, 6)}})
+            self.happens(rng.randint(at, BUSY), patch={**reference, "spec": {"replicas": rng.randint(0, 6)}})
         if rng.random() < 0.3:
-            self._at(rng.randint(at, BUSY), delete=reference)
+            self.happens(rng.randint(at, BUSY), delete=reference)
         if rng.random() < 0.3:
             budget = {"selector": {"matchLabels": {"app": name}}, "minAvailable": 1}
-            self._at(at, apply={**_reference("policy/v1", "PodDisruptionBudget", name), "spec": budget})
+            self.happens(at, apply={**_reference("policy/v1", "PodDisruptionBudget", name), "spec": budget})
 
     def device_class(self) -> None:
         """A class is deleted for a while, so that nobody can ask for it."""
         found, at = self.rng.choice(self.device_classes), self._time()
-        self._at(at, delete={key: found[key] for key in ("apiVersion", "kind", "metadata")})
+        self.happens(at, delete={key: found[key] for key in ("apiVersion", "kind", "metadata")})
         if self.rng.random() < 0.8:
-            self._at(self.rng.randint(at, BUSY), apply=found)
+            self.happens(self.rng.randint(at, BUSY), apply=found)
 
     # ------------------------------------------------------------------------------------------------------- writing
 
-    def _at(self, at: int, **what: Any) -> None:
+    def happens(self, at: int, **what: Any) -> None:
         self.steps.append({"at": f"{at}s", **{key: value for key, value in what.items() if (key, value) != ("count", 1)}})
 
     def _time(self) -> int:
@@ -445,18 +458,18 @@ class _Drawing:
         return f"{prefix}{self.serial}"
 
 
-_HAPPENINGS: Final[dict[str, Callable[[_Drawing], None]]] = {
-    "workloads": _Drawing.workload,
-    "deletions": _Drawing.delete,
-    "crashes": _Drawing.crash,
-    "taints": _Drawing.taint,
-    "slices": _Drawing.slice,
-    "nodes": _Drawing.node,
-    "drains": _Drawing.drain,
-    "lost": _Drawing.lose,
-    "sick": _Drawing.sicken,
-    "stopped": _Drawing.stop,
-    "classes": _Drawing.device_class,
+_HAPPENINGS: Final[dict[str, Callable[[Drawing], None]]] = {
+    "workloads": Drawing.workload,
+    "deletions": Drawing.delete,
+    "crashes": Drawing.crash,
+    "taints": Drawing.taint,
+    "slices": Drawing.slice,
+    "nodes": Drawing.node,
+    "drains": Drawing.drain,
+    "lost": Drawing.lose,
+    "sick": Drawing.sicken,
+    "stopped": Drawing.stop,
+    "classes": Drawing.device_class,
 }
 
 

@@ -4,6 +4,7 @@ python -m tests.simulate.soak                    100,000 seeds that nobody has t
 python -m tests.simulate.soak --count 500 --start 0
 python -m tests.simulate.soak --seed 113         this one again, minimised and written to a file
 python -m tests.simulate.soak FILE …             scenario files: what goes wrong with them
+python -m tests.simulate.soak --pods 1000000     so many pods come and go in one cluster: what is remembered of them must not grow
 """
 
 from __future__ import annotations
@@ -20,26 +21,28 @@ from pathlib import Path
 import yaml
 
 from dray.explain.snapshot import documents as documents_of
+from tests.simulate.churning import told
 from tests.simulate.judging import Outcome, judge
 from tests.simulate.minimising import Minimising
 from tests.simulate.random_scenarios import Document, generate
 
 COUNT = 100_000
+PODS_EVERY = 5_000  # pods between two looks at what is remembered
 FOLDER = Path("soak")
 
 
-def judged(seed: int) -> tuple[int, Outcome]:
-    return seed, judge(generate(seed))
+def judged(seed: int, company: bool) -> tuple[int, Outcome]:
+    return seed, judge(generate(seed, company=company))
 
 
-def outcomes(seeds: Iterator[int], jobs: int) -> Iterator[tuple[int, Outcome]]:
+def outcomes(seeds: Iterator[int], jobs: int, *, company: bool = False) -> Iterator[tuple[int, Outcome]]:
     """In the order in which they end; never more on their way than keep all cores busy."""
     with ProcessPoolExecutor(jobs) as pool:
         under_way: set[Future[tuple[int, Outcome]]] = set()
         try:
             while True:
                 while len(under_way) < 4 * jobs and (seed := next(seeds, None)) is not None:
-                    under_way.add(pool.submit(judged, seed))
+                    under_way.add(pool.submit(judged, seed, company))
                 if not under_way:
                     return
                 ended, under_way = wait(under_way, return_when=FIRST_COMPLETED)
@@ -62,7 +65,9 @@ def main(arguments: list[str] | None = None) -> int:
     if asked.files:
         return _files(asked.files)
     if asked.seed is not None:
-        return _one(asked.seed)
+        return _one(asked.seed, company=not asked.alone)
+    if asked.pods is not None:
+        return told(asked.pods, min(asked.pods, PODS_EVERY))
     return _many(asked)
 
 
@@ -72,6 +77,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--count", type=int, default=COUNT, help=f"how many seeds (default {COUNT})")
     parser.add_argument("--start", type=int, help="the first of them (default: one that nobody has tried)")
     parser.add_argument("--seed", type=int, help="only this one, again")
+    parser.add_argument("--alone", action="store_true", help="devices alone: without queues, zones, volumes, quotas and the like")
+    parser.add_argument("--pods", type=int, help="instead: so many pods that come and go, and what is remembered of them")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
     parser.add_argument("--keep-going", action="store_true", help="do not stop after the tenth seed that goes wrong")
     return parser
@@ -87,17 +94,18 @@ def _files(files: list[Path]) -> int:
     return 1 if wrong else 0
 
 
-def _one(seed: int) -> int:
-    outcome = judge(generate(seed))
+def _one(seed: int, *, company: bool) -> int:
+    documents = generate(seed, company=company)
+    outcome = judge(documents)
     print(f"seed {seed}: {'; '.join(outcome.kinds) or 'nothing goes wrong'}")
     _tell(outcome)
     for kind in outcome.kinds:
-        _minimise(seed, kind)
+        _minimise(seed, kind, documents)
     return 1 if outcome.failures else 0
 
 
-def _minimise(seed: int, kind: str) -> None:
-    path = minimised(seed, kind, generate(seed))
+def _minimise(seed: int, kind: str, documents: list[Document]) -> None:
+    path = minimised(seed, kind, documents)
     print(f"{kind}: {path}; run it with: dray simulate {path}, or: python -m tests.simulate.soak {path}", flush=True)
 
 
@@ -111,7 +119,7 @@ def _many(asked: argparse.Namespace) -> int:
     seeds, kinds, wrong, done = iter(range(start, start + asked.count)), Counter[str](), 0, 0
     first: dict[str, int] = {}  # kind -> a seed that goes wrong like that
     began = time.monotonic()
-    for seed, outcome in outcomes(seeds, asked.jobs):
+    for seed, outcome in outcomes(seeds, asked.jobs, company=not asked.alone):
         done += 1
         if outcome.failures:
             wrong += 1
@@ -119,7 +127,7 @@ def _many(asked: argparse.Namespace) -> int:
             for kind in outcome.kinds:
                 first.setdefault(kind, seed)
             _say(f"seed {seed}: {'; '.join(outcome.kinds)} ({outcome.failures[0]})")
-            print(f"    again: python -m tests.simulate.soak --seed {seed}")
+            print(f"    again: python -m tests.simulate.soak --seed {seed}{' --alone' if asked.alone else ''}")
             if wrong == 10 and not asked.keep_going:
                 print("Stopped: ten seeds went wrong; --keep-going goes on.")
                 break
@@ -130,7 +138,7 @@ def _many(asked: argparse.Namespace) -> int:
     if first:
         print("Making one of each kind small; this takes a few minutes …", flush=True)
     for kind, seed in first.items():
-        _minimise(seed, kind)
+        _minimise(seed, kind, generate(seed, company=not asked.alone))
     return 1 if wrong else 0
 
 

@@ -3,98 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from types import FrameType
-from typing import Any, Final
 
 import pytest
 
-from dray.api.kinds import PODS
 from dray.cluster.port import Write
 from dray.cluster.world import World
-from dray.runtime.faults import NONE, Faults
 from dray.scheduling.kinds import KINDS
-from dray.testing import (
-    FAULTS,
-    Lockstep,
-    VirtualCluster,
-    assert_sound,
-    claim_template,
-    device_class,
-    node,
-    node_with_devices,
-    pod,
-)
+from dray.testing import FAULTS, Lockstep, node, pod
 from dray.testing.cluster import scheduler
+from tests.simulate.churning import Churn, beyond, grown
 from tests.simulate.held import held
-
-NODES: Final = 4
-WAVE: Final = 20
-# What may grow, and how far. Caches count with everything that can be reached only through them.
-BOUNDS: Final = {
-    "World._gone": 5 * 20_000,  # each process has its own
-    "Garbage._gone": 20_000,
-    "ClaimsController._gone": 10_000,
-    "ChangeLog._names": 65_536,
-    "Nodes._states": 65_536,
-    "Plan._seen": 128 * 65_536,
-    "Inventory._states": 1_000_000,
-    "ClaimsController._counted": 1_000,  # one for each combination of a few labels
-    "Recorder._series": 4096 * 16,
-    "Demand.answers": 100_000,
-    "Demand.packed": 100_000,
-    "Cycle._kept": 128 * NODES * 200,
-}
-SHAPES: Final[tuple[dict[str, Any], ...]] = (
-    {"template": "one"},
-    {"template": "two"},
-    {"limits": {"example.com/gpu": "1"}},
-    {},
-    {"template": "two", "priorityClassName": "high"},
-    {"limits": {"example.com/gpu": "2"}, "priorityClassName": "high"},
-)
-
-
-class Churn:
-    """Pods of a few shapes come in waves, run, end, are preempted or wait, and go. Every name is new."""
-
-    def __init__(self, faults: Faults = NONE) -> None:
-        self.cluster = cluster = VirtualCluster(faults=faults)
-        cluster.start_all()
-        cluster.create(device_class("gpu", extendedResourceName="example.com/gpu"))
-        cluster.create(claim_template("one"), claim_template("two", count=2))
-        for number in range(NODES):
-            cluster.create(*node_with_devices(f"n{number}", 4, cpu="16"))
-        high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100}
-        cluster.create(high)
-        self._waves = 0
-
-    def pods(self, count: int) -> None:
-        for _ in range(count // WAVE):
-            self._waves += 1
-            for number in range(WAVE):
-                self._create(f"p{self._waves}-{number}", number)
-            self.cluster.run(6)
-            for found in self.cluster.all(PODS):
-                self.cluster.delete(PODS, found["metadata"]["name"])
-            self.cluster.run(6)
-
-    def _create(self, name: str, number: int) -> None:
-        annotations = {"dray.dev/finishes-after": "3s"} if number % 3 else None
-        self.cluster.create(pod(name, requests={"cpu": "1"}, annotations=annotations, **SHAPES[number % len(SHAPES)]))
-
-    def at_rest(self) -> Counter[str]:
-        """What all deciders and their worlds hold when everything has gone."""
-        self.cluster.run(120)
-        assert self.cluster.all(PODS) == []
-        assert_sound(self.cluster, strict=True)
-        hosts = self.cluster.shell.hosts.values()
-        return held(*(part for host in hosts for part in (*host.deciders, host.world)), caches=BOUNDS)
-
-
-def grown(before: Counter[str], after: Counter[str]) -> dict[str, int]:
-    """What holds more than before by more than the jitter of a few timers, bounds aside."""
-    return {name: after[name] - before[name] for name in after if name not in BOUNDS and after[name] - before[name] > 8}
 
 
 def check(churn: Churn, first: int, more: int) -> None:
@@ -103,7 +22,7 @@ def check(churn: Churn, first: int, more: int) -> None:
     churn.pods(more)
     after = churn.at_rest()
     assert grown(before, after) == {}, f"grew while {more} pods came and went"
-    assert {name: after[name] for name, most in BOUNDS.items() if after[name] > most} == {}
+    assert beyond(after) == {}
 
 
 def test_nothing_grows_while_pods_come_and_go() -> None:

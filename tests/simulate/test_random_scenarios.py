@@ -21,11 +21,19 @@ from tests.simulate.soak import outcomes
 
 SEEDS = (10_001, 10_004, *range(10_006, 10_011), 10_012, 10_017, 10_018, 10_020, 10_023, 10_024, 10_026, 10_029, 10_030)
 MANY_SEEDS = range(1000)
+IN_COMPANY = (2_000_000, 2_000_065, 2_000_113, 2_000_143)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_scenario_keeps_every_promise(seed: int) -> None:
     assert judge(generate(seed)).failures == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", IN_COMPANY)
+def test_so_does_one_in_company(seed: int) -> None:
+    """With queues and gangs, zones, volumes, quotas and whatever else shares a cluster with devices."""
+    assert judge(generate(seed, company=True)).failures == []
 
 
 @pytest.mark.slow
@@ -38,6 +46,18 @@ def test_many_random_scenarios_keep_every_promise() -> None:
 def test_the_same_seed_makes_the_same_scenario_and_the_same_run() -> None:
     assert generate(10_000) == generate(10_000)
     assert judge(generate(10_000)).digest == judge(generate(10_000)).digest != judge(generate(10_001)).digest
+
+
+def test_company_has_everything_that_devices_share_a_cluster_with() -> None:
+    drawn = [document for seed in range(60) for document in generate(seed, company=True)]
+    kinds = {document["kind"] for document in drawn}
+    assert kinds >= {"Queue", "PodGroup", "PersistentVolume", "PersistentVolumeClaim", "ResourceQuota", "PodDisruptionBudget"}
+    specs = [document["spec"] for document in drawn if document["kind"] == "Scenario"]
+    assert any("featureGates" in spec for spec in specs)
+    assert any("heartbeat" in spec for spec in specs)
+    assert any(entry.startswith("zones:") for spec in specs for entry in spec["hardware"])
+    applied = {step["apply"]["kind"] for spec in specs for step in spec["steps"] if "apply" in step}
+    assert applied >= {"StatefulSet", "DaemonSet", "Node", "ResourceSlice"}
 
 
 def test_scenarios_have_everything_that_can_happen() -> None:

@@ -1,7 +1,7 @@
 """Volumes and claims: a claim is bound to the smallest volume that fits it, and neither goes while it is in use.
 
 Always true: a volume names the claim before the claim names the volume, so that two claims never have one volume; a claim whose
-class waits for its first consumer is left to the scheduler; volumes are never made, only bound.
+class waits for its first consumer gets the volume that the scheduler gives it, and no other; volumes are never made, only bound.
 """
 
 from __future__ import annotations
@@ -92,8 +92,6 @@ class Volumes(Keyed):
             return self._bound(claim)
         if claim.spec.storage_class_name is None and (chosen := self._default_class()) is not None:
             return [_patch(PERSISTENT_VOLUME_CLAIMS, claim, {"spec": {"storageClassName": chosen}})]
-        if self._waits_for_consumer(claim):
-            return _phase(PERSISTENT_VOLUME_CLAIMS, claim, "Pending")
         return self._bind(claim)
 
     def _default_class(self) -> str | None:
@@ -110,8 +108,9 @@ class Volumes(Keyed):
         return waits and SELECTED_NODE not in claim.metadata.annotations
 
     def _bind(self, claim: PersistentVolumeClaim) -> list[Write]:
-        mine = [self.world.get(PERSISTENT_VOLUMES, name) for name in self._claimed[claim.key]]
-        volume = next((each for each in mine if each.spec.claim_ref.uid in ("", claim.uid)), None) or self._fitting(claim)
+        volume = self._given(claim)
+        if volume is None and not self._waits_for_consumer(claim):
+            volume = self._fitting(claim)
         if volume is None or volume.metadata.deletion_timestamp is not None:
             return _phase(PERSISTENT_VOLUME_CLAIMS, claim, "Pending")
         reference = volume.spec.claim_ref
@@ -121,6 +120,11 @@ class Volumes(Keyed):
         annotations = {COMPLETED: "yes", BOUND_BY: "yes"}
         body = {"spec": {"volumeName": volume.metadata.name}, "metadata": {"annotations": annotations}}
         return [_patch(PERSISTENT_VOLUME_CLAIMS, claim, body)]
+
+    def _given(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+        """The volume that somebody chose for the claim: a user, or a scheduler for the first consumer."""
+        mine = (self.world.get(PERSISTENT_VOLUMES, name) for name in self._claimed[claim.key])
+        return next((each for each in mine if each.spec.claim_ref.uid in ("", claim.uid)), None)
 
     def _bound(self, claim: PersistentVolumeClaim) -> list[Write]:
         volume: PersistentVolume | None = self.world.get(PERSISTENT_VOLUMES, claim.spec.volume_name)

@@ -312,7 +312,7 @@ class Scheduler:
 
     def _wake_waiting(self, now: float) -> None:
         happened, openings = self.parts.wakeups.take()
-        self.workloads.happened(happened)
+        self.workloads.happened(happened, now)
         opens_to = self.preemptor.opens_to(openings)
         if not _OPENING.isdisjoint(happened):
             self.queue.stir()

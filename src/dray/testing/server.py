@@ -11,6 +11,7 @@ from typing import Any
 
 from dray.api.gates import Gates
 from dray.api.kinds import Kind
+from dray.apiserver.expiry import EVERY_SECONDS, Expiry
 from dray.cluster.port import WatchEvent, Write
 from dray.runtime.inprocess import InProcess
 from dray.runtime.local import served_kind
@@ -21,16 +22,21 @@ Watcher = Callable[[Kind, WatchEvent], None]
 
 
 class Server(InProcess):
-    """``watchers``, where there are any, are called with every change of the ``watched`` kinds, at once, in order."""
+    """``watchers``, where there are any, are called with every change of the ``watched`` kinds, at once, in order. Events go
+    after an hour, so that a test may last as long as it likes."""
 
     def __init__(
         self, clock: Clock | None = None, *, watched: Sequence[Kind] = (), seed: int = 0, gates: Gates | None = None
     ) -> None:
         super().__init__(clock or Clock(), seed=seed, gates=gates)
+        self._expiry, self._expires = Expiry(self.core.store), 0.0
         self.watchers: list[Watcher] = []
         self._heard = {kind: self.list(kind)[1] for kind in watched}
 
     def write(self, write: Write) -> Plain:
+        if self.clock() >= self._expires:
+            self._expires = self.clock() + EVERY_SECONDS
+            self._expiry.expire(self.clock())
         try:
             return super().write(write)
         finally:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dray.api.core import PersistentVolumeClaim, Pod
+from dray.api.core import PersistentVolume, PersistentVolumeClaim, Pod
 from dray.api.events import event_body
-from dray.api.kinds import EVENTS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, RESOURCE_CLAIMS
+from dray.api.kinds import EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, RESOURCE_CLAIMS
 from dray.api.meta import decode
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim
@@ -33,7 +33,7 @@ from dray.scheduling.binding.volumes import binds_volume
 from dray.scheduling.binding.writing import creation, pod_status, still, usable, with_answer, write_failed
 from dray.scheduling.config import Profile
 from dray.scheduling.placing.state import Placement
-from dray.scheduling.plugins.volumes import bound
+from dray.scheduling.plugins.volumes import bound, reachable
 from dray.scheduling.shape.claims import runs_with
 from dray.scheduling.waiting.queue import QueuedPod
 
@@ -93,7 +93,12 @@ class Binder:
         self._enter[binding.stage](binding, now)
 
     def _fail(self, binding: Binding, reason: Reason | None, now: float) -> None:
-        """The decision does not hold: everything is given back, and the pod is decided on again."""
+        """The decision does not hold: everything is given back, and the pod is decided on again. Not once its bind is sent:
+        then its answer, or the watch, tells whether it has its node."""
+        if binding.writing is not None and binding.writing not in self._out:
+            return
+        if binding.writing is not None:
+            self._unsend(binding)
         if binding.stage != "binding":
             self._prebound(binding, "failure", now)
         binding.reason = reason
@@ -145,7 +150,8 @@ class Binder:
         for claim in binding.volumes:
             self.bindings.follow_volume(binding, claim.key)
         for claim, volume in placement.volumes:
-            self._out.append(binds_volume(claim, volume, binding.key))
+            if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
+                self._out.append(binds_volume(claim, volume, binding.key))
         for claim in placement.provisioned:
             self._out.append(binds_volume(claim, binding.node, binding.key))
         self.bindings.remind(binding, now + binding.profile.volume_timeout)
@@ -153,11 +159,21 @@ class Binder:
     def volume_changed(self, key: str, now: float) -> None:
         claim: PersistentVolumeClaim | None = self._world.get(PERSISTENT_VOLUME_CLAIMS, key)
         for binding in self.bindings.with_volume(key):
+            if key not in binding.unbound:
+                continue
             if claim is None:
                 self._fail(binding, Reason("VolumeClaimMissing", f"pod/{binding.key}", {"claim": key}), now)
+            elif bound(claim) and not self._reachable(claim, binding.node):
+                # It got another volume than was chosen.
+                self._fail(binding, None, now)
             elif bound(claim):
-                binding.awaiting.discard(key)
+                binding.unbound.discard(key)
                 self._advance(binding, now)
+
+    def _reachable(self, claim: PersistentVolumeClaim, node_name: str) -> bool:
+        volume: PersistentVolume | None = self._world.get(PERSISTENT_VOLUMES, claim.spec.volume_name)
+        node = self._world.get(NODES, node_name)
+        return volume is None or node is None or reachable(volume, node)
 
     # ------------------------------------------------------------------------------------------------------ progress
 
@@ -190,17 +206,14 @@ class Binder:
         while (binding := self.bindings.pop_due(now)) is not None:
             if binding.stage == "conditions":
                 self._check_conditions(binding, now)
-            elif (
-                any(claim.key in binding.awaiting for claim in binding.volumes)
-                and now - binding.since >= binding.profile.volume_timeout
-            ):
+            elif binding.unbound and now - binding.since >= binding.profile.volume_timeout:
                 self._fail(binding, Reason("VolumeClaimUnbound", f"pod/{binding.key}", {"node": binding.node}), now)
             else:
                 self._advance(binding, now)
 
     def _advance(self, binding: Binding, now: float) -> None:
         """Go on if nothing is awaited: everything that was written must be there still, and be this pod's."""
-        if binding.awaiting or binding.stage not in ("claims", "binding") or binding.writing is not None:
+        if binding.awaiting or binding.unbound or binding.stage not in ("claims", "binding") or binding.writing is not None:
             return
         claims: list[ResourceClaim] = []
         for key in binding.claims:
@@ -392,7 +405,7 @@ class Binder:
             self._mapping_ended(binding, outcome, now)
         elif write is binding.creation:
             self._create_ended(binding, outcome, now)
-        elif write.kind in (PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS) and outcome.error is not None:
+        elif write.kind in (PERSISTENT_VOLUMES, PERSISTENT_VOLUME_CLAIMS) and outcome.error is not None and binding.unbound:
             self._fail(binding, write_failed(outcome.error), now)
 
     def node_gone(self, name: str, now: float) -> None:

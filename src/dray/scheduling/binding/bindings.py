@@ -55,6 +55,7 @@ class Binding:
         "special",
         "stage",
         "uid",
+        "unbound",
         "volumes",
         "waited",
         "writing",
@@ -81,6 +82,8 @@ class Binding:
         self.creation: Write | None = None
         self.mapping: Write | None = None
         self.volumes: list[PersistentVolumeClaim] = []
+        # Those that are still to be bound, by key.
+        self.unbound: set[str] = set()
         self.stage: Stage = "claims"
         # The bind that is under way.
         self.writing: Write | None = None
@@ -149,7 +152,7 @@ class Bindings:
         self._by_claim.setdefault(key, {})[binding.uid] = None
 
     def follow_volume(self, binding: Binding, key: str) -> None:
-        binding.awaiting.add(key)
+        binding.unbound.add(key)
         self._by_volume.setdefault(key, {})[binding.uid] = None
 
     def remind(self, binding: Binding, at: float) -> None:

@@ -151,13 +151,21 @@ class Volumes:
             return None
         wanted = _size(claim)
         found: list[tuple[Quantity, str, PersistentVolume]] = []
-        for volume in self._world.all(PERSISTENT_VOLUMES).values():
+        for volume in self._given(claim) or self._world.all(PERSISTENT_VOLUMES).values():
             size = Quantity.parse(volume.spec.capacity.get("storage", "0"))
             name = volume.metadata.name
             free = name not in taken and self._account.claim_of(name) in ("", claim.key)
             if free and size >= wanted and _suits(volume, claim) and reachable(volume, node):
                 found.append((size, name, volume))
         return min(found, key=lambda each: each[:2])[2] if found else None
+
+    def _given(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
+        """The volume that the claim is to have already: chosen for a pod that shares it, or by whoever wrote that into the
+        volume. It gets no other."""
+        chosen: PersistentVolume | None = self._get(PERSISTENT_VOLUMES, self._account.volume_of(claim.key))
+        if chosen is not None:
+            return [chosen]
+        return [volume for volume in self._world.all(PERSISTENT_VOLUMES).values() if _owned(volume, claim)]
 
     def _can_provision(self, claim: PersistentVolumeClaim, node: Node) -> bool:
         cls = self._class(claim)
@@ -283,10 +291,16 @@ def reachable(volume: PersistentVolume, node: Node) -> bool:
     return affinity is None or affinity.required is None or node_selector_matches(affinity.required, node)
 
 
+def _owned(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether the volume says that it is this claim's."""
+    owner = volume.spec.claim_ref
+    named = owner is not None and (owner.namespace, owner.name) == (claim.metadata.namespace, claim.metadata.name)
+    return named and owner is not None and owner.uid in ("", claim.uid)
+
+
 def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     spec = volume.spec
-    owner = spec.claim_ref
-    if owner is not None and (owner.namespace, owner.name) != (claim.metadata.namespace, claim.metadata.name):
+    if spec.claim_ref is not None and not _owned(volume, claim):
         return False
     if volume.metadata.deletion_timestamp is not None or volume.status.phase not in ("", "Available", "Bound"):
         return False

@@ -37,6 +37,8 @@ UNRESTRICTED: Final = Entitlement(0.0, UNLIMITED, 1.0)
 DEEPEST: Final = 16
 # The queue of gangs that no queue has to do with. No object can have this name.
 BESIDE: Final = "-"
+# In the key of a job that a group of Kubernetes makes.
+CORE: Final = "/group/"
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +105,11 @@ class Job:
     def single(self) -> bool:
         """Whether it is nothing but one pod: then all rules of gangs say the same."""
         return len(self.pods) == 1 and self.root.is_leaf and self.root.needed <= 1
+
+    @property
+    def group(self) -> str:
+        """What people know it as. Kubernetes' own groups have a key apart from KAI-Scheduler's of the same name."""
+        return f"podgroup/{self.key.replace(CORE, '/')}"
 
     @property
     def first(self) -> Pod:
@@ -243,7 +250,7 @@ class Jobs:
             group: queues.PodGroup | None = self._world.get(POD_GROUPS, key) if POD_GROUPS in self._kinds else None
             queue = (group.spec.queue if group is not None else "") or queue
         elif (core := pod.spec.scheduling_group) is not None and core.pod_group_name and CORE_POD_GROUPS in self._kinds:
-            key = f"{namespace}/group/{core.pod_group_name}"
+            key = f"{namespace}{CORE}{core.pod_group_name}"
             own: queues.CorePodGroup | None = self._world.get(CORE_POD_GROUPS, f"{namespace}/{core.pod_group_name}")
             # Where one pod is enough, or any number, there is nothing to start together.
             gang = own is None or (own.spec.scheduling_policy.gang is not None and own.spec.scheduling_policy.gang.min_count > 1)
@@ -262,7 +269,7 @@ class Jobs:
         group: queues.PodGroup | None = self._world.get(POD_GROUPS, job.key) if POD_GROUPS in self._kinds else None
         pod = job.first
         priority = pod.spec.priority
-        if group is None and pod.spec.scheduling_group is not None and "/group/" in job.key:
+        if group is None and pod.spec.scheduling_group is not None and CORE in job.key:
             self._describe_core(job, f"{pod.metadata.namespace}/{pod.spec.scheduling_group.pod_group_name}")
             return
         if group is None:

@@ -25,7 +25,7 @@ from dray.scheduling.telling import reports
 from dray.scheduling.telling.reports import Reports
 from dray.scheduling.waiting import events
 from dray.scheduling.waiting.queue import QueuedPod
-from dray.scheduling.workloads.jobs import Job, Jobs
+from dray.scheduling.workloads.jobs import CORE, Job, Jobs
 from dray.scheduling.workloads.room import Plan
 from dray.scheduling.workloads.session import Missing, Session
 from dray.scheduling.workloads.status import PAUSE, news
@@ -84,7 +84,11 @@ class Workloads:
         if change.kind is RESOURCE_CLAIMS and self._listening:
             self._claim(change.old, change.new)
         if change.kind in (QUEUES, POD_GROUPS, CORE_POD_GROUPS):
+            before = self.jobs.active
             self.jobs.look()
+            if before and not self.jobs.active:
+                # The last one went: those that waited for sessions are pods like any others.
+                self._parts.wakeups.event(_TOPIC)
         if change.kind is QUEUES:
             if not _same(change.old, change.new):
                 self.jobs.forget_tree()
@@ -96,12 +100,21 @@ class Workloads:
         if new is None or (old is not None and old.uid != new.uid):
             self._gone(old)
         if new is not None and new.spec.scheduler_name in self._profiles:
-            job = self.jobs.put(new)
+            job = self._put(new)
             if job is not None and new.terminal:
                 self._dirty = True
 
+    def _put(self, pod: Pod) -> Job | None:
+        """The pod's job. Whoever is in none any more is a pod like any others, also while it waits for a session."""
+        known, job = self.jobs.of(pod.uid), self.jobs.put(pod)
+        if known is not None and job is None:
+            self._parts.wakeups.event(_TOPIC)
+        return job
+
     def _claim(self, old: Any, new: Any) -> None:
-        """What a claim was given is known exactly now, or is given back: whoever uses it holds something else."""
+        """What a claim was given is known exactly now, or is given back: whoever uses it holds something else. A claim that comes
+        or goes is asked for by whoever names it."""
+        self._dirty = self._dirty or old is None or new is None
         if (old.status.allocation if old else None) == (new.status.allocation if new else None):
             return
         for uid in list(self.use.claims.get((new or old).uid, ())):
@@ -120,8 +133,9 @@ class Workloads:
             return
         found = change.object
         core = change.kind is CORE_POD_GROUPS
-        job = self.jobs.group_changed(f"{found.metadata.namespace}/group/{found.metadata.name}" if core else found.key)
-        for uid in job.pods if job is not None else ():
+        job = self.jobs.group_changed(f"{found.metadata.namespace}{CORE}{found.metadata.name}" if core else found.key)
+        for uid, pod in list(job.pods.items()) if job is not None else ():
+            self._put(pod)
             if (placed := self._parts.nodes.placed(uid)) is not None:
                 self.use.look_again(placed)
 
@@ -136,6 +150,9 @@ class Workloads:
         for pod in self._parts.world.all(PODS).values() if self.jobs.active else ():
             if pod.spec.scheduler_name in self._profiles:
                 self.jobs.put(pod)
+        for job in self.jobs:
+            # Pods may have been seen before the group that they name.
+            self.jobs.group_changed(job.key)
         if self._listening:
             self.use.rebuild(self._parts.nodes.all_placed())
 
@@ -147,7 +164,7 @@ class Workloads:
             return False
         self.know()
         job = self.jobs.put(pending.pod)
-        if job is None:
+        if job is None or pending.pod.spec.scheduling_gates:
             return False
         job.waiting[pending.uid] = pending
         self._dirty = True
@@ -159,8 +176,13 @@ class Workloads:
             self._parts.queue.refuse(pending, ("job", job.key), known, frozenset({_TOPIC}), now)
         return True
 
-    def happened(self, news: Mapping[str, None]) -> None:
-        if not self._dirty and len(self.jobs) and not _NEWS.isdisjoint(news):
+    def happened(self, news: Mapping[str, None], now: float) -> None:
+        if self._dirty or not news or not len(self.jobs):
+            return
+        if _NEWS.isdisjoint(news):
+            # Nobody starts for it, but who waits may be told something else.
+            self._again = now + _AGAIN if self._again is None else min(self._again, now + _AGAIN)
+        else:
             self._dirty = True
 
     def next_due(self) -> float | None:
@@ -197,7 +219,7 @@ class Workloads:
         """What a session begins with: shares, use and who waits. Nothing is decided."""
         self.know()
         for pending in self._parts.queue:
-            if (job := self.jobs.put(pending.pod)) is not None:
+            if (job := self.jobs.put(pending.pod)) is not None and not pending.pod.spec.scheduling_gates:
                 job.waiting[pending.uid] = pending
         return self._session(Together(self._parts, self._cycle, self._profiles, now), now)
 

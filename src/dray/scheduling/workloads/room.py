@@ -62,13 +62,16 @@ def _size(step: Step) -> tuple[int, int]:
     return extended + claims, sum(each.get("cpu", 0) for each in requests)
 
 
+def _has_devices(seat: Seat) -> bool:
+    """Of claims, or for extended resources: those are the pod's own."""
+    return bool(seat.pending.pod.spec.resource_claims or seat.placement.results or seat.placement.special)
+
+
 def _in_order(seats: list[Seat]) -> list[Seat]:
     """Of members that ask for the same, the first gets the first node by name."""
     alike: dict[int, list[Seat]] = {}
     for seat in seats:
-        alike.setdefault(seat.pending.demand.id if not seat.pending.pod.spec.resource_claims else -len(alike) - 1, []).append(
-            seat
-        )
+        alike.setdefault(seat.pending.demand.id if not _has_devices(seat) else -len(alike) - 1, []).append(seat)
     found: list[Seat] = []
     for group in alike.values():
         pods = sorted((seat.pending for seat in group), key=lambda pending: pending.pod.key)
@@ -277,20 +280,28 @@ class Room:
         info = self._parts.nodes.get(placed.node)
         if info is None:
             return False
-        if not placed.pod.spec.resource_claims and not out.has_slots(placed.pod.uid):
+        if not self._holds_devices(placed) and not out.has_slots(placed.pod.uid):
             if not self._has_room(placed, info):
                 return False
             out.give_back((placed,))
             return True
         return self._beside_members(placed, info, table, out)
 
+    def _holds_devices(self, placed: Placed) -> bool:
+        """Of its claims, or for its extended resources, though their claim may not be made yet."""
+        return bool(placed.pod.spec.resource_claims or self._preemption.claims(placed.pod.uid))
+
+    def _has_extended(self, placed: Placed) -> bool:
+        served = any(value and self._parts.classes.offers(name) for name, value in placed.demand.requests)
+        return served and self._holds_devices(placed)
+
     def _has_room(self, placed: Placed, info: NodeInfo) -> bool:
         state = self._state_of(placed)
         return state is not None and self._cycle.plan(state).refuses(info) is None
 
     def _beside_members(self, placed: Placed, info: NodeInfo, table: Table, out: TakenOut) -> bool:
-        """A pod with claims or zones goes back to what it had, where the members find theirs beside it."""
-        near = [seat for seat in table.seats.values() if seat.placement.node == info.name or seat.placement.results]
+        """A pod with devices or zones goes back to what it had, where the members find theirs beside it."""
+        near = [seat for seat in table.seats.values() if seat.placement.node == info.name or _has_devices(seat)]
         for seat in near:
             table.leave(seat.pending.uid)
         if not self._has_room(placed, info):
@@ -304,7 +315,7 @@ class Room:
         before, noted = out.noted(step.pods), table.noted()
         with self._parts.books.trial() as trial:
             for placed in sorted(step.pods, key=lambda each: _size(Step(step.job, (each,))), reverse=True):
-                if len(step.pods) > 1 and not placed.pod.spec.resource_claims and self._fits_back(placed, table, out):
+                if len(step.pods) > 1 and not self._holds_devices(placed) and self._fits_back(placed, table, out):
                     continue
                 place = self._best_for(placed, out)
                 if place is None:
@@ -320,9 +331,10 @@ class Room:
         return None
 
     def _best_for(self, placed: Placed, out: TakenOut) -> Placement | None:
-        """Where a pod would be placed now. Claims that only it uses are allocated anew; one that others use keeps its devices."""
+        """Where a pod would be placed now. Claims that only it uses are allocated anew; one that others use keeps its devices.
+        A pod that has devices for extended resources has them where it is: they are made with it, and go with it."""
         state = self._state_of(placed)
-        if state is None:
+        if state is None or self._has_extended(placed):
             return None
         if placed.pod.spec.resource_claims:
             self._cycle.needs.reopen(state, out.freed)

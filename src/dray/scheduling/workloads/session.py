@@ -230,7 +230,7 @@ class Session:
             if job.key in self.done:
                 continue
             if job.missing:
-                self.missing[job.key] = Missing(Refusal.of("PodGroupMissing", f"podgroup/{job.key}"))
+                self.missing[job.key] = Missing(Refusal.of("PodGroupMissing", job.group))
             elif not self.members(job):
                 self.missing[job.key] = Missing(self._not_ready(job))
             else:
@@ -241,7 +241,7 @@ class Session:
         gang = self.gang(job)
         alive = len(gang.members("pending", "active"))
         needed = sum(leaf.needed for leaf in gang.leaves.values())
-        return Refusal.of("GangIncomplete", f"podgroup/{job.key}", pods=alive, needed=needed)
+        return Refusal.of("GangIncomplete", job.group, pods=alive, needed=needed)
 
     def _allocate(self) -> None:
         line = self._line(self._ready())
@@ -316,7 +316,7 @@ class Session:
         refusal = found.refused.refusal
         if len(members) > 1:
             data: dict[str, str | int] = {"member": found.pending.pod.key, "placed": found.placed, "needed": len(members)}
-            refusal = Refusal(((Reason("GangBlocked", f"podgroup/{job.key}", data), 0), *refusal.reasons), refusal.nodes)
+            refusal = Refusal(((Reason("GangBlocked", job.group, data), 0), *refusal.reasons), refusal.nodes)
         return Missing(refusal, found.refused)
 
     def _denied(self, job: Job, denied: Denial) -> Refusal:
