@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from dray.api.times import format_time
@@ -21,16 +22,16 @@ from dray.apiserver.field_sets import (
     Fields,
     FieldSet,
     common,
-    element_key,
     from_wire,
     in_order,
     is_member,
+    keyed_by,
     minus,
     paths,
     union,
 )
 from dray.apiserver.patch_errors import PatchError
-from dray.apiserver.schema import UNKNOWN_FIELD, Field, KindLike, Schemas, Struct, Type
+from dray.apiserver.schema import UNKNOWN_FIELD, KindLike, Schemas, Struct, Type
 
 Object = dict[str, Any]
 
@@ -50,6 +51,7 @@ _SERVER_FIELDS: Final = (
     "selfLink",
     "uid",
 )
+_OF_KIND: Final = frozenset({"f:apiVersion", "f:kind", "f:metadata"})
 _SERVER_KEYS: Final = frozenset({SELF, *(f"f:{name}" for name in _SERVER_FIELDS)})
 
 
@@ -105,7 +107,7 @@ class ManagedFields:
         if struct is None:
             return _write(entries)
         changed, removed = self._fields.changes(struct, old if old is not None else self._nothing(kind), new)
-        changed = _owned(_without_foreign(changed, subresource, has_status=has_status))
+        changed = _owned(changed, _foreign(subresource, has_status=has_status))
         owner = Owner(manager, UPDATE, kind.api_version, subresource)
         return _write(_taken(entries, owner, changed, _owned(removed), now))
 
@@ -139,7 +141,7 @@ class ManagedFields:
         entries = self._entries(kind, struct, current)
         owner = self._applier(entries, Owner(manager, APPLY, kind.api_version, subresource))
         applied = self._fields.of_object(struct, wanted)
-        applied = _owned(_without_foreign(applied, subresource, has_status=has_status))
+        applied = _owned(applied, _foreign(subresource, has_status=has_status))
         had = entries[owner].fields if owner in entries else {}
         merged = _Merge(self._schemas).structs(struct, base, wanted)
         others: FieldSet = {}
@@ -299,22 +301,24 @@ def _who(owner: Owner, claim: _Claim) -> str:
     return f"{shown} using {owner.api_version}" if owner.operation == UPDATE else shown
 
 
-def _owned(fields: FieldSet) -> FieldSet:
-    """Without what belongs to the server."""
+def _owned(fields: FieldSet, foreign: str = "") -> FieldSet:
+    """Without what belongs to the server, and without the part that this sort of write does not own."""
     if not fields:
         return fields
-    made = {key: child for key, child in fields.items() if key not in ("f:apiVersion", "f:kind", "f:metadata")}
-    metadata = {key: child for key, child in fields.get("f:metadata", {}).items() if key not in _SERVER_KEYS}
-    return made | {"f:metadata": metadata} if metadata else made
+    made = {key: child for key, child in fields.items() if key not in _OF_KIND and key != foreign}
+    found = fields.get("f:metadata")
+    if found:
+        metadata = {key: child for key, child in found.items() if key not in _SERVER_KEYS}
+        if metadata:
+            made["f:metadata"] = metadata
+    return made
 
 
-def _without_foreign(changed: FieldSet, subresource: str, *, has_status: bool) -> FieldSet:
+def _foreign(subresource: str, *, has_status: bool) -> str:
     """A write of the status owns no spec, and a write of the object no status, where these are written apart."""
     if subresource == "status":
-        return {key: fields for key, fields in changed.items() if key != "f:spec"}
-    if has_status and not subresource:
-        return {key: fields for key, fields in changed.items() if key != "f:status"}
-    return changed
+        return "f:spec"
+    return "f:status" if has_status and not subresource else ""
 
 
 # configurations
@@ -346,32 +350,68 @@ class _Merge:
         made = dict(current)
         for name, value in wanted.items():
             field = struct.member(name)
-            if field is not None:
-                made[name] = self._values(field.type, field, current.get(name), value)
-            else:
-                made[name] = value
+            made[name] = self._values(field.type, current.get(name), value) if field is not None else value
         return made
 
-    def _values(self, type_: Type, field: Field | None, current: Any, wanted: Any) -> Any:
+    def _values(self, type_: Type, current: Any, wanted: Any) -> Any:
         struct = self._schemas.resolve(type_)
-        atomic = (field is not None and field.list_type == "atomic") or (struct is not None and struct.atomic)
+        atomic = type_.list_type == "atomic" or (struct is not None and struct.atomic)
         if atomic or type(current) is not type(wanted):
             return copy.deepcopy(wanted)
         if isinstance(wanted, dict) and struct is not None:
             return self.structs(struct, current, wanted)
         if isinstance(wanted, dict) and type_.item is not None:
             item = type_.item
-            return current | {key: self._values(item, None, current.get(key), value) for key, value in wanted.items()}
-        if isinstance(wanted, list) and field is not None and field.list_type in ("map", "set") and type_.item is not None:
-            return self._lists(type_.item, field, current, wanted)
+            return current | {key: self._values(item, current.get(key), value) for key, value in wanted.items()}
+        if isinstance(wanted, list) and type_.list_type in ("map", "set") and type_.item is not None:
+            return self._lists(type_, type_.item, current, wanted)
         return copy.deepcopy(wanted)
 
-    def _lists(self, item: Type, field: Field, current: list[Any], wanted: list[Any]) -> list[Any]:
-        made = {element_key(field, value): value for value in current}
-        for value in wanted:
-            key = element_key(field, value)
-            made[key] = self._values(item, None, made.get(key), value)
-        return list(made.values())
+    def _lists(self, type_: Type, item: Type, current: list[Any], wanted: list[Any]) -> list[Any]:
+        """Elements of both come in the order of the configuration; the others stay where they are among them."""
+        keyed = keyed_by(type_)
+        keys = [keyed(value) for value in current]
+        had = dict(zip(reversed(keys), reversed(current), strict=True))
+        new = {keyed(value): value for value in wanted}
+        return [
+            current[place] if place is not None else self._values(item, had.get(key), new[key])
+            for key, place in _interleaved(keys, list(new))
+        ]
+
+
+def _interleaved(current: list[str], wanted: list[str]) -> Iterator[tuple[str, int | None]]:
+    """The keys of both lists in the order in which structured-merge-diff puts them; those not wanted with their place."""
+    asked, present, left, right = set(wanted), set(current), 0, 0
+    shared = deque(key for key in wanted if key in present)
+    done: set[str] = set()
+    while left < len(current) or right < len(wanted):
+        if left < len(current) and right < len(wanted):
+            key = current[left]
+            if key == wanted[right]:
+                yield key, None
+                done.add(key)
+                left, right = left + 1, right + 1
+                if shared:
+                    shared.popleft()
+                continue
+            if key in asked and shared and shared[0] != key:
+                left += 1
+                continue
+        if left < len(current):
+            key = current[left]
+            if key not in asked:
+                yield key, left
+                left += 1
+                continue
+            if key in done:
+                left += 1
+        if right < len(wanted):
+            key = wanted[right]
+            yield key, None
+            done.add(key)
+            right += 1
+            if shared and shared[0] == key:
+                shared.popleft()
 
 
 class _Removal:
@@ -388,11 +428,11 @@ class _Removal:
             inner = declared.type if declared is not None else item
             if key not in gone or inner is None:
                 made[name] = child
-            elif (left := self._left(inner, declared, child, gone[key], kept.get(key))) is not None:
+            elif (left := self._left(inner, child, gone[key], kept.get(key))) is not None:
                 made[name] = left
         return made
 
-    def _left(self, type_: Type, declared: Field | None, value: Any, gone: FieldSet, kept: FieldSet | None) -> Any:
+    def _left(self, type_: Type, value: Any, gone: FieldSet, kept: FieldSet | None) -> Any:
         """What is left of a value, None for nothing. An empty list or map goes with its last element."""
         if is_member(gone) and kept is None:
             return None
@@ -400,15 +440,15 @@ class _Removal:
             struct = self._schemas.resolve(type_)
             left: Any = self.structs(struct, value, gone, kept or {}, type_.item)
             return left if left or struct is not None else None
-        if isinstance(value, list) and declared is not None and type_.item is not None:
-            return self._elements(type_.item, declared, value, gone, kept or {}) or None
+        if isinstance(value, list) and type_.item is not None:
+            return self._elements(type_, type_.item, value, gone, kept or {}) or None
         return value
 
-    def _elements(self, item: Type, declared: Field, values: list[Any], gone: FieldSet, kept: FieldSet) -> list[Any]:
-        made = []
+    def _elements(self, type_: Type, item: Type, values: list[Any], gone: FieldSet, kept: FieldSet) -> list[Any]:
+        made, keyed = [], keyed_by(type_)
         for value in values:
-            key = element_key(declared, value)
-            left = self._left(item, None, value, gone[key], kept.get(key)) if key in gone else value
+            key = keyed(value)
+            left = self._left(item, value, gone[key], kept.get(key)) if key in gone else value
             if left is not None:
                 made.append(left)
         return made
