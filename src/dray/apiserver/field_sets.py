@@ -181,7 +181,8 @@ class _OpenPlaces(_Places):
         if found is None:
             declared = self._struct.member(name)
             assert declared is not None
-            found = self._place(declared)
+            key, shape = self._place(declared)
+            found = key, _Shape(_marked(shape.below), shape.struct)
         return found
 
 
@@ -265,7 +266,10 @@ class Fields:
                 if place is not None:
                     key, shape = place
                     below = shape.below
-                    made[key] = below(child, containers, containers) if below is not None and child else LEAF
+                    if below is not None and child:
+                        made[key] = below(child, containers, containers)
+                    elif containers or child != [] or shape.keyed is None:  # of a list that is merged only elements are set
+                        made[key] = LEAF
             return made if len(made) > marked else LEAF
 
         return walk
@@ -304,6 +308,8 @@ class Fields:
     def _compare_both(self, key: str, shape: _Shape, before: Any, after: Any, found: _Changes, *, marked: bool) -> None:
         """``marked``: an element of a list or map is in the set itself."""
         struct = shape.struct
+        if after is None and before and shape.below is not None:
+            after = type(before)()
         if shape.below is None or type(before) is not type(after) or (struct is not None and type(after) is not dict):
             found.changed[key] = shape.fields(after, False, marked)
             return
@@ -331,6 +337,13 @@ class Fields:
 
 _WHOLE: Final = _Shape()
 _ABSENT: Final = object()
+
+
+def _marked(below: Walk | None) -> Walk | None:
+    """What is not declared is in the set itself, as an element of a map is."""
+    if below is None:
+        return None
+    return lambda value, containers, marked: below(value, containers, marked or not containers)
 
 
 def _in_list(keyed: Keyed, item: Walk | None) -> Walk:

@@ -10,10 +10,8 @@ An applier is the same one in whichever version of the API it writes. An object 
 
 from __future__ import annotations
 
-import copy
 import json
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from dray.api.times import format_time
@@ -24,14 +22,13 @@ from dray.apiserver.field_sets import (
     common,
     from_wire,
     in_order,
-    is_member,
-    keyed_by,
     minus,
     paths,
     union,
 )
+from dray.apiserver.merging import Merge, Removal
 from dray.apiserver.patch_errors import PatchError
-from dray.apiserver.schema import UNKNOWN_FIELD, KindLike, Schemas, Struct, Type
+from dray.apiserver.schema import UNKNOWN_FIELD, KindLike, Schemas, Struct
 
 Object = dict[str, Any]
 
@@ -143,18 +140,28 @@ class ManagedFields:
         applied = self._fields.of_object(struct, wanted)
         applied = _owned(applied, _foreign(subresource, has_status=has_status))
         had = entries[owner].fields if owner in entries else {}
-        merged = _Merge(self._schemas).structs(struct, base, wanted)
-        others: FieldSet = {}
-        for other, claim in entries.items():
-            if other != owner:
-                others = union(others, claim.fields)
-        kept = union(applied, others)
-        merged = _Removal(self._schemas).structs(struct, merged, minus(had, kept), kept)
+        merged = Merge(self._schemas).structs(struct, base, wanted)
+        if had:
+            managed = applied
+            for other, claim in entries.items():
+                managed = union(managed, claim.fields) if other != owner else managed
+            merged = self._pruned(struct, merged, had, managed)
         changed, removed = self._fields.changes(struct, base, merged)
         if not force:
             self._refuse_conflicts(struct, base, entries, owner, changed)
         written = _write(_applied(entries, owner, kind.api_version, applied, changed, removed, now))
         return merged | {"metadata": {**merged.get("metadata", {}), "managedFields": written}}
+
+    def _pruned(self, struct: Struct, merged: Object, had: FieldSet, managed: FieldSet) -> Object:
+        """Without what this applier had, and neither it nor anybody else manages now."""
+        removal = Removal(self._schemas)
+        last = removal.named(struct, had)
+        whole = removal.named(struct, self._fields.of_object(struct, merged))
+        left = removal.structs(struct, merged, last)
+        kept = union(removal.named(struct, self._fields.of_object(struct, left)), removal.named(struct, managed))
+        left = removal.structs(struct, merged, minus(whole, kept))
+        gone = minus(whole, removal.named(struct, self._fields.of_object(struct, left)))
+        return removal.structs(struct, merged, common(gone, last))
 
     def _entries(self, kind: KindLike, struct: Struct, current: Object | None) -> dict[Owner, _Claim]:
         entries = _read(((current or {}).get("metadata") or {}).get("managedFields"))
@@ -338,117 +345,3 @@ def _check_patch(kind: KindLike, patch: Any, manager: str) -> None:
         if patch.get(field) != wanted:
             message = f"the {field} of an apply patch must be {wanted!r}, not {patch.get(field)!r}"
             raise PatchError(400, "BadRequest", message)
-
-
-class _Merge:
-    """An object with a configuration laid over it."""
-
-    def __init__(self, schemas: Schemas) -> None:
-        self._schemas = schemas
-
-    def structs(self, struct: Struct, current: Object, wanted: Object) -> Object:
-        made = dict(current)
-        for name, value in wanted.items():
-            field = struct.member(name)
-            made[name] = self._values(field.type, current.get(name), value) if field is not None else value
-        return made
-
-    def _values(self, type_: Type, current: Any, wanted: Any) -> Any:
-        struct = self._schemas.resolve(type_)
-        atomic = type_.list_type == "atomic" or (struct is not None and struct.atomic)
-        if atomic or type(current) is not type(wanted):
-            return copy.deepcopy(wanted)
-        if isinstance(wanted, dict) and struct is not None:
-            return self.structs(struct, current, wanted)
-        if isinstance(wanted, dict) and type_.item is not None:
-            item = type_.item
-            return current | {key: self._values(item, current.get(key), value) for key, value in wanted.items()}
-        if isinstance(wanted, list) and type_.list_type in ("map", "set") and type_.item is not None:
-            return self._lists(type_, type_.item, current, wanted)
-        return copy.deepcopy(wanted)
-
-    def _lists(self, type_: Type, item: Type, current: list[Any], wanted: list[Any]) -> list[Any]:
-        """Elements of both come in the order of the configuration; the others stay where they are among them."""
-        keyed = keyed_by(type_)
-        keys = [keyed(value) for value in current]
-        had = dict(zip(reversed(keys), reversed(current), strict=True))
-        new = {keyed(value): value for value in wanted}
-        return [
-            current[place] if place is not None else self._values(item, had.get(key), new[key])
-            for key, place in _interleaved(keys, list(new))
-        ]
-
-
-def _interleaved(current: list[str], wanted: list[str]) -> Iterator[tuple[str, int | None]]:
-    """The keys of both lists in the order in which structured-merge-diff puts them; those not wanted with their place."""
-    asked, present, left, right = set(wanted), set(current), 0, 0
-    shared = deque(key for key in wanted if key in present)
-    done: set[str] = set()
-    while left < len(current) or right < len(wanted):
-        if left < len(current) and right < len(wanted):
-            key = current[left]
-            if key == wanted[right]:
-                yield key, None
-                done.add(key)
-                left, right = left + 1, right + 1
-                if shared:
-                    shared.popleft()
-                continue
-            if key in asked and shared and shared[0] != key:
-                left += 1
-                continue
-        if left < len(current):
-            key = current[left]
-            if key not in asked:
-                yield key, left
-                left += 1
-                continue
-            if key in done:
-                left += 1
-        if right < len(wanted):
-            key = wanted[right]
-            yield key, None
-            done.add(key)
-            right += 1
-            if shared and shared[0] == key:
-                shared.popleft()
-
-
-class _Removal:
-    """An object without the fields ``gone``. A container that still holds something that is ``kept`` stays."""
-
-    def __init__(self, schemas: Schemas) -> None:
-        self._schemas = schemas
-
-    def structs(self, struct: Struct | None, value: Object, gone: FieldSet, kept: FieldSet, item: Type | None = None) -> Object:
-        made: Object = {}
-        for name, child in value.items():
-            key = f"f:{name}"
-            declared = struct.member(name) if struct is not None else None
-            inner = declared.type if declared is not None else item
-            if key not in gone or inner is None:
-                made[name] = child
-            elif (left := self._left(inner, child, gone[key], kept.get(key))) is not None:
-                made[name] = left
-        return made
-
-    def _left(self, type_: Type, value: Any, gone: FieldSet, kept: FieldSet | None) -> Any:
-        """What is left of a value, None for nothing. An empty list or map goes with its last element."""
-        if is_member(gone) and kept is None:
-            return None
-        if isinstance(value, dict):
-            struct = self._schemas.resolve(type_)
-            left: Any = self.structs(struct, value, gone, kept or {}, type_.item)
-            return left if left or struct is not None else None
-        if isinstance(value, list) and type_.item is not None:
-            return self._elements(type_, type_.item, value, gone, kept or {}) or None
-        return value
-
-    def _elements(self, type_: Type, item: Type, values: list[Any], gone: FieldSet, kept: FieldSet) -> list[Any]:
-        made, keyed = [], keyed_by(type_)
-        for value in values:
-            key = keyed(value)
-            left = self._left(item, value, gone[key], kept.get(key)) if key in gone else value
-            if left is not None:
-                made.append(left)
-        return made

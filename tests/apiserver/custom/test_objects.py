@@ -421,7 +421,7 @@ def test_what_is_open_is_managed_member_by_member(cluster: Cluster) -> None:
     widgets.apply(widgets.object(spec={"a": {"x": 1}, "l": [1]}), "one")
     made = widgets.apply(widgets.object(spec={"a": {"y": 2}}), "other")
     assert made["spec"] == {"a": {"x": 1, "y": 2}, "l": [1]}
-    assert managed(made, "one")["f:spec"] == {"f:a": {"f:x": {}}, "f:l": {}}
+    assert managed(made, "one")["f:spec"] == {"f:a": {".": {}, "f:x": {}}, "f:l": {}}
     made = widgets.apply(widgets.object(spec={"l": [1]}), "one")
     assert made["spec"] == {"a": {"y": 2}, "l": [1]}
     made = widgets.patch({"spec": {"l": [1, 2], "a": {"y": {"z": 3}}}})
