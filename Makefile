@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types real e2e bench soak web look pictures clean
+.PHONY: demo test lint types real e2e e2e-control bench soak web look pictures clean
 
 demo: $(VENV)/.installed
 	$(BIN)/dray demo $(ARGS)
@@ -28,6 +28,10 @@ soak: $(VENV)/.dev
 
 e2e: $(VENV)/.dev
 	$(BIN)/pytest tests/real/test_e2e_specs.py $(ARGS)
+
+# The same specs on a real kube-apiserver with Dray's scheduler, controllers and nodes; ARGS="--only sig-auth --lanes 2"
+e2e-control: $(VENV)/.dev
+	$(BIN)/python -m tests.real.e2e_control $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)

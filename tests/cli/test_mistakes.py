@@ -37,6 +37,14 @@ def test_an_address_to_serve_on_must_be_host_and_port(command: tuple[str, ...], 
     assert f"'{address}' is not HOST:PORT" in result.output
 
 
+def test_a_root_certificate_must_be_one(tmp_path: Path) -> None:
+    file = tmp_path / "ca.crt"
+    file.write_text("not a certificate")
+    result = dray("controllers", "--only", "namespaces", "--root-ca-file", str(file))
+    assert result.exit_code == 2
+    assert "has no certificate in PEM" in " ".join(result.output.split())
+
+
 def test_a_data_directory_has_one_user_at_a_time(tmp_path: Path) -> None:
     journal = Journal(tmp_path, lambda *_: None, lambda *_: None)
     try:

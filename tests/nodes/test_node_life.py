@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from dray.api.core import Node
 from dray.api.kinds import LEASES, NODES, PODS
+from dray.api.meta import decode
 from dray.cluster.port import Write
 from dray.nodes.hardware import hardware
+from dray.nodes.heartbeats import Heartbeats
 from dray.nodes.kubelet import Kubelets
 from tests.nodes.laboratory import DRIVER, NODE, Driver, Laboratory
 from tests.simulated import Place
@@ -41,6 +44,16 @@ def test_a_lost_node_renews_no_lease_and_comes_back_ready() -> None:
     node = place.get(NODES, NODE)
     assert node is not None
     assert {c["type"]: c["status"] for c in node["status"]["conditions"]}["Ready"] == "True"
+
+
+def test_what_somebody_writes_into_the_capacity_is_allocatable_too() -> None:
+    have, more = {"cpu": "4"}, {"example.com/beard-seconds": "1k"}
+    status = {"capacity": have | more, "allocatable": have}
+    node = decode(Node, {"metadata": {"name": "n", "uid": "u"}, "status": status})
+    [write] = Heartbeats([{"metadata": {"name": "n"}}], 0).tend("n", node, 0.0, lambda at: None)
+    assert (write.subresource, write.body) == ("status", {"status": {"allocatable": more}})
+    status["allocatable"] = have | more
+    assert Heartbeats([], 0).tend("n", decode(Node, {"metadata": {"name": "n"}, "status": status}), 0.0, lambda at: None) == []
 
 
 def test_pods_of_a_lost_node_stay_as_they_are_until_it_is_back() -> None:

@@ -28,6 +28,13 @@ def apply_defaults(plural: str, obj: Object, now: float, gates: Gates) -> Object
     return obj
 
 
+def apply_status_defaults(plural: str, obj: Object, now: float) -> None:
+    """As ``apply_defaults``, for a write of the status alone: the rest had its defaults when it was stored."""
+    fill = _OF_STATUS.get(plural)
+    if fill is not None:
+        fill(obj, now)
+
+
 def _spec(obj: Object) -> Object:
     found: Object = obj.setdefault("spec", {})
     return found
@@ -43,6 +50,10 @@ def _fill(target: Object, **values: Any) -> None:
 
 def _claim(obj: Object, now: float) -> None:
     _claim_spec(_spec(obj))
+    _claim_status(obj, now)
+
+
+def _claim_status(obj: Object, now: float) -> None:
     results = ((obj.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results") or ()
     for result in results:
         _tolerations(result)
@@ -232,7 +243,15 @@ def _namespace(obj: Object, now: float) -> None:
     if metadata.get("name"):
         metadata.setdefault("labels", {})["kubernetes.io/metadata.name"] = metadata["name"]
     _spec(obj)  # its finalizers are the server's to set, once: a namespace that was finalized must stay so
+    _active(obj, now)
+
+
+def _active(obj: Object, now: float) -> None:
     _fill(obj.setdefault("status", {}), phase="Active")
+
+
+def _pending(obj: Object, now: float) -> None:
+    _fill(obj.setdefault("status", {}), phase="Pending")
 
 
 def _node(obj: Object, now: float) -> None:
@@ -255,12 +274,12 @@ def _volume(obj: Object, now: float) -> None:
     spec = _spec(obj)
     _fill(spec, persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem")
     default_host_path(spec)
-    _fill(obj.setdefault("status", {}), phase="Pending")
+    _pending(obj, now)
 
 
 def _volume_claim(obj: Object, now: float) -> None:
     default_claim_template(obj)
-    _fill(obj.setdefault("status", {}), phase="Pending")
+    _pending(obj, now)
 
 
 def _storage_class(obj: Object, now: float) -> None:
@@ -380,4 +399,13 @@ _BY_PLURAL: Final[dict[str, _Default]] = {
     "statefulsets": _stateful_set,
     "storageclasses": _storage_class,
     "validatingwebhookconfigurations": _webhooks,
+}
+
+_OF_STATUS: Final[dict[str, _Default]] = {
+    "namespaces": _active,
+    "nodes": _node,
+    "persistentvolumeclaims": _pending,
+    "persistentvolumes": _pending,
+    "pods": _pending,
+    "resourceclaims": _claim_status,
 }

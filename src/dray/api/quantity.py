@@ -23,6 +23,7 @@ _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T"
 _DECIMAL_SUFFIX: Final = {power: suffix for suffix, power in _DECIMAL.items()}
 _BINARY_SUFFIX: Final = {power: suffix for suffix, power in _BINARY.items()}
 
+_SHORT: Final = 32  # texts that are remembered
 # At most 64 digits on each side: longer input is refused instead of costing big-number work.
 _PATTERN: Final = re.compile(
     r"([+-]?)(\d{0,64})(?:\.(\d{0,64}))?(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E|[eE][+-]?\d{1,3})?", re.ASCII
@@ -102,7 +103,12 @@ class Quantity:
 
 def canonical(value: str | int | float) -> str:
     """The form in which an API server stores this quantity."""
-    return str(Quantity.parse(value))
+    return _remembered(value) if type(value) is str and len(value) <= _SHORT else str(Quantity.parse(value))
+
+
+@lru_cache(maxsize=4096)
+def _remembered(text: str) -> str:
+    return str(Quantity.parse(text))
 
 
 def _ceil_away(amount: int, unit: int) -> int:

@@ -301,7 +301,7 @@ class Api:
 
     def _shown(self, code: int, resource: Resource, entry: Entry, form: Form, warnings: list[str] | None = None) -> Answer:
         body = Presentation(resource, form, self.operations.clock).one(entry)
-        return Answer(code, body, headers=_warnings(warnings or ()), revision=self.store.revision)
+        return Answer(code, body, headers=_warnings(warnings) if warnings else (), revision=self.store.revision)
 
     # ------------------------------------------------------------------------------------------------------------ writes
 

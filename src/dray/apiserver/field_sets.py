@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from json.encoder import encode_basestring
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -141,25 +141,38 @@ def _is_tree(fields: FieldSet) -> bool:
 # The fields of a value that is not empty. ``containers``: also the structs, maps and lists in it, as for what was not there
 # before; ``marked``: and the value itself.
 Walk = Callable[[Any, bool, bool], FieldSet]
+# The path element of an element of a list.
+Keyed = Callable[[Any], str]
 
 
-class _Place(NamedTuple):
-    """What a walk needs to know of a field: its path element, and how to go on below it (None for a field that is whole)."""
+@dataclass(slots=True)
+class _Shape:
+    """What a walk needs to know of a type: how to go on below a value (None where it is whole), the struct that it is, or, for
+    lists and maps, the shape of what is in it; ``keyed`` is there for lists whose elements are merged one by one."""
 
-    key: str
-    below: Walk | None
-    type: Type
-    declared: Field
-    struct: Struct | None
+    below: Walk | None = None
+    struct: Struct | None = None
+    item: _Shape | None = None
+    keyed: Keyed | None = None
 
-    def fields(self, value: Any, *, containers: bool) -> FieldSet:
-        return self.below(value, containers, containers) if self.below is not None and value else LEAF
+    def fields(self, value: Any, containers: bool, marked: bool) -> FieldSet:
+        return self.below(value, containers, marked) if self.below is not None and value else LEAF
+
+    def inner(self, value: Any) -> dict[str, Any]:
+        """What is in a list or map, by path element."""
+        if self.keyed is None:
+            return {f"f:{name}": child for name, child in value.items()}
+        return _by_key(self.keyed, value)
 
 
-class _OpenPlaces(dict[str, _Place]):
+# The fields of a struct, prepared once: path element and shape of each.
+_Places = dict[str, tuple[str, _Shape]]
+
+
+class _OpenPlaces(_Places):
     """Of a struct that may have fields that are not declared: those are made up as they come."""
 
-    def __init__(self, declared: dict[str, _Place], struct: Struct, place: Callable[[Field], _Place]) -> None:
+    def __init__(self, declared: _Places, struct: Struct, place: Callable[[Field], tuple[str, _Shape]]) -> None:
         super().__init__(declared)
         self._struct, self._place = struct, place
 
@@ -168,7 +181,8 @@ class _OpenPlaces(dict[str, _Place]):
         if found is None:
             declared = self._struct.member(name)
             assert declared is not None
-            found = self._place(declared)
+            key, shape = self._place(declared)
+            found = key, _Shape(_marked(shape.below), shape.struct)
         return found
 
 
@@ -185,7 +199,7 @@ class Fields:
 
     def __init__(self, schemas: Schemas) -> None:
         self._schemas = schemas
-        self._places: dict[int, dict[str, _Place]] = {}
+        self._places: dict[int, _Places] = {}
         self._walks: dict[int, Walk] = {}
 
     def of_object(self, struct: Struct, obj: dict[str, Any]) -> FieldSet:
@@ -198,8 +212,12 @@ class Fields:
         self._compare_struct(struct, old, new, found)
         return found.changed, found.removed
 
-    def places(self, struct: Struct) -> dict[str, _Place]:
-        """The fields of a struct, prepared once. Declarations live until ``forget``, so their identity is a key."""
+    def forget(self) -> None:
+        self._places.clear()
+        self._walks.clear()
+
+    def _places_of(self, struct: Struct) -> _Places:
+        """Declarations live until ``forget``, so their identity is a key."""
         made = self._places.get(id(struct))
         if made is None:
             made = {name: self._place(declared) for name, declared in struct.fields.items()}
@@ -208,28 +226,24 @@ class Fields:
             self._places[id(struct)] = made
         return made
 
-    def forget(self) -> None:
-        self._places.clear()
-        self._walks.clear()
+    def _place(self, declared: Field) -> tuple[str, _Shape]:
+        return f"f:{declared.name}", self._shape(declared.type)
 
-    def _place(self, declared: Field) -> _Place:
-        type_ = declared.type
-        below: Walk | None = None
-        if type_.shape == "list" and declared.list_type in ("map", "set"):
-            assert type_.item is not None
-            below = _in_list(declared, self._in_type(type_.item))
-        elif declared.list_type != "atomic":
-            below = self._in_type(type_)
-        return _Place(f"f:{declared.name}", below, type_, declared, self._schemas.resolve(type_))
+    def _shape(self, type_: Type) -> _Shape:
+        struct = self._schemas.resolve(type_)
+        if type_.list_type == "atomic" or (struct is not None and struct.atomic):
+            return _Shape(None, struct)
+        if struct is not None:
+            return _Shape(self._in_struct(struct), struct)
+        if type_.item is None or (type_.shape == "list" and type_.list_type not in ("map", "set")):
+            return _WHOLE
+        item = self._shape(type_.item)
+        if type_.shape == "map":
+            return _Shape(_in_map(item.below), None, item)
+        keyed = keyed_by(type_)
+        return _Shape(_in_list(keyed, item.below), None, item, keyed)
 
     # walking
-
-    def _in_type(self, type_: Type) -> Walk | None:
-        """Lists in lists and maps are whole."""
-        struct = self._schemas.resolve(type_)
-        if struct is not None:
-            return None if struct.atomic else self._in_struct(struct)
-        return _in_map(self._in_type(type_.item)) if type_.shape == "map" and type_.item is not None else None
 
     def _in_struct(self, struct: Struct) -> Walk:
         found = self._walks.get(id(struct))
@@ -238,20 +252,24 @@ class Fields:
         return found
 
     def _new_walk(self, struct: Struct) -> Walk:
-        places: dict[str, _Place] = {}
+        find: Callable[[str], tuple[str, _Shape] | None] | None = None
 
         def walk(value: Any, containers: bool, marked: bool) -> FieldSet:
             if type(value) is not dict:
                 return LEAF
-            nonlocal places
-            if not places:  # now, not before: structs may contain themselves
-                places = self.places(struct)
+            nonlocal find
+            if find is None:  # now, not before: structs may contain themselves
+                find = self._places_of(struct).get
             made: FieldSet = {SELF: LEAF} if marked else {}
             for name, child in value.items():
-                place = places.get(name)
+                place = find(name)
                 if place is not None:
-                    key, below = place[:2]
-                    made[key] = below(child, containers, containers) if below is not None and child else LEAF
+                    key, shape = place
+                    below = shape.below
+                    if below is not None and child:
+                        made[key] = below(child, containers, containers)
+                    elif containers or child != [] or shape.keyed is None:  # of a list that is merged only elements are set
+                        made[key] = LEAF
             return made if len(made) > marked else LEAF
 
         return walk
@@ -262,69 +280,81 @@ class Fields:
         if not old:
             found.changed.update(self._in_struct(struct)(new, True, False))
             return
-        places = self.places(struct)
+        places = self._places_of(struct)
         for name, after in new.items():
             before = old.get(name, _ABSENT)
             if before is after or before == after:
                 continue
             place = places.get(name)
             if place is not None:
-                self._compare_place(place, before, after, found)
+                self._compare_place(*place, before, after, found)
+        if len(old) == len(new) and old.keys() == new.keys():
+            return
         for name in old.keys() - new.keys():
             place = places.get(name)
             if place is not None:
-                found.removed[place.key] = place.fields(old[name], containers=True)
+                key, shape = place
+                found.removed[key] = shape.fields(old[name], True, True)
 
-    def _compare_place(self, place: _Place, before: Any, after: Any, found: _Changes) -> None:
-        key, below = place.key, place.below
+    def _compare_place(self, key: str, shape: _Shape, before: Any, after: Any, found: _Changes) -> None:
         if before is _ABSENT:
-            found.changed[key] = place.fields(after, containers=True)
+            found.changed[key] = shape.fields(after, True, True)
         elif before is None:
             # A list that is written as null was there before, but nothing in it was.
-            found.changed[key] = below(after, True, False) if below is not None and after else LEAF
-        elif below is None or type(before) is not type(after) or (place.struct is not None and type(after) is not dict):
-            found.changed[key] = place.fields(after, containers=False)
+            found.changed[key] = shape.fields(after, True, False)
         else:
-            inside = _Changes()
-            self._compare_inside(place, before, after, inside)
-            _put(found, key, inside)
+            self._compare_both(key, shape, before, after, found, marked=False)
 
-    def _compare_inside(self, place: _Place, before: Any, after: Any, found: _Changes) -> None:
-        if place.struct is not None:
-            self._compare_struct(place.struct, before, after, found)
-        elif place.type.item is not None:
-            item = place.type.item
-            old = _elements(place.declared, before) if isinstance(before, list) else {f"f:{key}": v for key, v in before.items()}
-            new = _elements(place.declared, after) if isinstance(after, list) else {f"f:{key}": v for key, v in after.items()}
-            for key in old.keys() | new.keys():
-                one, other = old.get(key, _ABSENT), new.get(key, _ABSENT)
-                if one != other:
-                    self._compare_item(key, item, one, other, found)
-
-    def _compare_item(self, key: str, item: Type, before: Any, after: Any, found: _Changes) -> None:
-        struct = self._schemas.resolve(item)
-        if after is _ABSENT:
-            found.removed[key] = _element(self._in_type(item), before, containers=True)
-        elif before is _ABSENT:
-            found.changed[key] = _element(self._in_type(item), after, containers=True)
-        elif struct is None or struct.atomic or type(before) is not type(after) or type(after) is not dict:
-            found.changed[key] = _element(self._in_type(item), after, containers=False)
-        else:
-            inside = _Changes()
+    def _compare_both(self, key: str, shape: _Shape, before: Any, after: Any, found: _Changes, *, marked: bool) -> None:
+        """``marked``: an element of a list or map is in the set itself."""
+        struct = shape.struct
+        if after is None and before and shape.below is not None:
+            after = type(before)()
+        if shape.below is None or type(before) is not type(after) or (struct is not None and type(after) is not dict):
+            found.changed[key] = shape.fields(after, False, marked)
+            return
+        inside = _Changes()
+        if struct is not None:
             self._compare_struct(struct, before, after, inside)
-            _put(found, key, inside)
+        elif shape.item is not None:
+            self._compare_inner(shape, shape.item, before, after, inside)
+        if inside.changed:
+            found.changed[key] = inside.changed
+        if inside.removed:
+            found.removed[key] = inside.removed
+
+    def _compare_inner(self, shape: _Shape, item: _Shape, before: Any, after: Any, found: _Changes) -> None:
+        old, new = shape.inner(before), shape.inner(after)
+        for key in old.keys() | new.keys():
+            one, other = old.get(key, _ABSENT), new.get(key, _ABSENT)
+            if one is _ABSENT:
+                found.changed[key] = item.fields(other, True, True)
+            elif other is _ABSENT:
+                found.removed[key] = item.fields(one, True, True)
+            elif one != other:
+                self._compare_both(key, item, one, other, found, marked=True)
 
 
-def _element(below: Walk | None, value: Any, *, containers: bool) -> FieldSet:
-    """An element of a list or map is in the set itself."""
-    return below(value, containers, True) if below is not None and value else LEAF
+_WHOLE: Final = _Shape()
+_ABSENT: Final = object()
 
 
-def _in_list(declared: Field, item: Walk | None) -> Walk:
+def _marked(below: Walk | None) -> Walk | None:
+    """What is not declared is in the set itself, as an element of a map is."""
+    if below is None:
+        return None
+    return lambda value, containers, marked: below(value, containers, marked or not containers)
+
+
+def _in_list(keyed: Keyed, item: Walk | None) -> Walk:
     def walk(value: Any, containers: bool, marked: bool) -> FieldSet:
+        if type(value) is not list:
+            return LEAF
         made: FieldSet = {SELF: LEAF} if marked else {}
-        for key, child in _elements(declared, value).items():
-            made[key] = item(child, containers, True) if item is not None and child else LEAF
+        for child in value:
+            key = keyed(child)
+            if key not in made:
+                made[key] = item(child, containers, True) if item is not None and child else LEAF
         return made
 
     return walk
@@ -342,30 +372,38 @@ def _in_map(item: Walk | None) -> Walk:
     return walk
 
 
-def _put(found: _Changes, key: str, inside: _Changes) -> None:
-    if inside.changed:
-        found.changed[key] = inside.changed
-    if inside.removed:
-        found.removed[key] = inside.removed
-
-
-_ABSENT: Final = object()
-
-
-def _elements(declared: Field, values: list[Any]) -> dict[str, Any]:
+def _by_key(keyed: Keyed, values: list[Any]) -> dict[str, Any]:
     """The elements of a list by their path element; of two with one key the first counts."""
     made: dict[str, Any] = {}
     for value in values:
-        made.setdefault(element_key(declared, value), value)
+        made.setdefault(keyed(value), value)
     return made
 
 
-def element_key(declared: Field, value: Any) -> str:
-    if len(declared.list_keys) == 1 and isinstance(value, dict) and type(found := value.get(declared.list_keys[0])) is str:
-        return f'k:{{"{declared.list_keys[0]}":{encode_basestring(found)}}}'
-    if declared.list_type == "map" and isinstance(value, dict):
-        defaults = dict(declared.key_defaults)
-        keys = {key: value.get(key, defaults.get(key)) for key in sorted(declared.list_keys)}
-        present = {key: given for key, given in keys.items() if given is not None}
+def keyed_by(type_: Type) -> Keyed:
+    """How the elements of a list of this type are told apart."""
+    if type_.list_type != "map":
+        return _value_key
+    defaults, keys = dict(type_.key_defaults), sorted(type_.list_keys)
+
+    def keyed(value: Any) -> str:
+        if type(value) is not dict:
+            return _value_key(value)
+        found = {key: value.get(key, defaults.get(key)) for key in keys}
+        present = {key: given for key, given in found.items() if given is not None}
         return "k:" + json.dumps(present, separators=(",", ":"), ensure_ascii=False)
+
+    if len(keys) > 1:
+        return keyed
+    head, only = f'k:{{"{keys[0]}":', keys[0]
+
+    def named(value: Any) -> str:
+        if type(value) is dict and type(found := value.get(only)) is str:
+            return f"{head}{encode_basestring(found)}}}"
+        return keyed(value)
+
+    return named
+
+
+def _value_key(value: Any) -> str:
     return "v:" + json.dumps(value, separators=(",", ":"), ensure_ascii=False)

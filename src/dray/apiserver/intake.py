@@ -93,6 +93,8 @@ def _yaml(body: bytes, options: WriteOptions | None) -> Any:
 
 
 def write_options(query: Mapping[str, str], user_agent: str) -> WriteOptions:
+    if not query:
+        return WriteOptions(manager=_agent(user_agent))
     validation = query.get("fieldValidation", "")
     problems = []
     if validation and validation not in _VALIDATIONS:
@@ -107,5 +109,9 @@ def write_options(query: Mapping[str, str], user_agent: str) -> WriteOptions:
         problems.append(FieldError("dryRun", "NotSupported", dry_run, 'supported values: "All"'))
     if problems:
         raise options_invalid("PatchOptions", problems)
+    return WriteOptions(dry_run == "All", manager or _agent(user_agent), validation or "Warn")
+
+
+def _agent(user_agent: str) -> str:
     agent = user_agent.partition("/")[0][:128]
-    return WriteOptions(dry_run == "All", manager or (agent if agent.isprintable() else "") or "unknown", validation or "Warn")
+    return (agent if agent.isprintable() else "") or "unknown"

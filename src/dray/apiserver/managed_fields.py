@@ -10,7 +10,6 @@ An applier is the same one in whichever version of the API it writes. An object 
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
@@ -21,16 +20,15 @@ from dray.apiserver.field_sets import (
     Fields,
     FieldSet,
     common,
-    element_key,
     from_wire,
     in_order,
-    is_member,
     minus,
     paths,
     union,
 )
+from dray.apiserver.merging import Merge, Removal
 from dray.apiserver.patch_errors import PatchError
-from dray.apiserver.schema import UNKNOWN_FIELD, Field, KindLike, Schemas, Struct, Type
+from dray.apiserver.schema import UNKNOWN_FIELD, KindLike, Schemas, Struct
 
 Object = dict[str, Any]
 
@@ -50,6 +48,7 @@ _SERVER_FIELDS: Final = (
     "selfLink",
     "uid",
 )
+_OF_KIND: Final = frozenset({"f:apiVersion", "f:kind", "f:metadata"})
 _SERVER_KEYS: Final = frozenset({SELF, *(f"f:{name}" for name in _SERVER_FIELDS)})
 
 
@@ -105,7 +104,7 @@ class ManagedFields:
         if struct is None:
             return _write(entries)
         changed, removed = self._fields.changes(struct, old if old is not None else self._nothing(kind), new)
-        changed = _owned(_without_foreign(changed, subresource, has_status=has_status))
+        changed = _owned(changed, _foreign(subresource, has_status=has_status))
         owner = Owner(manager, UPDATE, kind.api_version, subresource)
         return _write(_taken(entries, owner, changed, _owned(removed), now))
 
@@ -139,20 +138,30 @@ class ManagedFields:
         entries = self._entries(kind, struct, current)
         owner = self._applier(entries, Owner(manager, APPLY, kind.api_version, subresource))
         applied = self._fields.of_object(struct, wanted)
-        applied = _owned(_without_foreign(applied, subresource, has_status=has_status))
+        applied = _owned(applied, _foreign(subresource, has_status=has_status))
         had = entries[owner].fields if owner in entries else {}
-        merged = _Merge(self._schemas).structs(struct, base, wanted)
-        others: FieldSet = {}
-        for other, claim in entries.items():
-            if other != owner:
-                others = union(others, claim.fields)
-        kept = union(applied, others)
-        merged = _Removal(self._schemas).structs(struct, merged, minus(had, kept), kept)
+        merged = Merge(self._schemas).structs(struct, base, wanted)
+        if had:
+            managed = applied
+            for other, claim in entries.items():
+                managed = union(managed, claim.fields) if other != owner else managed
+            merged = self._pruned(struct, merged, had, managed)
         changed, removed = self._fields.changes(struct, base, merged)
         if not force:
             self._refuse_conflicts(struct, base, entries, owner, changed)
         written = _write(_applied(entries, owner, kind.api_version, applied, changed, removed, now))
         return merged | {"metadata": {**merged.get("metadata", {}), "managedFields": written}}
+
+    def _pruned(self, struct: Struct, merged: Object, had: FieldSet, managed: FieldSet) -> Object:
+        """Without what this applier had, and neither it nor anybody else manages now."""
+        removal = Removal(self._schemas)
+        last = removal.named(struct, had)
+        whole = removal.named(struct, self._fields.of_object(struct, merged))
+        left = removal.structs(struct, merged, last)
+        kept = union(removal.named(struct, self._fields.of_object(struct, left)), removal.named(struct, managed))
+        left = removal.structs(struct, merged, minus(whole, kept))
+        gone = minus(whole, removal.named(struct, self._fields.of_object(struct, left)))
+        return removal.structs(struct, merged, common(gone, last))
 
     def _entries(self, kind: KindLike, struct: Struct, current: Object | None) -> dict[Owner, _Claim]:
         entries = _read(((current or {}).get("metadata") or {}).get("managedFields"))
@@ -299,22 +308,24 @@ def _who(owner: Owner, claim: _Claim) -> str:
     return f"{shown} using {owner.api_version}" if owner.operation == UPDATE else shown
 
 
-def _owned(fields: FieldSet) -> FieldSet:
-    """Without what belongs to the server."""
+def _owned(fields: FieldSet, foreign: str = "") -> FieldSet:
+    """Without what belongs to the server, and without the part that this sort of write does not own."""
     if not fields:
         return fields
-    made = {key: child for key, child in fields.items() if key not in ("f:apiVersion", "f:kind", "f:metadata")}
-    metadata = {key: child for key, child in fields.get("f:metadata", {}).items() if key not in _SERVER_KEYS}
-    return made | {"f:metadata": metadata} if metadata else made
+    made = {key: child for key, child in fields.items() if key not in _OF_KIND and key != foreign}
+    found = fields.get("f:metadata")
+    if found:
+        metadata = {key: child for key, child in found.items() if key not in _SERVER_KEYS}
+        if metadata:
+            made["f:metadata"] = metadata
+    return made
 
 
-def _without_foreign(changed: FieldSet, subresource: str, *, has_status: bool) -> FieldSet:
+def _foreign(subresource: str, *, has_status: bool) -> str:
     """A write of the status owns no spec, and a write of the object no status, where these are written apart."""
     if subresource == "status":
-        return {key: fields for key, fields in changed.items() if key != "f:spec"}
-    if has_status and not subresource:
-        return {key: fields for key, fields in changed.items() if key != "f:status"}
-    return changed
+        return "f:spec"
+    return "f:status" if has_status and not subresource else ""
 
 
 # configurations
@@ -334,81 +345,3 @@ def _check_patch(kind: KindLike, patch: Any, manager: str) -> None:
         if patch.get(field) != wanted:
             message = f"the {field} of an apply patch must be {wanted!r}, not {patch.get(field)!r}"
             raise PatchError(400, "BadRequest", message)
-
-
-class _Merge:
-    """An object with a configuration laid over it."""
-
-    def __init__(self, schemas: Schemas) -> None:
-        self._schemas = schemas
-
-    def structs(self, struct: Struct, current: Object, wanted: Object) -> Object:
-        made = dict(current)
-        for name, value in wanted.items():
-            field = struct.member(name)
-            if field is not None:
-                made[name] = self._values(field.type, field, current.get(name), value)
-            else:
-                made[name] = value
-        return made
-
-    def _values(self, type_: Type, field: Field | None, current: Any, wanted: Any) -> Any:
-        struct = self._schemas.resolve(type_)
-        atomic = (field is not None and field.list_type == "atomic") or (struct is not None and struct.atomic)
-        if atomic or type(current) is not type(wanted):
-            return copy.deepcopy(wanted)
-        if isinstance(wanted, dict) and struct is not None:
-            return self.structs(struct, current, wanted)
-        if isinstance(wanted, dict) and type_.item is not None:
-            item = type_.item
-            return current | {key: self._values(item, None, current.get(key), value) for key, value in wanted.items()}
-        if isinstance(wanted, list) and field is not None and field.list_type in ("map", "set") and type_.item is not None:
-            return self._lists(type_.item, field, current, wanted)
-        return copy.deepcopy(wanted)
-
-    def _lists(self, item: Type, field: Field, current: list[Any], wanted: list[Any]) -> list[Any]:
-        made = {element_key(field, value): value for value in current}
-        for value in wanted:
-            key = element_key(field, value)
-            made[key] = self._values(item, None, made.get(key), value)
-        return list(made.values())
-
-
-class _Removal:
-    """An object without the fields ``gone``. A container that still holds something that is ``kept`` stays."""
-
-    def __init__(self, schemas: Schemas) -> None:
-        self._schemas = schemas
-
-    def structs(self, struct: Struct | None, value: Object, gone: FieldSet, kept: FieldSet, item: Type | None = None) -> Object:
-        made: Object = {}
-        for name, child in value.items():
-            key = f"f:{name}"
-            declared = struct.member(name) if struct is not None else None
-            inner = declared.type if declared is not None else item
-            if key not in gone or inner is None:
-                made[name] = child
-            elif (left := self._left(inner, declared, child, gone[key], kept.get(key))) is not None:
-                made[name] = left
-        return made
-
-    def _left(self, type_: Type, declared: Field | None, value: Any, gone: FieldSet, kept: FieldSet | None) -> Any:
-        """What is left of a value, None for nothing. An empty list or map goes with its last element."""
-        if is_member(gone) and kept is None:
-            return None
-        if isinstance(value, dict):
-            struct = self._schemas.resolve(type_)
-            left: Any = self.structs(struct, value, gone, kept or {}, type_.item)
-            return left if left or struct is not None else None
-        if isinstance(value, list) and declared is not None and type_.item is not None:
-            return self._elements(type_.item, declared, value, gone, kept or {}) or None
-        return value
-
-    def _elements(self, item: Type, declared: Field, values: list[Any], gone: FieldSet, kept: FieldSet) -> list[Any]:
-        made = []
-        for value in values:
-            key = element_key(declared, value)
-            left = self._left(item, None, value, gone[key], kept.get(key)) if key in gone else value
-            if left is not None:
-                made.append(left)
-        return made

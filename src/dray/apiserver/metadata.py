@@ -48,8 +48,10 @@ def name_problem(name: str, rule: str) -> str:
 
 def label_problems(labels: Any, path: str) -> Iterator[FieldError]:
     for key, value in (labels or {}).items():
-        yield from (FieldError(path, "Invalid", key, problem) for problem in qualified_name(key))
-        yield from (FieldError(path, "Invalid", value, problem) for problem in label_value(value))
+        for problem in qualified_name(key):
+            yield FieldError(path, "Invalid", key, problem)
+        for problem in label_value(value):
+            yield FieldError(path, "Invalid", value, problem)
 
 
 def problems(metadata: dict[str, Any], rule: str, path: str = "metadata", *, any_finalizer: bool = False) -> Iterator[FieldError]:
@@ -62,15 +64,20 @@ def problems(metadata: dict[str, Any], rule: str, path: str = "metadata", *, any
         yield FieldError(f"{path}.name", "Required", "", "name or generateName is required")
     elif problem := name_problem(name, rule):
         yield FieldError(f"{path}.name", "Invalid", name, problem)
-    yield from label_problems(metadata.get("labels"), f"{path}.labels")
-    yield from _annotation_problems(metadata.get("annotations") or {}, f"{path}.annotations")
-    yield from _finalizer_problems(metadata.get("finalizers") or (), f"{path}.finalizers", any_finalizer)
-    yield from _owner_problems(metadata.get("ownerReferences") or (), f"{path}.ownerReferences")
+    if labels := metadata.get("labels"):
+        yield from label_problems(labels, f"{path}.labels")
+    if annotations := metadata.get("annotations"):
+        yield from _annotation_problems(annotations, f"{path}.annotations")
+    if finalizers := metadata.get("finalizers"):
+        yield from _finalizer_problems(finalizers, f"{path}.finalizers", any_finalizer)
+    if owners := metadata.get("ownerReferences"):
+        yield from _owner_problems(owners, f"{path}.ownerReferences")
 
 
 def _annotation_problems(annotations: dict[str, str], path: str) -> Iterator[FieldError]:
     for key in annotations:
-        yield from (FieldError(path, "Invalid", key, problem) for problem in qualified_name(key.lower()))
+        for problem in qualified_name(key.lower()):
+            yield FieldError(path, "Invalid", key, problem)
     if sum(len(key) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_BYTES:
         yield FieldError(path, "TooLong", "", f"may not be more than {_ANNOTATIONS_BYTES} bytes")
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.api.defaults import apply_defaults
+from dray.api.defaults import apply_defaults, apply_status_defaults
 from dray.api.gates import Gates
 from dray.api.kinds import Kind
 from dray.api.stripping import strip_disabled
@@ -258,9 +258,12 @@ class Operations:
         meta.keep_server_fields(obj["metadata"], base["metadata"])
 
     def _prepare_changed(self, resource: Resource, obj: dict[str, Any], old: dict[str, Any], context: Context) -> None:
-        if resource.structure is None:
+        of_status = context.subresource == "status"
+        if resource.structure is None and of_status:
+            apply_status_defaults(resource.kind.plural, obj, context.now)
+        elif resource.structure is None:
             apply_defaults(resource.kind.plural, obj, context.now, context.gates)
-        for hook in resource.prepare_status if context.subresource == "status" else resource.prepare:
+        for hook in resource.prepare_status if of_status else resource.prepare:
             hook(obj, old, context)
         whole = resource.structure is not None and not resource.has_status
         if resource.generation and context.subresource not in ("status", "binding") and _differ_in_spec(obj, old, whole):
@@ -404,11 +407,11 @@ def _place(resource: Resource, obj: dict[str, Any], namespace: str, name: str = 
 
 def _only_status(resource: Resource, obj: dict[str, Any], old: dict[str, Any]) -> None:
     """A write of the status changes no more than that, and the metadata that its kind does not keep apart."""
-    status = obj.get("status")
-    for field in [field for field in obj if field not in ("status", "metadata")]:
-        del obj[field]
-    obj.update({field: value for field, value in old.items() if field not in ("status", "metadata")})
-    metadata, before = obj["metadata"], old["metadata"]
+    metadata, status, before = obj["metadata"], obj.get("status"), old["metadata"]
+    obj.clear()
+    obj.update(old)
+    obj["metadata"] = metadata
+    obj.pop("status", None)
     for field in ALL_METADATA if resource.structure is not None else resource.status_metadata:
         if field in before:
             metadata[field] = before[field]

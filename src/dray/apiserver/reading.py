@@ -84,7 +84,7 @@ def _rows(store: Store, table: Table, selection: Selection, revision: int, start
 def _page(rows: list[tuple[str, Entry]], selection: Selection, options: ListOptions, revision: int) -> Page:
     matches, limit = selection.matches, options.limit
     if matches is not None:
-        rows = [row for row in rows if matches(row[1].look())]
+        rows = [row for row in rows if selection.chooses(row[1])]
     if limit <= 0 or len(rows) <= limit:
         return Page([entry for _, entry in rows], revision)
     remaining = len(rows) - limit if matches is None else None

@@ -121,7 +121,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_status(self) -> bool:
-        return any(sub.name == "status" for sub in self.subresources)
+        return STATUS in self.subresources
 
     @property
     def storage(self) -> str:

@@ -2,20 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final, TypedDict
+
+import msgspec
 
 from dray.api.selectors import Requirement, SelectorError, field_value, matches_all, parse_field_selector, parse_label_selector
 from dray.apiserver.errors import bad_request
 from dray.apiserver.registry import Resource
-from dray.apiserver.store import Matcher
+from dray.apiserver.store import Entry, Matcher
 
-_MAX_SELECTOR = 64 * 1024
+_MAX_SELECTOR: Final = 64 * 1024
+_DECODERS: Final = 256
+_OTHER: Final = bool | int | float | str | list[Any] | None
+
+
+@lru_cache(maxsize=_DECODERS)
+def _decoder(paths: frozenset[str]) -> Callable[[bytes], dict[str, Any]]:
+    """Of objects with nothing but these fields in them: reading past the others costs little."""
+    tree: dict[str, Any] = {}
+    for path in paths:
+        place = tree
+        for name in path.split("."):
+            place = place.setdefault(name, {})
+    decode: Callable[[bytes], dict[str, Any]] = msgspec.json.Decoder(_part(tree)).decode
+    return decode
+
+
+def _part(tree: dict[str, Any]) -> Any:
+    """A type with these members. One that is not an object, as objects of an older schema may have it, is taken as it is."""
+    members = {name: _part(below) | _OTHER if below else Any for name, below in tree.items()}
+    make: Any = TypedDict
+    return make("Part", members, total=False)
 
 
 class Selection:
     """A parsed selection. ``matches`` is None when every object of the namespace is meant."""
 
-    __slots__ = ("_absent", "_fields", "_labels", "_namespaced", "_paths", "prefix")
+    __slots__ = ("_absent", "_decode", "_fields", "_labels", "_namespaced", "_paths", "prefix")
 
     def __init__(self, resource: Resource, namespace: str, labels: str = "", fields: str = "") -> None:
         if len(labels) > _MAX_SELECTOR or len(fields) > _MAX_SELECTOR:
@@ -27,6 +52,8 @@ class Selection:
             raise bad_request(str(error)) from error
         self._absent, self._paths = resource.fields, resource.field_paths
         self._namespaced = resource.kind.namespaced
+        paths = (path for field, _, _ in self._fields for path in self._paths.get(field, (field,)))
+        self._decode = _decoder(frozenset((*paths, *(("metadata.labels",) if labels else ()))))
         self.prefix = f"{namespace}/" if resource.kind.namespaced and namespace else ""
         for field, _, _ in self._fields:
             if field not in resource.fields and field not in ("metadata.name", "metadata.namespace"):
@@ -35,6 +62,10 @@ class Selection:
     @property
     def matches(self) -> Matcher | None:
         return self._matches if self._labels or self._fields else None
+
+    def chooses(self, entry: Entry) -> bool:
+        """As ``matches``, of a stored object of which no more is decoded than is asked about."""
+        return self._matches(entry.look(self._decode))
 
     @property
     def name(self) -> str:

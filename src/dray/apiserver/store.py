@@ -47,10 +47,10 @@ class Entry:
             found = self._object = msgspec.json.decode(self.raw)
         return found
 
-    def look(self) -> dict[str, Any]:
+    def look(self, decode: Callable[[bytes], dict[str, Any]] = msgspec.json.decode) -> dict[str, Any]:
         """As ``object``, for one look at many: what is decoded for it is not kept, because it takes several times the memory
-        of the bytes. Must not be changed."""
-        return self._object if self._object is not None else msgspec.json.decode(self.raw)
+        of the bytes. ``decode`` may leave out what is not looked at. Must not be changed."""
+        return self._object if self._object is not None else decode(self.raw)
 
     def copy(self) -> dict[str, Any]:
         """The object, to be changed by the caller."""
@@ -299,8 +299,12 @@ class Store:
         while waiting and waiting[0].revision <= revision:
             event = waiting.popleft()
             self.published = event.revision
-            for watcher in (*event.table.watchers, *event.table.watchers_of.get(event.key, ())):
+            table = event.table
+            for watcher in list(table.watchers):
                 watcher.offer(event)
+            if table.watchers_of:
+                for watcher in list(table.watchers_of.get(event.key, ())):
+                    watcher.offer(event)
             event.entry.forget()
             if event.previous is not None:
                 event.previous.forget()

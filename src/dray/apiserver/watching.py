@@ -71,7 +71,7 @@ class Stream:
         if options.resource_version in ("", "0") or options.initial:
             matches = selection.matches
             rows = table.one(selection.key) if selection.key else table.scan(selection.prefix)
-            found = [e for _, e in rows if matches is None or matches(e.look())]
+            found = [e for _, e in rows if matches is None or selection.chooses(e)]
             self._first = [present.event(Delivered("ADDED", entry)) for entry in found]
             if options.initial:
                 self._first.append(present.bookmark(store.revision, initial=True))

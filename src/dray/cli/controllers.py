@@ -44,6 +44,11 @@ log = logging.getLogger(__name__)
     type=click.Path(path_type=Path),
     help="The scheduler's configuration, for --exporter auto. Without it: Dray's defaults, with the plugin NUMA.",
 )
+@click.option(
+    "--root-ca-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The controller namespaces publishes this in each one as kube-root-ca.crt, for the pods. Without it: nothing.",
+)
 @cluster_options
 def controllers(
     only: str,
@@ -51,6 +56,7 @@ def controllers(
     exporter: Mode,
     exporter_image: str,
     scheduler_config: Path | None,
+    root_ca_file: Path | None,
     **options: Any,
 ) -> None:
     """Run Dray's controllers on any Kubernetes cluster.
@@ -80,6 +86,7 @@ def controllers(
             raise click.BadParameter(f"{name!r} is not a controller; known: {', '.join(SETS | OPTIONAL)}", param_hint="--only")
     exporting = Exporting(Settings(exporter, exporter_image), lambda: _numa_enabled(scheduler_config))
     connection = Connection("dray-controllers", options)
+    certificate = _certificate(root_ca_file) if root_ca_file is not None else ""
     part = Part(
         kinds(chosen, CATALOG.owned),
         lambda world, metrics: deciders(
@@ -88,6 +95,7 @@ def controllers(
                 world,
                 connection.gates,
                 CATALOG.owned,
+                certificate,
                 meter=Meter(metrics.registry, {**METRICS, **EVICTION_METRICS}),
                 exporter=exporting,
                 evictions_per_second=evictions_per_second,
@@ -98,6 +106,16 @@ def controllers(
         connection.election,
     )
     run_on_cluster(connection, part)
+
+
+def _certificate(path: Path) -> str:
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{path} cannot be read: {error}", param_hint="--root-ca-file") from error
+    if "-----BEGIN CERTIFICATE-----" not in text:
+        raise click.BadParameter(f"{path} has no certificate in PEM", param_hint="--root-ca-file")
+    return text
 
 
 def _numa_enabled(path: Path | None) -> bool:

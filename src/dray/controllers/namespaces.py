@@ -26,7 +26,8 @@ ROOT_CA: Final = "kube-root-ca.crt"
 
 
 class Namespaces(Keyed):
-    """The decider. Keys are names of namespaces. ``certificate`` is published in each one as ``kube-root-ca.crt``."""
+    """The decider. Keys are names of namespaces. ``certificate`` is published in each one as ``kube-root-ca.crt``; without
+    one, that object is somebody else's."""
 
     name = "namespaces"
 
@@ -56,7 +57,7 @@ class Namespaces(Keyed):
         namespace = self.world.get(NAMESPACES, name)
         quiet = namespace is not None and namespace.metadata.deletion_timestamp is None
         missed = change.new is None and change.kind in (SERVICE_ACCOUNTS, CONFIG_MAPS)
-        if change.kind == CONFIG_MAPS and change.object.metadata.name == ROOT_CA and change.old is not None:
+        if self._certificate and change.kind == CONFIG_MAPS and change.object.metadata.name == ROOT_CA and change.old is not None:
             self._rewritten.add(name)
             return [name]
         return [] if quiet and not missed else [name]
@@ -102,7 +103,9 @@ class Namespaces(Keyed):
         if SERVICE_ACCOUNTS in self._inside and self.world.get(SERVICE_ACCOUNTS, f"{name}/default") is None:
             account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
             writes.append(Write("create", SERVICE_ACCOUNTS, name, "default", account))
-        if self._certificate and self.world.get(CONFIG_MAPS, f"{name}/{ROOT_CA}") is None:
+        if not self._certificate:
+            return writes
+        if self.world.get(CONFIG_MAPS, f"{name}/{ROOT_CA}") is None:
             data = {"ca.crt": self._certificate}
             published = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": ROOT_CA, "namespace": name}, "data": data}
             writes.append(Write("create", CONFIG_MAPS, name, ROOT_CA, published))

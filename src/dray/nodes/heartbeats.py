@@ -33,9 +33,10 @@ class Heartbeats:
         if node is None:
             return [] if name in self._registered or name not in self.manifests else [self._register(name, now)]
         self._registered.add(name)
+        offered = _offered(node)
         if not self._every:
-            return []
-        return self._lease(name, node.uid, now, look_at) + self._report(node, now)
+            return offered
+        return offered + self._lease(name, node.uid, now, look_at) + self._report(node, now)
 
     def ended(self, name: str, outcome: Outcome, now: float) -> None:
         if outcome.write.kind == LEASES and isinstance(outcome.error, NotFound):
@@ -85,6 +86,15 @@ class Heartbeats:
         beats = [{key: condition[key] for key in shown} for condition in _conditions(now)]
         body = {"status": {"conditions": beats}}
         return Write("patch", NODES, name=name, body=body, subresource="status", patch="strategic", uid=uid)
+
+
+def _offered(node: Node) -> list[Write]:
+    """What somebody wrote into the capacity of the node is allocatable, too, as a kubelet says it."""
+    missing = {name: amount for name, amount in node.status.capacity.items() if name not in node.status.allocatable}
+    if not missing:
+        return []
+    body = {"status": {"allocatable": missing}}
+    return [Write("patch", NODES, name=node.metadata.name, body=body, subresource="status", uid=node.uid)]
 
 
 def _conditions(now: float) -> list[dict[str, Any]]:

@@ -421,7 +421,7 @@ def test_what_is_open_is_managed_member_by_member(cluster: Cluster) -> None:
     widgets.apply(widgets.object(spec={"a": {"x": 1}, "l": [1]}), "one")
     made = widgets.apply(widgets.object(spec={"a": {"y": 2}}), "other")
     assert made["spec"] == {"a": {"x": 1, "y": 2}, "l": [1]}
-    assert managed(made, "one")["f:spec"] == {"f:a": {"f:x": {}}, "f:l": {}}
+    assert managed(made, "one")["f:spec"] == {"f:a": {".": {}, "f:x": {}}, "f:l": {}}
     made = widgets.apply(widgets.object(spec={"l": [1]}), "one")
     assert made["spec"] == {"a": {"y": 2}, "l": [1]}
     made = widgets.patch({"spec": {"l": [1, 2], "a": {"y": {"z": 3}}}})
@@ -443,13 +443,20 @@ def test_a_changed_schema_changes_how_objects_are_applied(cluster: Cluster) -> N
     assert widgets.apply(widgets.object(spec={"b": "y"}))["spec"] == {"b": "y"}
 
 
-def test_lists_in_maps_are_applied_as_a_whole(cluster: Cluster) -> None:
-    """Upstream merges them by their keys."""
+def test_lists_in_maps_are_merged_by_their_keys(cluster: Cluster) -> None:
     inner = keyed(fields(k=text(), v=number()) | {"required": ["k"]}, "k")
     widgets = define(cluster, definition(spec=fields(m={"type": "object", "additionalProperties": inner})))
     widgets.apply(widgets.object(spec={"m": {"x": [{"k": "a", "v": 1}]}}), "one")
     made = widgets.apply(widgets.object(spec={"m": {"x": [{"k": "b", "v": 2}]}}), "other")
-    assert made["spec"]["m"]["x"] == [{"k": "b", "v": 2}]
+    assert made["spec"]["m"]["x"] == [{"k": "a", "v": 1}, {"k": "b", "v": 2}]
+    owned = {each["manager"]: each["fieldsV1"]["f:spec"]["f:m"] for each in made["metadata"]["managedFields"]}
+    element = {".": {}, "f:k": {}, "f:v": {}}
+    assert owned == {
+        "one": {"f:x": {".": {}, 'k:{"k":"a"}': element}},
+        "other": {"f:x": {".": {}, 'k:{"k":"b"}': element}},
+    }
+    told = widgets.apply(widgets.object(spec={"m": {"x": [{"k": "a", "v": 3}]}}), "other", force=False, code=409)
+    assert told["details"]["causes"][0]["field"] == '.spec.m.x[k="a"].v'
 
 
 def test_custom_objects_are_not_read_as_protobuf(cluster: Cluster) -> None:

@@ -32,7 +32,7 @@ def test_every_type_that_is_mentioned_is_declared():
 
 def test_keys_of_lists_are_fields_of_their_elements():
     for struct, field in FIELDS:
-        keys = {*field.list_keys, *filter(None, [field.merge_key])}
+        keys = {*field.type.list_keys, *filter(None, [field.merge_key])}
         if keys:
             assert field.type.shape == "list", f"{struct.name}.{field.name}"
             assert keys <= SCHEMAS.struct(innermost(field.type).name).fields.keys(), f"{struct.name}.{field.name}"
@@ -40,7 +40,7 @@ def test_keys_of_lists_are_fields_of_their_elements():
 
 def test_only_lists_and_maps_are_sets_or_atomic():
     for struct, field in FIELDS:
-        if field.list_type == "set":
+        if field.type.list_type == "set":
             assert field.type.shape == "list", f"{struct.name}.{field.name}"
 
 

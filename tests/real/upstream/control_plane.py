@@ -1,7 +1,7 @@
 """A real etcd and kube-apiserver on loopback, with every DRA feature on.
 
-Admission leaves out ServiceAccount, TaintNodesByCondition and Priority, which need controllers; authorisation is RBAC, with an
-admin token in ``system:masters`` and a token without rights, to which tests bind roles.
+Unless told otherwise, admission leaves out ServiceAccount, TaintNodesByCondition and Priority, which need controllers;
+authorisation is RBAC, with an admin token in ``system:masters`` and a token without rights, to which tests bind roles.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -38,6 +38,7 @@ GATES = (
     "DRASchedulerFilterTimeout",
 )
 FEATURE_GATES = ",".join(f"{gate}=true" for gate in GATES)
+NEED_CONTROLLERS = ("ServiceAccount", "TaintNodesByCondition", "Priority")
 
 
 class Server(NamedTuple):
@@ -56,7 +57,13 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def control_plane(folder: Path, *, durable: bool = False) -> Iterator[Server]:
+def control_plane(
+    folder: Path,
+    *,
+    durable: bool = False,
+    without_admission: Sequence[str] = NEED_CONTROLLERS,
+    arguments: Sequence[str] = (),
+) -> Iterator[Server]:
     """etcd and kube-apiserver in ``folder`` until the context ends. ``durable`` makes etcd sync every write to disk."""
     etcd, apiserver = binary("etcd"), binary("kube-apiserver")
     folder.mkdir(parents=True, exist_ok=True)
@@ -65,7 +72,7 @@ def control_plane(folder: Path, *, durable: bool = False) -> Iterator[Server]:
     with ExitStack() as stack:
         etcd_url, store = _start_etcd(etcd, folder, durable)
         stack.enter_context(store)
-        url, api = _start_apiserver(apiserver, folder, etcd_url)
+        url, api = _start_apiserver(apiserver, folder, etcd_url, without_admission, arguments)
         stack.enter_context(api)
         trusted = ssl.create_default_context(cafile=folder / "ca.crt")
         api.wait_until(lambda: answers(f"{url}/readyz", trusted), seconds=120)
@@ -92,7 +99,9 @@ def _start_etcd(program: Path, folder: Path, durable: bool) -> tuple[str, Progra
     return client, running
 
 
-def _start_apiserver(program: Path, folder: Path, etcd_url: str) -> tuple[str, Program]:
+def _start_apiserver(
+    program: Path, folder: Path, etcd_url: str, without: Sequence[str], arguments: Sequence[str]
+) -> tuple[str, Program]:
     port = free_port()
     tokens = folder / "tokens.csv"
     tokens.write_text(f'{ADMIN_TOKEN},admin,admin,"system:masters"\n{PLAIN_TOKEN},{PLAIN_USER},{PLAIN_USER}\n')
@@ -108,10 +117,12 @@ def _start_apiserver(program: Path, folder: Path, etcd_url: str) -> tuple[str, P
         f"--service-account-key-file={folder / 'sa.pub'}",
         f"--service-account-signing-key-file={folder / 'sa.key'}",
         "--service-cluster-ip-range=10.0.0.0/24",
-        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,Priority",
+        "--allow-privileged=true",
+        *([f"--disable-admission-plugins={','.join(without)}"] if without else ()),
         f"--feature-gates={FEATURE_GATES}",
         f"--cert-dir={folder}",
         "--shutdown-delay-duration=0s",
+        *arguments,
     ]
     return f"https://127.0.0.1:{port}", Program("kube-apiserver", [program, *flags], folder / "kube-apiserver.log")
 

@@ -35,18 +35,16 @@ class Declared:
         return made
 
     def _field(self, place: str, name: str, node: Node) -> Field:
-        type_ = self._type(place, node)
-        if type_.shape == "list":
-            keys = node.list_keys if node.list_type == "map" else ()
-            return Field(name, type_, "?", list_type=node.list_type, list_keys=keys, key_defaults=_key_defaults(node, keys))
-        whole = type_.shape == "map" and node.map_type == "atomic"
-        return Field(name, type_, "?", list_type="atomic" if whole else "")
+        return Field(name, self._type(place, node), "?")
 
     def _type(self, place: str, node: Node) -> Type:
         if node.type == "array":
-            return Type("list", item=self._type(f"{place}/items", node.items) if node.items is not None else ANY)
+            keys = node.list_keys if node.list_type == "map" else ()
+            item = self._type(f"{place}/items", node.items) if node.items is not None else ANY
+            return Type("list", "", item, (), node.list_type, keys, _key_defaults(node, keys))
         if node.type == "object" and node.additional is not None and not node.properties:
-            return Type("map", item=self._type(f"{place}/*", node.additional))
+            whole = "atomic" if node.map_type == "atomic" else ""
+            return Type("map", item=self._type(f"{place}/*", node.additional), list_type=whole)
         if node.type == "object" or node.properties or node.open:
             self._struct(place, place, node)
             return Type("struct", place)

@@ -201,35 +201,27 @@ class Converters:
         if type_.shape == "scalar":
             return _SCALARS[type_.name]
         if type_.shape == "struct":
-            return self._lazily(type_.name)
+            return self.struct(type_.name)
         assert type_.item is not None
         item, zero = self.of(type_.item), self.zero(type_.item)
         return _list_of(item, zero) if type_.shape == "list" else _map_of(item, zero)
-
-    def _lazily(self, name: str) -> StructConverter:
-        """Built at the first call, so that structs may contain themselves."""
-        built: StructConverter | None = None
-
-        def convert(value: Any, unknown: list[str], stored: dict[str, Any] | None = None) -> Any:
-            nonlocal built
-            if built is None:
-                built = self.struct(name)
-            return built(value, unknown, stored)
-
-        return self._structs.get(name) or convert
 
     def zero(self, type_: Type) -> Any:
         """What Go writes for the zero value; for a struct a new one must be made each time (None here)."""
         return _ZERO.get(type_.name) if type_.shape == "scalar" else None
 
     def _build(self, struct: Struct) -> StructConverter:
-        fields = {field.name: self._member(field) for field in struct.fields.values()}
-        always = [(field.name, self._filler(field)) for field in struct.fields.values() if self._fill and field.presence == "!"]
+        fields: dict[str, tuple[Converter, StructConverter | None, bool]] | None = None
+        always: list[tuple[str, Callable[[list[str]], Any]]] = []
         label, fill = struct.name, self._fill
 
         def convert(value: Any, unknown: list[str], stored: dict[str, Any] | None = None) -> Any:
             if type(value) is not dict:
                 raise WrongType("", json_name(value), f"{struct.package.rsplit('.', 1)[-1]}.{label}")
+            nonlocal fields, always
+            if fields is None:  # now, not before: structs may contain themselves
+                fields = {field.name: self._member(field) for field in struct.fields.values()}
+                always = [(field.name, self._filler(field)) for field in struct.fields.values() if fill and field.presence == "!"]
             made: dict[str, Any] = {}
             for key, given in value.items():
                 known = fields.get(key)
@@ -263,7 +255,7 @@ class Converters:
 
     def _member(self, field: Field) -> tuple[Converter, StructConverter | None, bool]:
         """The converter, again if it is a struct's, and whether the field is left out when it is empty."""
-        struct = self._lazily(field.type.name) if field.type.shape == "struct" else None
+        struct = self.struct(field.type.name) if field.type.shape == "struct" else None
         return struct or self.of(field.type), struct, not field.presence
 
     def _filler(self, field: Field) -> Callable[[list[str]], Any]:

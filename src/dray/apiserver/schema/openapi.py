@@ -187,11 +187,11 @@ class _Components:
 
     def _field(self, field: Field) -> Document:
         made = self._described(field.words, **self._type(field.type, wrapped=bool(field.words)))
-        if field.list_type:
+        if field.type.list_type:
             key = "x-kubernetes-list-type" if field.type.shape == "list" else "x-kubernetes-map-type"
-            made[key] = field.list_type
-        if field.list_keys:
-            made["x-kubernetes-list-map-keys"] = list(field.list_keys)
+            made[key] = field.type.list_type
+        if field.type.list_keys:
+            made["x-kubernetes-list-map-keys"] = list(field.type.list_keys)
         if field.strategies:
             made["x-kubernetes-patch-strategy"] = ",".join(field.strategies)
         if field.merge_key:

@@ -21,7 +21,7 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
-from typing import Final
+from typing import Any, Final
 
 SCALARS: Final = frozenset(
     {"string", "int32", "int64", "bool", "float", "bytes", "quantity", "time", "microtime", "intOrString", "any"}
@@ -36,12 +36,19 @@ class SchemaError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """What a value is: ``shape`` is one of ``scalar``, ``struct``, ``list``, ``map``."""
+    """What a value is: ``shape`` is one of ``scalar``, ``struct``, ``list``, ``map``.
+
+    ``list_type`` says how a list is merged (``map``, by its keys; ``set``; as a whole otherwise), or that a map is ``atomic``.
+    ``key_defaults`` are what absent keys count as.
+    """
 
     shape: str
     name: str = ""
     item: Type | None = None
     values: tuple[str, ...] = ()
+    list_type: str = ""
+    list_keys: tuple[str, ...] = ()
+    key_defaults: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +61,6 @@ class Field:
     required: bool = False
     strategies: tuple[str, ...] = ()
     merge_key: str = ""
-    list_keys: tuple[str, ...] = ()
-    key_defaults: tuple[tuple[str, str], ...] = ()
-    list_type: str = ""
     words: str = ""
 
 
@@ -175,9 +179,11 @@ def _flagged(declared: Field, flags: list[str], place: str) -> Field:
         elif word == "list":
             keys = [key.partition(":") for key in value.split(",")]
             defaults = tuple((name, default) for name, colon, default in keys if colon)
-            declared = replace(declared, list_type="map", list_keys=tuple(key[0] for key in keys), key_defaults=defaults)
+            named = tuple(key[0] for key in keys)
+            merged = replace(declared.type, list_type="map", list_keys=named, key_defaults=defaults)
+            declared = replace(declared, type=merged)
         elif word in ("set", "atomic"):
-            declared = replace(declared, list_type=word)
+            declared = replace(declared, type=replace(declared.type, list_type=word))
         else:
             raise SchemaError(f"{place}: unknown word {flag!r}")
     return declared
