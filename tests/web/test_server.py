@@ -315,3 +315,27 @@ async def test_what_a_queue_held_and_asked_for_is_remembered_as_its_status_chang
             await asyncio.sleep(0.05)
     assert [point[1] for point in past if point[1]] == [{"gpu": "2"}, {"gpu": "5"}]
     assert past[-1][2] == {"gpu": "6"}
+
+
+async def test_one_check_serves_all_who_ask_for_a_while_and_then_there_is_another(monkeypatch: Any) -> None:
+    made = {key: value for key, value in claim("c", namespace="default").items() if key != "status"}
+    async with Watched() as watched, serving(Live(watched.port, "live")) as client:
+        monkeypatch.setattr("dray.web.server.VERIFY_SHARE", 1_000_000)
+        first = await client.ok("/api/verify")
+        await watched.port.write(Write("create", RESOURCE_CLAIMS, "default", "c", made))
+        assert await client.ok("/api/verify") == first
+    async with Watched() as watched, serving(Live(watched.port, "live")) as client, asyncio.timeout(20):
+        monkeypatch.setattr("dray.web.server.VERIFY_SHARE", 1)
+        assert (await client.ok("/api/verify"))["checked"]["claims"] == 0
+        await watched.port.write(Write("create", RESOURCE_CLAIMS, "default", "c", made))
+        while True:
+            if (await client.ok("/api/verify"))["checked"]["claims"] == 1:
+                break
+
+
+async def test_a_map_is_there_for_those_who_unpack_nothing_too() -> None:
+    async with serving(still(small())) as client:
+        plain = await client.get("/api/map", headers={"Accept-Encoding": "identity"})
+        packed = await client.get("/api/map", headers={"Accept-Encoding": "gzip"})
+    assert plain[1] == packed[1]
+    assert (plain[2].get("Content-Encoding"), packed[2].get("Content-Encoding")) == (None, "gzip")

@@ -1,5 +1,6 @@
 // Health: what dray verify proves, and numbers over time: of the cluster, and of /metrics.
 
+import { useEffect, useState } from "preact/hooks";
 import { read } from "./address";
 import { cluster } from "./cluster";
 import { Shown, useAnswer, useCluster } from "./parts";
@@ -13,8 +14,14 @@ interface Metrics { read: boolean; trouble: string; plots: { title: string; line
 
 const at = () => read().options.get("at");
 
+/** What everything else waits for while a large cluster is checked: so it is asked for after the first picture, and then seldom. */
 export function HealthBadge() {
-  const { data } = useAnswer<Report>("verify", { at: at() });
+  const [soon, set] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => set(true), 1000);
+    return () => clearTimeout(timer);
+  }, []);
+  const { data } = useAnswer<Report>("verify", { at: at() }, !soon, 0, 20);
   if (!data) return null;
   const said = data.ok ? "nothing is owned twice" : count(data.violations.length, "violation");
   return <span class={data.ok ? "badge ok" : "badge broken"} title={said}>{data.ok ? "✓" : `✕ ${data.violations.length}`}<span class="unseen"> {said}</span></span>;

@@ -15,8 +15,9 @@ export function useCluster(): typeof cluster {
 
 export interface Answer<T> { data: T | null; error: string; asking: boolean }
 
-/** An answer that is asked for again when the cluster changes, and each so many seconds: the dearer it is, the more seldom. */
-export function useAnswer<T>(path: string, asked: Asked, off = false, every = 0): Answer<T> {
+/** An answer that is asked for again when the cluster changes, and each so many seconds: the dearer it is, the more seldom.
+ * ``rest``: how much longer than it takes to answer nothing is asked. */
+export function useAnswer<T>(path: string, asked: Asked, off = false, every = 0, rest = 4): Answer<T> {
   const [turn, setTurn] = useState(0);
   useEffect(() => {
     if (!every) return;
@@ -33,7 +34,7 @@ export function useAnswer<T>(path: string, asked: Asked, off = false, every = 0)
     const fresh = last.current.key !== key;
     if (fresh) set({ data: null, error: "", asking: true });
     const ended = new AbortController();
-    const pause = fresh ? 0 : Math.max(0, last.current.end + Math.max(1000, 4 * last.current.took) - performance.now());
+    const pause = fresh ? 0 : Math.max(0, last.current.end + Math.max(1000, rest * last.current.took) - performance.now());
     const timer = setTimeout(async () => {
       const begun = performance.now();
       try {
