@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { go, onMap, podAddress, read, withOptions, write } from "./address";
 import { post } from "./api";
 import { cluster } from "./cluster";
+import { Drains } from "./drains";
 import { Command } from "./parts";
 
 /** Options in the address, and what they are called. */
@@ -44,6 +45,8 @@ interface Plan {
   told: string; pods: Planned[]; others: Planned[]; protected: string[]; settled: boolean;
   evictions: { pod: string; node: string; why: string; findsPlace: boolean; placeThen: string }[];
   compared: [string, string, string][];
+  /** Objects of kinds that nothing is rehearsed with. */
+  leftOut: string[];
   /** For doing it, where that is allowed and possible; else why not. */
   ticket: string | null; does: string[]; whyNot: string;
 }
@@ -57,6 +60,7 @@ export function WhatIfView() {
   const [done, setDone] = useState<string[]>([]);
   const [asking, setAsking] = useState(false);
   const [over, setOver] = useState(false);
+  const [begun, setBegun] = useState(0);
   const turn = useRef(0);
   typed = manifests;
   const kept = known();
@@ -92,6 +96,7 @@ export function WhatIfView() {
     try {
       setDone((await post<{ done: string[] }>("apply", { ticket: answer!.ticket })).done);
       setTrouble("");
+      setBegun((before) => before + 1);
     } catch (error) {
       setTrouble((error as Error).message);
     }
@@ -130,6 +135,7 @@ export function WhatIfView() {
         {done.length > 0 && <p class="placed">Done: {done.join("; ")}.</p>}
         {answer && <Answer plan={answer} changes={changes} files={!!manifests.trim()} apply={apply} />}
       </div>
+      <Drains turn={begun} />
     </div>
   );
 }
@@ -195,6 +201,7 @@ function Answer({ plan, changes, files, apply }: { plan: Plan; changes: (readonl
           </table>
         </div>
       )}
+      {plan.leftOut.length > 0 && <p class="taint">No placement depends on these as far as Dray knows, so nothing was rehearsed of them: {plan.leftOut.join("; ")}.</p>}
       <p class="faint">On the command line:</p>
       <Command text={command} />
       {plan.ticket && (

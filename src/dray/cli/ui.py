@@ -78,7 +78,7 @@ def token() -> str:
     metavar="URL",
     help="Plot the numbers of this /metrics, such as that of `dray scheduler --serve`. Repeatable.",
 )
-@click.option("--allow-changes", is_flag=True, help="Let the page taint, cordon and apply, after a look at what it does.")
+@click.option("--allow-changes", is_flag=True, help="Let the page taint, cordon, drain and apply, after a look at what it does.")
 @log_options("warning")
 def ui(
     source: Source,

@@ -74,7 +74,7 @@ def data_default() -> Path:
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written when every part serves.")
 @click.option("--ui/--no-ui", default=True, show_default=True, help="Serve a page to look at, see `dray ui`.")
 @click.option("--ui-port", type=click.IntRange(0, 65535), help="Where the page is.  [default: 8750, or any that is free]")
-@click.option("--allow-changes", is_flag=True, help="Let the page taint, cordon and apply, after a look at what it does.")
+@click.option("--allow-changes", is_flag=True, help="Let the page taint, cordon, drain and apply, after a look at what it does.")
 @click.option("--serve", default="", metavar="HOST:PORT", help="Serve /healthz, /readyz, /metrics and /story of the parts here.")
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="Switch features, by Kubernetes' names.")
 # People read what it prints; what a server would log of its start is noise to them.

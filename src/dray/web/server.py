@@ -24,7 +24,7 @@ import msgspec
 from aiohttp import web
 
 from dray import __version__
-from dray.api.kinds import DEVICE_TAINT_RULES
+from dray.api.kinds import DEVICE_TAINT_RULES, PODS
 from dray.cluster.port import Cluster, Refused, Write
 from dray.explain.plan import PlanError
 from dray.explain.snapshot import SnapshotError
@@ -33,6 +33,7 @@ from dray.web import views, workloads
 from dray.web.applying import NotDone, Step, apply, stays_a_thought, steps
 from dray.web.asking import Asking, TooMuch
 from dray.web.doors import Doors
+from dray.web.draining import Drains
 from dray.web.guard import HEADERS, Guard
 from dray.web.meters import Meters, Read, follow
 from dray.web.moments import Moment, Scene
@@ -77,6 +78,7 @@ class Page:
         self._pictures: deque[Picture] = deque(maxlen=PICTURES_KEPT)
         self._series = Series()
         self._tickets: dict[str, list[Step]] = {}
+        self._drains = Drains(lambda: scene.moment().world.all(PODS).values())
         self._streams = 0
         self._stirred = asyncio.Condition()
         self._runner: web.AppRunner | None = None
@@ -123,6 +125,7 @@ class Page:
         for task in (self._warming, self._metering):
             if task is not None:
                 task.cancel()
+        await self._drains.close()
         await self._scene.close()
         self._asking.close()
         self._painting.close()
@@ -151,6 +154,8 @@ class Page:
             web.get("/api/metrics", self._metered),
             web.post("/api/plan", self._plan),
             web.post("/api/apply", self._apply),
+            web.get("/api/drains", self._draining),
+            web.delete("/api/drains", self._undrain),
             web.get("/api/node", self._view(lambda moment, asked: views.node(moment, asked["name"]), "name")),
             web.get("/api/device", self._view(lambda moment, asked: views.device(moment, asked["name"]), "name")),
             web.get("/api/pod", self._view(lambda moment, asked: views.pod(moment, asked["name"], placing), "name")),
@@ -255,10 +260,10 @@ class Page:
         moment = await self._moment(request)
         found = await self._scene.snapshot(_at(request))
         answer = await self._asking.now(lambda: views.planned(found, change, moment.at, self._placing))
-        why_not = stays_a_thought(change, answer["leftOut"])
+        why_not = stays_a_thought(change)
         able: dict[str, Any] = {"ticket": None, "does": [], "whyNot": why_not}
         if self._changes and not why_not:
-            done = await self._asking.now(lambda: list(steps(change)))
+            done = await self._asking.now(lambda: list(steps(change, moment.world, self._drains)))
             able.update(ticket=self._ticket(done), does=[told for told, _ in done])
         return await _sent(request, msgspec.json.encode({**answer, **able}))
 
@@ -286,13 +291,24 @@ class Page:
         moment = await self._moment(request)
         seen = msgspec.structs.replace(moment, world=moment.world.copy())
         answer = await self._asking.now(lambda: views.preview(seen, rule))
-        ticket = self._ticket(list(steps(views.Change(taint_devices=[(asked.target, asked.taint)]))))
+        ticket = self._ticket(list(steps(views.Change(taint_devices=[(asked.target, asked.taint)]), moment.world, self._drains)))
         return await _sent(request, msgspec.json.encode({**answer, "ticket": ticket}))
 
     async def _untaint(self, request: web.Request) -> web.Response:
         cluster, name = self._writable(), request.query.get("rule", "")
         await cluster.write(Write("delete", DEVICE_TAINT_RULES, name=name, field_manager=MANAGER))
         return await _sent(request, msgspec.json.encode({"rule": name}))
+
+    async def _draining(self, request: web.Request) -> web.Response:
+        await self._scene.begin()
+        return await _sent(request, msgspec.json.encode({"drains": self._drains.told()}))
+
+    async def _undrain(self, request: web.Request) -> web.Response:
+        self._writable()
+        node = request.query.get("node", "")
+        if not self._drains.stop(node):
+            raise views.Unknown(f"node {node} is not being drained from here")
+        return await _sent(request, msgspec.json.encode({"node": node}))
 
     def _writable(self) -> Cluster:
         if not self._changes or self._scene.cluster is None:
