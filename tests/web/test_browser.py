@@ -24,8 +24,8 @@ from dray.web.live import Live
 from dray.web.meters import of_registry
 from dray.web.recorded import Recorded
 from tests.web import browser
-from tests.web.clusters import DRIVER, claim, gang, large, node, pod, queued, resource_slice, small
-from tests.web.conftest import still
+from tests.web.clusters import DRIVER, claim, failed, gang, large, node, pod, queued, resource_slice, small
+from tests.web.conftest import NOW, still
 from tests.web.test_meters import counted
 from tests.web.test_server import ATTACK, Watched
 
@@ -137,6 +137,22 @@ def test_a_filter_and_a_grouping_narrow_the_map_and_stay_in_the_address(chromium
         page.get_by_text("lots is not a number").wait_for()
 
 
+def test_a_device_that_rests_is_marked_and_the_legend_says_so(chromium: Any, shown: browser.Served) -> None:
+    objects = [*small(), failed(f"{DRIVER}/gpu8-0/gpu-5", NOW - 10)]
+    with browser.looking(chromium, shown) as page:
+        page.wait_for_selector(MAP)
+        assert page.get_by_text("resting after a failure").count() == 0
+    resting = browser.in_a_thread(lambda: still(objects))
+    with resting as served, browser.looking(chromium, served, "#/map?filter=node%3Dgpu8-0&zoom=20") as page:
+        page.get_by_role("list", name="legend").get_by_text("resting after a failure").wait_for()
+        box = page.locator(MAP).bounding_box()
+        for x in range(20, 400, 8):
+            page.mouse.move(box["x"] + x, box["y"] + 52)
+            if page.locator(".tip").get_by_text("gpu-5", exact=True).count():
+                break
+        page.locator(".tip").get_by_text("free, resting after a failure").wait_for()
+
+
 def test_a_click_on_a_device_leads_to_its_pod_and_back(chromium: Any, shown: browser.Served) -> None:
     with browser.looking(chromium, shown, "#/map?filter=node%3Dgpu8-0&zoom=20") as page:
         page.wait_for_selector(MAP)
@@ -235,6 +251,15 @@ def test_queues_are_shown_with_what_they_may_have(chromium: Any) -> None:
         page.get_by_role("region", name="gangs").get_by_role("link", name="team/job-2").wait_for()
         page.get_by_role("region", name="evictions").get_by_text("Preempted by pod team/job-0").wait_for()
         browser.picture(page, "queues")
+        page.goto(served.at("#/pod/team/train"))
+        page.get_by_text("It waits in queue speech.").wait_for()
+        page.get_by_role("region", name="what the queue has").get_by_role("row", name=re.compile("^cpu")).wait_for()
+        leaving = page.get_by_role("region", name="pods that would leave").get_by_role("row").nth(1)
+        assert "vision" in leaving.inner_text()
+        leaving.get_by_role("link", name="gpu8-0/gpu-", exact=False).last.click()
+        page.locator(".panel").get_by_text("used by").wait_for()
+        page.goto(served.at("#/queues"))
+        page.get_by_role("row", name=re.compile("^vision")).wait_for()
         if AXE.exists():
             page.evaluate(AXE.read_text())
             found = page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")

@@ -38,6 +38,7 @@ async def test_pods_that_wait_are_told_as_dray_why_tells_them(tmp_path: Any) -> 
     async with serving(still(small())) as client:
         told = await client.ok("/api/waiting")
         one = await client.ok("/api/pod?name=team/train")
+        placed = await client.ok("/api/pod?name=team/p-gpu8-0-gpu-0")
         health = await client.ok("/api/verify")
     said = cli(file, "why")
     assert [(c["verdict"], c["summary"], c["fixes"]) for c in told["causes"]] == [
@@ -45,6 +46,8 @@ async def test_pods_that_wait_are_told_as_dray_why_tells_them(tmp_path: Any) -> 
     ]
     assert [[each["pod"] for each in c["each"]] for c in told["causes"]] == [c["pods"] for c in said["causes"]]
     assert one["why"] == cli(file, "why", "team/train")
+    text = CliRunner().invoke(root, ["why", "team/p-gpu8-0-gpu-0", "--snapshot", str(file)]).stdout
+    assert f"Why {placed['chosen']['told']}" in " ".join(text.split())
     report = cli(file, "verify")
     assert {key: health[key] for key in report} == report
 
@@ -246,6 +249,17 @@ async def test_queues_are_told_as_on_the_command_line(tmp_path: Any) -> None:
     assert {key: told[key] for key in said} == said
     assert [row["name"] for row in told["queues"]] == ["research", "speech", "vision"]
     assert told["resources"][0] in told["total"]
+
+
+async def test_the_queue_that_a_pod_waits_in_is_told_as_on_the_command_line(tmp_path: Any) -> None:
+    file = tmp_path / "now.json"
+    file.write_bytes(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": [*queued(), *gang("job", 3, placed=1)]}))
+    async with serving(still([*queued(), *gang("job", 3, placed=1)])) as client:
+        one = await client.ok("/api/pod?name=team/job-2")
+    text = CliRunner().invoke(root, ["why", "team/job-2", "--snapshot", str(file)]).stdout
+    assert one["waits"] == "It waits in queue vision with pod group team/job, of which 3 start together."
+    assert one["waits"] in " ".join(text.split())
+    assert one["why"]["queued"] == cli(file, "why", "team/job-2")["queued"]
 
 
 async def test_idle_connections_are_bounded_and_keep_nobody_out() -> None:
