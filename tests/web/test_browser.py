@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import http.server
-import os
 import re
-import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -32,7 +30,6 @@ from tests.web.test_server import ATTACK, Watched
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(browser.missing()), reason=browser.missing())]
 
 WEB = Path(__file__).parents[2] / "web"
-PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 AXE = WEB / "node_modules" / "axe-core" / "axe.min.js"
 MAP = ".stage canvas[role=application]"
 VIEWS = (
@@ -545,29 +542,3 @@ def test_five_thousand_nodes_with_forty_thousand_devices_are_smooth(chromium: An
         assert again < 8
         assert worst < 800
         assert heap < 300
-
-
-# ------------------------------------------------------------------------------------------------------------------- pictures
-
-
-def test_the_pictures_in_the_pages_are_of_this_page(chromium: Any, run: browser.Served, tmp_path: Path) -> None:
-    """With DRAY_PICTURES=1 they are put into docs/pictures."""
-    size = {"width": 1200, "height": 640}
-    with browser.looking(
-        chromium, run, f"#/map?at=205&on=device:{DRIVER}/gpu8-5/gpu-7", viewport=size, device_scale_factor=1
-    ) as page:
-        browser.settled(page)
-        page.get_by_text("example.com/broken=ecc:NoExecute").first.wait_for()
-        page.wait_for_timeout(500)
-        page.screenshot(path=tmp_path / "map.png")
-    with browser.looking(chromium, run, "#/waiting?at=205", viewport=size, color_scheme="dark") as page:
-        page.locator(".cause a").first.click()
-        page.get_by_role("heading", name=re.compile("^pod default.late")).wait_for()
-        browser.settled(page)
-        page.get_by_text("kubectl uncordon gpu8-0").wait_for()
-        page.screenshot(path=tmp_path / "pod.png")
-    assert {path.name for path in tmp_path.iterdir()} == {"map.png", "pod.png"}
-    if os.environ.get("DRAY_PICTURES"):
-        PICTURES.mkdir(exist_ok=True)
-        for path in tmp_path.iterdir():
-            shutil.copy(path, PICTURES / path.name)

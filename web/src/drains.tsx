@@ -3,7 +3,7 @@
 import { onMap, podAddress } from "./address";
 import { remove } from "./api";
 import { cluster } from "./cluster";
-import { useAnswer } from "./parts";
+import { labelled, useAnswer } from "./parts";
 import { count, lasting } from "./words";
 
 interface Drain {
@@ -39,7 +39,7 @@ function Progress({ drain }: { drain: Drain }) {
       <p role="status">{count(evicted, "pod")} told to leave, {leftCount} still there.</p>
       {drain.trouble && <p class="trouble" role="alert">{drain.trouble}</p>}
       {left.length > 0 && (
-        <div class="scroll" tabIndex={0} role="region" aria-label={`pods that are still on ${drain.node}`}>
+        <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label={`pods that are still on ${drain.node}`}>
           <table>
             <thead><tr><th scope="col">pod</th><th scope="col">why it is still there</th></tr></thead>
             <tbody>{left.slice(0, 50).map((each) => <tr><th scope="row"><a href={podAddress(each.pod)}>{each.pod}</a></th><td>{each.why}</td></tr>)}</tbody>

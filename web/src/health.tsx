@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { read } from "./address";
 import { cluster } from "./cluster";
-import { Shown, useAnswer, useCluster } from "./parts";
+import { labelled, Shown, useAnswer, useCluster } from "./parts";
 import { clock, count } from "./words";
 
 interface Finding { rule: string; objects: string[]; detail: string }
@@ -79,7 +79,7 @@ function Verified({ report }: { report: Report }) {
 
 function Findings({ found }: { found: Finding[] }) {
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="findings">
+    <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="findings">
       <table>
         <thead><tr><th scope="col">rule</th><th scope="col">objects</th><th scope="col">detail</th></tr></thead>
         <tbody>{found.slice(0, 200).map((each) => <tr><td>{each.rule}</td><td>{each.objects.map((name) => <div>{name}</div>)}</td><td>{each.detail}</td></tr>)}</tbody>

@@ -104,6 +104,28 @@ export function Verdict({ verdict }: { verdict: string }) {
   return <strong class={`verdict ${verdict}`}><span aria-hidden="true">{MARKS[verdict] ?? "?"}</span> {verdict}</strong>;
 }
 
+/** For the place of a table: where there is no room its cells stand below each other, each with the heading that it has lost, and
+ * the roles say what the layout does not any more. */
+export function labelled(place: HTMLElement | null): void {
+  if (!place) return;
+  const label = () => {
+    for (const table of place.querySelectorAll("table")) {
+      const titles = [...(table.tHead?.rows[0]?.cells ?? [])].map((cell) => cell.textContent ?? "");
+      table.setAttribute("role", "table");
+      for (const section of table.querySelectorAll("thead, tbody")) section.setAttribute("role", "rowgroup");
+      for (const row of table.rows) {
+        row.setAttribute("role", "row");
+        [...row.cells].forEach((cell, place) => {
+          cell.setAttribute("role", cell.tagName === "TD" ? "cell" : cell.scope === "row" ? "rowheader" : "columnheader");
+          if (cell.dataset.label !== titles[place]) cell.dataset.label = titles[place] ?? "";
+        });
+      }
+    }
+  };
+  label();
+  new MutationObserver(label).observe(place, { childList: true, subtree: true });
+}
+
 /** Something to paste, with a button that copies it. */
 export function Command({ text }: { text: string }) {
   const [copied, set] = useState(false);

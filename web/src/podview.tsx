@@ -2,7 +2,7 @@
 
 import { link, onMap, podAddress, read } from "./address";
 import { cluster, NAME } from "./cluster";
-import { Shown, useAnswer, Verdict } from "./parts";
+import { labelled, Shown, useAnswer, Verdict } from "./parts";
 import { Timeline, type Line } from "./timeline";
 import { Fixes, type Commands } from "./waiting";
 import { lasting } from "./words";
@@ -80,7 +80,7 @@ function Awaited({ why, now }: { why: Why; now: number }) {
   return (
     <section>
       <h2>Waits for its devices</h2>
-      <div class="scroll" tabIndex={0} role="region" aria-label="awaited conditions">
+      <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="awaited conditions">
         <table>
           <thead><tr>{["waiting for", "device", "is", "since", "until", "says"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
           <tbody>
@@ -106,7 +106,7 @@ function Queued({ why, waits }: { why: Why; waits: string }) {
       <h2>Its queue</h2>
       <p>{waits} <a href={link("queues")}>all queues</a></p>
       {rows.length > 0 && (
-        <div class="scroll" tabIndex={0} role="region" aria-label="what the queue has">
+        <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="what the queue has">
           <table>
             <thead><tr>{["the queue", "holds", "deserves", "quota", "limit"].map((title, number) => <th scope="col" class={number ? "number" : ""}>{title}</th>)}</tr></thead>
             <tbody>{rows.map((each) => (
@@ -125,7 +125,7 @@ function WhyThere({ chosen, placed }: { chosen: Chosen; placed: boolean }) {
   return (
     <section>
       <h2>Why there</h2>
-      <p>Why {chosen.told}{placed && " (as if it were placed now)"}.</p>
+      <p class="sentence">{chosen.told}{placed && " (as if it were placed now)"}.</p>
       {chosen.nodes.length > 1 && (
         <table class="narrow">
           <thead><tr><th scope="col">node</th><th scope="col" class="number">points</th></tr></thead>
@@ -144,7 +144,7 @@ function Evicts({ evicts }: { evicts: NonNullable<Why["evicts"]> }) {
     <section>
       <h2>Who would leave</h2>
       <p>The scheduler would make room on node <a href={onMap("node", evicts.node)}>{evicts.node}</a>: {evicts.why}.</p>
-      <div class="scroll" tabIndex={0} role="region" aria-label="pods that would leave">
+      <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="pods that would leave">
         <table>
           <thead><tr>{["would leave", "from", "priority", ...(queues ? ["queue"] : []), ...(moves ? ["moves to"] : []), "gives back"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
           <tbody>{evicts.victims.map((each) => (
