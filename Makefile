@@ -45,7 +45,7 @@ look: $(VENV)/.page
 	$(BIN)/pytest tests/web -m slow --timeout 300 $(ARGS)
 
 pictures: $(VENV)/.page
-	DRAY_PICTURES=1 $(BIN)/pytest tests/web/test_browser.py -k pictures --timeout 300
+	DRAY_PICTURES=1 $(BIN)/pytest tests/web/test_pictures.py -n 0 -k shows --timeout 300
 
 $(VENV)/.page: $(VENV)/.dev
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[page]'

@@ -16,34 +16,16 @@ from typing import Any
 
 import pytest
 
-from dray.explain.snapshot import KINDS
 from tests.real.upstream import manifests
-from tests.real.upstream.client import Client
-from tests.real.upstream.control_plane import PLAIN_TOKEN, PLAIN_USER, Server, write_kubeconfig
-
-_RBAC = "rbac.authorization.k8s.io"
+from tests.real.upstream.client import Client, eventually
+from tests.real.upstream.control_plane import Server
+from tests.real.upstream.readers import reader_of
 
 
 @pytest.fixture
 def reader(server: Server, tmp_path: Path) -> Path:
     """A kubeconfig of somebody who may list and watch everything that is read but volumes."""
-    client = Client(server.kubeconfig)
-    kinds = [kind for kind in KINDS if kind.plural != "persistentvolumes"]
-    rules = [{"apiGroups": [kind.group], "resources": [kind.plural], "verbs": ["list", "watch"]} for kind in kinds]
-    role = {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "looker"}, "rules": rules}
-    binding = {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": "looker"},
-        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "looker"},
-        "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": PLAIN_USER}],
-    }
-    for body in (role, binding, manifests.node("n1"), manifests.device_class()):
-        client.create(body)
-    client.create(manifests.resource_slice("n1", [manifests.device("g0"), manifests.device("g1")]))
-    config = json.loads(server.kubeconfig.read_text())
-    ca = Path(config["clusters"][0]["cluster"]["certificate-authority"])
-    return write_kubeconfig(tmp_path / "reader", server.url, ca, PLAIN_TOKEN)
+    return reader_of(server, tmp_path, "list", "watch")
 
 
 class Looking:
@@ -103,3 +85,57 @@ def test_what_the_cluster_refuses_is_told_as_it_says_it(reader: Path) -> None:
         assert "cordon n1: " in told["error"]
         assert 'cannot patch resource "nodes"' in told["error"]
         assert told["error"].endswith("Nothing was done.")
+
+
+TRAIN = """
+apiVersion: example.com/v1
+kind: Train
+metadata: {name: t, namespace: default}
+spec: {gpus: 8}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: trains.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: trains, singular: train, kind: Train}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+"""
+
+
+def test_a_node_is_drained_as_budgets_allow_and_kinds_that_others_define_are_applied(reader: Path, server: Server) -> None:
+    client = Client(server.kubeconfig)
+    for name in ("kept", "leaves"):
+        body = manifests.pod(name, nodeName="n1")
+        body["metadata"]["labels"] = {"app": name}
+        client.create(body)
+        client.patch_status(body, {"phase": "Running"})  # budgets do not protect what does not run
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b", "namespace": "default"}}
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "kept"}}}
+    client.call("POST", "apis/policy/v1/namespaces/default/poddisruptionbudgets", {**budget, "spec": spec})
+    with page(server.kubeconfig, "--allow-changes", "--metrics", "/metrics") as looking:
+        _, plan = looking.ask("/api/plan", {"manifests": TRAIN, "drain": ["n1"]})
+        status, told = looking.ask("/api/apply", {"ticket": plan["ticket"]})
+        assert status == 200, told
+        assert client.call("GET", "apis/example.com/v1/namespaces/default/trains/t")["spec"] == {"gpus": 8}
+
+        def said() -> dict[str, str]:
+            (drain,) = looking.ask("/api/drains")[1]["drains"]
+            return {each["pod"]: each["why"] for each in drain["left"]} if drain["evicted"] else {}
+
+        left = eventually(lambda: (found := said()).get("default/kept", "").startswith("The") and found, "a budget says no")
+        assert left == {"default/kept": left["default/kept"], "default/leaves": "is leaving"}
+        assert "disruption budget b" in left["default/kept"]
+        assert client.get("Pod", "leaves")["metadata"]["deletionTimestamp"]
+        assert "deletionTimestamp" not in client.get("Pod", "kept")["metadata"]
+        assert client.get("Node", "n1", "")["spec"]["unschedulable"]
+        assert looking.ask("/api/metrics")[1] == {"read": True, "trouble": "", "plots": []}  # asked for as the kubeconfig's user
+    with page(reader, "--metrics", "/metrics") as looking:
+        looking.ask("/api/about")
+        trouble = eventually(lambda: looking.ask("/api/metrics")[1]["trouble"], "it is not allowed")
+        assert "/metrics cannot be read: 403" in trouble

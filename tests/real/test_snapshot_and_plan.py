@@ -10,12 +10,9 @@ import yaml
 from click.testing import CliRunner, Result
 
 from dray.cli import root
-from dray.explain.snapshot import KINDS
 from tests.real.upstream import manifests
-from tests.real.upstream.client import Client
-from tests.real.upstream.control_plane import PLAIN_TOKEN, PLAIN_USER, Server, write_kubeconfig
-
-_RBAC = "rbac.authorization.k8s.io"
+from tests.real.upstream.control_plane import Server
+from tests.real.upstream.readers import reader_of
 
 
 def dray(*arguments: str) -> Result:
@@ -25,23 +22,7 @@ def dray(*arguments: str) -> Result:
 @pytest.fixture
 def reader(server: Server, tmp_path: Path) -> Path:
     """A kubeconfig of somebody who may list everything that is read but volumes."""
-    client = Client(server.kubeconfig)
-    kinds = [kind for kind in KINDS if kind.plural != "persistentvolumes"]
-    rules = [{"apiGroups": [kind.group], "resources": [kind.plural], "verbs": ["list"]} for kind in kinds]
-    role = {"apiVersion": f"{_RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "reader"}, "rules": rules}
-    binding = {
-        "apiVersion": f"{_RBAC}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": "reader"},
-        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "reader"},
-        "subjects": [{"apiGroup": _RBAC, "kind": "User", "name": PLAIN_USER}],
-    }
-    for body in (role, binding, manifests.node("n1"), manifests.device_class()):
-        client.create(body)
-    client.create(manifests.resource_slice("n1", [manifests.device("g0"), manifests.device("g1")]))
-    config = json.loads(server.kubeconfig.read_text())
-    ca = Path(config["clusters"][0]["cluster"]["certificate-authority"])
-    return write_kubeconfig(tmp_path / "reader", server.url, ca, PLAIN_TOKEN)
+    return reader_of(server, tmp_path, "list")
 
 
 def test_with_the_right_to_list_alone_a_snapshot_is_taken_and_planned_with(reader: Path, tmp_path: Path) -> None:

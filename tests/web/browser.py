@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import os
+import re
 import shutil
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from dray.web.guard import Guard
@@ -75,3 +77,41 @@ def in_a_thread(make: Any, **options: Any) -> Iterator[Served]:
         served.run(page.close())
         loop.call_soon_threadsafe(loop.stop)
         thread.join(10)
+
+
+@contextmanager
+def looking(chromium: Any, served: Served, address: str = "", **options: Any) -> Iterator[Any]:
+    """A fresh browser that has opened the page. Trouble on it, and requests to others, fail the test."""
+    options.setdefault("viewport", {"width": 1280, "height": 800})
+    context = chromium.new_context(**options)
+    page = context.new_page()
+    trouble: list[str] = []
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on("console", lambda message: trouble.append(message.text) if _bad(message) else None)
+    page.on("request", lambda asked: None if asked.url.startswith(served.base) else trouble.append(f"asked {asked.url}"))
+    page.on("dialog", lambda dialog: (trouble.append(f"dialog {dialog.message}"), dialog.dismiss()))
+    page.goto(served.url)
+    page.wait_for_selector("header.top")
+    if address:
+        page.goto(served.at(address))
+    yield page
+    assert not trouble
+    context.close()
+
+
+def _bad(message: Any) -> bool:
+    """An answer that something is not there is one, and browsers log it."""
+    return message.type == "error" and not re.search(r"status of 4\d\d", message.text)
+
+
+def picture(page: Any, name: str) -> None:
+    """What is on the screen, where DRAY_SEEN names a folder for those who want to look."""
+    if folder := os.environ.get("DRAY_SEEN"):
+        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
+
+
+def settled(page: Any) -> None:
+    page.wait_for_selector("main :is(h1, canvas, table)")
+    for words in ("asking …", "reading the cluster …"):
+        while page.get_by_text(words, exact=True).count():
+            page.wait_for_timeout(20)

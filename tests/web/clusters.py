@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dray.api.resource import FINALIZER
+from dray.api.times import format_time
 from dray.cluster.world import World
 from dray.explain.snapshot import KINDS, kind_of
 from dray.nodes.hardware import hardware
@@ -184,3 +185,17 @@ def gang(name: str, members: int, placed: int) -> list[Plain]:
         where = "gpu8-0" if number < placed else ""
         made.append(pod(f"{name}-{number}", node=where, annotations={"pod-group-name": name}))
     return made
+
+
+def failed(device: str, at: float) -> Plain:
+    """What a scheduler tells of a device that could not be bound for a pod."""
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "train.failed", "namespace": "team", "uid": "uid-event-failed"},
+        "regarding": {"kind": "Pod", "namespace": "team", "name": "train", "uid": "uid-train"},
+        "eventTime": format_time(at),
+        "reason": "FailedScheduling",
+        "note": f"device {device} could not be bound to node gpu8-0: failed",
+        "type": "Warning",
+    }

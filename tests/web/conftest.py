@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from dray.explain.snapshot import Snapshot, kind_of
 from dray.web.guard import Guard
 from dray.web.moments import Scene, Still
 from dray.web.server import Page
+from tests.web import browser
 from tests.web.clusters import world_of
 
 TOKEN = "a-token"
@@ -37,6 +40,10 @@ class Client:
         sent = {"Authorization": f"Bearer {TOKEN}", **(headers or {})}
         async with self.session.post(self.base + path, json=body, headers=sent) as answer:
             return answer.status, await answer.json()
+
+    async def delete(self, path: str) -> int:
+        async with self.session.delete(self.base + path, headers={"Authorization": f"Bearer {TOKEN}"}) as answer:
+            return answer.status
 
     async def ok(self, path: str) -> Any:
         status, body, _ = await self.get(path)
@@ -66,3 +73,15 @@ def _placed(objects: Sequence[dict[str, Any]]) -> Any:
         if kind is not None:
             metadata = body["metadata"]
             yield kind, f"{metadata.get('namespace', '')}/{metadata['name']}".strip("/"), body
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        # As root in a container there is no sandbox to be had; nothing but our own page is opened.
+        arguments = ["--no-sandbox", "--js-flags=--expose-gc"] if os.geteuid() == 0 else ["--js-flags=--expose-gc"]
+        started = playwright.chromium.launch(executable_path=browser.found(), args=arguments)
+        yield started
+        started.close()

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from dray.api.kinds import DEVICE_TAINT_RULES, NODES, PODS
+from dray.api.kinds import DEVICE_TAINT_RULES, NODES, PODS, Kind
 from dray.cluster.port import Write
 from dray.web.live import Live
 from tests.web.conftest import serving
@@ -59,16 +59,52 @@ async def test_a_page_that_only_reads_gives_no_ticket_for_a_plan() -> None:
 
 async def test_what_writing_objects_cannot_do_is_said_with_what_to_do_instead() -> None:
     async with Watched() as watched, serving(Live(watched.port, "live"), allow_changes=True) as client:
-        strange = "apiVersion: example.com/v1\nkind: Strange\nmetadata: {name: s}"
-        for change, said in (
-            ({"drain": ["gpu8-0"]}, "kubectl drain gpu8-0"),
-            ({"remove": ["gpu8-0"]}, "not lost by writing"),
-            ({"manifests": strange}, "nothing was rehearsed of Strange"),
-        ):
-            status, plan = await client.post("/api/plan", change)
-            assert status == 200, plan
-            assert plan["ticket"] is None
-            assert said in plan["whyNot"]
+        status, plan = await client.post("/api/plan", {"remove": ["gpu8-0"]})
+        assert status == 200, plan
+        assert plan["ticket"] is None
+        assert "not lost by writing" in plan["whyNot"]
+
+
+DEFINED = """
+apiVersion: example.com/v1
+kind: Train
+metadata: {name: t, namespace: default}
+spec: {gpus: 8}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: trains.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: trains, singular: train, kind: Train}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {gpus: {type: integer}}}}}
+"""
+
+
+async def test_objects_of_kinds_that_others_define_are_applied_by_asking_what_is_served() -> None:
+    trains = Kind("example.com", "v1", "trains", "Train", namespaced=True)
+    async with Watched() as watched, serving(Live(watched.port, "live"), allow_changes=True) as client:
+        _, plan = await client.post("/api/plan", {"manifests": DEFINED})
+        assert plan["does"] == ["apply CustomResourceDefinition trains.example.com", "apply Train t"]
+        status, told = await client.post("/api/apply", {"ticket": plan["ticket"]})
+        assert (status, told) == (200, {"done": plan["does"]})
+        assert (await watched.port.get(trains, "default", "t"))["spec"] == {"gpus": 8}
+        for gpus in (9, 10):  # it is there now, and changed
+            more = DEFINED.split("---")[0].replace("gpus: 8", f"gpus: {gpus}")
+            _, plan = await client.post("/api/plan", {"manifests": more})
+            assert any("Train" in each for each in plan["leftOut"])
+            assert (await client.post("/api/apply", {"ticket": plan["ticket"]}))[0] == 200
+            assert (await watched.port.get(trains, "default", "t"))["spec"] == {"gpus": gpus}
+        _, plan = await client.post("/api/plan", {"manifests": more.replace("kind: Train", "kind: Tram")})
+        status, told = await client.post("/api/apply", {"ticket": plan["ticket"]})
+        assert status == 409
+        assert "the cluster serves no kind 'Tram' in 'example.com/v1'" in told["error"]
 
 
 async def test_a_step_that_is_refused_is_named_with_what_was_done_before_it() -> None:

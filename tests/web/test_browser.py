@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import http.server
-import os
 import re
-import shutil
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +22,14 @@ from dray.web.live import Live
 from dray.web.meters import of_registry
 from dray.web.recorded import Recorded
 from tests.web import browser
-from tests.web.clusters import DRIVER, claim, gang, large, node, pod, queued, resource_slice, small
-from tests.web.conftest import still
+from tests.web.clusters import DRIVER, claim, failed, gang, large, node, pod, queued, resource_slice, small
+from tests.web.conftest import NOW, still
 from tests.web.test_meters import counted
 from tests.web.test_server import ATTACK, Watched
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(browser.missing()), reason=browser.missing())]
 
 WEB = Path(__file__).parents[2] / "web"
-PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 AXE = WEB / "node_modules" / "axe-core" / "axe.min.js"
 MAP = ".stage canvas[role=application]"
 VIEWS = (
@@ -40,18 +37,6 @@ VIEWS = (
     *("#/pod/team/train", "#/pod/team/p-gpu8-0-gpu-0", f"#/taints/{DRIVER}/gpu8-0/gpu-0", "#/health", "#/nothing"),
     *("#/what-if?drain=gpu8-0", "#/queues"),
 )
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        # As root in a container there is no sandbox to be had; nothing but our own page is opened.
-        arguments = ["--no-sandbox", "--js-flags=--expose-gc"] if os.geteuid() == 0 else ["--js-flags=--expose-gc"]
-        started = playwright.chromium.launch(executable_path=browser.found(), args=arguments)
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")
@@ -69,49 +54,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Served]:
         yield served
 
 
-@contextmanager
-def looking(chromium: Any, served: browser.Served, address: str = "", **options: Any) -> Iterator[Any]:
-    """A fresh browser that has opened the page. Trouble on it, and requests to others, fail the test."""
-    options.setdefault("viewport", {"width": 1280, "height": 800})
-    context = chromium.new_context(**options)
-    page = context.new_page()
-    trouble: list[str] = []
-    page.on("pageerror", lambda error: trouble.append(str(error)))
-    page.on("console", lambda message: trouble.append(message.text) if _bad(message) else None)
-    page.on("request", lambda asked: None if asked.url.startswith(served.base) else trouble.append(f"asked {asked.url}"))
-    page.on("dialog", lambda dialog: (trouble.append(f"dialog {dialog.message}"), dialog.dismiss()))
-    page.goto(served.url)
-    page.wait_for_selector("header.top")
-    if address:
-        page.goto(served.at(address))
-    yield page
-    assert not trouble
-    context.close()
-
-
-def _bad(message: Any) -> bool:
-    """An answer that something is not there is one, and browsers log it."""
-    return message.type == "error" and not re.search(r"status of 4\d\d", message.text)
-
-
-def picture(page: Any, name: str) -> None:
-    """What is on the screen, where DRAY_SEEN names a folder for those who want to look."""
-    if folder := os.environ.get("DRAY_SEEN"):
-        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
-
-
-def settled(page: Any) -> None:
-    page.wait_for_selector("main :is(h1, canvas, table)")
-    for words in ("asking …", "reading the cluster …"):
-        while page.get_by_text(words, exact=True).count():
-            page.wait_for_timeout(20)
-
-
 # ------------------------------------------------------------------------------------------------------------------- getting in
 
 
 def test_the_token_opens_the_page_and_leaves_the_address(chromium: Any, shown: browser.Served) -> None:
-    with looking(chromium, shown) as page:
+    with browser.looking(chromium, shown) as page:
         page.wait_for_selector(MAP)
         assert browser.TOKEN not in page.url
         page.reload()
@@ -171,7 +118,7 @@ def test_a_page_of_another_origin_reads_nothing_even_with_the_token(chromium: An
 
 
 def test_a_filter_and_a_grouping_narrow_the_map_and_stay_in_the_address(chromium: Any, shown: browser.Served) -> None:
-    with looking(chromium, shown) as page:
+    with browser.looking(chromium, shown) as page:
         page.get_by_label("filter").fill("class=gpu free>=7")
         page.get_by_text("1 of 4 nodes, 8 devices").wait_for()
         page.get_by_label("group by").select_option("example.com/rack")
@@ -187,8 +134,24 @@ def test_a_filter_and_a_grouping_narrow_the_map_and_stay_in_the_address(chromium
         page.get_by_text("lots is not a number").wait_for()
 
 
+def test_a_device_that_rests_is_marked_and_the_legend_says_so(chromium: Any, shown: browser.Served) -> None:
+    objects = [*small(), failed(f"{DRIVER}/gpu8-0/gpu-5", NOW - 10)]
+    with browser.looking(chromium, shown) as page:
+        page.wait_for_selector(MAP)
+        assert page.get_by_text("resting after a failure").count() == 0
+    resting = browser.in_a_thread(lambda: still(objects))
+    with resting as served, browser.looking(chromium, served, "#/map?filter=node%3Dgpu8-0&zoom=20") as page:
+        page.get_by_role("list", name="legend").get_by_text("resting after a failure").wait_for()
+        box = page.locator(MAP).bounding_box()
+        for x in range(20, 400, 8):
+            page.mouse.move(box["x"] + x, box["y"] + 52)
+            if page.locator(".tip").get_by_text("gpu-5", exact=True).count():
+                break
+        page.locator(".tip").get_by_text("free, resting after a failure").wait_for()
+
+
 def test_a_click_on_a_device_leads_to_its_pod_and_back(chromium: Any, shown: browser.Served) -> None:
-    with looking(chromium, shown, "#/map?filter=node%3Dgpu8-0&zoom=20") as page:
+    with browser.looking(chromium, shown, "#/map?filter=node%3Dgpu8-0&zoom=20") as page:
         page.wait_for_selector(MAP)
         page.wait_for_timeout(200)
         page.mouse.move(10, 10)
@@ -205,7 +168,7 @@ def test_a_click_on_a_device_leads_to_its_pod_and_back(chromium: Any, shown: bro
 
 
 def test_a_waiting_pod_is_followed_to_the_device_that_is_in_its_way(chromium: Any, shown: browser.Served) -> None:
-    with looking(chromium, shown) as page:
+    with browser.looking(chromium, shown) as page:
         page.get_by_role("link", name=re.compile("^Waiting")).click()
         first = page.locator("article.cause").first
         assert "impossible" in first.inner_text()  # worst first
@@ -220,7 +183,7 @@ def test_a_waiting_pod_is_followed_to_the_device_that_is_in_its_way(chromium: An
 
 
 def test_what_a_taint_would_do_is_shown_and_nothing_is_done(chromium: Any, shown: browser.Served) -> None:
-    with looking(chromium, shown, f"#/map?on=device:{DRIVER}/gpu8-0/gpu-0") as page:
+    with browser.looking(chromium, shown, f"#/map?on=device:{DRIVER}/gpu8-0/gpu-0") as page:
         page.get_by_role("link", name="who would leave for a taint?").click()
         page.get_by_role("button", name="preview").click()
         preview = page.get_by_role("article", name="preview")
@@ -234,7 +197,7 @@ def test_what_a_taint_would_do_is_shown_and_nothing_is_done(chromium: Any, shown
 
 def test_what_draining_a_node_and_more_pods_would_bring_is_rehearsed(chromium: Any, shown: browser.Served) -> None:
     more = "apiVersion: v1\nkind: Pod\nmetadata: {name: more, namespace: team}\nspec: {containers: [{name: c, image: i}]}"
-    with looking(chromium, shown, "#/map?on=node:gpu8-0") as page:
+    with browser.looking(chromium, shown, "#/map?on=node:gpu8-0") as page:
         page.get_by_role("link", name="drain it").click()
         page.get_by_role("list", name="changes").get_by_text("drain gpu8-0").wait_for()
         page.get_by_label("objects that would be applied").fill(more)
@@ -258,7 +221,7 @@ def test_a_taint_from_the_map_is_rehearsed_and_done_where_that_is_allowed(chromi
         return Live(watched.port, "live")
 
     with browser.in_a_thread(scene, allow_changes=True) as served:
-        with looking(chromium, served, f"#/map?on=device:{DRIVER}/gpu8-0/gpu-3") as page:
+        with browser.looking(chromium, served, f"#/map?on=device:{DRIVER}/gpu8-0/gpu-3") as page:
             page.get_by_role("link", name="taint it").click()
             page.get_by_label("taint", exact=True).fill("example.com/broken=ecc:NoSchedule")
             page.keyboard.press("Enter")
@@ -267,7 +230,7 @@ def test_a_taint_from_the_map_is_rehearsed_and_done_where_that_is_allowed(chromi
             page.goto(served.at("#/map?on=node:gpu8-1"))
             page.get_by_role("link", name="cordon it", exact=True).click()
             plan.get_by_text("cordon gpu8-1", exact=True).wait_for()  # rehearsed at once, with the taint from before
-            picture(page, "what-if")
+            browser.picture(page, "what-if")
             plan.get_by_role("button", name="do it").click()
             page.get_by_text("Done: cordon gpu8-1; taint").wait_for()
             page.goto(served.at(f"#/map?on=device:{DRIVER}/gpu8-0/gpu-3"))
@@ -279,12 +242,21 @@ def test_a_taint_from_the_map_is_rehearsed_and_done_where_that_is_allowed(chromi
 
 def test_queues_are_shown_with_what_they_may_have(chromium: Any) -> None:
     objects = [*queued(), *gang("job", 3, placed=1)]
-    with browser.in_a_thread(lambda: still(objects)) as served, looking(chromium, served, "#/queues") as page:
+    with browser.in_a_thread(lambda: still(objects)) as served, browser.looking(chromium, served, "#/queues") as page:
         page.get_by_role("row", name=re.compile("^vision")).wait_for()
         assert page.get_by_role("img", name=re.compile("queue vision holds .* quota 8")).count() == 1
         page.get_by_role("region", name="gangs").get_by_role("link", name="team/job-2").wait_for()
         page.get_by_role("region", name="evictions").get_by_text("Preempted by pod team/job-0").wait_for()
-        picture(page, "queues")
+        browser.picture(page, "queues")
+        page.goto(served.at("#/pod/team/train"))
+        page.get_by_text("It waits in queue speech.").wait_for()
+        page.get_by_role("region", name="what the queue has").get_by_role("row", name=re.compile("^cpu")).wait_for()
+        leaving = page.get_by_role("region", name="pods that would leave").get_by_role("row").nth(1)
+        assert "vision" in leaving.inner_text()
+        leaving.get_by_role("link", name="gpu8-0/gpu-", exact=False).last.click()
+        page.locator(".panel").get_by_text("used by").wait_for()
+        page.goto(served.at("#/queues"))
+        page.get_by_role("row", name=re.compile("^vision")).wait_for()
         if AXE.exists():
             page.evaluate(AXE.read_text())
             found = page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")
@@ -304,7 +276,7 @@ def test_a_live_cluster_shows_what_changes_without_a_reload(chromium: Any) -> No
         await watched.port.write(Write("create", PODS, "default", "p", pod("p", "c", namespace="default")))
 
     with browser.in_a_thread(scene) as served:
-        with looking(chromium, served) as page:
+        with browser.looking(chromium, served) as page:
             page.wait_for_selector(MAP)
             page.get_by_text("live", exact=True).wait_for()
             served.run(change())
@@ -329,7 +301,7 @@ def test_what_a_scheduler_counts_is_plotted(chromium: Any) -> None:
         return Live(watched.port, "live")
 
     with browser.in_a_thread(scene, metrics=of_registry(registry)) as served:
-        with looking(chromium, served, "#/health") as page:
+        with browser.looking(chromium, served, "#/health") as page:
             page.get_by_role(
                 "img", name=re.compile("pods that are not placed, by queue: active 2, unschedulable 5 now")
             ).wait_for()
@@ -337,7 +309,7 @@ def test_what_a_scheduler_counts_is_plotted(chromium: Any) -> None:
             pending.labels("active").set(0)
             named = re.compile("attempts to schedule, in a minute: scheduled [1-9]")
             page.get_by_role("img", name=named).wait_for()  # without anything in the cluster that changed
-            picture(page, "health")
+            browser.picture(page, "health")
             if AXE.exists():
                 page.evaluate(AXE.read_text())
                 found = page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")
@@ -346,7 +318,7 @@ def test_what_a_scheduler_counts_is_plotted(chromium: Any) -> None:
 
 
 def test_a_recorded_run_is_played_and_each_view_is_of_its_time(chromium: Any, run: browser.Served) -> None:
-    with looking(chromium, run, "#/map?at=0") as page:
+    with browser.looking(chromium, run, "#/map?at=0") as page:
         page.wait_for_selector(MAP)
         page.get_by_text("00:00.0").wait_for()
         page.get_by_role("button", name="to the next change").click()
@@ -374,7 +346,7 @@ def test_a_run_that_is_being_simulated_is_followed(chromium: Any, tmp_path: Path
     scenario = scenario_of([Path(__file__).parent / "scenario.yaml"])
     simulation = Simulation(scenario, recorder=writing.enter_context(Recorder(path)))
     simulation.run(130.0)
-    with browser.in_a_thread(lambda: Recorded(path, follow=True)) as served, looking(chromium, served) as page:
+    with browser.in_a_thread(lambda: Recorded(path, follow=True)) as served, browser.looking(chromium, served) as page:
         page.wait_for_selector(MAP)
         page.get_by_text("being simulated").wait_for()
         assert "of 10:00" not in page.locator(".player output").inner_text()
@@ -385,7 +357,7 @@ def test_a_run_that_is_being_simulated_is_followed(chromium: Any, tmp_path: Path
 
 
 def test_the_keyboard_alone_is_enough(chromium: Any, shown: browser.Served) -> None:
-    with looking(chromium, shown) as page:
+    with browser.looking(chromium, shown) as page:
         page.wait_for_selector(MAP)
         for _ in range(40):
             page.keyboard.press("Tab")
@@ -424,11 +396,11 @@ def _serious(found: list[dict[str, Any]]) -> list[str]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [320, 1280])
 def test_a_checker_for_accessibility_finds_nothing_serious(chromium: Any, shown: browser.Served, scheme: str, width: int) -> None:
-    with looking(chromium, shown, color_scheme=scheme, viewport={"width": width, "height": 800}) as page:
+    with browser.looking(chromium, shown, color_scheme=scheme, viewport={"width": width, "height": 800}) as page:
         page.evaluate(AXE.read_text())
         for view in VIEWS:
             page.goto(shown.at(view))
-            settled(page)
+            browser.settled(page)
             page.wait_for_timeout(150)
             found = page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")
             serious = [
@@ -439,8 +411,8 @@ def test_a_checker_for_accessibility_finds_nothing_serious(chromium: Any, shown:
 
 @pytest.mark.skipif(not AXE.exists(), reason="needs axe-core: make web")
 def test_the_player_is_accessible_too(chromium: Any, run: browser.Served) -> None:
-    with looking(chromium, run, "#/health?at=205") as page:
-        settled(page)
+    with browser.looking(chromium, run, "#/health?at=205") as page:
+        browser.settled(page)
         page.evaluate(AXE.read_text())
         found = page.evaluate("async () => (await axe.run(document, {resultTypes: ['violations']})).violations")
         assert not _serious(found)
@@ -448,17 +420,17 @@ def test_the_player_is_accessible_too(chromium: Any, run: browser.Served) -> Non
 
 @pytest.mark.parametrize("size", [(320, 640), (768, 1024), (1280, 800), (3840, 2160)])
 def test_nothing_is_cut_off_from_a_telephone_to_a_wall(chromium: Any, shown: browser.Served, size: tuple[int, int]) -> None:
-    with looking(chromium, shown, viewport={"width": size[0], "height": size[1]}) as page:
+    with browser.looking(chromium, shown, viewport={"width": size[0], "height": size[1]}) as page:
         for view in VIEWS:
             page.goto(shown.at(view))
-            settled(page)
+            browser.settled(page)
             wide = page.evaluate("Math.max(document.documentElement.scrollWidth, document.querySelector('main').scrollWidth)")
             assert wide <= size[0], view
 
 
 def test_it_can_be_printed(chromium: Any, shown: browser.Served, tmp_path: Path) -> None:
-    with looking(chromium, shown, "#/waiting") as page:
-        settled(page)
+    with browser.looking(chromium, shown, "#/waiting") as page:
+        browser.settled(page)
         page.pdf(path=tmp_path / "waiting.pdf")
         page.goto(shown.at("#/map"))
         page.wait_for_selector(MAP)
@@ -498,12 +470,12 @@ def hostile() -> list[dict[str, Any]]:
 def test_script_in_names_labels_annotations_and_messages_stays_text(chromium: Any) -> None:
     objects = hostile()
     name = ATTACK.replace("/", "\\u2215")
-    with browser.in_a_thread(lambda: still(objects)) as served, looking(chromium, served) as page:
+    with browser.in_a_thread(lambda: still(objects)) as served, browser.looking(chromium, served) as page:
         page.goto(served.at("#/map?group=rack&zoom=20"))
         page.wait_for_selector(MAP)
         for address in ("#/pod/team/attacked", "#/waiting", "#/map?as=table", "#/taints", "#/health"):
             page.goto(served.at(address))
-            settled(page)
+            browser.settled(page)
             assert page.locator("main img, main script, main iframe").count() == 0
         for what, called in (("node", f"node-{name}"), ("device", f"{DRIVER}/pool-{name}/{name}")):
             page.evaluate(
@@ -517,7 +489,7 @@ def test_script_in_names_labels_annotations_and_messages_stays_text(chromium: An
 
 
 def test_an_address_can_carry_no_script(chromium: Any, shown: browser.Served) -> None:
-    with looking(chromium, shown) as page:
+    with browser.looking(chromium, shown) as page:
         for address in (
             "#/map?filter=%3Cimg%20src%3Dx%20onerror%3Dalert(1)%3E",
             "#/pod/%3Cscript%3Ealert(1)%3C%2Fscript%3E",
@@ -537,12 +509,12 @@ def test_five_thousand_nodes_with_forty_thousand_devices_are_smooth(chromium: An
     with browser.in_a_thread(lambda: still(objects)) as served:
         time.sleep(5)  # as the commands do, it paints when it starts; people come after that
         served_once = time.monotonic()
-        with looking(chromium, served, viewport={"width": 1600, "height": 1000}) as page:
+        with browser.looking(chromium, served, viewport={"width": 1600, "height": 1000}) as page:
             page.wait_for_selector(MAP, timeout=60_000)
             page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
         first = time.monotonic() - served_once
         began = time.monotonic()
-        with looking(chromium, served, viewport={"width": 1600, "height": 1000}) as page:
+        with browser.looking(chromium, served, viewport={"width": 1600, "height": 1000}) as page:
             page.wait_for_selector(MAP)
             page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
             again = time.monotonic() - began
@@ -570,27 +542,3 @@ def test_five_thousand_nodes_with_forty_thousand_devices_are_smooth(chromium: An
         assert again < 8
         assert worst < 800
         assert heap < 300
-
-
-# ------------------------------------------------------------------------------------------------------------------- pictures
-
-
-def test_the_pictures_in_the_pages_are_of_this_page(chromium: Any, run: browser.Served, tmp_path: Path) -> None:
-    """With DRAY_PICTURES=1 they are put into docs/pictures."""
-    size = {"width": 1200, "height": 640}
-    with looking(chromium, run, f"#/map?at=205&on=device:{DRIVER}/gpu8-5/gpu-7", viewport=size, device_scale_factor=1) as page:
-        settled(page)
-        page.get_by_text("example.com/broken=ecc:NoExecute").first.wait_for()
-        page.wait_for_timeout(500)
-        page.screenshot(path=tmp_path / "map.png")
-    with looking(chromium, run, "#/waiting?at=205", viewport=size, color_scheme="dark") as page:
-        page.locator(".cause a").first.click()
-        page.get_by_role("heading", name=re.compile("^pod default.late")).wait_for()
-        settled(page)
-        page.get_by_text("kubectl uncordon gpu8-0").wait_for()
-        page.screenshot(path=tmp_path / "pod.png")
-    assert {path.name for path in tmp_path.iterdir()} == {"map.png", "pod.png"}
-    if os.environ.get("DRAY_PICTURES"):
-        PICTURES.mkdir(exist_ok=True)
-        for path in tmp_path.iterdir():
-            shutil.copy(path, PICTURES / path.name)

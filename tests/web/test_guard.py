@@ -16,6 +16,7 @@ API = (
     "/api/map",
     "/api/waiting",
     "/api/verify",
+    "/api/drains",
     "/api/node?name=gpu8-0",
     "/api/stream",
     "/api/pod?name=team/train",

@@ -13,8 +13,8 @@ from dray.api.kinds import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.explain.inventory import STATES, inventory
 from dray.explain.published import Published
 from dray.web.moments import Moment
-from dray.web.picture import Painter, Picture, changed
-from tests.web.clusters import claim, large, rule, small, world_of
+from dray.web.picture import RESTING, Painter, Picture, changed
+from tests.web.clusters import DRIVER, claim, failed, large, rule, small, world_of
 
 NOW = 1_800_000_000.0
 
@@ -122,3 +122,14 @@ def test_a_slice_of_a_node_that_is_gone_still_shows() -> None:
     assert picture.pools["gpu.dray.dev/gpu8-0"].node == "gpu8-0"
     assert len(STATES) == len(picture.states)
     assert world_of(objects).all(RESOURCE_SLICES)
+
+
+def test_a_device_that_rests_after_a_failure_is_marked_until_its_rest_is_over() -> None:
+    device, painter = f"{DRIVER}/gpu8-0/gpu-5", Painter()
+    world, events = world_of(small()), (failed(device, NOW),)
+    marks = {}
+    for after in (0.0, 59.0, 61.0):
+        picture = painter.paint(Moment(1, NOW + after, world, events))
+        cells = [(f"{key}/{cell.name}", cell.mark) for key, pool in picture.pools.items() for cell in pool.devices]
+        marks[after] = [name for name, mark in cells if mark == RESTING]
+    assert marks == {0.0: [device], 59.0: [device], 61.0: []}

@@ -38,6 +38,7 @@ async def test_pods_that_wait_are_told_as_dray_why_tells_them(tmp_path: Any) -> 
     async with serving(still(small())) as client:
         told = await client.ok("/api/waiting")
         one = await client.ok("/api/pod?name=team/train")
+        placed = await client.ok("/api/pod?name=team/p-gpu8-0-gpu-0")
         health = await client.ok("/api/verify")
     said = cli(file, "why")
     assert [(c["verdict"], c["summary"], c["fixes"]) for c in told["causes"]] == [
@@ -45,6 +46,8 @@ async def test_pods_that_wait_are_told_as_dray_why_tells_them(tmp_path: Any) -> 
     ]
     assert [[each["pod"] for each in c["each"]] for c in told["causes"]] == [c["pods"] for c in said["causes"]]
     assert one["why"] == cli(file, "why", "team/train")
+    text = CliRunner().invoke(root, ["why", "team/p-gpu8-0-gpu-0", "--snapshot", str(file)]).stdout
+    assert f"Why {placed['chosen']['told']}" in " ".join(text.split())
     report = cli(file, "verify")
     assert {key: health[key] for key in report} == report
 
@@ -248,6 +251,17 @@ async def test_queues_are_told_as_on_the_command_line(tmp_path: Any) -> None:
     assert told["resources"][0] in told["total"]
 
 
+async def test_the_queue_that_a_pod_waits_in_is_told_as_on_the_command_line(tmp_path: Any) -> None:
+    file = tmp_path / "now.json"
+    file.write_bytes(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": [*queued(), *gang("job", 3, placed=1)]}))
+    async with serving(still([*queued(), *gang("job", 3, placed=1)])) as client:
+        one = await client.ok("/api/pod?name=team/job-2")
+    text = CliRunner().invoke(root, ["why", "team/job-2", "--snapshot", str(file)]).stdout
+    assert one["waits"] == "It waits in queue vision with pod group team/job, of which 3 start together."
+    assert one["waits"] in " ".join(text.split())
+    assert one["why"]["queued"] == cli(file, "why", "team/job-2")["queued"]
+
+
 async def test_idle_connections_are_bounded_and_keep_nobody_out() -> None:
     async with serving(still(small())) as client:
         host, port = client.base.removeprefix("http://").split(":")
@@ -315,3 +329,27 @@ async def test_what_a_queue_held_and_asked_for_is_remembered_as_its_status_chang
             await asyncio.sleep(0.05)
     assert [point[1] for point in past if point[1]] == [{"gpu": "2"}, {"gpu": "5"}]
     assert past[-1][2] == {"gpu": "6"}
+
+
+async def test_one_check_serves_all_who_ask_for_a_while_and_then_there_is_another(monkeypatch: Any) -> None:
+    made = {key: value for key, value in claim("c", namespace="default").items() if key != "status"}
+    async with Watched() as watched, serving(Live(watched.port, "live")) as client:
+        monkeypatch.setattr("dray.web.server.VERIFY_SHARE", 1_000_000)
+        first = await client.ok("/api/verify")
+        await watched.port.write(Write("create", RESOURCE_CLAIMS, "default", "c", made))
+        assert await client.ok("/api/verify") == first
+    async with Watched() as watched, serving(Live(watched.port, "live")) as client, asyncio.timeout(20):
+        monkeypatch.setattr("dray.web.server.VERIFY_SHARE", 1)
+        assert (await client.ok("/api/verify"))["checked"]["claims"] == 0
+        await watched.port.write(Write("create", RESOURCE_CLAIMS, "default", "c", made))
+        while True:
+            if (await client.ok("/api/verify"))["checked"]["claims"] == 1:
+                break
+
+
+async def test_a_map_is_there_for_those_who_unpack_nothing_too() -> None:
+    async with serving(still(small())) as client:
+        plain = await client.get("/api/map", headers={"Accept-Encoding": "identity"})
+        packed = await client.get("/api/map", headers={"Accept-Encoding": "gzip"})
+    assert plain[1] == packed[1]
+    assert (plain[2].get("Content-Encoding"), packed[2].get("Content-Encoding")) == (None, "gzip")

@@ -1,5 +1,6 @@
 // The picture of the cluster as the server tells it, kept current, and who wants to know.
 
+import { read } from "./address";
 import { follow, get, Refused } from "./api";
 
 /** A device: name, state, percent used, zone, PCI root, counter set, classes, pods, mark. */
@@ -72,9 +73,12 @@ export class Cluster {
   }
 
   private async once(): Promise<void> {
+    // An address with a time in it is of a run, and the map of its end is not wanted. All others want it as soon as can be.
+    const early = read().options.has("at") ? null : get<Picture>("map");
+    early?.catch(() => {}); // told below, or by the question beside it
     this.about = await get<About>("about");
     if (this.about.mode === "run") return this.set("still", "");
-    this.picture = await get<Picture>("map");
+    this.picture = await (early ?? get<Picture>("map"));
     if (this.about.mode !== "live") return this.set("still", "");
     this.set("live", "");
     const ended = new AbortController();

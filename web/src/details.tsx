@@ -5,6 +5,7 @@ import { go, link, onMap, podAddress, read, withOptions } from "./address";
 import { Bar, Shown, State, useAnswer } from "./parts";
 import { Timeline, type Line } from "./timeline";
 import { added, tainting, WHAT_IF } from "./whatif";
+import { count } from "./words";
 
 interface PodBrief { pod: string; phase: string; node: string; owner: string; priority: number }
 interface Row {
@@ -61,15 +62,8 @@ function NodePanel({ name }: { name: string }) {
           <p class="actions">what if: {(node.cordoned ? ["uncordon", "drain", "remove"] : ["cordon", "drain", "remove"]).map((what) => <a href={added(what, node.name, true)}>{WHAT_IF[what]}</a>)}<a href={tainting("taint", node.name)}>{WHAT_IF.taint}</a></p>
           <h3>devices</h3>
           {!node.devices.length && <p class="faint">none of its own</p>}
-          <ul class="rows">
-            {node.devices.map((row) => (
-              <li>
-                <State state={row.state} used={share(row)} />
-                <a href={onMap("device", `${row.driver}/${row.pool}/${row.device}`)}>{row.device}</a>
-                <span class="faint">{users(row)}</span>
-              </li>
-            ))}
-          </ul>
+          <Devices rows={node.devices.filter((row) => row.state !== "incompatible")} />
+          <Excluded rows={node.devices.filter((row) => row.state === "incompatible")} />
           <h3>resources</h3>
           {node.resources.map(({ resource, used, total }) => <Bar label={resource} used={`${used} of ${total}`} percent={percent(used, total)} />)}
           <h3>pods</h3>
@@ -80,6 +74,26 @@ function NodePanel({ name }: { name: string }) {
       )}
     </Shown>
   );
+}
+
+function Devices({ rows }: { rows: Row[] }) {
+  return (
+    <ul class="rows">
+      {rows.map((row) => (
+        <li>
+          <State state={row.state} used={share(row)} />
+          <a href={onMap("device", `${row.driver}/${row.pool}/${row.device}`)}>{row.device}</a>
+          <span class="faint">{users(row)}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** Of hundreds of partitions most exclude each other; those are for who asks. */
+function Excluded({ rows }: { rows: Row[] }) {
+  if (!rows.length) return null;
+  return <details open={rows.length <= 4}><summary>{count(rows.length, "device")} incompatible with what is in use beside them</summary><Devices rows={rows} /></details>;
 }
 
 function DevicePanel({ name }: { name: string }) {

@@ -1,8 +1,9 @@
 // Health: what dray verify proves, and numbers over time: of the cluster, and of /metrics.
 
+import { useEffect, useState } from "preact/hooks";
 import { read } from "./address";
 import { cluster } from "./cluster";
-import { Shown, useAnswer, useCluster } from "./parts";
+import { labelled, Shown, useAnswer, useCluster } from "./parts";
 import { clock, count } from "./words";
 
 interface Finding { rule: string; objects: string[]; detail: string }
@@ -13,8 +14,14 @@ interface Metrics { read: boolean; trouble: string; plots: { title: string; line
 
 const at = () => read().options.get("at");
 
+/** What everything else waits for while a large cluster is checked: so it is asked for after the first picture, and then seldom. */
 export function HealthBadge() {
-  const { data } = useAnswer<Report>("verify", { at: at() });
+  const [soon, set] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => set(true), 1000);
+    return () => clearTimeout(timer);
+  }, []);
+  const { data } = useAnswer<Report>("verify", { at: at() }, !soon, 0, 20);
   if (!data) return null;
   const said = data.ok ? "nothing is owned twice" : count(data.violations.length, "violation");
   return <span class={data.ok ? "badge ok" : "badge broken"} title={said}>{data.ok ? "✓" : `✕ ${data.violations.length}`}<span class="unseen"> {said}</span></span>;
@@ -72,7 +79,7 @@ function Verified({ report }: { report: Report }) {
 
 function Findings({ found }: { found: Finding[] }) {
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="findings">
+    <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="findings">
       <table>
         <thead><tr><th scope="col">rule</th><th scope="col">objects</th><th scope="col">detail</th></tr></thead>
         <tbody>{found.slice(0, 200).map((each) => <tr><td>{each.rule}</td><td>{each.objects.map((name) => <div>{name}</div>)}</td><td>{each.detail}</td></tr>)}</tbody>
@@ -87,16 +94,18 @@ const WIDE = 320, HIGH = 90;
 function Plot({ title, lines }: { title: string; lines: Line[] }) {
   const drawn = lines.filter((line) => line.points.length);
   if (!drawn.length) return null;
-  const first = Math.min(...drawn.map((line) => line.points[0]![0])), last = Math.max(first + 1, ...drawn.map((line) => line.points.at(-1)![0]));
+  // In a live cluster what was last counted holds until now.
+  const present = cluster.about?.mode === "live" ? Date.now() / 1000 : 0;
+  const first = Math.min(...drawn.map((line) => line.points[0]![0])), last = Math.max(first + 1, present, ...drawn.map((line) => line.points.at(-1)![0]));
   const most = Math.max(0, ...drawn.flatMap((line) => line.points.map((point) => point[1])));
   const x = (when: number) => ((when - first) / (last - first)) * WIDE, y = (value: number) => HIGH - 4 - (value / (most || 1)) * (HIGH - 12);
   const path = (points: [number, number][]) => points.map(([when, value], number) => `${number ? `H${x(when).toFixed(1)}V` : `M${x(when).toFixed(1)},`}${y(value).toFixed(1)}`).join("");
   const now = cluster.about?.span ? cluster.picture?.at : undefined;
-  const present = (points: [number, number][]) => (now === undefined ? points.at(-1)! : (points.findLast((point) => point[0] <= now) ?? points[0]!))[1];
-  const said = drawn.map((line) => `${line.label} ${shortly(present(line.points))}`.trim()).join(", ");
+  const value = (points: [number, number][]) => (now === undefined ? points.at(-1)! : (points.findLast((point) => point[0] <= now) ?? points[0]!))[1];
+  const said = drawn.map((line) => `${line.label} ${shortly(value(line.points))}`.trim()).join(", ");
   return (
     <figure>
-      <figcaption>{title} {drawn.length === 1 && !drawn[0]!.label && <b>{shortly(present(drawn[0]!.points))}</b>} <span class="faint">(at most {shortly(most)})</span></figcaption>
+      <figcaption>{title} {drawn.length === 1 && !drawn[0]!.label && <b>{shortly(value(drawn[0]!.points))}</b>} <span class="faint">(at most {shortly(most)})</span></figcaption>
       <svg viewBox={`0 0 ${WIDE} ${HIGH}`} preserveAspectRatio="none" role="img" aria-label={`${title}: ${said} now, at most ${shortly(most)}, from ${clock(first).slice(0, 8)} to ${clock(last).slice(0, 8)}`}>
         {drawn.length === 1 && <path class="area" d={`${path(drawn[0]!.points)}H${WIDE}V${HIGH}H0Z`} />}
         {drawn.map((line, number) => <path class={`line line-${number % 4}`} d={`${path(line.points)}H${WIDE}`} />)}
@@ -105,7 +114,7 @@ function Plot({ title, lines }: { title: string; lines: Line[] }) {
       <div class="ends faint"><span>{clock(first).slice(0, 8)}</span><span>{clock(last).slice(0, 8)}</span></div>
       {(drawn.length > 1 || drawn[0]!.label) && (
         <ul class="legend">{drawn.map((line, number) => (
-          <li><svg class="key" viewBox="0 0 24 6" aria-hidden="true"><path class={`line line-${number % 4}`} d="M0,3H24" /></svg> {line.label} <b>{shortly(present(line.points))}</b></li>
+          <li><svg class="key" viewBox="0 0 24 6" aria-hidden="true"><path class={`line line-${number % 4}`} d="M0,3H24" /></svg> {line.label} <b>{shortly(value(line.points))}</b></li>
         ))}</ul>
       )}
     </figure>

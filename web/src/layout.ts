@@ -73,7 +73,15 @@ function candidates(picture: Picture): Candidate[] {
     if (found) found.pools.push(pool);
     else shared.push({ name: pool.node && pool.node !== "*" ? pool.node : pool.pool, kind: pool.node && pool.node !== "*" ? "node" : "pool", info: null, pools: [pool] });
   }
-  return [...shared, ...[...nodes.values()].sort((a, b) => collate(a.name, b.name))];
+  const rank = ranked([...nodes.keys()]);
+  return [...shared, ...[...nodes.values()].sort((a, b) => rank.get(a.name)! - rank.get(b.name)!)];
+}
+
+let ranks = new Map<string, number>();
+/** The place of each name in the order in which people read them. Names seldom change, and comparing them takes long. */
+function ranked(names: string[]): Map<string, number> {
+  if (names.length !== ranks.size || !names.every((name) => ranks.has(name))) ranks = new Map(names.sort(collate).map((name, place) => [name, place]));
+  return ranks;
 }
 
 function groupTitle(candidate: Candidate, groupBy: string): string {
@@ -120,28 +128,48 @@ function tallied(pool: Pool, picture: Picture): Record<string, number> {
   return found;
 }
 
-/** By zone, then by what partitions are cut from; in each by PCI root and name. */
 const arranged = new WeakMap<Pool, Content[]>();
 function contentsOf(pools: Pool[]): Content[] {
   return pools.flatMap((pool) => {
-    const known = arranged.get(pool);
-    if (known) return known;
-    const blocks = new Map<string, Cell[]>();
-    for (const cell of pool.devices) {
-      const key = cell[WITHIN] ? `within ${cell[WITHIN]}` : cell[ZONE] >= 0 ? `zone ${cell[ZONE]}` : "";
-      const found = blocks.get(key);
-      if (found) found.push(cell);
-      else blocks.set(key, [cell]);
+    let known = arranged.get(pool);
+    if (!known) {
+      known = orderOf(pool.devices).map(({ key, title, places }) => ({
+        cells: places.map((place) => pool.devices[place]!),
+        pool,
+        title,
+        bars: pool.bars.length ? pool.bars.filter((bar) => key === `within ${bar[0]}`) : pool.bars,
+      }));
+      arranged.set(pool, known);
     }
-    const made = [...blocks].sort(([a], [b]) => collate(a, b)).map(([key, cells]) => ({
-      cells: cells.sort((a, b) => collate(a[ROOT], b[ROOT]) || collate(a[NAME], b[NAME])),
-      pool,
-      title: key.replace(/^within /, ""),
-      bars: pool.bars.filter((bar) => key === `within ${bar[0]}`),
-    }));
-    arranged.set(pool, made);
-    return made;
+    return known;
   });
+}
+
+/** Which devices of a pool stand together, by their places in it. */
+interface Order { key: string; title: string; places: number[] }
+const orders = new Map<string, Order[]>();
+
+/** By zone, then by what partitions are cut from; in each by PCI root and name. Pools with the same devices share the answer. */
+function orderOf(cells: Cell[]): Order[] {
+  let like = "";
+  for (const cell of cells) like += `${cell[NAME]}\n${cell[ZONE]}\n${cell[ROOT]}\n${cell[WITHIN]}\n`;
+  const known = orders.get(like);
+  if (known) return known;
+  const blocks = new Map<string, number[]>();
+  cells.forEach((cell, place) => {
+    const key = cell[WITHIN] ? `within ${cell[WITHIN]}` : cell[ZONE] >= 0 ? `zone ${cell[ZONE]}` : "";
+    const found = blocks.get(key);
+    if (found) found.push(place);
+    else blocks.set(key, [place]);
+  });
+  const made = [...blocks].sort(([a], [b]) => collate(a, b)).map(([key, places]) => ({
+    key,
+    title: key.replace(/^within /, ""),
+    places: places.sort((a, b) => collate(cells[a]![ROOT], cells[b]![ROOT]) || collate(cells[a]![NAME], cells[b]![NAME])),
+  }));
+  if (orders.size >= 1000) orders.clear();
+  orders.set(like, made);
+  return made;
 }
 
 const bars = (content: Content) => content.bars.slice(0, 4);

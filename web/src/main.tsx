@@ -1,7 +1,7 @@
 // The page: header, views by address, and what is shown while there is nothing to show.
 
 import { render } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { link, read } from "./address";
 import { adoptToken, hasToken, setToken } from "./api";
 import { cluster } from "./cluster";
@@ -55,11 +55,14 @@ function View({ view, of }: { view: string; of: string }) {
 
 function Header({ view }: { view: string }) {
   const { about, picture, link: state } = useCluster();
+  const nav = useRef<HTMLElement>(null);
+  // Where there is no room for all of them they scroll sideways.
+  useEffect(() => nav.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [view]);
   const says: Record<string, string> = { connecting: "connecting", live: "live", lost: "connection lost", still: about?.span?.growing ? "being simulated" : about?.mode === "run" ? "recorded run" : "from files" };
   return (
     <header class="top">
       <span class="brand"><svg viewBox="0 0 16 16" aria-hidden="true"><rect x="1" y="1" width="6" height="6" /><rect x="9" y="1" width="6" height="6" /><rect x="1" y="9" width="6" height="6" /><rect class="other" x="9" y="9" width="6" height="6" /></svg>Dray</span>
-      <nav aria-label="views">
+      <nav aria-label="views" ref={nav}>
         {VIEWS.map(([name, title]) => (
           <a href={link(name)} aria-current={view === name ? "page" : undefined}>
             {title}{name === "waiting" && picture ? <span class={picture.waiting ? "badge some" : "badge"}>{picture.waiting}</span> : null}

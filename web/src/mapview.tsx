@@ -7,7 +7,7 @@ import { Panel } from "./details";
 import { compile, type Filter } from "./filter";
 import { arrange, choose, collate, fitting, hit, type Hit, type Layout, type Tile } from "./layout";
 import { paint, resting, ring } from "./paint";
-import { Sign, useCluster, usePalette } from "./parts";
+import { labelled, Sign, useCluster, usePalette } from "./parts";
 import { count } from "./words";
 
 export function MapView() {
@@ -36,7 +36,8 @@ function Mapped({ picture }: { picture: Picture }) {
     () => (size.width ? fitting(choice, groupBy, size.width, size.height) : 10),
     [size.width, size.height, text, groupBy, choice.of],
   );
-  const cell = zoom || Math.min(26, Math.max(5, fit));
+  // On a telephone everything at once would be dust: it scrolls instead.
+  const cell = zoom || Math.min(26, Math.max(size.width < 480 ? 10 : 5, fit));
   const layout = useMemo(
     () => arrange(choice, groupBy, cell, size.width || 1000),
     [choice, groupBy, cell, size.width],
@@ -294,7 +295,7 @@ function Table({ layout, picture }: { layout: Layout; picture: Picture }) {
   const page = Math.min(pages, Math.max(1, Number(read().options.get("page")) || 1));
   const rows = layout.tiles.slice((page - 1) * ROWS, page * ROWS);
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="nodes as a table">
+    <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="nodes as a table">
       <table>
         <caption class="unseen">devices of each node by state</caption>
         <thead><tr><th scope="col">node</th><th scope="col" class="number">devices</th>{picture.states.map((state) => <th scope="col" class="number">{state}</th>)}</tr></thead>

@@ -53,7 +53,8 @@ function ground(context: CanvasRenderingContext2D, tile: Tile, { palette, layout
       context.font = "9px ui-sans-serif, system-ui, sans-serif";
       context.textBaseline = "middle";
       context.fillStyle = palette.faint;
-      context.fillText(clipped(context, tile.contents[number]!.title, block.w), x, y - 6);
+      const title = tile.contents[number]!.title;
+      context.fillText(context.measureText(title).width <= block.w ? title : clipped(context, title.replace(/^zone /, "z"), block.w), x, y - 6);
     }
     if (!block.framed) return;
     context.strokeRect(x - 0.5, y - 0.5, block.w + 1, block.h - block.label + 1);

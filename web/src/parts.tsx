@@ -15,8 +15,9 @@ export function useCluster(): typeof cluster {
 
 export interface Answer<T> { data: T | null; error: string; asking: boolean }
 
-/** An answer that is asked for again when the cluster changes, and each so many seconds: the dearer it is, the more seldom. */
-export function useAnswer<T>(path: string, asked: Asked, off = false, every = 0): Answer<T> {
+/** An answer that is asked for again when the cluster changes, and each so many seconds: the dearer it is, the more seldom.
+ * ``rest``: how much longer than it takes to answer nothing is asked. */
+export function useAnswer<T>(path: string, asked: Asked, off = false, every = 0, rest = 4): Answer<T> {
   const [turn, setTurn] = useState(0);
   useEffect(() => {
     if (!every) return;
@@ -33,7 +34,7 @@ export function useAnswer<T>(path: string, asked: Asked, off = false, every = 0)
     const fresh = last.current.key !== key;
     if (fresh) set({ data: null, error: "", asking: true });
     const ended = new AbortController();
-    const pause = fresh ? 0 : Math.max(0, last.current.end + Math.max(1000, 4 * last.current.took) - performance.now());
+    const pause = fresh ? 0 : Math.max(0, last.current.end + Math.max(1000, rest * last.current.took) - performance.now());
     const timer = setTimeout(async () => {
       const begun = performance.now();
       try {
@@ -101,6 +102,28 @@ const MARKS: Record<string, string> = { impossible: "✕", unschedulable: "▲",
 
 export function Verdict({ verdict }: { verdict: string }) {
   return <strong class={`verdict ${verdict}`}><span aria-hidden="true">{MARKS[verdict] ?? "?"}</span> {verdict}</strong>;
+}
+
+/** For the place of a table: where there is no room its cells stand below each other, each with the heading that it has lost, and
+ * the roles say what the layout does not any more. */
+export function labelled(place: HTMLElement | null): void {
+  if (!place) return;
+  const label = () => {
+    for (const table of place.querySelectorAll("table")) {
+      const titles = [...(table.tHead?.rows[0]?.cells ?? [])].map((cell) => cell.textContent ?? "");
+      table.setAttribute("role", "table");
+      for (const section of table.querySelectorAll("thead, tbody")) section.setAttribute("role", "rowgroup");
+      for (const row of table.rows) {
+        row.setAttribute("role", "row");
+        [...row.cells].forEach((cell, place) => {
+          cell.setAttribute("role", cell.tagName === "TD" ? "cell" : cell.scope === "row" ? "rowheader" : "columnheader");
+          if (cell.dataset.label !== titles[place]) cell.dataset.label = titles[place] ?? "";
+        });
+      }
+    }
+  };
+  label();
+  new MutationObserver(label).observe(place, { childList: true, subtree: true });
 }
 
 /** Something to paste, with a button that copies it. */

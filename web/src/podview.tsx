@@ -1,8 +1,8 @@
 // One pod: what dray why and dray story say of it, and the devices that stand against it or that it has.
 
-import { onMap, podAddress, read } from "./address";
-import { cluster } from "./cluster";
-import { Shown, useAnswer, Verdict } from "./parts";
+import { link, onMap, podAddress, read } from "./address";
+import { cluster, NAME } from "./cluster";
+import { labelled, Shown, useAnswer, Verdict } from "./parts";
 import { Timeline, type Line } from "./timeline";
 import { Fixes, type Commands } from "./waiting";
 import { lasting } from "./words";
@@ -13,11 +13,14 @@ interface Why {
   verdict: string; summary: string; reasons: Reason[]; fixes: string[]; fits: string[];
   nodes: { node: string; reasons: Reason[]; requests?: { claim: string; request: string; devices: { device: string; reason: Reason | null }[] }[] }[];
   awaited: { claim: string; device: string; condition: string; status: string; since: string; deadline: string; message: string }[];
-  evicts: { node: string; why: string; victims: { pod: string; node: string; priority: number; devices: string[] }[] } | null;
+  evicts: { node: string; why: string; victims: { pod: string; node: string; priority: number; devices: string[]; queue?: string; to?: string }[] } | null;
+  queued: { queue: string; group?: string; of?: { resource: string; held: string; fairShare: string; quota: string; limit: string }[] } | null;
+  notes: string[];
 }
+interface Chosen { told: string; node: string; compared: number; nodes: { node: string; points: number }[]; devices: string[] }
 interface PodDetails {
   pod: string; phase: string; node: string; owner: string; priority: number; since: number | null;
-  why: Why; commands: Commands; tree: Branch | null; nearest: string; story: Line[];
+  why: Why; commands: Commands; tree: Branch | null; nearest: string; waits: string; chosen: Chosen | null; story: Line[];
   devices: { claim: string; request: string; device: string }[];
 }
 
@@ -52,8 +55,12 @@ function Told({ pod }: { pod: PodDetails }) {
       )}
       {pod.tree && <section><h2>Why not</h2><ul class="tree"><Twig branch={pod.tree} /></ul></section>}
       {pod.nearest && <p>{pod.nearest}</p>}
+      {why.queued && <Queued why={why} waits={pod.waits} />}
       {why.evicts && <Evicts evicts={why.evicts} />}
       <Fixes fixes={why.fixes} commands={pod.commands} />
+      {!why.fixes.length && why.nodes.length > 0 && ["unschedulable", "impossible"].includes(why.verdict) && <p class="faint">No single change that was tried would do.</p>}
+      {why.notes.map((note) => <p>{note}</p>)}
+      {pod.chosen && <WhyThere chosen={pod.chosen} placed={why.verdict === "bound"} />}
       <Against why={why} />
       <section><h2>What happened</h2><Timeline lines={pod.story} /></section>
     </>
@@ -73,7 +80,7 @@ function Awaited({ why, now }: { why: Why; now: number }) {
   return (
     <section>
       <h2>Waits for its devices</h2>
-      <div class="scroll" tabIndex={0} role="region" aria-label="awaited conditions">
+      <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="awaited conditions">
         <table>
           <thead><tr>{["waiting for", "device", "is", "since", "until", "says"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
           <tbody>
@@ -90,22 +97,70 @@ function Awaited({ why, now }: { why: Why; now: number }) {
   );
 }
 
+/** What dray why says of the queue and the gang that the pod waits in. */
+function Queued({ why, waits }: { why: Why; waits: string }) {
+  const rows = why.queued!.of ?? [];
+  if (!waits && !rows.length) return null;
+  return (
+    <section>
+      <h2>Its queue</h2>
+      <p>{waits} <a href={link("queues")}>all queues</a></p>
+      {rows.length > 0 && (
+        <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="what the queue has">
+          <table>
+            <thead><tr>{["the queue", "holds", "deserves", "quota", "limit"].map((title, number) => <th scope="col" class={number ? "number" : ""}>{title}</th>)}</tr></thead>
+            <tbody>{rows.map((each) => (
+              <tr><th scope="row">{each.resource}</th>{[each.held, each.fairShare, each.quota, each.limit].map((amount) => <td class="number">{amount}</td>)}</tr>
+            ))}</tbody>
+          </table>
+        </div>
+      )}
+    </section>
+  );
+}
+
+/** What dray why says of the node that was chosen, or would be. */
+function WhyThere({ chosen, placed }: { chosen: Chosen; placed: boolean }) {
+  const more = chosen.compared - chosen.nodes.length;
+  return (
+    <section>
+      <h2>Why there</h2>
+      <p class="sentence">{chosen.told}{placed && " (as if it were placed now)"}.</p>
+      {chosen.nodes.length > 1 && (
+        <table class="narrow">
+          <thead><tr><th scope="col">node</th><th scope="col" class="number">points</th></tr></thead>
+          <tbody>{chosen.nodes.map(({ node, points }) => <tr><th scope="row"><a href={onMap("node", node)}>{node}</a>{node === chosen.node && " *"}</th><td class="number">{points}</td></tr>)}</tbody>
+        </table>
+      )}
+      {more > 0 && <p class="faint">{more} more {more === 1 ? "node that is" : "nodes that are"} no better.</p>}
+      {chosen.devices.length > 0 && <ul class="rows">{chosen.devices.map((text) => <li>{text}</li>)}</ul>}
+    </section>
+  );
+}
+
 function Evicts({ evicts }: { evicts: NonNullable<Why["evicts"]> }) {
+  const queues = evicts.victims.some((each) => each.queue), moves = evicts.victims.some((each) => each.to);
   return (
     <section>
       <h2>Who would leave</h2>
       <p>The scheduler would make room on node <a href={onMap("node", evicts.node)}>{evicts.node}</a>: {evicts.why}.</p>
-      <div class="scroll" tabIndex={0} role="region" aria-label="pods that would leave">
+      <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="pods that would leave">
         <table>
-          <thead><tr>{["would leave", "from", "priority", "gives back"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
+          <thead><tr>{["would leave", "from", "priority", ...(queues ? ["queue"] : []), ...(moves ? ["moves to"] : []), "gives back"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
           <tbody>{evicts.victims.map((each) => (
-            <tr><th scope="row"><a href={podAddress(each.pod)}>{each.pod}</a></th><td>{each.node}</td><td>{each.priority}</td>
-              <td>{each.devices.map((device) => <div><a href={onMap("device", device)}>{device}</a></div>)}</td></tr>
+            <tr><th scope="row"><a href={podAddress(each.pod)}>{each.pod}</a></th><td>{each.node}</td><td>{each.priority}</td>{queues && <td>{each.queue}</td>}{moves && <td>{each.to}</td>}
+              <td>{each.devices.map((device) => <div><Device name={device} /></div>)}</td></tr>
           ))}</tbody>
         </table>
       </div>
     </section>
   );
+}
+
+/** A device that is named by pool and name alone, as in tables of the command line; a link where the map knows which one it is. */
+function Device({ name }: { name: string }) {
+  const pool = Object.values(cluster.picture?.pools ?? {}).find((each) => name.startsWith(`${each.pool}/`) && each.devices.some((cell) => cell[NAME] === name.slice(each.pool.length + 1)));
+  return pool ? <a href={onMap("device", `${pool.driver}/${name}`)}>{name}</a> : <>{name}</>;
 }
 
 function left(deadline: string, now: number): string {

@@ -4,7 +4,7 @@
 import { go, onMap, podAddress, read, withOptions } from "./address";
 import { cluster } from "./cluster";
 import { amount } from "./details";
-import { Shown, useAnswer } from "./parts";
+import { labelled, Shown, useAnswer } from "./parts";
 import { clock, count, day } from "./words";
 
 interface Row {
@@ -45,7 +45,7 @@ function Told({ tree }: { tree: Tree }) {
         </select></label> <span class="faint">{tree.total[resource] ?? "0"} in the cluster</span>
       </p>
       <ul class="legend" aria-label="legend"><li><i class="key used" /> held</li><li><i class="key asked" /> asked for</li><li><i class="key share" /> share that it deserves</li><li><i class="key quota" /> quota</li></ul>
-      <div class="scroll" tabIndex={0} role="region" aria-label="queues">
+      <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="queues">
         <table class="queues">
           <thead><tr><th scope="col">queue</th><th scope="col" class="number">priority</th><th scope="col" class="number">waiting</th><th scope="col" class="wide">of {tree.total[resource] ?? "0"} {resource}</th><th scope="col" class="past">until now</th>
             {["held", "share", "quota", "limit"].map((name) => <th scope="col" class="number">{name}</th>)}</tr></thead>
@@ -106,7 +106,7 @@ function Gangs({ gangs }: { gangs: Gang[] }) {
   return (
     <section>
       <h2>Gangs</h2>
-      <div class="scroll" tabIndex={0} role="region" aria-label="gangs">
+      <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="gangs">
         <table>
           <thead><tr>{["gang", "queue", "needs", "have a node", "wait", "members"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
           <tbody>{gangs.map((gang) => (
@@ -130,7 +130,7 @@ function Evictions({ found }: { found: Eviction[] }) {
       <h2>Evictions</h2>
       {!found.length && <p class="faint">No event tells of one.</p>}
       {found.length > 0 && (
-        <div class="scroll" tabIndex={0} role="region" aria-label="evictions">
+        <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="evictions">
           <table>
             <thead><tr>{["when", "pod", "reason", "why"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
             <tbody>{found.map((each) => (

@@ -3,7 +3,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { onMap, podAddress, read } from "./address";
 import { post, remove } from "./api";
-import { Command, Shown, useAnswer, useCluster } from "./parts";
+import { Command, labelled, Shown, useAnswer, useCluster } from "./parts";
 import { count } from "./words";
 
 interface Rule {
@@ -33,7 +33,7 @@ function Rules({ rules, changes }: { rules: Rule[]; changes: boolean }) {
   const end = (rule: string) => remove("taints", { rule }).then(() => set(""), (error: Error) => set(error.message));
   if (!rules.length) return <p class="faint">No rule taints any device.</p>;
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label="rules">
+    <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="rules">
       {trouble && <p class="trouble" role="alert">{trouble}</p>}
       <table>
         <thead><tr>
@@ -109,7 +109,7 @@ function Previewed({ preview, wanted, changes, apply }: { preview: Preview; want
     <article class="preview" aria-label="preview">
       {preview.told.map((line) => <p>{line}</p>)}
       {preview.blast.owners.length > 0 && (
-        <div class="scroll" tabIndex={0} role="region" aria-label="pods that would leave">
+        <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="pods that would leave">
           <table>
             <thead><tr>{["pod", "owner", "on", "devices", "finds another place"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
             <tbody>

@@ -14,13 +14,17 @@ export function Timeline({ lines }: { lines: Line[] }) {
         {lines.map((line, at) => (
           <li class={tone(line.what)}>
             <time title={`${day(line.at)} UTC`}>{clock(line.at).slice(0, 8)}</time>
-            <span class="after">{at ? `+${lasting(line.at - lines[at - 1]!.at)}` : ""}</span>
+            <span class="after">{passed(line.at - (lines[at - 1]?.at ?? line.at))}</span>
             <div><b>{line.what}</b> <span class="faint">{line.object}{line.by && ` by ${line.by}`}</span>{line.detail && <div class="detail">{line.detail}</div>}</div>
           </li>
         ))}
       </ol>
     </>
   );
+}
+
+function passed(seconds: number): string {
+  return seconds < 0.0005 ? "" : `+${lasting(seconds)}`;
 }
 
 function tone(what: string): string {

@@ -5,7 +5,8 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { go, onMap, podAddress, read, withOptions, write } from "./address";
 import { post } from "./api";
 import { cluster } from "./cluster";
-import { Command } from "./parts";
+import { Drains } from "./drains";
+import { Command, labelled } from "./parts";
 
 /** Options in the address, and what they are called. */
 export const WHAT_IF: Record<string, string> = { cordon: "cordon it", uncordon: "uncordon it", drain: "drain it", remove: "lose it", taint: "taint it" };
@@ -44,6 +45,8 @@ interface Plan {
   told: string; pods: Planned[]; others: Planned[]; protected: string[]; settled: boolean;
   evictions: { pod: string; node: string; why: string; findsPlace: boolean; placeThen: string }[];
   compared: [string, string, string][];
+  /** Objects of kinds that nothing is rehearsed with. */
+  leftOut: string[];
   /** For doing it, where that is allowed and possible; else why not. */
   ticket: string | null; does: string[]; whyNot: string;
 }
@@ -57,6 +60,7 @@ export function WhatIfView() {
   const [done, setDone] = useState<string[]>([]);
   const [asking, setAsking] = useState(false);
   const [over, setOver] = useState(false);
+  const [begun, setBegun] = useState(0);
   const turn = useRef(0);
   typed = manifests;
   const kept = known();
@@ -92,6 +96,7 @@ export function WhatIfView() {
     try {
       setDone((await post<{ done: string[] }>("apply", { ticket: answer!.ticket })).done);
       setTrouble("");
+      setBegun((before) => before + 1);
     } catch (error) {
       setTrouble((error as Error).message);
     }
@@ -130,6 +135,7 @@ export function WhatIfView() {
         {done.length > 0 && <p class="placed">Done: {done.join("; ")}.</p>}
         {answer && <Answer plan={answer} changes={changes} files={!!manifests.trim()} apply={apply} />}
       </div>
+      <Drains turn={begun} />
     </div>
   );
 }
@@ -168,6 +174,7 @@ function AddChange({ asked }: { asked: string }) {
 }
 
 function Answer({ plan, changes, files, apply }: { plan: Plan; changes: (readonly [string, string])[]; files: boolean; apply: () => void }) {
+  const same = plan.compared.filter(([, before, after]) => before === after);
   const quoted = (entry: string) => entry.split(" ").map((part) => (/[*?]/.test(part) ? `'${part}'` : part)).join(" ");
   const command = ["dray plan", ...(files ? ["-f FILE"] : []), ...changes.map(([what, entry]) => `${FLAGS[what]} ${quoted(entry)}`)].join(" ");
   return (
@@ -177,7 +184,7 @@ function Answer({ plan, changes, files, apply }: { plan: Plan; changes: (readonl
       <PodTable title="pods that are asked about" pods={plan.pods} />
       <PodTable title="pods that waited and get a node too" pods={plan.others} />
       {plan.evictions.length > 0 && (
-        <div class="scroll" tabIndex={0} role="region" aria-label="pods that leave">
+        <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="pods that leave">
           <table>
             <thead><tr>{["leaves", "from", "goes to", "why"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
             <tbody>{plan.evictions.slice(0, 200).map((each) => (
@@ -187,14 +194,9 @@ function Answer({ plan, changes, files, apply }: { plan: Plan; changes: (readonl
         </div>
       )}
       {plan.protected.map((pod) => <p class="taint">A disruption budget keeps {pod} where it is.</p>)}
-      {plan.compared.length > 0 && (
-        <div class="scroll" tabIndex={0} role="region" aria-label="before and after">
-          <table>
-            <thead><tr><td /><th scope="col">before</th><th scope="col">after</th></tr></thead>
-            <tbody>{plan.compared.map(([name, before, after]) => <tr><th scope="row">{name}</th><td>{before}</td><td>{before === after ? after : <b>{after}</b>}</td></tr>)}</tbody>
-          </table>
-        </div>
-      )}
+      <Compared title="before and after" rows={plan.compared.filter(([, before, after]) => before !== after)} />
+      {same.length > 0 && <details><summary>{same.length} more {same.length === 1 ? "number that stays" : "numbers that stay"} as they are</summary><Compared title="what stays" rows={same} /></details>}
+      {plan.leftOut.length > 0 && <p class="taint">No placement depends on these as far as Dray knows, so nothing was rehearsed of them: {plan.leftOut.join("; ")}.</p>}
       <p class="faint">On the command line:</p>
       <Command text={command} />
       {plan.ticket && (
@@ -209,22 +211,35 @@ function Answer({ plan, changes, files, apply }: { plan: Plan; changes: (readonl
   );
 }
 
+function Compared({ title, rows }: { title: string; rows: Plan["compared"] }) {
+  if (!rows.length) return null;
+  return (
+    <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label={title}>
+      <table>
+        <thead><tr><td /><th scope="col">before</th><th scope="col">after</th></tr></thead>
+        <tbody>{rows.map(([name, before, after]) => <tr><th scope="row">{name}</th><td>{before}</td><td>{before === after ? after : <b>{after}</b>}</td></tr>)}</tbody>
+      </table>
+    </div>
+  );
+}
+
 function PodTable({ title, pods }: { title: string; pods: Planned[] }) {
   if (!pods.length) return null;
+  const placed = pods.some((pod) => pod.node), after = pods.some((pod) => pod.after?.length), refused = pods.some((pod) => pod.summary);
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label={title}>
+    <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label={title}>
       <table>
         <caption class="unseen">{title}</caption>
-        <thead><tr>{["pod", "verdict", "node", "devices", "after", "why not"].map((name) => <th scope="col">{name}</th>)}</tr></thead>
+        <thead><tr>{["pod", "verdict", ...(placed ? ["node", "devices"] : []), ...(after ? ["after"] : []), ...(refused ? ["why not"] : [])].map((name) => <th scope="col">{name}</th>)}</tr></thead>
         <tbody>
           {pods.slice(0, 200).map((pod) => (
             <tr>
               <th scope="row">{pod.pod}{pod.insteadOf && <div class="faint">instead of {pod.insteadOf}</div>}</th>
               <td class={pod.verdict === "placed" ? "placed" : "unplaced"}>{pod.verdict}</td>
-              <td>{pod.node && <a href={onMap("node", pod.node)}>{pod.node}</a>}</td>
-              <td>{(pod.devices ?? []).map((device) => <div><a href={onMap("device", `${device.driver}/${device.pool}/${device.device}`)}>{device.pool}/{device.device}</a></div>)}</td>
-              <td>{(pod.after ?? []).join(", ")}</td>
-              <td class="why">{pod.summary}</td>
+              {placed && <td>{pod.node && <a href={onMap("node", pod.node)}>{pod.node}</a>}</td>}
+              {placed && <td>{(pod.devices ?? []).map((device) => <div><a href={onMap("device", `${device.driver}/${device.pool}/${device.device}`)}>{device.pool}/{device.device}</a></div>)}</td>}
+              {after && <td>{(pod.after ?? []).join(", ")}</td>}
+              {refused && <td class="why">{pod.summary}</td>}
             </tr>
           ))}
         </tbody>

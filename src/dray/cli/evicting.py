@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -18,10 +18,11 @@ from dray.api.core import Pod
 from dray.api.kinds import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.meta import decode
 from dray.api.resource import DeviceTaintRule
-from dray.cluster.port import Cluster, Conflict, NotFound, Refused, Write
+from dray.cluster.port import Cluster, Conflict, NotFound, Write
 from dray.controllers import eviction_status
 from dray.controllers.taints import Users
 from dray.explain.snapshot import from_cluster
+from dray.runtime.leaving import ask_to_leave
 
 POLL_SECONDS: Final = 0.5
 # A controller says something about a new rule within its grace of some seconds.
@@ -112,21 +113,13 @@ async def _due(cluster: Cluster, rule: DeviceTaintRule) -> tuple[list[Pod], list
 
 
 async def _evict(cluster: Cluster, pod: Pod, budgets: bool, kept: dict[str, str]) -> int:
-    namespace, name = pod.metadata.namespace, pod.metadata.name
-    options = {"preconditions": {"uid": pod.uid}}
-    body: dict[str, Any] = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
-    write = Write("delete", PODS, namespace, name, uid=pod.uid)
-    if budgets:
-        write = Write("create", PODS, namespace, name, {**body, "deleteOptions": options}, subresource="eviction")
     try:
-        await cluster.write(write)
+        if not budgets:
+            await cluster.write(Write("delete", PODS, pod.metadata.namespace, pod.metadata.name, uid=pod.uid))
+        elif against := await ask_to_leave(cluster, pod):
+            kept[pod.key] = against
+            return 0
     except (NotFound, Conflict):
-        return 0
-    except Refused as error:
-        if error.code != 429:
-            raise
-        causes = (error.status.get("details") or {}).get("causes") or ()
-        kept[pod.key] = " ".join(str(cause.get("message") or "") for cause in causes) or error.message
         return 0
     return 1
 

@@ -76,9 +76,10 @@ def token() -> str:
     "--metrics",
     multiple=True,
     metavar="URL",
-    help="Plot the numbers of this /metrics, such as that of `dray scheduler --serve`. Repeatable.",
+    help="Plot the numbers of this /metrics, such as that of `dray scheduler --serve`. What begins with / is a path of the "
+    "API server, asked for as you. Repeatable.",
 )
-@click.option("--allow-changes", is_flag=True, help="Let the page taint, cordon and apply, after a look at what it does.")
+@click.option("--allow-changes", is_flag=True, help="Let the page taint, cordon, drain and apply, after a look at what it does.")
 @log_options("warning")
 def ui(
     source: Source,
@@ -99,7 +100,8 @@ def ui(
     Examples:
       dray ui                                          the cluster that kubectl would use
       dray ui --kubeconfig ~/.kube/config --context production
-      dray ui --metrics http://127.0.0.1:10259/metrics   with plots of what a scheduler counts
+      dray ui --metrics http://127.0.0.1:8080/metrics    with plots of what a scheduler counts
+      dray ui --metrics /api/v1/namespaces/dray-system/services/dray:8080/proxy/metrics
       dray ui --snapshot now.yaml                      files taken from a cluster
       dray simulate scenario.yaml --record run.gz && dray ui --run run.gz
       dray ui --run run.gz --follow                    while it is being simulated
@@ -108,11 +110,14 @@ def ui(
         raise click.UsageError("--run shows a recording; --snapshot, --kubeconfig and --context show something else: give one")
     if follow and recording is None:
         raise click.UsageError("--follow goes along with a recording: give --run FILE")
+    if not (source.live and recording is None) and any(url.startswith("/") for url in metrics):
+        raise click.UsageError("--metrics with a path asks the API server: give --kubeconfig or a whole URL")
     look = Look(bound(host, port), token(), hosts, allow_changes, metrics)
     to_the_end(lambda: _serve(source, partial(_recorded, recording, follow) if recording is not None else None, look))
 
 
 async def _serve(source: Source, recording: Callable[[], Scene] | None, look: Look) -> None:
+    from dray.cluster.served import Served
     from dray.runtime.process import stop_on_signals
     from dray.web.meters import of_pages
     from dray.web.server import Page
@@ -120,7 +125,7 @@ async def _serve(source: Source, recording: Callable[[], Scene] | None, look: Lo
     stop = stop_on_signals()
     scene = await _scene(source, recording)
     names = frozenset({*look.hosts, look.socket.getsockname()[0]})
-    numbers = of_pages(look.metrics) if look.metrics else None
+    numbers = of_pages(look.metrics, scene.cluster.raw if isinstance(scene.cluster, Served) else None) if look.metrics else None
     page = Page(scene, Guard(look.token, names), allow_changes=look.changes, metrics=numbers)
     await page.serve(look.socket)
     click.echo(f"Look at it:  {address(look.socket, look.token)}\nCtrl-C ends it.", err=True)

@@ -6,7 +6,7 @@ import asyncio
 import os
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -17,6 +17,10 @@ from dray.cli.running import gates, log_options, served_address, since_start, to
 from dray.cli.trouble import patience
 from dray.cli.ui import Look, address, bound, token
 from dray.web.guard import Guard
+
+if TYPE_CHECKING:
+    from dray.cluster.world import World
+    from dray.runtime.onlooker import Onlooker
 
 _CONFIG_KIND = "KubeSchedulerConfiguration"
 
@@ -70,7 +74,7 @@ def data_default() -> Path:
 @click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written when every part serves.")
 @click.option("--ui/--no-ui", default=True, show_default=True, help="Serve a page to look at, see `dray ui`.")
 @click.option("--ui-port", type=click.IntRange(0, 65535), help="Where the page is.  [default: 8750, or any that is free]")
-@click.option("--allow-changes", is_flag=True, help="Let the page taint, cordon and apply, after a look at what it does.")
+@click.option("--allow-changes", is_flag=True, help="Let the page taint, cordon, drain and apply, after a look at what it does.")
 @click.option("--serve", default="", metavar="HOST:PORT", help="Serve /healthz, /readyz, /metrics and /story of the parts here.")
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="Switch features, by Kubernetes' names.")
 # People read what it prints; what a server would log of its start is noise to them.
@@ -144,11 +148,18 @@ class Told(NamedTuple):
 async def _serve(settings: Any, objects: list[dict[str, Any]], told: Told, look: Look | None) -> None:
     from dray.apiserver.journal import JournalError
     from dray.runtime.local import Local, Unappliable
+    from dray.runtime.onlooker import Onlooker
     from dray.runtime.process import stop_on_signals
 
     stop, ready = stop_on_signals(), asyncio.Event()
+    onlookers: list[Onlooker] = []
+
+    def watching(world: World) -> Onlooker:
+        onlookers.append(Onlooker(world))
+        return onlookers[0]
+
     try:
-        local = Local(settings)
+        local = Local(settings, watching=watching if look is not None else None)
         await local.start()
     except JournalError as error:
         raise click.ClickException(str(error)) from error
@@ -165,14 +176,14 @@ async def _serve(settings: Any, objects: list[dict[str, Any]], told: Told, look:
     if ready.is_set():
         _announce(local.server, settings.data, told, look)
     first.cancel()
-    showing = asyncio.create_task(_show(local, look, settings, stop)) if ready.is_set() and look is not None else None
+    showing = asyncio.create_task(_show(local, look, settings, onlookers, stop)) if ready.is_set() and look is not None else None
     with findable(told.kubeconfig) if ready.is_set() else nullcontext():
         await running
     if showing is not None:
         await showing
 
 
-async def _show(local: Any, look: Look, settings: Any, stop: asyncio.Event) -> None:
+async def _show(local: Any, look: Look, settings: Any, onlookers: list[Onlooker], stop: asyncio.Event) -> None:
     """Serve the page until ``stop``. Loading what it is served with takes time that a cluster need not wait for; those who come
     early wait."""
 
@@ -184,11 +195,15 @@ async def _show(local: Any, look: Look, settings: Any, stop: asyncio.Event) -> N
     live, meters, server = await asyncio.to_thread(load)
     if stop.is_set():
         return
-    scene = live.Live(local.port, f"dray up, {local.server.url}", settings.config, settings.gates)
+    onlooker = next(iter(onlookers), None)
+    scene = live.Live(local.port, f"dray up, {local.server.url}", settings.config, settings.gates, onlooker)
     numbers = meters.of_registry(local.metrics.registry) if local.metrics is not None else None
     page = server.Page(scene, Guard(look.token), allow_changes=look.changes, metrics=numbers)
-    # Nothing is read or painted before somebody looks: a cluster that nobody looks at does not pay for the page.
     await page.serve(look.socket)
+    if onlooker is not None:
+        # What the parts have read is painted in advance, and now and then again. Who would have to read it for the page alone
+        # waits until somebody looks: a cluster that nobody looks at does not pay for it.
+        page.keep_warm()
     await stop.wait()
     await page.close()
 

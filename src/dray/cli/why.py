@@ -124,9 +124,8 @@ def _show_evicted(evicts: WouldEvict, console: Console) -> None:
 
 
 def _show_queued(queued: Queued, console: Console) -> None:
-    gang = f" with pod group {queued.group}, of which {queued.needs} start together" if queued.group else ""
-    if queued.queue or gang:
-        console.print(f"\nIt waits{f' in queue {escape(queued.queue)}' if queued.queue else ''}{escape(gang)}.")
+    if told := queued.told():
+        console.print(f"\n{escape(told)}")
     if queued.of:
         rows = [(each.resource, each.held, each.fair_share, each.quota, each.limit) for each in queued.of]
         console.print(table(("the queue", "holds", "deserves", "quota", "limit"), rows))

@@ -103,6 +103,10 @@ class Served:
     async def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any]:
         return await self._cluster.get(self._served(kind), namespace, name)
 
+    async def raw(self, path: str) -> bytes:
+        """The body of a GET on any path."""
+        return await self._cluster.raw(path)
+
     async def write(self, write: Write) -> dict[str, Any]:
         return await self._cluster.write(msgspec.structs.replace(write, kind=self._served(write.kind)))
 

@@ -44,6 +44,12 @@ class Queued(msgspec.Struct, rename="camel", omit_defaults=True):
     needs: int = 1
     of: list[Held] = []
 
+    def told(self) -> str:
+        """In a sentence, or nothing where there is neither queue nor gang."""
+        place = f" in queue {self.queue}" if self.queue else ""
+        gang = f" with pod group {self.group}, of which {self.needs} start together" if self.group else ""
+        return f"It waits{place}{gang}." if place or gang else ""
+
 
 class Outlook(msgspec.Struct):
     """``refusal``: why it gets nothing; ``evicts``: who would leave for it; neither: it starts, on ``node`` if that is known."""

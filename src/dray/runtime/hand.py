@@ -20,7 +20,8 @@ Plain = dict[str, Any]
 USER: Final = "user"
 # How an eviction is answered that a disruption budget stands against.
 _PROTECTED: Final = 429
-_STAY: Final = ("DaemonSet", "Node")
+# Kinds whose pods a drain leaves where they are.
+STAY: Final = ("DaemonSet", "Node")
 
 
 class Hand:
@@ -94,7 +95,7 @@ def place_of(kind: Kind, body: Plain) -> tuple[str, str]:
 def _drained(pod: Plain, node: str) -> bool:
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     owners = pod["metadata"].get("ownerReferences") or ()
-    stays = any(owner.get("controller") and owner.get("kind") in _STAY for owner in owners)
+    stays = any(owner.get("controller") and owner.get("kind") in STAY for owner in owners)
     return spec.get("nodeName") == node and not stays and status.get("phase") not in ("Succeeded", "Failed")
 
 

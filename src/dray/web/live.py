@@ -1,4 +1,4 @@
-"""A cluster as its watches show it. Nothing is read before somebody looks.
+"""A cluster as its watches show it. Nothing is read before somebody looks, and nothing that this process has read already.
 
 Always true: a moment is what the watches have told so far; what a cluster does not show us is told as a notice, never taken for
 an empty list without saying so.
@@ -15,12 +15,13 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.gates import Gates
-from dray.api.kinds import EVENTS, QUEUES, Kind
+from dray.api.kinds import EVENTS, Kind
 from dray.api.queues import Queue
 from dray.cluster.port import Change, Cluster, Forbidden, WatchEvent
 from dray.cluster.reflector import Listed, Reflector
 from dray.cluster.world import World
 from dray.explain.snapshot import KINDS, Snapshot, from_cluster
+from dray.runtime.onlooker import Onlooker
 from dray.scheduling.config import Config
 from dray.web.moments import Mode, Moment, Point, Span
 from dray.web.series import Histories
@@ -37,17 +38,28 @@ class Live:
     mode: Mode = "live"
     span: Span | None = None
 
-    def __init__(self, cluster: Cluster, title: str, config: Config | None = None, gates: Gates | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        title: str,
+        config: Config | None = None,
+        gates: Gates | None = None,
+        onlooker: Onlooker | None = None,
+    ) -> None:
+        """``onlooker``: sees what is mirrored in this process already."""
         self.title, self.config, self.gates = title, config, gates
         self.cluster: Cluster | None = cluster
-        self._world = World([kind for kind in KINDS if kind != EVENTS])
+        self._onlooker = onlooker
+        self._shared = frozenset(onlooker.kinds if onlooker is not None else ()) & frozenset(KINDS)
+        self._own = tuple(kind for kind in KINDS if kind not in self._shared)
+        self._world = World([kind for kind in self._own if kind != EVENTS])
         self._events: OrderedDict[str, Any] = OrderedDict()
         self._histories = Histories()
         self._number = 0
         self._kept: Moment | None = None
         self._listeners: list[Callable[[], None]] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._missing = set(KINDS)
+        self._missing = set(self._own)
         self._hidden: set[Kind] = set()
         self._listed = asyncio.Event()
 
@@ -62,7 +74,9 @@ class Live:
         if not self._tasks:
             assert self.cluster is not None
             noting = _Noting(self.cluster, self._forbidden)
-            self._tasks = [asyncio.create_task(Reflector(noting, kind, self._seen).run()) for kind in KINDS]
+            self._tasks = [asyncio.create_task(Reflector(noting, kind, self._seen).run()) for kind in self._own]
+            if self._onlooker is not None:
+                self._onlooker.told.append(self._seen_by_others)
         try:
             await asyncio.wait_for(self._listed.wait(), PATIENCE_SECONDS)
         except TimeoutError:
@@ -72,8 +86,14 @@ class Live:
         if self._kept is None or self._kept.number != self._number:
             unknown = {kind: f"you may not list {kind.resource}" for kind in self._hidden}
             told = (tuple(self._events.values()), unknown, self._histories.told())
-            self._kept = Moment(self._number, time.time(), self._world.copy(), *told)
+            self._kept = Moment(self._number, time.time(), self._copied(), *told)
         return msgspec.structs.replace(self._kept, at=time.time())
+
+    def _copied(self) -> World:
+        if self._onlooker is None:
+            return self._world.copy()
+        shared = {kind: self._onlooker.world.all(kind) for kind in self._shared}
+        return World.of({**shared, **{kind: self._world.all(kind) for kind in self._world.kinds}})
 
     async def snapshot(self, at: float | None = None) -> Snapshot:
         assert self.cluster is not None
@@ -102,22 +122,29 @@ class Live:
             self._listed.set()
 
     def _seen(self, kind: Kind, what: Listed | WatchEvent) -> None:
-        changed = self._event(what) if kind == EVENTS else self._object(kind, what)
+        if kind == EVENTS:
+            if self._event(what):
+                self._stir()
+        else:
+            for change in self._changes(kind, what):
+                self._told(change)
         if isinstance(what, Listed):
             self._hidden.discard(kind)
             self._there(kind)
-        if changed:
-            self._number += 1
-            for listener in self._listeners:
-                listener()
 
-    def _object(self, kind: Kind, what: Listed | WatchEvent) -> bool:
-        changes = self._changes(kind, what)
-        if kind == QUEUES:
-            for change in changes:
-                if isinstance(change.new, Queue):
-                    self._histories.seen(change.new, time.time())
-        return bool(changes)
+    def _seen_by_others(self, change: Change) -> None:
+        if change.kind in self._shared:
+            self._told(change)
+
+    def _told(self, change: Change) -> None:
+        if isinstance(change.new, Queue):
+            self._histories.seen(change.new, time.time())
+        self._stir()
+
+    def _stir(self) -> None:
+        self._number += 1
+        for listener in self._listeners:
+            listener()
 
     def _changes(self, kind: Kind, what: Listed | WatchEvent) -> list[Change]:
         if isinstance(what, Listed):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -17,9 +18,11 @@ import msgspec
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from dray.cluster.port import ClusterError
 from dray.runtime.numbers import Registry
 
 Read = Callable[[], Awaitable[Iterable[Metric]]]
+Ask = Callable[[str], Awaitable[bytes]]
 
 EVERY_SECONDS: Final = 5.0
 # An hour of samples.
@@ -121,27 +124,35 @@ def of_registry(registry: Registry) -> Read:
     return read
 
 
-def of_pages(urls: Sequence[str]) -> Read:
-    """What these addresses say, together."""
+def of_pages(urls: Sequence[str], ask: Ask | None = None) -> Read:
+    """What these addresses say, together. Those that begin with / are asked for at the cluster's API server, by ``ask``."""
 
     async def read() -> Iterable[Metric]:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(PATIENCE_SECONDS)) as session:
-            pages = await asyncio.gather(*(_page(session, url) for url in urls))
+            asked = [
+                partial(ask, url) if ask is not None and url.startswith("/") else partial(_got, session, url) for url in urls
+            ]
+            pages = await asyncio.gather(*map(_page, urls, asked))
         return [family for page in pages for family in page]
 
     return read
 
 
-async def _page(session: aiohttp.ClientSession, url: str) -> list[Metric]:
+async def _page(url: str, ask: Callable[[], Awaitable[bytes]]) -> list[Metric]:
     try:
-        async with session.get(url) as answer:
-            answer.raise_for_status()
-            text = await answer.content.read(PAGE_MAX)
-            while len(text) < PAGE_MAX and (more := await answer.content.read(PAGE_MAX - len(text))):
-                text += more
-        return families(text)
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        text = await asyncio.wait_for(ask(), PATIENCE_SECONDS)
+        return families(text[:PAGE_MAX])
+    except (aiohttp.ClientError, ClusterError, TimeoutError, ValueError) as error:
         raise Unreadable(f"{url} cannot be read: {error or type(error).__name__}") from error
+
+
+async def _got(session: aiohttp.ClientSession, url: str) -> bytes:
+    async with session.get(url) as answer:
+        answer.raise_for_status()
+        text = await answer.content.read(PAGE_MAX)
+        while len(text) < PAGE_MAX and (more := await answer.content.read(PAGE_MAX - len(text))):
+            text += more
+    return text
 
 
 def families(text: bytes) -> list[Metric]:

@@ -16,6 +16,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -23,7 +24,7 @@ import msgspec
 from aiohttp import web
 
 from dray import __version__
-from dray.api.kinds import DEVICE_TAINT_RULES
+from dray.api.kinds import DEVICE_TAINT_RULES, PODS
 from dray.cluster.port import Cluster, Refused, Write
 from dray.explain.plan import PlanError
 from dray.explain.snapshot import SnapshotError
@@ -32,6 +33,7 @@ from dray.web import views, workloads
 from dray.web.applying import NotDone, Step, apply, stays_a_thought, steps
 from dray.web.asking import Asking, TooMuch
 from dray.web.doors import Doors
+from dray.web.draining import Drains
 from dray.web.guard import HEADERS, Guard
 from dray.web.meters import Meters, Read, follow
 from dray.web.moments import Moment, Scene
@@ -48,6 +50,8 @@ PING_SECONDS: Final = 15.0
 UNSEEN_SECONDS: Final = 10.0
 # Painting takes one part in so many of a processor, whatever happens in the cluster.
 PAINT_SHARE: Final = 10
+# So does checking in so many.
+VERIFY_SHARE: Final = 20
 PICTURES_KEPT: Final = 16
 TICKETS_KEPT: Final = 32
 POINTS_RECORDED: Final = 300
@@ -74,6 +78,7 @@ class Page:
         self._pictures: deque[Picture] = deque(maxlen=PICTURES_KEPT)
         self._series = Series()
         self._tickets: dict[str, list[Step]] = {}
+        self._drains = Drains(lambda: scene.moment().world.all(PODS).values())
         self._streams = 0
         self._stirred = asyncio.Condition()
         self._runner: web.AppRunner | None = None
@@ -83,7 +88,8 @@ class Page:
         self._warming: asyncio.Task[None] | None = None
         self._metrics, self._meters = metrics, Meters()
         self._metering: asyncio.Task[None] | None = None
-        self._paint_after = 0.0
+        self._paint_after = self._verify_after = 0.0
+        self._verify_turn = 0
         # Changes so far, and how many of them the newest picture has.
         self._stirs = self._shown = 0
         scene.listen(self._stir)
@@ -119,6 +125,7 @@ class Page:
         for task in (self._warming, self._metering):
             if task is not None:
                 task.cancel()
+        await self._drains.close()
         await self._scene.close()
         self._asking.close()
         self._painting.close()
@@ -138,7 +145,7 @@ class Page:
             web.get("/api/map", self._map),
             web.get("/api/stream", self._stream),
             web.get("/api/waiting", self._view(lambda moment, _: views.waiting_pods(moment, placing))),
-            web.get("/api/verify", self._view(lambda moment, _: views.verify(moment))),
+            web.get("/api/verify", self._verify),
             web.get("/api/queues", self._view(lambda moment, _: workloads.queues(moment, placing))),
             web.get("/api/taints", self._view(lambda moment, _: views.taints(moment))),
             web.post("/api/taints/preview", self._preview),
@@ -147,6 +154,8 @@ class Page:
             web.get("/api/metrics", self._metered),
             web.post("/api/plan", self._plan),
             web.post("/api/apply", self._apply),
+            web.get("/api/drains", self._draining),
+            web.delete("/api/drains", self._undrain),
             web.get("/api/node", self._view(lambda moment, asked: views.node(moment, asked["name"]), "name")),
             web.get("/api/device", self._view(lambda moment, asked: views.device(moment, asked["name"]), "name")),
             web.get("/api/pod", self._view(lambda moment, asked: views.pod(moment, asked["name"], placing), "name")),
@@ -196,6 +205,24 @@ class Page:
 
         return handler
 
+    async def _verify(self, request: web.Request) -> web.Response:
+        """Every open page asks this whenever something changes, and in a large cluster the answer takes a second. So one serves
+        them all for a time, which is short where the answer is had quickly."""
+        moment = await self._moment(request)
+        live = self._scene.mode == "live"
+        if live and time.monotonic() >= self._verify_after:
+            self._verify_after, self._verify_turn = inf, self._verify_turn + 1
+
+        def question() -> bytes:
+            began = time.thread_time()
+            try:
+                return msgspec.json.encode(views.verify(moment))
+            finally:
+                self._verify_after = time.monotonic() + (VERIFY_SHARE - 1) * (time.thread_time() - began)
+
+        key = ("verify", self._verify_turn if live else moment.number)
+        return await _sent(request, await self._asking.once(key, question))
+
     async def _moment(self, request: web.Request) -> Moment:
         await self._scene.begin()
         return self._scene.moment(_at(request))
@@ -233,10 +260,10 @@ class Page:
         moment = await self._moment(request)
         found = await self._scene.snapshot(_at(request))
         answer = await self._asking.now(lambda: views.planned(found, change, moment.at, self._placing))
-        why_not = stays_a_thought(change, answer["leftOut"])
+        why_not = stays_a_thought(change)
         able: dict[str, Any] = {"ticket": None, "does": [], "whyNot": why_not}
         if self._changes and not why_not:
-            done = await self._asking.now(lambda: list(steps(change)))
+            done = await self._asking.now(lambda: list(steps(change, moment.world, self._drains)))
             able.update(ticket=self._ticket(done), does=[told for told, _ in done])
         return await _sent(request, msgspec.json.encode({**answer, **able}))
 
@@ -264,13 +291,24 @@ class Page:
         moment = await self._moment(request)
         seen = msgspec.structs.replace(moment, world=moment.world.copy())
         answer = await self._asking.now(lambda: views.preview(seen, rule))
-        ticket = self._ticket(list(steps(views.Change(taint_devices=[(asked.target, asked.taint)]))))
+        ticket = self._ticket(list(steps(views.Change(taint_devices=[(asked.target, asked.taint)]), moment.world, self._drains)))
         return await _sent(request, msgspec.json.encode({**answer, "ticket": ticket}))
 
     async def _untaint(self, request: web.Request) -> web.Response:
         cluster, name = self._writable(), request.query.get("rule", "")
         await cluster.write(Write("delete", DEVICE_TAINT_RULES, name=name, field_manager=MANAGER))
         return await _sent(request, msgspec.json.encode({"rule": name}))
+
+    async def _draining(self, request: web.Request) -> web.Response:
+        await self._scene.begin()
+        return await _sent(request, msgspec.json.encode({"drains": self._drains.told()}))
+
+    async def _undrain(self, request: web.Request) -> web.Response:
+        self._writable()
+        node = request.query.get("node", "")
+        if not self._drains.stop(node):
+            raise views.Unknown(f"node {node} is not being drained from here")
+        return await _sent(request, msgspec.json.encode({"node": node}))
 
     def _writable(self) -> Cluster:
         if not self._changes or self._scene.cluster is None:
@@ -282,11 +320,10 @@ class Page:
     async def _map(self, request: web.Request) -> web.Response:
         moment = await self._moment(request)
         if self._scene.mode == "run":
-            paint = lambda: msgspec.json.encode(self._painter.paint(moment))  # noqa: E731
-            return await _sent(request, await self._painting.once(("map", moment.number), paint))
+            paint = lambda: _packed(self._painter.paint(moment))  # noqa: E731
+            return _unpacked(request, await self._painting.once(("map", moment.number), paint))
         picture = await self._picture()
-        body = await self._painting.once(("map", picture.number), lambda: msgspec.json.encode(picture))
-        return await _sent(request, body)
+        return _unpacked(request, await self._painting.once(("map", picture.number), lambda: _packed(picture)))
 
     async def _picture(self) -> Picture:
         """The newest. One that shows nothing new is the one before; so is one that it is too early for."""
@@ -412,6 +449,17 @@ async def _sent(request: web.Request, body: bytes) -> web.Response:
         body = await asyncio.to_thread(gzip.compress, body, 1) if len(body) > 100_000 else gzip.compress(body, 1)
         headers["Content-Encoding"] = "gzip"
     return web.Response(body=body, content_type="application/json", headers=headers)
+
+
+def _packed(picture: Picture) -> bytes:
+    """A picture of a large cluster is megabytes of text that is much alike; so it is kept, and sent to nearly everybody."""
+    return gzip.compress(msgspec.json.encode(picture), 1)
+
+
+def _unpacked(request: web.Request, packed: bytes) -> web.Response:
+    if "gzip" not in request.headers.get("Accept-Encoding", ""):
+        return web.Response(body=gzip.decompress(packed), content_type="application/json")
+    return web.Response(body=packed, content_type="application/json", headers={"Content-Encoding": "gzip"})
 
 
 def _error(status: int, message: str) -> web.Response:

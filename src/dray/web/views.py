@@ -17,6 +17,7 @@ from dray.controllers.eviction import EXPIRES_AT
 from dray.controllers.taints import taint_text
 from dray.explain import targets
 from dray.explain.blast import asked_told, budgets_told, does, owner_of, previewed, told
+from dray.explain.choice import Choice
 from dray.explain.failures import failed_bindings
 from dray.explain.inventory import Inventory, inventory
 from dray.explain.overview import Cause, causes, waiting
@@ -180,8 +181,22 @@ def pod(moment: Moment, key: str, placing: Placing = PLACING) -> Plain:
         "commands": {fix.told: fix.command for fix in answer.advice},
         "tree": msgspec.to_builtins(tree(answer, wide=False)) if answer.nodes and not answer.fits else None,
         "nearest": nearest(answer.nearest) if answer.nearest is not None else "",
+        "waits": answer.queued.told() if answer.queued is not None else "",
+        "chosen": _chosen(answer.choice) if answer.choice is not None else None,
         "devices": _devices_of(moment, found),
         "story": msgspec.to_builtins(story(moment.world, found, moment.events)),
+    }
+
+
+def _chosen(choice: Choice) -> Plain:
+    """Why this node, as ``dray why`` tells it: the nodes that were compared, and the devices there."""
+    own = choice.of(choice.node)
+    return {
+        "told": choice.summary(),
+        "node": choice.node,
+        "compared": choice.compared,
+        "nodes": [{"node": each.node, "points": each.total} for each in choice.nodes],
+        "devices": [device.text() for device in own.devices] if own is not None else [],
     }
 
 
