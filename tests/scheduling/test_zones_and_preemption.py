@@ -74,11 +74,11 @@ def test_looking_for_victims_changes_nothing_in_the_books() -> None:
     full(sim)
     sim.settle()
     account = sim.scheduler.parts.zones
-    before = (dict(account.holders()), account.stamp("n1"))
+    before = (dict(account.holders()), account.tallies["n1"])
     sim.add_pod("urgent", **aligned(4), priority=10, preemptionPolicy="Never")
     sim.add_pod("impossible", **aligned(5), priority=10)
     sim.settle()
-    assert (dict(account.holders()), account.stamp("n1")) == before
+    assert (dict(account.holders()), account.tallies["n1"]) == before
 
 
 def test_a_pod_that_is_being_deleted_counts_until_it_is_gone() -> None:

@@ -89,7 +89,7 @@ def zone_report(
         found.unknown += _unknown(info.name, held, pods, records)
         if missing := scheduler.zones.missing(info.name):
             found.missing[info.name] = list(missing)
-        found.unreported += unreported([(pods[uid], scheduler.zones.occupant_of(uid, layout)) for uid in held], now)
+        found.unreported += unreported([pods[uid] for uid, entry in held.items() if entry.sure != "observed"], now)
     return found
 
 
