@@ -16,6 +16,9 @@ class Metrics:
         self.registry = registry or CollectorRegistry()
         self.events = Counter("dray_watch_events_total", "Objects listed or changed, by kind.", ("kind",), registry=self.registry)
         self.relists = Counter("dray_lists_total", "Complete lists, the first one included.", ("kind",), registry=self.registry)
+        self.forbidden = Gauge(
+            "dray_kinds_forbidden", "1 while a kind may not be read, and counts as empty.", ("kind",), registry=self.registry
+        )
         self.writes = Counter(
             "dray_writes_total", "Writes by decider, verb, resource and result.", ("decider", "verb", "resource", "result"),
             registry=self.registry,
