@@ -32,6 +32,19 @@ def test_the_victim_is_the_one_whose_zone_does() -> None:
     assert record(sim, "urgent") == {"node-0": {"cpu": "4"}}
 
 
+def test_one_is_evicted_where_it_would_take_two_of_another_zone_although_he_is_older() -> None:
+    sim = Sim()
+    add_zoned(sim, "n1", CPU4, CPU4)
+    for name, cores, zone in (("a", 3, "zone0"), ("b", 2, "zone1"), ("c", 2, "zone1")):
+        sim.add_pod(name, **aligned(cores), node_name="n1", phase="Running")
+        observe(sim, name, **{zone: {"cpu": str(cores)}})
+        started(sim, name)
+    sim.add_pod("urgent", **aligned(4), priority=10)
+    sim.settle(30)
+    assert deleted(sim) == ["a"]
+    assert record(sim, "urgent") == {"node-0": {"cpu": "4"}}
+
+
 def test_nobody_is_evicted_where_no_zone_would_ever_do() -> None:
     sim = Sim()
     full(sim)
