@@ -11,6 +11,7 @@ from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from dray.api.reason import Reason
 from dray.api.words import message
 from dray.cli import root
+from dray.explain.why import why
 from dray.explain.zones import zone_report
 from dray.testing import builders
 from tests.numa.clusters import ZonedCluster, aligned_pod, zoned_node
@@ -36,6 +37,21 @@ def test_every_zone_says_what_is_free_and_who_has_the_rest() -> None:
         ("default/b", "3", "observed"),
     ]
     assert (found.unknown, found.missing, found.unreported) == ([], {}, [])
+
+
+def test_zones_that_were_published_before_a_pod_came_are_told_of() -> None:
+    made = cluster()
+    assert zone_report(made.world(), made.clock.now).stale == ["n1"]
+    made.run(90)
+    assert zone_report(made.world(), made.clock.now).stale == []
+
+
+def test_why_says_that_zones_were_left_out_where_they_may_not_be_read() -> None:
+    made = cluster()
+    told = f"you may not list {NODE_RESOURCE_TOPOLOGIES.resource}"
+    pod = made.world().all(PODS)["default/c"]
+    (note,) = why(made.world(), pod, now=made.clock.now, unknown={NODE_RESOURCE_TOPOLOGIES: told}).notes
+    assert told in note
 
 
 def test_pods_that_nobody_reports_are_named() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dray.api.resource import DeviceAttribute
 from dray.numa.demand import demand
-from dray.numa.devices import candidate_masks, mask_of, root_zones, usable, within, zone_numbers
+from dray.numa.devices import candidate_masks, root_zones, zone_numbers
 from dray.numa.evaluate import plan
-from tests.numa.building import layout, pod, state
+from tests.numa.building import pod, state
 
 ROOT = "resource.kubernetes.io/pcieRoot"
 
@@ -45,20 +45,8 @@ class TestWhichZone:
         assert zone_numbers(device("pci0000:c0", None), roots) is None
         assert zone_numbers({ROOT: DeviceAttribute(strings=("pci0000:00", "pci0000:80"))}, roots) == {0, 1}
 
-    def test_numbers_become_positions(self) -> None:
-        node = layout({"cpu": 4}, {"cpu": 4})
-        assert mask_of(frozenset({1}), node) == 0b10
-        assert mask_of(frozenset({7}), node) is None
-        assert mask_of(None, node) is None
-
 
 class TestMasks:
-    def test_a_device_is_usable_with_zones_that_it_touches(self) -> None:
-        devices = [0b01, 0b10, 0b11, None]
-        assert usable(devices, 0b01) == 0b1101
-        assert usable(devices, 0b10) == 0b1110
-        assert within(None, 0b01)
-
     def test_zones_are_tried_few_before_many_and_only_with_room_for_the_rest(self) -> None:
         node = state({"cpu": 2}, {"cpu": 8}, {"cpu": 8}, policy="best-effort", scope="pod")
         (needs,) = plan(node.layout, demand(pod({"cpu": 4}))).needs

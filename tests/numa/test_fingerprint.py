@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from dray.api.core import Pod
 from dray.api.meta import decode
-from dray.api.topology import NodeResourceTopology
-from dray.numa.fingerprint import ANNOTATION, ATTRIBUTE, counts_exactly, fingerprint, xxhash64
+from dray.api.topology import AttributeInfo, NodeResourceTopology
+from dray.numa.fingerprint import ANNOTATION, ATTRIBUTE, EXCLUSIVE, METHOD_ATTRIBUTE, counts_exactly, fingerprint, xxhash64
+from tests.numa.building import pod
 
 PODS = [("default", "a"), ("kube-system", "b")]
+
+
+def pods(*named: tuple[str, str], **needs: int) -> list[Pod]:
+    return [pod(needs, metadata={"namespace": namespace, "name": name}) for namespace, name in named]
 
 
 @pytest.mark.parametrize(
@@ -38,11 +44,18 @@ def test_the_order_of_pods_does_not_matter() -> None:
 
 
 def test_it_tells_whether_these_pods_are_counted() -> None:
-    assert counts_exactly(published(fingerprint(PODS)), PODS) == "same"
-    assert counts_exactly(published(annotation=fingerprint(PODS)), PODS) == "same"
-    assert counts_exactly(published(fingerprint(PODS)), PODS[:1]) == "other"
+    assert counts_exactly(published(fingerprint(PODS)), pods(*PODS)) == "same"
+    assert counts_exactly(published(annotation=fingerprint(PODS)), pods(*PODS)) == "same"
+    assert counts_exactly(published(fingerprint(PODS)), pods(*PODS[:1])) == "other"
+
+
+def test_where_only_pods_with_exclusive_resources_are_counted_the_others_do_not_matter() -> None:
+    given = published(fingerprint(PODS[:1]))
+    given.attributes = (*given.attributes, AttributeInfo(METHOD_ATTRIBUTE, EXCLUSIVE))
+    assert counts_exactly(given, [*pods(PODS[0], cpu=1), *pods(PODS[1])]) == "same"
+    assert counts_exactly(given, [*pods(PODS[0], cpu=1), *pods(PODS[1], cpu=1)]) == "other"
 
 
 @pytest.mark.parametrize("text", ["", "pfp0", "pfp0v002" + "0" * 16, "xyz0v001" + "0" * 16])
 def test_p13_what_cannot_be_read_is_unknown_and_never_the_same(text: str) -> None:
-    assert counts_exactly(published(text), PODS) == "unknown"
+    assert counts_exactly(published(text), pods(*PODS)) == "unknown"

@@ -21,7 +21,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy" / "overlays" / "exporter"
 
 
 class Cluster:
-    def __init__(self, mode: Mode, numa: bool, zones: bool = True) -> None:
+    def __init__(self, mode: Mode, numa: bool | None, zones: bool = True) -> None:
         self.numa = numa
         self.place = Place()
         self.place.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
@@ -61,6 +61,16 @@ class TestWhenItIsDeployed:
         cluster.numa = False
         cluster.wait(70)
         assert cluster.daemon() is None
+
+    def test_auto_leaves_everything_as_it_is_while_nobody_knows_whether_the_plugin_is_on(self) -> None:
+        cluster = Cluster("auto", numa=None)
+        cluster.wait(70)
+        assert cluster.daemon() is None
+        cluster.numa = True
+        cluster.wait(70)
+        cluster.numa = None
+        cluster.wait(70)
+        assert cluster.daemon() is not None
 
     def test_auto_deploys_nothing_where_no_node_publishes_zones_although_the_plugin_is_a_default(self) -> None:
         cluster = Cluster("auto", numa=True, zones=False)
@@ -142,12 +152,25 @@ class TestTheSchedulersConfiguration:
     def test_without_one_the_defaults_count_which_look_at_zones(self) -> None:
         assert _numa_enabled(None)
 
-    def test_a_file_that_cannot_be_read_says_no(self, tmp_path: Path) -> None:
+    def test_a_file_that_cannot_be_read_says_nothing_and_that_is_told(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         (tmp_path / "broken.yaml").write_text("a: [")
         (tmp_path / "another.yaml").write_text("kind: Pod")
         (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\xff")
         for name in ("broken", "another", "bytes", "missing"):
-            assert not _numa_enabled(tmp_path / f"{name}.yaml")
+            caplog.clear()
+            assert _numa_enabled(tmp_path / f"{name}.yaml") is None
+            assert [record.levelname for record in caplog.records] == ["ERROR"]
+            assert "stays as it is" in caplog.text
+
+    def test_one_that_cannot_be_read_at_the_start_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "broken.yaml").write_text("a: [")
+        for name in ("broken", "missing"):
+            told = CliRunner().invoke(root, ["controllers", "--only=exporter", f"--scheduler-config={tmp_path}/{name}.yaml"])
+            assert told.exit_code == 2
+            assert f"{name}.yaml" in told.output
+            assert "--exporter on" in told.output
 
 
 def written(folder: Path, *profiles: Any) -> Path:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dray.api.core import Pod
 from dray.api.times import format_time
-from dray.numa.available import occupant, reconstructed, unreported
+from dray.numa.available import Occupant, occupant, reconstructed, sureness, unreported
 from dray.numa.demand import demand
 from dray.numa.evaluate import Evaluators
 from dray.numa.layout import Layout, State
@@ -154,11 +154,14 @@ class TestTheExportersHealth:
         given.status.phase, given.status.start_time = "Running", format_time(self.NOW - seconds)
         return given, occupant(given, demand(given), TWO)
 
+    def late(self, *pods: tuple[Pod, Occupant]) -> list[str]:
+        return unreported([pod for pod, found in pods if sureness(found, started=True) != "observed"], self.NOW)
+
     def test_a_pod_that_runs_for_long_without_a_report_is_a_sign(self) -> None:
-        assert unreported([self.running(120, predicted=[share(0, cpu=2)])], self.NOW) == ["ns/p"]
+        assert self.late(self.running(120, predicted=[share(0, cpu=2)])) == ["ns/p"]
 
     def test_one_that_just_started_or_was_reported_is_not(self) -> None:
-        assert unreported([self.running(20), self.running(120, observed=[share(0, cpu=2)])], self.NOW) == []
+        assert self.late(self.running(20), self.running(120, observed=[share(0, cpu=2)])) == []
 
     def test_one_that_has_nothing_by_zone_is_not(self) -> None:
-        assert unreported([self.running(120, needs={"cpu": "500m"})], self.NOW) == []
+        assert self.late(self.running(120, needs={"cpu": "500m"})) == []

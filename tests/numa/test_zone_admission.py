@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
+from dray.api.core import Node
 from dray.api.kinds import PODS
+from dray.api.meta import decode
 from dray.nodes.admission import Admission
 from dray.nodes.kubelet import Kubelets
 from dray.nodes.machine import MachineZone
 from dray.nodes.topology import Config, Topology
 from dray.nodes.zones import ZoneAdmission
+from dray.numa.observe import Observed, as_annotations, observe
+from dray.numa.placement import OBSERVED
 from dray.numa.podresources import (
     AllocatableResourcesResponse,
     ContainerDevices,
     ContainerMemory,
     ContainerResources,
     NUMANode,
+    PodResources,
     TopologyInfo,
 )
+from tests.numa import building
 from tests.numa.building import GPU
+from tests.numa.machines import machine
+from tests.numa.machines import pod as random_pod
 from tests.simulated import Place
 
 NODE: dict[str, Any] = {
@@ -87,3 +96,43 @@ def test_nodes_without_zones_are_not_concerned() -> None:
     assert admission.exclusive("n2", "u") == {}
     assert admission.allocatable("n2") == AllocatableResourcesResponse()
     admission.release("n2", "u")
+
+
+def observed(node: Topology, uid: str) -> Observed:
+    return observe(PodResources("p", "ns", node.containers(uid)), node.zone_of_cpus())
+
+
+def test_a_kubelet_that_starts_again_finds_every_pod_where_it_was() -> None:
+    rng = random.Random(5)
+    pods = found = 0
+    for _ in range(150):
+        before = machine(rng, policies=("best-effort", "restricted", "single-numa-node"), split="packed")
+        given = [random_pod(rng, f"p{number}") for number in range(10)]
+        for pod in given:
+            before.admit(pod)
+            before.started(pod)
+        for pod in rng.sample(given, 4):
+            before.remove(pod)
+        after, admission = Topology(before.zones, before.config, None), {}
+        admission["n1"] = after
+        left = [pod for pod in given if pod.uid in before.held()]
+        rng.shuffle(left)
+        for pod in left:
+            noted = {name: text for name, text in as_annotations(observed(before, pod.uid)).items() if text is not None}
+            pod.metadata.annotations = noted
+            ZoneAdmission(admission).restore(decode(Node, NODE), pod, {})
+            pods += 1
+            found += observed(after, pod.uid) == observed(before, pod.uid)
+    # Of two containers it is not recorded which of them had what.
+    assert pods > 100
+    assert found >= 0.97 * pods, (found, pods)
+
+
+def test_a_pod_that_nothing_is_recorded_of_is_taken_as_if_it_came_now() -> None:
+    node = Topology([MachineZone(n, 4, 0, {"memory": 50}, {}, {}) for n in (0, 1)], Config("single-numa-node", "pod"))
+    admission = ZoneAdmission({"n1": node})
+    wrong = building.pod(
+        {"cpu": 3}, metadata={"uid": "1", "annotations": {OBSERVED: '[{"zone": "node-7", "amount": {"cpu": "3"}}]'}}
+    )
+    admission.restore(decode(Node, NODE), wrong, {})
+    assert observed(node, "1").zones == {0: {"cpu": 3000}}

@@ -32,6 +32,19 @@ def test_the_victim_is_the_one_whose_zone_does() -> None:
     assert record(sim, "urgent") == {"node-0": {"cpu": "4"}}
 
 
+def test_one_is_evicted_where_it_would_take_two_of_another_zone_although_he_is_older() -> None:
+    sim = Sim()
+    add_zoned(sim, "n1", CPU4, CPU4)
+    for name, cores, zone in (("a", 3, "zone0"), ("b", 2, "zone1"), ("c", 2, "zone1")):
+        sim.add_pod(name, **aligned(cores), node_name="n1", phase="Running")
+        observe(sim, name, **{zone: {"cpu": str(cores)}})
+        started(sim, name)
+    sim.add_pod("urgent", **aligned(4), priority=10)
+    sim.settle(30)
+    assert deleted(sim) == ["a"]
+    assert record(sim, "urgent") == {"node-0": {"cpu": "4"}}
+
+
 def test_nobody_is_evicted_where_no_zone_would_ever_do() -> None:
     sim = Sim()
     full(sim)
@@ -74,11 +87,11 @@ def test_looking_for_victims_changes_nothing_in_the_books() -> None:
     full(sim)
     sim.settle()
     account = sim.scheduler.parts.zones
-    before = (dict(account.holders()), account.stamp("n1"))
+    before = (dict(account.holders()), account.tallies["n1"])
     sim.add_pod("urgent", **aligned(4), priority=10, preemptionPolicy="Never")
     sim.add_pod("impossible", **aligned(5), priority=10)
     sim.settle()
-    assert (dict(account.holders()), account.stamp("n1")) == before
+    assert (dict(account.holders()), account.tallies["n1"]) == before
 
 
 def test_a_pod_that_is_being_deleted_counts_until_it_is_gone() -> None:

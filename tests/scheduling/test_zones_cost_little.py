@@ -12,9 +12,9 @@ from zoned import add_zoned, aligned
 
 from dray.numa import evaluate
 from dray.numa.account import Held, ZoneAccount
-from dray.numa.evaluate import Evaluators, Plan, Verdict
+from dray.numa.evaluate import Plan, Verdict
 from dray.numa.layout import State
-from dray.numa.tally import Tally, Usage
+from dray.numa.tally import Tallies, Usage
 from tests.numa.building import layout
 
 PODS = 40
@@ -74,40 +74,30 @@ def test_a_node_that_is_only_thought_of_is_not_answered_for_as_the_real_one(sim:
     assert sim.node_of("large") == "n1"
 
 
-class TestStamps:
+class TestTallies:
     NODE = layout({"cpu": 4, "memory": 100}, {"cpu": 4, "memory": 100}, policy="restricted", scope="pod")
-
-    def account(self, *nodes: str) -> ZoneAccount:
-        account, evaluators = ZoneAccount(), Evaluators()
-        for node in nodes:
-            account.open(node, Tally(self.NODE, evaluators.states))
-        return account
 
     def held(self, node: str, place: int = 0, **more: str) -> Held:
         return Held(node, Usage(((place, (("cpu", 1000), ("memory", 10))),)), (), **more)  # type: ignore[arg-type]
 
-    def test_nodes_share_one_where_they_have_the_same_free_and_are_as_sure_of_it(self) -> None:
-        account = self.account("a", "b", "c")
-        empty = account.stamp("a")
-        assert empty == account.stamp("b") != 0
+    def test_nodes_share_one_where_they_have_the_same_taken_and_are_as_sure_of_it(self) -> None:
+        account, all_ = ZoneAccount(), Tallies()
+        for node in "abc":
+            account.open(node, all_.empty(self.NODE))
+        empty = account.tallies["a"]
+        assert empty is account.tallies["b"]
         account.post("1", self.held("a"))
         account.post("2", self.held("b"))
         account.post("3", self.held("c", sure="starting"))
-        assert account.stamp("a") == account.stamp("b") != account.stamp("c")
+        assert account.tallies["a"] is account.tallies["b"]
+        assert account.tallies["a"] is not account.tallies["c"]
         account.post("1", None)
-        assert account.stamp("a") == empty
+        assert account.tallies["a"] is empty
 
     def test_a_node_without_zones_has_none(self) -> None:
-        account = self.account("a")
-        account.close("a")
-        assert account.stamp("a") == account.stamp("nobody") == 0
-
-    def test_a_number_is_never_given_to_another_content(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("dray.numa.account._NUMBERED", 1)
-        account = self.account("a", "b")
-        seen = {account.stamp("a")}
+        account = ZoneAccount()
+        account.open("a", Tallies().empty(self.NODE))
         account.post("1", self.held("a"))
-        seen.add(account.stamp("a"))
-        account.post("2", self.held("b", 1))
-        seen.add(account.stamp("b"))
-        assert len(seen) == 3
+        account.close("a")
+        assert "a" not in account.tallies
+        assert account.entry("1") is None

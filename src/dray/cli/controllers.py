@@ -84,6 +84,8 @@ def controllers(
     for name in chosen:
         if name not in SETS | OPTIONAL:
             raise click.BadParameter(f"{name!r} is not a controller; known: {', '.join(SETS | OPTIONAL)}", param_hint="--only")
+    if "exporter" in chosen and exporter == "auto":
+        _readable(scheduler_config)
     exporting = Exporting(Settings(exporter, exporter_image), lambda: _numa_enabled(scheduler_config))
     connection = Connection("dray-controllers", options)
     certificate = _certificate(root_ca_file) if root_ca_file is not None else ""
@@ -118,15 +120,35 @@ def _certificate(path: Path) -> str:
     return text
 
 
-def _numa_enabled(path: Path | None) -> bool:
-    """Whether the scheduler looks at zones. What the file says now: it may change while the controllers run. A file that cannot
-    be read says no, and is told of."""
-    from dray.scheduling.config import Config
-    from dray.scheduling.configuration import ConfigError, load
+def _numa_enabled(path: Path | None) -> bool | None:
+    """Whether the scheduler looks at zones. What the file says now: it may change while the controllers run. None where it cannot
+    be read, which is told: nothing is deployed or taken away because of a file that is broken for a moment."""
+    from dray.scheduling.configuration import ConfigError
 
     try:
-        found = load(path.read_text()) if path is not None else Config()
+        return _looks_at_zones(path)
     except (OSError, UnicodeDecodeError, ConfigError) as error:
-        log.warning("the scheduler's configuration cannot be read", extra={"file": str(path), "error": str(error)})
-        return False
-    return found.zones is not None
+        log.error(
+            "the scheduler's configuration cannot be read, so the placement exporter stays as it is: mend the file, or choose "
+            "--exporter on or off",
+            extra={"file": str(path), "error": str(error)},
+        )
+        return None
+
+
+def _readable(path: Path | None) -> None:
+    """A file that cannot be read when the controllers start is a mistake of whoever starts them."""
+    from dray.scheduling.configuration import ConfigError
+
+    try:
+        _looks_at_zones(path)
+    except (OSError, UnicodeDecodeError, ConfigError) as error:
+        hint = "--exporter auto needs the scheduler's configuration; mend it, or choose --exporter on or off"
+        raise click.BadParameter(f"{path}: {error}. {hint}", param_hint="--scheduler-config") from None
+
+
+def _looks_at_zones(path: Path | None) -> bool:
+    from dray.scheduling.config import Config
+    from dray.scheduling.configuration import load
+
+    return (load(path.read_text()) if path is not None else Config()).zones is not None

@@ -45,6 +45,8 @@ def _show(found: ZoneReport, console: Console, *, narrowed: bool) -> None:
     lines += [f"  {warning}" for each in found.unknown for warning in each.warnings]
     for node, names in found.missing.items():
         lines.append(f"{node} publishes nothing by zone of {', '.join(names)}: what its kubelet does with that is not known.")
+    if found.stale:
+        lines.append(f"Published before pods came or went: {', '.join(found.stale)}. The table is the scheduler's own count.")
     if found.unreported:
         lines.append(f"{len(found.unreported)} pods have run for a minute unreported: does the placement exporter run there?")
     if lines:

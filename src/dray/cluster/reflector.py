@@ -3,7 +3,8 @@
 ``Reflector.run`` feeds a sink with an ordered stream for its kind: first ``Listed`` (everything there is), then single
 watch events, and ``Listed`` again after a gap. It never ends by itself: an API server that is away is waited for, with
 growing, jittered pauses. A kind that is not served, because nobody has defined it yet or any more, counts as empty, and is
-noticed within seconds when it is. It works on any ``Cluster``.
+noticed within seconds when it is. So does a kind of ``ADVISORY`` that may not be read: it only ever tells more about others, and
+whoever is not shown it goes on without, and says so. It works on any ``Cluster``.
 """
 
 from __future__ import annotations
@@ -16,21 +17,25 @@ from typing import Final
 
 import msgspec
 
-from dray.api.kinds import Kind
-from dray.cluster.port import Cluster, ClusterError, Expired, NotFound, Unreachable, WatchEvent
+from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, Kind
+from dray.cluster.port import Cluster, ClusterError, Expired, Forbidden, NotFound, Unreachable, WatchEvent
 
 BACKOFF_SECONDS: Final = (0.5, 30.0)
 # How often is asked for a kind that is not served.
 APPEARS_SECONDS: Final = 3.0
+ADVISORY: Final = frozenset({NODE_RESOURCE_TOPOLOGIES})
+# Who asks is not known at all: another request, or another right, would not help.
+_UNAUTHORIZED: Final = 401
 
 log = logging.getLogger(__name__)
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """The kind holds exactly these objects at this version."""
+    """The kind holds exactly these objects at this version; ``forbidden``: it may not be read, and counts as empty."""
 
     raws: list[bytes]
     resource_version: str
+    forbidden: bool = False
 
 
 Sink = Callable[[Kind, "Listed | WatchEvent"], None]
@@ -62,7 +67,8 @@ class Reflector:
         self._cluster, self.kind, self._sink, self._appears = cluster, kind, sink, appears
         self._backoff = backoff or Backoff(*BACKOFF_SECONDS)
         self.relists = -1
-        self._absent = False
+        # Why it counts as empty, while it does.
+        self._absent: type[ClusterError] | None = None
 
     async def run(self) -> None:
         while True:
@@ -72,14 +78,19 @@ class Reflector:
                 log.info("watch expired, listing again", extra={"kind": self.kind.resource, "error": str(error)})
             except NotFound as error:
                 await self._wait_for_it(error)
+            except Forbidden as error:
+                if self.kind in ADVISORY and error.code != _UNAUTHORIZED:
+                    await self._wait_for_it(error)
+                else:
+                    await self._pause(error)
             except ClusterError as error:
                 await self._pause(error)
 
     async def _list_and_watch(self) -> None:
         raws, version = await self._cluster.list(self.kind)
         if self._absent:
-            log.info("the kind is served now", extra={"kind": self.kind.resource})
-        self._absent = False
+            log.info("the kind can be read now", extra={"kind": self.kind.resource})
+        self._absent = None
         self.relists += 1
         self._sink(self.kind, Listed(raws, version))
         while True:
@@ -101,11 +112,15 @@ class Reflector:
             await asyncio.sleep(0.05)
         return version
 
-    async def _wait_for_it(self, error: NotFound) -> None:
-        if not self._absent:
-            self._absent = True
-            log.info("the kind is not served; it counts as empty", extra={"kind": self.kind.resource, "error": str(error)})
-            self._sink(self.kind, Listed([], "0"))
+    async def _wait_for_it(self, error: NotFound | Forbidden) -> None:
+        if self._absent is not type(error):
+            self._absent = type(error)
+            about, forbidden = {"kind": self.kind.resource, "error": str(error)}, isinstance(error, Forbidden)
+            if forbidden:
+                log.warning("may not list or watch the kind; it counts as empty until that is granted", extra=about)
+            else:
+                log.info("the kind is not served; it counts as empty", extra=about)
+            self._sink(self.kind, Listed([], "0", forbidden))
         await asyncio.sleep(self._appears)
 
     async def _pause(self, error: ClusterError) -> None:

@@ -1,9 +1,10 @@
 """The operator of the placement exporter: its DaemonSet is there while somebody can use what it tells, and gone else.
 
 ``auto``: while the scheduler looks at zones and a node publishes some, with a NodeResourceTopology; NUMA is a default plugin, so
-that its being on says nothing of a cluster. ``on`` and ``off`` do not ask. Always true: there is the one DaemonSet that is
-wanted, or none; a changed one is set right; what is not labelled as ours is never touched. Rights are not made here: the
-exporter's account, its role and their binding are installed with Dray, so that whoever runs this needs no right to give rights.
+that its being on says nothing of a cluster. While that is not known everything stays as it is. ``on`` and ``off`` do not ask.
+Always true: there is the one DaemonSet that is wanted, or none; a changed one is set right; what is not labelled as ours is never
+touched. Rights are not made here: the exporter's account, its role and their binding are installed with Dray, so that whoever
+runs this needs no right to give rights.
 """
 
 from __future__ import annotations
@@ -43,12 +44,13 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class ExporterOperator(Keyed):
-    """The decider. It has one key: the exporter. ``enabled`` is asked each time whether the scheduler looks at zones."""
+    """The decider. It has one key: the exporter. ``enabled`` is asked each time whether the scheduler looks at zones, and says
+    None where nobody knows."""
 
     name = "exporter-operator"
     kinds = (DAEMON_SETS, NODE_RESOURCE_TOPOLOGIES)
 
-    def __init__(self, world: World, settings: Settings, enabled: Callable[[], bool]) -> None:
+    def __init__(self, world: World, settings: Settings, enabled: Callable[[], bool | None]) -> None:
         super().__init__(world)
         self._settings, self._enabled = settings, enabled
         self._work.add([NAME])
@@ -61,21 +63,23 @@ class ExporterOperator(Keyed):
         return (NAME,) if (metadata.name, metadata.namespace) == (NAME, NAMESPACE) else ()
 
     @property
-    def wanted(self) -> bool:
+    def wanted(self) -> bool | None:
         if self._settings.mode == "auto":
-            return bool(self.world.all(NODE_RESOURCE_TOPOLOGIES)) and self._enabled()
+            return self._enabled() if self.world.all(NODE_RESOURCE_TOPOLOGIES) else False
         return self._settings.mode == "on"
 
     def decide(self, key: str, now: float) -> list[Write]:
         found: Object | None = self.world.get(DAEMON_SETS, f"{NAMESPACE}/{NAME}")
         # Nothing tells when the scheduler's configuration changes.
         self.look_at(key, now + LOOK_SECONDS)
-        wanted = daemon_set(self._settings)
+        there, wanted = self.wanted, daemon_set(self._settings)
+        if there is None:
+            return []
         if found is None:
-            return [Write("create", DAEMON_SETS, NAMESPACE, NAME, wanted)] if self.wanted else []
+            return [Write("create", DAEMON_SETS, NAMESPACE, NAME, wanted)] if there else []
         if not LABELS.items() <= found.metadata.labels.items():
             return []
-        if not self.wanted:
+        if not there:
             return [Write("delete", DAEMON_SETS, NAMESPACE, NAME, uid=found.uid)]
         if found.metadata.annotations.get(APPLIED) == wanted["metadata"]["annotations"][APPLIED]:
             return []

@@ -40,7 +40,7 @@ class Exporting(msgspec.Struct, frozen=True):
     """How the placement exporter is deployed, and whether NUMA scheduling is on."""
 
     settings: ExporterSettings = ExporterSettings()
-    enabled: Callable[[], bool] = bool
+    enabled: Callable[[], bool | None] = bool
 
 
 class Setting:

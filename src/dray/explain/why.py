@@ -37,7 +37,7 @@ from dray.explain.evicting import WouldEvict, would_evict
 from dray.explain.failures import FailedBinding, of_condition
 from dray.explain.fix import Fix
 from dray.explain.queued import Outlook, Outlooks, Queued
-from dray.explain.zones import where, without_guarantee
+from dray.explain.zones import where, without_guarantee, without_zones
 from dray.nodes.autoscaling import attachment
 from dray.scheduling.actions.preemption import Eviction
 from dray.scheduling.actions.preemptor import preempting
@@ -141,7 +141,7 @@ def why(
     ``unknown``: kinds that could not be read, and why: their objects are not called missing; ``outlooks``: where many are asked
     about, what comes of those of queues."""
     answer = _why(world, pod, now, config, gates or Gates.dray(), failures, unknown, outlooks)
-    answer.notes = without_guarantee(world, pod)
+    answer.notes = [*without_guarantee(world, pod), *without_zones(pod, unknown)]
     return answer
 
 

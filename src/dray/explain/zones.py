@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from dray.api.core import Pod
 from dray.api.gates import Gates
-from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES
+from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, Kind
+from dray.api.topology import NodeResourceTopology
 from dray.cluster.world import World
 from dray.numa.account import Held
 from dray.numa.available import unreported
 from dray.numa.demand import demand
+from dray.numa.fingerprint import counts_exactly
 from dray.numa.placement import OBSERVED, PREDICTED, Record, record, shares_of
 from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config
@@ -57,12 +59,14 @@ class Unknown(msgspec.Struct):
 
 class ZoneReport(msgspec.Struct):
     """``missing``: by node, resources that it offers and its kubelet may align, and of which nothing is published by zone.
-    ``unreported``: pods that have run for a minute and that no exporter has reported."""
+    ``unreported``: pods that have run for a minute and that no exporter has reported; ``stale``: nodes whose published zones were
+    counted with other pods than are there now."""
 
     zones: list[ZoneRow]
     unknown: list[Unknown] = []
     missing: dict[str, list[str]] = {}
     unreported: list[str] = []
+    stale: list[str] = []
 
 
 def zone_report(
@@ -89,7 +93,10 @@ def zone_report(
         found.unknown += _unknown(info.name, held, pods, records)
         if missing := scheduler.zones.missing(info.name):
             found.missing[info.name] = list(missing)
-        found.unreported += unreported([(pods[uid], scheduler.zones.occupant_of(uid, layout)) for uid in held], now)
+        topology: NodeResourceTopology = world.all(NODE_RESOURCE_TOPOLOGIES)[info.name]
+        if counts_exactly(topology, [placed.pod for placed in info.pods.values()]) == "other":
+            found.stale.append(info.name)
+        found.unreported += unreported([pods[uid] for uid, entry in held.items() if entry.sure != "observed"], now)
     return found
 
 
@@ -117,6 +124,14 @@ def where(pod: Pod) -> str:
         if zones:
             return f"zone{'s' if len(zones) > 1 else ''} {' and '.join(sorted(zones))} ({known})"
     return ""
+
+
+def without_zones(pod: Pod, unknown: Mapping[Kind, str]) -> list[str]:
+    """Where zones may not be read and kubelets may align what the pod asks for: the answer is one without them."""
+    why = unknown.get(NODE_RESOURCE_TOPOLOGIES, "")
+    if not why.endswith(f"list {NODE_RESOURCE_TOPOLOGIES.resource}") or not demand(pod).units:
+        return []
+    return [f"Zones are left out of account, and a kubelet may refuse the pod because of them: {why}."]
 
 
 def without_guarantee(world: World, pod: Pod) -> list[str]:

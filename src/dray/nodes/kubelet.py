@@ -199,7 +199,8 @@ class Kubelets(Keyed):
         if found is None:
             found = self._sums[name] = Sums()
             node = self.world.get(NODES, name)
-            for pod in (self.world.get(PODS, key) for key in self._pods_by_node[name]):
+            pods = [self.world.get(PODS, key) for key in self._pods_by_node[name]]
+            for pod in sorted(pods, key=lambda pod: (pod.status.start_time or "", pod.key)):
                 if pod.status.start_time and not pod.terminal:
                     found.take(pod)
                     if self.admission is not None and node is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ Offer = tuple[frozenset[int], bool]
 Offers = list[Offer] | None
 
 MEMORY: Final = "memory"
+T = TypeVar("T")
 
 
 class MachineZone(msgspec.Struct, frozen=True):
@@ -112,6 +113,15 @@ class Cpus:
             found.setdefault(self.zone_of[cpu], set()).add(cpu)
         return found
 
+    def restore(self, pod: str, container: str, by_zone: Mapping[int, int]) -> None:
+        """The container has so many of each zone, as before its kubelet started again."""
+        taken: set[int] = set()
+        for zone, count in by_zone.items():
+            free = sorted(cpu for cpu in self._free if self.zone_of[cpu] == zone)
+            taken |= set(_exactly(free, count, "cpus"))
+        self._free -= taken
+        self.given[pod, container] = frozenset(taken)
+
     def release(self, pod: str, containers: Iterable[str]) -> None:
         """Give back what these containers have and no other container of the pod."""
         gone = set().union(*(self.given.pop((pod, name), frozenset()) for name in containers))
@@ -127,6 +137,12 @@ class Cpus:
 
     def allocatable(self) -> list[int]:
         return sorted(set(self.zone_of) - self._reserved)
+
+
+def _exactly(free: list[T], count: int, what: str) -> list[T]:
+    if len(free) < count:
+        raise AllocationFailed(f"{count} {what} that the container had are not free")
+    return free[:count]
 
 
 # ---------------------------------------------------------------------------------------------------------------- devices
@@ -188,6 +204,16 @@ class Devices:
             reusable |= taken
         else:
             reusable -= taken
+
+    def restore(self, pod: str, container: str, resource: str, by_zone: Mapping[int, int]) -> None:
+        """The container has so many of each zone, as before its kubelet started again."""
+        taken: set[str] = set()
+        for zone, count in by_zone.items():
+            free = sorted(device for device in self._free[resource] if self.zone_of[resource][device] == zone)
+            taken |= set(_exactly(free, count, resource))
+        self._free[resource] -= taken
+        self.given.setdefault((pod, container), {})[resource] = frozenset(taken)
+        self._of_pod.setdefault(pod, {}).setdefault(resource, set()).update(taken)
 
     def release(self, pod: str) -> None:
         for resource, names in self._of_pod.pop(pod, {}).items():
@@ -294,6 +320,15 @@ class Memory:
                 reusable[zone_set, name] = max(again - size, 0)
         self._shrink(pod, inits, blocks)
         self.given[pod, container] = blocks
+
+    def restore(self, pod: str, container: str, request: Mapping[str, int], zone_set: frozenset[int]) -> None:
+        """The container has this from these zones together, as before its kubelet started again."""
+        short = any(self._free(zone_set, name) < size for name, size in request.items())
+        if short or self._bound(zone_set):
+            raise AllocationFailed("[memorymanager] the memory that the container had is not free")
+        for name, size in request.items():
+            self._draw(zone_set, name, size)
+        self.given[pod, container] = [Block(name, size, zone_set) for name, size in request.items()]
 
     def _settled(self, pod: str, request: Mapping[str, int], affinity: frozenset[int] | None, preferred: bool) -> frozenset[int]:
         """The set to use: the Topology Manager's, or the best that contains it when that has not enough."""

@@ -80,6 +80,49 @@ class _Held(msgspec.Struct):
     apps: list[str]
 
 
+class Had:
+    """What a pod had, by zone, and from sets of zones together; used up as its containers are given it again."""
+
+    def __init__(self, zones: Mapping[int, Mapping[str, int]], groups: Mapping[frozenset[int], Mapping[str, int]]) -> None:
+        self._zones = {zone: dict(amounts) for zone, amounts in zones.items()}
+        self._groups = {zone_set: dict(amounts) for zone_set, amounts in groups.items()}
+
+    def taken(self, name: str, amount: int) -> dict[int, int]:
+        """So much of it, all from one zone if that had as much, and had little more. Raises AllocationFailed."""
+        zones = [(left, zone) for zone, amounts in self._zones.items() if (left := amounts.get(name, 0))]
+        found: dict[int, int] = {}
+        for _, zone in sorted(zones, key=lambda each: (each[0] < amount, each)):
+            part = min(self._zones[zone][name], amount)
+            self._zones[zone][name] -= part
+            amount -= part
+            if part:
+                found[zone] = part
+        if amount:
+            raise AllocationFailed(f"nothing says where {amount} of {name} were")
+        return found
+
+    def memory(self, request: Mapping[str, int]) -> frozenset[int]:
+        """The zones that this came from together. Raises AllocationFailed."""
+        first = next(iter(request))
+        for zone, amounts in sorted(self._zones.items(), key=lambda each: (each[1].get(first, 0), each[0])):
+            if _used_up(amounts, request):
+                return frozenset({zone})
+        for zone_set, amounts in self._groups.items():
+            if _used_up(amounts, request):
+                return zone_set
+        drawn = [self.taken(name, amount) for name, amount in request.items()]
+        return frozenset(zone for by_zone in drawn for zone in by_zone)
+
+
+def _used_up(amounts: dict[str, int], request: Mapping[str, int]) -> bool:
+    """Takes it, if all of it is there."""
+    if any(amounts.get(name, 0) < amount for name, amount in request.items()):
+        return False
+    for name, amount in request.items():
+        amounts[name] -= amount
+    return True
+
+
 class Topology:
     """One node's managers behind the Topology Manager."""
 
@@ -140,6 +183,39 @@ class Topology:
         for container in order:
             self._allocate(pod, container, settled, preferred)
         return Assignment(dict.fromkeys((c.name for c in order), None if settled is None else tuple(sorted(settled))))
+
+    def restore(self, pod: Pod, had: Had) -> bool:
+        """Give a pod again what it had before this kubelet started, as its state files would say; nothing, and False, where that
+        does not add up. What only its init containers had is not in it."""
+        uid = pod.uid
+        if uid in self._held:
+            return True
+        running = [c for c in pod.spec.init_containers if c.restart_policy == "Always"] + list(pod.spec.containers)
+        ordinary = [c.name for c in pod.spec.init_containers if c.restart_policy != "Always"]
+        sidecars = [c.name for c in pod.spec.init_containers if c.restart_policy == "Always"]
+        apps = [container.name for container in pod.spec.containers]
+        self._held[uid] = _Held(pod.metadata.namespace, pod.metadata.name, ordinary, sidecars, apps)
+        try:
+            for container in running:
+                self._restore(uid, container.name, self._exclusive(pod, container), had)
+        except AllocationFailed:
+            self.release(uid)
+            return False
+        self.version += 1
+        return True
+
+    def _restore(self, uid: str, container: str, wants: Mapping[str, int], had: Had) -> None:
+        memory = {name: amount for name, amount in wants.items() if _is_memory(name)}
+        for name, amount in wants.items():
+            if name in memory:
+                continue
+            by_zone = had.taken(name, amount)
+            if name == "cpu":
+                self._cpus.restore(uid, container, by_zone)
+            else:
+                self._devices.restore(uid, container, name, by_zone)
+        if memory:
+            self._memory.restore(uid, container, memory, had.memory(memory))
 
     # ------------------------------------------------------------------------------------------------------------ requests
 

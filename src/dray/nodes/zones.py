@@ -6,14 +6,34 @@ comes back as soon as the pod is taken.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from dray.api.core import Node, Pod
+from dray.api.core import Node, Pod, QuantityValue
+from dray.api.quantity import Quantity
 from dray.api.resource import ResourceClaim
 from dray.nodes.admission import Admission, Rejection
+from dray.nodes.topology import Had, Topology
 from dray.nodes.topology import Rejection as Refused
-from dray.nodes.topology import Topology
+from dray.numa.placement import GROUPS_OBSERVED, GROUPS_PREDICTED, OBSERVED, PREDICTED, groups_of, shares_of
 from dray.numa.podresources import AllocatableResourcesResponse, ContainerResources
+
+
+def _records(pod: Pod) -> Iterator[Had]:
+    annotations = pod.metadata.annotations
+    for placed, grouped in ((OBSERVED, GROUPS_OBSERVED), (PREDICTED, GROUPS_PREDICTED)):
+        shares, groups = shares_of(annotations.get(placed, "")), groups_of(annotations.get(grouped, ""))
+        if shares or groups:
+            zones = {_number(share.zone): _amounts(share.amount) for share in shares}
+            yield Had(zones, {frozenset(map(_number, group.memory_nodes)): _amounts(group.amount) for group in groups})
+
+
+def _number(zone: str) -> int:
+    number = zone.removeprefix("node-")
+    return int(number) if number.isdecimal() else -1
+
+
+def _amounts(given: Mapping[str, QuantityValue]) -> dict[str, int]:
+    return {name: Quantity.parse(value).value for name, value in given.items()}
 
 
 class ZoneAdmission:
@@ -34,8 +54,11 @@ class ZoneAdmission:
         return None
 
     def restore(self, node: Node, pod: Pod, claims: Mapping[str, ResourceClaim]) -> None:
-        """What a kubelet finds in its state files; pods come in the order in which they were taken, as far as that is known."""
-        self.admit(node, pod, claims)
+        """What a kubelet finds in its state files. A simulated one has none: what was reported of the pod says it, else what was
+        foreseen; a pod of which nothing does is taken as if it came now."""
+        kubelet = self._nodes.get(node.metadata.name)
+        if kubelet is None or not any(kubelet.restore(pod, had) for had in _records(pod)):
+            self.admit(node, pod, claims)
 
     def release(self, node: str, uid: str) -> None:
         if (kubelet := self._nodes.get(node)) is not None:

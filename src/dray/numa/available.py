@@ -8,7 +8,7 @@ are gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -20,7 +20,7 @@ from dray.numa.demand import Demand, is_device, is_memory
 from dray.numa.evaluate import plan
 from dray.numa.layout import Layout, State
 from dray.numa.placement import Placement, Record, known_groups, predicted_placement, record
-from dray.numa.tally import Tally, Usage
+from dray.numa.tally import Tallies, Usage
 
 # The exporter reports within seconds; a pod that runs this long without a report says that it does not work there.
 LATE_SECONDS: Final = 60.0
@@ -91,20 +91,16 @@ def _with_stranded(found: Record, pod: Pod, demand: Demand, layout: Layout) -> R
 
 def reconstructed(layout: Layout, usages: Iterable[Usage]) -> State:
     """What is left in the zones when these are taken. More taken than there is counts as nothing left."""
-    tally = Tally(layout)
-    for number, usage in enumerate(usages):
-        tally.post(str(number), usage)
-    return tally.state()
+    tally = Tallies().empty(layout)
+    for usage in usages:
+        tally = tally.plus(usage)
+    return tally.state
 
 
-def unreported(pods: Sequence[tuple[Pod, Occupant]], now: float, late: float = LATE_SECONDS) -> list[str]:
-    """The health of the exporter: pods that have run for long with something by zone and that it has not reported."""
+def unreported(pods: Iterable[Pod], now: float, late: float = LATE_SECONDS) -> list[str]:
+    """The health of the exporter: of pods that have something by zone which nobody has observed, those that run for long."""
     return [
         pod.key
-        for pod, occupant in pods
-        if occupant.aligned
-        and occupant.record.source != "observed"
-        and pod.status.phase == "Running"
-        and pod.status.start_time is not None
-        and now - parse_time(pod.status.start_time) > late
+        for pod in pods
+        if pod.status.phase == "Running" and pod.status.start_time is not None and now - parse_time(pod.status.start_time) > late
     ]

@@ -63,24 +63,6 @@ def _numbers(value: DeviceAttribute) -> frozenset[int]:
     return frozenset(number for number in given if 0 <= number < 1024)
 
 
-def mask_of(numbers: frozenset[int] | None, layout: Layout) -> int | None:
-    """Zone numbers as a mask of this layout's positions; None for a device that belongs to no zone that the node has."""
-    if numbers is None:
-        return None
-    mask = sum(1 << place for place, label in enumerate(layout.labels) if label.isdigit() and int(label) in numbers)
-    return mask or None
-
-
-def within(device: int | None, mask: int) -> bool:
-    """Whether a device may be used when everything is to come from these zones: it touches one of them, or belongs to none."""
-    return device is None or bool(device & mask)
-
-
-def usable(devices: Iterable[int | None], mask: int) -> int:
-    """The devices that may be used with these zones, as a bitset by their index."""
-    return sum(1 << index for index, device in enumerate(devices) if within(device, mask))
-
-
 def device_zones(layout: NodeLayout) -> tuple[frozenset[int] | None, ...]:
     """By position of a node's devices: the numbers of the zones that each is near to."""
     found = layout.cache.get(_ZONES)

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Literal
 
+from dray.api.core import Pod
 from dray.api.topology import NodeResourceTopology
+from dray.numa.demand import demand
 
 ATTRIBUTE: Final = "nodeTopologyPodsFingerprint"
 METHOD_ATTRIBUTE: Final = "nodeTopologyPodsFingerprintMethod"
 ANNOTATION: Final = "topology.node.k8s.io/fingerprint"
 PREFIX: Final = "pfp0"
 VERSION: Final = "v001"
+EXCLUSIVE: Final = "with-exclusive-resources"
 
 Answer = Literal["same", "other", "unknown"]
 
@@ -27,12 +30,15 @@ def fingerprint(pods: Iterable[tuple[str, str]]) -> str:
     return f"{PREFIX}{VERSION}{xxhash64(joined):016x}"
 
 
-def counts_exactly(topology: NodeResourceTopology, pods: Iterable[tuple[str, str]]) -> Answer:
+def counts_exactly(topology: NodeResourceTopology, pods: Iterable[Pod]) -> Answer:
     """Whether what is published counts these pods and no others; unknown where nothing, or nothing readable, says so."""
-    published = topology.attribute(ATTRIBUTE) or topology.metadata.annotations.get(ANNOTATION, "")
+    published = topology.attribute(ATTRIBUTE)
+    exclusive = bool(published) and topology.attribute(METHOD_ATTRIBUTE) == EXCLUSIVE
+    published = published or topology.metadata.annotations.get(ANNOTATION, "")
     if len(published) < 16 or not published.startswith(PREFIX + VERSION):
         return "unknown"
-    return "same" if published == fingerprint(pods) else "other"
+    counted = ((pod.metadata.namespace, pod.metadata.name) for pod in pods if not exclusive or demand(pod).units)
+    return "same" if published == fingerprint(counted) else "other"
 
 
 # --------------------------------------------------------------------------------------------------------------- xxhash64

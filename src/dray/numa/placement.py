@@ -113,6 +113,14 @@ def shares_of(text: str) -> list[ZoneShare]:
         return []
 
 
+def groups_of(text: str) -> list[GroupShare]:
+    """The same for memory from several zones together."""
+    try:
+        return _read(text, list[GroupShare]) if text else []
+    except ValueError:
+        return []
+
+
 def record(pod: Pod, layout: Layout) -> Record:
     """The best record of a pod on a node with this layout."""
     warnings: list[str] = []

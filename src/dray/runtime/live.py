@@ -29,7 +29,7 @@ from dray.cluster.port import (
     WatchEvent,
     Write,
 )
-from dray.cluster.reflector import Listed, Reflector
+from dray.cluster.reflector import ADVISORY, Listed, Reflector
 from dray.cluster.world import World
 from dray.runtime.metrics import Metrics
 from dray.runtime.picture import apply_answer
@@ -238,6 +238,8 @@ class Live:
             if self.synced:
                 self.listed.set()
             self._metrics.relists.labels(kind.resource).inc()
+            if kind in ADVISORY:
+                self._metrics.forbidden.labels(kind.resource).set(item.forbidden)
         elif item.type == "DELETED":
             changes = self._world.remove(kind, item.raw)
         else:

@@ -15,6 +15,7 @@ class Metrics:
         self.registry = registry = Registry()
         self.events = registry.counter("dray_watch_events_total", "Objects listed or changed, by kind.", ("kind",))
         self.relists = registry.counter("dray_lists_total", "Complete lists, the first one included.", ("kind",))
+        self.forbidden = registry.gauge("dray_kinds_forbidden", "1 while a kind may not be read, and counts as empty.", ("kind",))
         self.writes = registry.counter(
             "dray_writes_total", "Writes by decider, verb, resource and result.", ("decider", "verb", "resource", "result")
         )

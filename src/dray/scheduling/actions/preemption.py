@@ -22,6 +22,7 @@ from dray.books.nodes import NodeInfo, Nodes, Placed
 from dray.cluster.world import World
 from dray.devices import Devices
 from dray.devices.ledger import Entry
+from dray.numa.masks import bits
 from dray.scheduling.actions.nominator import Nominator
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
@@ -30,6 +31,8 @@ from dray.scheduling.plugins.base import Reasons
 
 # Nodes on which room is really tried to be made; more would cost more than a better choice is worth.
 _MOST_TRIES: Final = 256
+# Zones of a node whose pods are tried by themselves: as many as a kubelet allows unless it is told otherwise.
+_MOST_ZONES: Final = 8
 # For devices that are held elsewhere: nodes that are tried (one is as good as the other) and holders that are looked at.
 _MOST_BEYOND: Final = 8
 _MOST_HOLDERS: Final = 512
@@ -58,6 +61,7 @@ class Eviction:
 class Preemption:
     def __init__(self, parts: Parts, cycle: Cycle, nominator: Nominator) -> None:
         self._world, self._books, self._nodes, self._engine = parts.world, parts.books, parts.nodes, parts.engine
+        self._zones = parts.zones
         self._claim_writer, self._binder = parts.claims, parts.binder
         self._cycle, self._nominator = cycle, nominator
         # Victims and for which pod each was evicted, until everything that the victim used is free.
@@ -230,6 +234,24 @@ class Preemption:
         return self._try(state, info, pods)
 
     def _try(self, state: CycleState, info: NodeInfo, lower: list[Placed]) -> Eviction | None:
+        """Where zones decide, sparing the most important first may leave several of one zone to go where one of another would
+        do: then the pods of each zone are tried by themselves."""
+        found = self._evicting(state, info, lower)
+        if found is None or len(found.victims) < 2:
+            return found
+        others = [self._evicting(state, info, pods) for pods in self._by_zone(info, lower)]
+        return min((found, *(each for each in others if each is not None)), key=lambda each: each.rank)
+
+    def _by_zone(self, info: NodeInfo, lower: list[Placed]) -> list[list[Placed]]:
+        """By zone of the node the pods with something in it, where these are not all."""
+        found: dict[int, list[Placed]] = {}
+        for placed in lower:
+            held = self._zones.entry(placed.pod.uid)
+            for place in bits(held.usage.mask) if held is not None and held.node == info.name else ():
+                found.setdefault(place, []).append(placed)
+        return [pods for _, pods in islice(sorted(found.items()), _MOST_ZONES) if len(pods) < len(lower)]
+
+    def _evicting(self, state: CycleState, info: NodeInfo, lower: list[Placed]) -> Eviction | None:
         with self._books.trial():
             trial = self._taken_out(state)
             trial.take(lower)

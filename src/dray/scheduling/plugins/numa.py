@@ -8,6 +8,7 @@ binding as the pod's record. Where no node publishes zones, or for a pod of whic
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from dray.api.core import Pod
@@ -21,7 +22,7 @@ from dray.numa.intent import HEAL, KAI_SPAN, RESOURCES, SPAN, Intent, IntentErro
 from dray.numa.layout import State
 from dray.numa.placement import PREDICTED, encode
 from dray.numa.scores import nearness, score_of
-from dray.numa.tally import Usage
+from dray.numa.tally import Tally, Usage
 from dray.scheduling.arguments import ZoneArgs
 from dray.scheduling.plugins.base import Check, Compiled, Measure, PodShape, Reasons, because, codes_of
 from dray.scheduling.plugins.zones import Zones
@@ -35,6 +36,7 @@ _NAMED: Final = 5
 _KEPT: Final = 16384
 # Of what a verdict says, the data that a shared refusal keeps: the rest are numbers of one node.
 _SHARED: Final = ("resource", "needed", "width", "policy", "widths", "total")
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class NUMA:
@@ -176,25 +178,25 @@ def _measure(zones: Zones, asked: Demand, args: ZoneArgs) -> Measure:
 # -------------------------------------------------------------------------------------------------------------- taking
 
 
-_Taken = tuple[Usage, Sure, Mapping[str, str]]
+_Taken = tuple[Usage, Sure, str, Mapping[str, str]]
 
 
 class _Taking:
-    """What a pod is going to have on a node, for the books and for its record; the same on all nodes with the same stamp."""
+    """What a pod is going to have on a node, for the books and for its record; the same on all nodes with the same tally."""
 
     def __init__(self, zones: Zones, account: ZoneAccount, pod: Pod, asked: Demand) -> None:
         self._zones, self._account, self._pod, self._asked = zones, account, pod, asked
-        self._known: dict[Hashable, _Taken | None] = {}
+        self._known: dict[Tally, _Taken | None] = {}
 
     def _of(self, info: NodeInfo) -> _Taken | None:
-        key = self._zones.kept(info)
-        if key is None:
+        tally = self._zones.tally(info)
+        if tally is None:
             return self._foreseen(info)
-        if key not in self._known:
+        if tally not in self._known:
             if len(self._known) >= _KEPT:
                 self._known.clear()
-            self._known[key] = self._foreseen(info)
-        return self._known[key]
+            self._known[tally] = self._foreseen(info)
+        return self._known[tally]
 
     def _foreseen(self, info: NodeInfo) -> _Taken | None:
         state = self._zones.state(info)
@@ -203,13 +205,16 @@ class _Taking:
         verdict = self._zones.placement(state, self._asked)
         if not verdict.placement:
             return None
-        notes = {PREDICTED: encode(verdict.placement, state.layout)}
-        return (*self._zones.entry(self._pod, state, self._asked, verdict), notes)
+        record = encode(verdict.placement, state.layout)
+        return (*self._zones.entry(self._pod, state, self._asked, verdict), record, {PREDICTED: record})
 
     def posts(self, info: NodeInfo) -> list[tuple[Account, object]]:
         found = self._of(info)
-        return [(self._account, Held(info.name, found[0], self._asked, found[1]))] if found is not None else []
+        if found is None:
+            return []
+        usage, sure, record, _ = found
+        return [(self._account, Held(info.name, usage, self._asked, sure, record))]
 
     def notes(self, info: NodeInfo) -> Mapping[str, str]:
         found = self._of(info)
-        return found[2] if found is not None else {}
+        return found[3] if found is not None else _NOTHING

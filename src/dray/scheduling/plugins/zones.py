@@ -19,16 +19,16 @@ from dray.api.quantity import QuantityError
 from dray.api.times import parse_time
 from dray.api.topology import NodeResourceTopology
 from dray.books.demand import Demand as PodDemand
-from dray.books.nodes import NodeInfo, Placed
+from dray.books.nodes import NodeInfo
 from dray.numa.account import UNSURE, Held, Sure
 from dray.numa.available import LATE_SECONDS, Occupant, expected, occupant, sureness, unreported
 from dray.numa.demand import Demand, demand
 from dray.numa.evaluate import EVALUATORS, Evaluators, Verdict
 from dray.numa.intent import IntentError, intent, missed
 from dray.numa.layout import Layout, State, layout_of, published_state
-from dray.numa.placement import GROUPS_OBSERVED, OBSERVED, PREDICTED, Record, encode
+from dray.numa.placement import GROUPS_OBSERVED, OBSERVED, PREDICTED, Record
 from dray.numa.refused import SPREAD, Refusals
-from dray.numa.tally import Tally, Usage
+from dray.numa.tally import Tallies, Tally, Usage
 from dray.scheduling.arguments import ZoneArgs
 from dray.scheduling.parts import Parts
 
@@ -45,12 +45,13 @@ class Zones:
         found = parts.config.zones
         self._on, self.args = found is not None, found or ZoneArgs()
         self.evaluators = Evaluators()
+        self._tallies = Tallies(self.evaluators.states)
         self.refusals = Refusals()
         self._topologies: dict[str, NodeResourceTopology] = {}
         self._layouts: dict[str, Layout] = {}
         self._asked: dict[int, Demand] = {}
         # Until when pods are waited for, which these are, and which were waited for long enough.
-        self._waits: list[tuple[float, str]] = []
+        self._waits: list[tuple[float, list[str]]] = []
         self._waiting: set[str] = set()
         self._waived: set[str] = set()
         self._rests: list[tuple[float, str]] = []
@@ -75,16 +76,19 @@ class Zones:
 
     def state(self, info: NodeInfo) -> State | None:
         """What is free in the node's zones, also for a node that is only thought of, without some of its pods."""
-        tally = self._account.tally(info.name)
+        tally = self._account.tallies.get(info.name)
         if tally is None:
             return None
-        return tally.state() if self._nodes.get(info.name) is info else self._account.state_without(info.name, info.pods)
+        return tally.state if self._nodes.get(info.name) is info else self._account.state_without(info.name, info.pods)
 
     def stamp(self, info: NodeInfo) -> Hashable:
         """All that this module says of a node, which must be as it is."""
-        name = info.name
-        found = self._account.stamps.get(name) or self._account.stamp(name)
-        return (found, name, self.refusals.serial) if name in self.refusals.on else found
+        found, on = self._account.tallies.get(info.name), self.refusals.on
+        return (found, info.name, self.refusals.serial) if on and info.name in on else found
+
+    def tally(self, info: NodeInfo) -> Tally | None:
+        """What is taken from the node's zones, None for a node that is only thought of."""
+        return self._account.tallies.get(info.name) if self._nodes.get(info.name) is info else None
 
     def kept(self, info: NodeInfo) -> Hashable | None:
         """What an answer about the node may be kept by, None for a node that is only thought of."""
@@ -95,14 +99,7 @@ class Zones:
 
     def holders(self, info: NodeInfo, mask: int) -> list[str]:
         """The pods with something in these zones of a node."""
-        tally = self._account.tally(info.name)
-        return sorted(info.pods[uid].pod.key for uid in tally.holders(mask) if uid in info.pods) if tally is not None else []
-
-    def occupant_of(self, uid: str, layout: Layout) -> Occupant:
-        """What is known of where a pod is."""
-        placed = self._nodes.placed(uid)
-        assert placed is not None
-        return occupant(placed.pod, self.asked(placed.pod, placed.demand), layout)
+        return sorted(info.pods[uid].pod.key for uid in self._account.within(info.name, mask) if uid in info.pods)
 
     def placement(self, state: State, asked: Demand) -> Verdict:
         """Where the node's kubelet would put a pod: as its policy settles it, or, where it never refuses, probably. With
@@ -166,7 +163,7 @@ class Zones:
             self._account.close(name)
         else:
             self._layouts[name] = layout
-            self._account.open(name, Tally(layout, self.evaluators.states))
+            self._account.open(name, self._tallies.empty(layout))
             self._count(name, layout, before)
             if not self.args.reconstruct:
                 self._believe(name, layout)
@@ -187,16 +184,14 @@ class Zones:
         return self.evaluators.layouts(found) if found is not None else None
 
     def _believe(self, name: str, layout: Layout) -> None:
-        tally = self._account.tally(name)
-        assert tally is not None
         # Nobody can have published what no kubelet has admitted yet.
         coming = {uid: held for uid, held in self._account.on(name).items() if not self._admitted(uid)}
         for uid in coming:
             self._account.post(uid, None)
-        tally.believe(published_state(layout, self._topologies[name]))
+        tallies = self._account.tallies
+        tallies[name] = tallies[name].believing(published_state(layout, self._topologies[name]))
         for uid, held in coming.items():
             self._account.post(uid, held)
-        self._account.changed(name)
         self._wakeups.node(name)
 
     def _admitted(self, uid: str) -> bool:
@@ -215,13 +210,17 @@ class Zones:
 
     def placed(self, old: Pod | None, pod: Pod, of: PodDemand) -> None:
         """The API shows a pod on its node."""
-        layout = self._layouts.get(pod.spec.node_name)
-        if layout is not None:
-            if old is not None and old.spec.node_name and _same_records(old, pod) and self._account.entry(pod.uid) is not None:
+        before, layout = self._account.entry(pod.metadata.uid), self._layouts.get(pod.spec.node_name)
+        if layout is None:
+            if before is not None:
+                self._books.post(self._account, pod.uid, None)
+            return
+        if before is not None:
+            if pod.status.start_time is None and _as_decided(pod, before):
                 return
-            self._occupy(pod, of, pod.spec.node_name, layout)
-        elif self._account.entry(pod.metadata.uid) is not None:
-            self._books.post(self._account, pod.uid, None)
+            if old is not None and old.spec.node_name and _same_records(old, pod):
+                return
+        self._occupy(pod, of, pod.spec.node_name, layout)
 
     def _occupy(self, pod: Pod, of: PodDemand, node: str, layout: Layout) -> None:
         asked = self.asked(pod, of)
@@ -229,12 +228,13 @@ class Zones:
         wanted: Held | None = None
         if asked.units:
             aligned = bool(self.evaluators.plan(layout, asked).needs)
-            found = self._as_decided(pod, layout, before) or occupant(pod, asked, layout, aligned)
+            decided = before is not None and _as_decided(pod, before)
+            found = _predicted(pod, before) if before is not None and decided else occupant(pod, asked, layout, aligned)
             if aligned or found.record.source != "none":
                 known = before.sure if before is not None and before.node == node else None
                 started = pod.status.start_time is not None
                 sure = self._sure(found, layout, started=started, uid=pod.uid, before=known)
-                wanted = Held(node, found.usage, asked, sure)
+                wanted = Held(node, found.usage, asked, sure, before.record if before is not None and decided else "")
         if wanted != before:
             self._books.post(self._account, pod.uid, wanted)
             if wanted is not None and before is not None and wanted.usage != before.usage:
@@ -252,15 +252,6 @@ class Zones:
         if own is not None and own.heal and missed(own, held.usage.placement):
             others = self._account.on(held.node).keys() - {pod.uid}
             self.refusals.note(held.node, held.asked, self._account.state_without(held.node, others), SPREAD)
-
-    def _as_decided(self, pod: Pod, layout: Layout, before: Held | None) -> Occupant | None:
-        """A pod whose record is what was decided here, as most are that the API shows bound: nothing need be read."""
-        annotations = pod.metadata.annotations
-        if before is None or before.node != pod.spec.node_name or not before.usage.placement or OBSERVED in annotations:
-            return None
-        if GROUPS_OBSERVED in annotations or annotations.get(PREDICTED) != encode(before.usage.placement, layout):
-            return None
-        return Occupant(pod.key, Record("predicted", before.usage.placement), before.usage, aligned=True)
 
     def _doubt(self, node: str, which: tuple[Sure, ...]) -> None:
         for uid, held in list(self._account.on(node).items()):
@@ -306,18 +297,27 @@ class Zones:
             self._examine(now)
 
     def _waive(self, now: float) -> None:
-        fresh, self._account.fresh = self._account.fresh, {}
-        for uid in fresh:
-            if uid not in self._waiting and (held := self._account.entry(uid)) is not None and held.sure in UNSURE:
-                self._waiting.add(uid)
-                heappush(self._waits, (self._began(uid, now) + self.args.wait, uid))
+        fresh = self._account.fresh
+        if fresh["starting"]:
+            self._wait_for(now, [uid for uid in fresh["starting"] if uid not in self._waiting])
+            fresh["starting"] = {}
+        if fresh["doubtful"]:
+            for uid in fresh["doubtful"]:
+                if uid not in self._waiting:
+                    self._wait_for(self._began(uid, now), [uid])
+            fresh["doubtful"] = {}
         while self._waits and self._waits[0][0] <= now:
-            _, uid = heappop(self._waits)
-            self._waiting.discard(uid)
-            held = self._account.entry(uid)
-            if held is not None and held.sure in UNSURE:
-                self._waived.add(uid)
-                self._books.post(self._account, uid, msgspec.structs.replace(held, sure="assumed"))
+            _, waited = heappop(self._waits)
+            self._waiting.difference_update(waited)
+            for uid in waited:
+                held = self._account.entry(uid)
+                if held is not None and held.sure in UNSURE:
+                    self._waived.add(uid)
+                    self._books.post(self._account, uid, msgspec.structs.replace(held, sure="assumed"))
+
+    def _wait_for(self, began: float, uids: list[str]) -> None:
+        self._waiting.update(uids)
+        heappush(self._waits, (began + self.args.wait, uids))
 
     def _began(self, uid: str, now: float) -> float:
         """A pod that runs for long already will not be reported because somebody waits for it."""
@@ -327,7 +327,7 @@ class Zones:
 
     def next_due(self) -> float | None:
         times = [queue[0][0] for queue in (self._waits, self._rests) if queue]
-        if self._wakeups.zones_vacated or self._account.fresh:
+        if self._wakeups.zones_vacated or any(self._account.fresh.values()):
             times.append(0.0)
         return min(times, default=None)
 
@@ -339,16 +339,13 @@ class Zones:
             return
         self._checked_at = now
         self._waived = {uid for uid in self._waived if self._account.entry(uid) is not None}
-        pods = [(placed.pod, self.occupant_of(placed.pod.uid, layout)) for placed, layout in self._inside()]
-        self._meter.gauge("dray_numa_pods_not_reported", len(unreported(pods, now)))
+        self._meter.gauge("dray_numa_pods_not_reported", len(unreported(self._unobserved(), now)))
         self._meter.gauge("dray_numa_nodes_without_zone_data", sum(1 for name in self._layouts if self.missing(name)))
 
-    def _inside(self) -> Iterator[tuple[Placed, Layout]]:
-        for name, layout in self._layouts.items():
-            for uid in self._account.on(name):
-                placed = self._nodes.placed(uid)
-                if placed is not None and placed.standing == "shown":
-                    yield placed, layout
+    def _unobserved(self) -> Iterator[Pod]:
+        for uid, held in self._account.holders():
+            if held.sure != "observed" and (placed := self._nodes.placed(uid)) is not None and placed.standing == "shown":
+                yield placed.pod
 
     def missing(self, node: str) -> tuple[str, ...]:
         """Resources that the node offers, that its kubelet may align, and of which its topology object says nothing."""
@@ -357,6 +354,18 @@ class Zones:
             return ()
         aligned = [name for name in info.allocatable if name in ("cpu", "memory") or _device(name)]
         return tuple(sorted(name for name in aligned if name not in layout.resources and name not in layout.unaligned))
+
+
+def _as_decided(pod: Pod, before: Held) -> bool:
+    """Whether a pod's record is what was decided here, as of most that the API shows bound: then nothing need be read."""
+    annotations = pod.metadata.annotations
+    if not before.record or before.node != pod.spec.node_name or annotations.get(PREDICTED) != before.record:
+        return False
+    return OBSERVED not in annotations and GROUPS_OBSERVED not in annotations
+
+
+def _predicted(pod: Pod, held: Held) -> Occupant:
+    return Occupant(pod.key, Record("predicted", held.usage.placement), held.usage, aligned=True)
 
 
 def _same_records(old: Pod, new: Pod) -> bool:

@@ -59,9 +59,14 @@ class Wakeups:
     # --------------------------------------------------------------------------------------------------- from the books
 
     def observe(self, delta: Delta) -> None:
-        if len(delta) == 1 and delta[0][0] is self._nodes:
-            self._moved(delta[0][2], delta[0][3])
-            return
+        if len(delta) == 1:
+            account, _, before, after = delta[0]
+            if account is self._nodes:
+                self._moved(before, after)
+                return
+            if account is self._zones:
+                self._zoned(before, after)
+                return
         devices: list[tuple[Entry | None, Entry | None]] = []
         for account, _, before, after in delta:
             if account is self._nodes:
