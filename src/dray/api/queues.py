@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from dray.api.meta import Object, Struct
+from dray.api.quantity import NANO, Quantity
 
 GROUP: Final = "scheduling.run.ai"
 QUEUE_LABEL: Final = "kai.scheduler/queue"
@@ -43,6 +44,38 @@ class QueueResources(Struct):
     cpu: QueueResource = msgspec.field(default_factory=QueueResource)
     memory: QueueResource = msgspec.field(default_factory=QueueResource)
     gpu: QueueResource = msgspec.field(default_factory=QueueResource)
+
+
+class _Further(Struct):
+    """As a ``QueueResource``, with quantities: ``40Gi``."""
+
+    quota: float | str = 0.0
+    limit: float | str = -1.0
+    over_quota_weight: float = 1.0
+
+
+# What a queue can be entitled to beyond cpu, memory and GPUs.
+_FURTHER: Final = re.compile(r"deviceclass/[^/]+|counter/[^/]+/[^/]+|capacity/[^/]+/.+|(?!(?:counter|capacity)/)[^/]+/[^/]+")
+
+
+def entitlements(text: str) -> dict[str, QueueResource]:
+    """What the annotation of a queue says; raises ``ValueError`` with what is wrong with it."""
+    try:
+        found = msgspec.json.decode(text, type=dict[str, _Further])
+        for name in found:
+            if not _FURTHER.fullmatch(name):
+                raise ValueError(
+                    f"{name!r} is none of deviceclass/NAME, counter/DRIVER/NAME, capacity/DRIVER/NAME, or an extended resource"
+                )
+        return {
+            name: QueueResource(_amount(each.quota), _amount(each.limit), each.over_quota_weight) for name, each in found.items()
+        }
+    except ValueError as error:
+        raise ValueError(f'annotation {RESOURCES_ANNOTATION}: {error}; write {{"counter/DRIVER/NAME": {{"quota": 2}}}}') from None
+
+
+def _amount(value: float | str) -> float:
+    return Quantity.parse(value).nanos / NANO if isinstance(value, str) else value
 
 
 class QueueSpec(Struct):

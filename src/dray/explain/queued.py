@@ -151,7 +151,7 @@ def _why(session: Session, job: Job, plan: Plan, before: Mapping[str, Standing])
     reason = {
         "consolidation": "there is enough in all but not in one place, and whoever moves has another place",
         "reclaim": _reclaims(session, job, plan, before),
-        "preempt": f"below priority {job.priority} in the same queue",
+        "preempt": f"below priority {job.priority}{'' if job.queue == BESIDE else ' in the same queue'}",
     }[session.made_by[job.key]]
     if session.made_by[job.key] != "consolidation" and plan.moved:
         reason += "; those that move have another place"

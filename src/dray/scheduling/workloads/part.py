@@ -25,6 +25,7 @@ from dray.scheduling.telling import reports
 from dray.scheduling.telling.reports import Reports
 from dray.scheduling.waiting import events
 from dray.scheduling.waiting.queue import QueuedPod
+from dray.scheduling.workloads.headroom import Headroom
 from dray.scheduling.workloads.jobs import Job, Jobs
 from dray.scheduling.workloads.room import Plan
 from dray.scheduling.workloads.session import Missing, Session
@@ -60,8 +61,9 @@ class Workloads:
     ) -> None:
         self._parts, self._cycle, self._preemptor, self._reports = parts, cycle, preemptor, reports
         self._profiles, self._take, self._settings = profiles, take, settings
-        self.jobs = Jobs(parts.world, parts.engine)
+        self.jobs = Jobs(parts.world, parts.engine, parts.classes)
         self.use = QueueUse(self.jobs, preemptor.preemption.preemptor_of)
+        self._headroom = Headroom(self.jobs, self.use, parts.nodes, cycle.needs)
         self._stale_queues = True
         self._listening = False
         self._dirty = False
@@ -199,7 +201,10 @@ class Workloads:
         for pending in self._parts.queue:
             if (job := self.jobs.put(pending.pod)) is not None:
                 job.waiting[pending.uid] = pending
-        return self._session(Together(self._parts, self._cycle, self._profiles, now), now)
+        return self._session(self._together(now), now)
+
+    def _together(self, now: float) -> Together:
+        return Together(self._parts, self._cycle, self._profiles, self._headroom, now)
 
     def rehearse(self, session: Session) -> None:
         """The session is run and counts, but nobody is told: of a scheduler that nobody runs."""
@@ -225,8 +230,7 @@ class Workloads:
 
     def _decide(self, now: float) -> None:
         self._resume(now)
-        together = Together(self._parts, self._cycle, self._profiles, now)
-        session = self.last_session = self._session(together, now)
+        session = self.last_session = self._session(self._together(now), now)
         session.done.update(self._waits)
         session.run()
         self._write_plans(session.plans, now)
@@ -351,7 +355,8 @@ class Workloads:
                 nomination = self._preemptor.nominator.get(pending.uid)
                 if nomination is not None:
                     self._preemptor.nominator.lift(nomination)
-            table = Together(self._parts, self._cycle, self._profiles, self._now).table()
+            self._headroom.begin(promised)
+            table = self._together(self._now).table()
             for pending in promised:
                 if not table.sits(pending, pending.nominated):
                     return None

@@ -35,10 +35,10 @@ from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.placing.state import NotPlaced
 from dray.scheduling.waiting.queue import QueuedPod
-from dray.scheduling.workloads.asked import GPU, Amounts, Asked, add, together
+from dray.scheduling.workloads.asked import GPU, GPU_RESOURCE, Amounts, Asked, add, together
 from dray.scheduling.workloads.bounds import hopeless
 from dray.scheduling.workloads.budgets import Budgets
-from dray.scheduling.workloads.jobs import BESIDE, GPU_RESOURCE, NATIVE, Job, Jobs, gang_of, told
+from dray.scheduling.workloads.jobs import BESIDE, CPU, MEMORY, NATIVE, Job, Jobs, created, gang_of, told
 from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.room import Plan, Room, Step, Wanted
 from dray.scheduling.workloads.together import Blocked, Seat, Together
@@ -92,8 +92,12 @@ class Session:
         self.pending: dict[str, Amounts] = {}
         self._asked: dict[str, Asked] = {}
         self._requests: dict[str, Amounts] = {}
+        # The least and the most that jobs may take, where that is not certain.
+        self._between: dict[str, tuple[Amounts, Amounts]] = {}
         self.states: dict[str, dict[str, State]] = {}
         self._gangs: dict[str, Gang] = {}
+        # Pods of no job, as far as somebody may drive them out.
+        self._outside: dict[str, Job] = {}
         self.waiting = [job for job in jobs if job.waiting and job.queue in self.tree.queues]
         for job in self.waiting:
             self._request(job)
@@ -102,7 +106,7 @@ class Session:
         self.standings = Standings(self.tree, use, self.shares)
         use.changed.clear()
         self._room = Room(parts, cycle, preemption, together, now)
-        self._victims = Victims(self, parts.nodes, jobs, use)
+        self._victims = Victims(self, parts.nodes, use)
         self._budgets = Budgets(parts.world)
         self.missing: dict[str, Missing] = {}
         self.done: set[str] = set()
@@ -124,7 +128,9 @@ class Session:
                 name = GPU if resource == GPU_RESOURCE else resource
                 if name in total:
                     total[name] += offered
-        self._jobs.add_devices(total)
+        for name in total:
+            if name not in (CPU, MEMORY):
+                total[name] += self._jobs.devices.in_all(name)
         for name, value in self._use.beside.items():
             if name in total:
                 total[name] -= value
@@ -197,13 +203,31 @@ class Session:
         """What was asked for when the job was last looked at."""
         return self._requests.get(job.key, {})
 
+    def _note(self, job: Job, members: Sequence[QueuedPod]) -> None:
+        """What the job asks for now."""
+        self._requests[job.key] = self.request(job)
+        asked = [self._asks(each) for each in members]
+        if any(each.between for each in asked):
+            least, most = (each.least for each in asked), (each.most for each in asked)
+            self._between[job.key] = together(least, self._use.claims), together(most, self._use.claims)
+        else:
+            self._between.pop(job.key, None)
+
+    def _least(self, job: Job) -> Amounts:
+        return self._between[job.key][0] if job.key in self._between else self._requests[job.key]
+
+    def _touched(self, job: Job) -> list[str]:
+        """The resources that the job may take something of."""
+        most = self._between[job.key][1] if job.key in self._between else self._requests[job.key]
+        return [name for name, amount in most.items() if amount > 0]
+
     def _line(self, jobs: Collection[Job]) -> Line:
         line = Line(self.tree, self.standings, self.total, self.key, self.request)
         line.add(jobs)
         return line
 
-    def _reclaimer(self, job: Job) -> Reclaimer:
-        return Reclaimer(job.queue, self.request(job), job.preemptible)
+    def _reclaimer(self, job: Job, request: Amounts | None = None) -> Reclaimer:
+        return Reclaimer(job.queue, self.request(job) if request is None else request, job.preemptible)
 
     # -------------------------------------------------------------------------------------------------------- the actions
 
@@ -253,7 +277,7 @@ class Session:
             members = self.members(job)
             if not members:
                 continue
-            self._requests[job.key] = self.request(job)
+            self._note(job, members)
             if (denied := self._start_denied(job)) is not None:
                 self.missing[job.key] = Missing(self._denied(job, denied))
                 continue
@@ -284,14 +308,18 @@ class Session:
 
     def _within(self, job: Job) -> bool:
         """Whether the queues of the job keep to their limits, and to their quotas with what cannot be preempted."""
+        return self._exceeded(job) is None
+
+    def _exceeded(self, job: Job) -> Denial | None:
+        names = self._touched(job)
         for queue in self.tree.upwards(job.queue):
             held, fixed = self._use.allocated[queue.name], self._use.fixed[queue.name]
-            for name, amount in self._requests[job.key].items():
-                if amount > 0 and not at_most(held.get(name, 0.0), queue.of(name).limit):
-                    return False
-                if amount > 0 and not job.preemptible and not at_most(fixed.get(name, 0.0), queue.of(name).quota):
-                    return False
-        return True
+            for name in names:
+                if not at_most(held.get(name, 0.0), queue.of(name).limit):
+                    return Denial("limit", queue.name, name)
+                if not job.preemptible and not at_most(fixed.get(name, 0.0), queue.of(name).quota):
+                    return Denial("quota of what cannot be preempted", queue.name, name)
+        return None
 
     def _likeness(self, members: Sequence[QueuedPod]) -> tuple[object, ...]:
         """Jobs that ask for the same find the same; pods with claims of their own are never alike."""
@@ -308,8 +336,12 @@ class Session:
 
     def _find(self, job: Job, members: Sequence[QueuedPod]) -> list[Seat] | Missing:
         """Places for the members; nothing is posted."""
+        self._together.headroom.begin(members)
         with self._parts.books.trial():
             found = self._together.find(members)
+            exceeded = self._exceeded(job) if isinstance(found, list) and job.key in self._between else None
+        if exceeded is not None:
+            return Missing(self._denied(job, exceeded))
         return found if isinstance(found, list) else self._blocked(job, members, found)
 
     def _blocked(self, job: Job, members: Sequence[QueuedPod], found: Blocked) -> Missing:
@@ -327,7 +359,7 @@ class Session:
         return Refusal.of("QueueLimit" if limit else "QueueQuota", f"queue/{denied.queue}", **data)
 
     def _numbers(self, job: Job, denied: Denial, held: float) -> dict[str, str]:
-        asked = self._requests[job.key].get(denied.resource, 0.0)
+        asked = self._least(job).get(denied.resource, 0.0) or self._requests[job.key].get(denied.resource, 0.0)
         return {"resource": denied.resource, "held": told(denied.resource, held), "asked": told(denied.resource, asked)}
 
     def _with_share(self, job: Job, missing: Missing) -> Missing:
@@ -357,7 +389,7 @@ class Session:
             likeness = (job.queue, job.priority, job.preemptible, *self._likeness(members))
             if not members or likeness in failed:
                 continue
-            self._requests[job.key] = self.request(job)
+            self._note(job, members)
             plan = self._settled(job, find)
             if plan is None:
                 failed.add(likeness)
@@ -404,6 +436,7 @@ class Session:
         return job.delay > 0 and self.now < since + job.delay
 
     def _consolidate(self, job: Job, members: list[QueuedPod]) -> Plan | None:
+        self._together.headroom.begin(members)
         if not job.preemptible or not self._enough_free(members) or self._start_denied(job) is not None:
             return None
         allowed = {each.key for each in self._jobs if each.preemptible and each is not job and (each.single or self.gang(each))}
@@ -418,7 +451,7 @@ class Session:
         )
 
     def _start_denied(self, job: Job) -> Denial | None:
-        return may_start(self._reclaimer(job), self.tree, self.standings)
+        return may_start(self._reclaimer(job, self._least(job)), self.tree, self.standings)
 
     def _enough_free(self, members: Sequence[QueuedPod]) -> bool:
         """Moving pods makes nothing free: the cluster must have what is asked, wherever."""
@@ -432,9 +465,10 @@ class Session:
     # ----------------------------------------------------------------------------------------------- reclaim and preempt
 
     def _reclaim(self, job: Job, members: list[QueuedPod]) -> Plan | None:
-        reclaimer, standings = self._reclaimer(job), self.standings.frozen()
+        reclaimer, standings = self._reclaimer(job, self._least(job)), self.standings.frozen()
         if may_reclaim(reclaimer, standings) is not None:
             return None
+        self._together.headroom.begin(members, self.shares[job.queue])
         open_queues = {
             name for name in self.tree.queues if self.tree.is_leaf(name) and is_candidate(reclaimer, name, self.tree, standings)
         }
@@ -448,14 +482,27 @@ class Session:
             blocks = [(step.job.queue, self._use.freed(step.pods)) for step in plan.evicted]
             if not self._settings.consolidating_reclaim:
                 blocks += [(step.job.queue, self._use.freed(step.pods)) for step, _ in plan.moved]
-            return may_take(reclaimer, blocks, self.tree, standings) is None and self._is_next(job, plan, standings)
+            taking = self._taking(job, plan)
+            if taking is not reclaimer.request and may_reclaim(self._reclaimer(job, taking), standings) is not None:
+                return False
+            taker = self._reclaimer(job, taking)
+            return may_take(taker, blocks, self.tree, standings) is None and self._is_next(job, plan, standings, taking)
 
         return self._make_room(job, members, candidates, protected, judge)
 
-    def _is_next(self, job: Job, plan: Plan, standings: Mapping[str, Standing]) -> bool:
+    def _taking(self, job: Job, plan: Plan) -> Amounts:
+        """What the job takes with this plan."""
+        if job.key not in self._between:
+            return self._requests[job.key]
+        own = {seat.pending.uid for seat in plan.seats}
+        held = {claim for claim, users in self._use.claims.items() if users - own}
+        pods = (seat.placement.placed(seat.pending.pod, seat.pending.demand, "promised") for seat in plan.seats)
+        return dict.fromkeys(NATIVE, 0.0) | together(map(self._jobs.holds, pods), held)
+
+    def _is_next(self, job: Job, plan: Plan, standings: Mapping[str, Standing], taking: Amounts) -> bool:
         """Whether, without those that are evicted, it is the job's turn and not theirs: else they would take it back."""
         held = {name: dict(standing.allocated) for name, standing in standings.items()}
-        asks: dict[str, Amounts] = {job.key: self._requests[job.key]}
+        asks: dict[str, Amounts] = {job.key: taking}
         for step in plan.evicted:
             amounts = self._use.freed(step.pods)
             asks[step.job.key] = plus(asks.get(step.job.key, {}), amounts)
@@ -470,9 +517,12 @@ class Session:
         return line.pop() is job
 
     def _preempt(self, job: Job, members: list[QueuedPod]) -> Plan | None:
+        self._together.headroom.begin(members)
         candidates = [
             each for each in self._jobs if each.queue == job.queue and each.preemptible and each.priority < job.priority
         ]
+        if job.queue == BESIDE:
+            candidates += self._outsiders(job, members)
         minima = self._jobs.minima("preempt_min_runtime")
         least = preempt_min_runtime(job.queue, self.tree, minima)
 
@@ -483,6 +533,22 @@ class Session:
             return True
 
         return self._make_room(job, members, candidates, protected, judge)
+
+    def _outsiders(self, job: Job, members: Sequence[QueuedPod]) -> list[Job]:
+        """Pods of no queue and no gang that a gang of no queue may drive out, as a single pod may: each a job by itself."""
+        found: list[Job] = []
+        if not all(self._together.may_preempt(each) for each in members):
+            return found
+        for placed in self._parts.nodes.all_placed():
+            pod, priority = placed.pod, placed.demand.priority
+            if priority < job.priority and self._jobs.of(pod.uid) is None and not pod.terminal:
+                each = self._outside.setdefault(pod.uid, Job(f"pod/{pod.uid}", BESIDE))
+                each.uid, each.priority, each.created, each.pods = pod.uid, priority, created(pod), {pod.uid: pod}
+                found.append(each)
+        return found
+
+    def job_of(self, uid: str) -> Job | None:
+        return self._jobs.of(uid) or self._outside.get(uid)
 
     def breaks(self, plan: Plan) -> int:
         """How many of its victims break a disruption budget, if others leave first whom earlier plans drive out."""

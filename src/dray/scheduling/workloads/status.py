@@ -12,8 +12,8 @@ from dray.api.kinds import QUEUES
 from dray.api.queues import Queue
 from dray.cluster.port import Write
 from dray.cluster.world import World
-from dray.scheduling.workloads.asked import GPU, Amounts
-from dray.scheduling.workloads.jobs import GPU_RESOURCE, told
+from dray.scheduling.workloads.asked import GPU, GPU_RESOURCE, Amounts
+from dray.scheduling.workloads.jobs import told
 from dray.scheduling.workloads.session import Session
 from dray.scheduling.workloads.use import QueueUse
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dray.books.nodes import Nodes, Placed
 from dray.queues.gangs import Gang, Member, fill, next_victims, surplus
 from dray.queues.order import job_key
-from dray.scheduling.workloads.jobs import Job, Jobs, created, gang_of
+from dray.scheduling.workloads.jobs import Job, created, gang_of
 from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.room import Step
 from dray.scheduling.workloads.use import QueueUse
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 class Victims:
-    def __init__(self, session: Session, nodes: Nodes, jobs: Jobs, use: QueueUse) -> None:
-        self._session, self._nodes, self._jobs, self._use = session, nodes, jobs, use
+    def __init__(self, session: Session, nodes: Nodes, use: QueueUse) -> None:
+        self._session, self._nodes, self._use = session, nodes, use
 
     def in_order(self, candidates: Sequence[Job], protected: Callable[[Job], bool]) -> Iterator[Step]:
         """Jobs of the queue that is served last first, in it the job that is served last; surplus pods one by one."""
@@ -69,7 +69,7 @@ class Victims:
         """Nodes by how many pods would have to go; of those with as many, the one whose jobs are served last."""
         found: list[tuple[str, int, tuple[object, ...]]] = []
         for info in self._nodes:
-            pods = [(job, placed) for uid, placed in info.pods.items() if (job := self._jobs.of(uid)) is not None]
+            pods = [(job, placed) for uid, placed in info.pods.items() if (job := self._session.job_of(uid)) is not None]
             jobs = [(self._session.key(job), created(placed.pod)) for job, placed in pods if job.key in allowed]
             if jobs:
                 found.append((info.name, len(jobs), min(jobs)))
@@ -79,7 +79,8 @@ class Victims:
     def on(self, node: str, allowed: Collection[str]) -> list[Step]:
         """Jobs with pods on the node, those that are served last first, as far as they are to go for it."""
         info = self._nodes.get(node)
-        jobs = {job.key: job for uid in (info.pods if info is not None else ()) if (job := self._jobs.of(uid)) is not None}
+        uids = info.pods if info is not None else ()
+        jobs = {job.key: job for uid in uids if (job := self._session.job_of(uid)) is not None}
         found: list[Step] = []
         for job in sorted((job for key, job in jobs.items() if key in allowed), key=self._session.key, reverse=True):
             found.extend(self._steps(job, node))
