@@ -138,9 +138,9 @@ def refused(pod: Pod, refusal: Refusal, controller: str, now: float, clear_nomin
     return [status_patch(pod, status), *told]
 
 
-def preempted(victim: Pod, by: Pod, node: str, controller: str, now: float) -> list[Write]:
-    """Why the pod has to go, on its status and as an event; then its deletion."""
-    note = f"{controller}: preempting to accommodate a higher priority pod"
+def preempted(victim: Pod, by: Pod, node: str, controller: str, now: float, why: str = "") -> list[Write]:
+    """Why the pod has to go, on its status and as an event; then its deletion. ``why``: where it is not its priority."""
+    note = f"{controller}: {why or 'preempting to accommodate a higher priority pod'}"
     return _evicted(victim, note, preempted_event(victim, by, node, controller, now), by.key, now)
 
 

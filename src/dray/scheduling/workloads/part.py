@@ -8,7 +8,7 @@ until the plan turns out not to work any more; then it is dropped as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from dray.api.core import Pod
@@ -233,7 +233,7 @@ class Workloads:
         session = self.last_session = self._session(self._together(now), now)
         session.done.update(self._waits)
         session.run()
-        self._write_plans(session.plans, now)
+        self._write_plans({key: session.made_by[key] for key in session.plans}, now)
         if session.cut:
             self._dirty, self._last = True, None
         for key, missing in session.missing.items():
@@ -296,14 +296,16 @@ class Workloads:
             self._preemptor.placed(pending)
         self._recount(wait)
 
-    def _write_plans(self, keys: Iterable[str], now: float) -> None:
-        for key in keys:
+    def _write_plans(self, made_by: Mapping[str, str], now: float) -> None:
+        """``made_by``: the jobs for which room was made in this session, and by which action."""
+        for key in made_by:
             job, plan = self.jobs.by_key(key), self._waits[key].plan
             if job is None:
                 continue
             first, victims = plan.seats[0], plan.victims
             profile = self._profiles[first.pending.demand.scheduler_name]
-            self._preemptor.evict(Eviction(first.placement, victims), first.pending.pod, profile, now)
+            eviction = Eviction(first.placement, victims, why=_why(job, plan, made_by[key]))
+            self._preemptor.evict(eviction, first.pending.pod, profile, now)
             for step in (*plan.evicted, *(step for step, _ in plan.moved)):
                 step.job.evicted_at = now
             self._tell(job, plan, now)
@@ -379,6 +381,17 @@ class Workloads:
     def _wait(self, job: Job, pending: QueuedPod, missing: Missing, now: float) -> None:
         self._parts.queue.refuse(pending, ("job", job.key), missing.refusal, frozenset({_TOPIC}), now)
         self._reports.refused(pending, missing.refusal, now)
+
+
+def _why(job: Job, plan: Plan, action: str) -> dict[str, str]:
+    """Why each victim has to go, by uid, where it is not for its priority."""
+    found: dict[str, str] = {}
+    for step in plan.evicted if action == "reclaim" else ():
+        words = f"queue {job.queue} takes back its share from queue {step.job.queue}"
+        found.update((placed.pod.uid, words) for placed in step.pods)
+    for _, nodes in plan.moved:
+        found.update((uid, f"moving to node {node}, to make room for {job.key}") for uid, node in nodes.items())
+    return found
 
 
 def _same(old: Any, new: Any) -> bool:
