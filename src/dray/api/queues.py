@@ -20,6 +20,8 @@ QUEUE_LABEL: Final = "kai.scheduler/queue"
 POD_GROUP_ANNOTATION: Final = "pod-group-name"
 SUBGROUP_LABEL: Final = "kai.scheduler/subgroup-name"
 TASK_PRIORITY_LABEL: Final = "kai.scheduler/task-priority"
+# Of a pod: a part of a GPU, as KAI-Scheduler shares GPUs. Dray does that through claims only.
+SHARING_ANNOTATIONS: Final = ("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices")
 DEFAULT_QUEUE: Final = "default-queue"
 # Of a queue: what it is entitled to beyond cpu, memory and GPUs.
 RESOURCES_ANNOTATION: Final = "dray.dev/resources"
@@ -92,8 +94,17 @@ class Queue(Object):
     status: dict[str, object] = {}
 
 
+class TopologyConstraint(Struct):
+    """Pods that belong together are to be near to each other; not done, see ``PodGroupSpec.constraints``."""
+
+    topology: str = ""
+    required_topology_level: str = ""
+    preferred_topology_level: str = ""
+
+
 class SubGroup(Struct):
     name: str = ""
+    topology_constraint: TopologyConstraint | None = None
     parent: str | None = None
     min_member: int | None = None
     min_sub_group: int | None = None
@@ -108,6 +119,13 @@ class PodGroupSpec(Struct):
     sub_groups: tuple[SubGroup, ...] = ()
     staleness_grace_period: str | None = None
     preemption_delay: str | None = None
+    topology_constraint: TopologyConstraint | None = None
+
+    @property
+    def constraints(self) -> list[TopologyConstraint]:
+        """Of the group and its parts."""
+        found = (self.topology_constraint, *(part.topology_constraint for part in self.sub_groups))
+        return [each for each in found if each is not None]
 
 
 class PodGroup(Object):

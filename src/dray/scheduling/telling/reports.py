@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from dray.api.core import Pod
 from dray.api.events import event_body, shortened
-from dray.api.kinds import EVENTS, PODS
+from dray.api.kinds import EVENTS, PODS, Kind
+from dray.api.meta import Object
 from dray.api.times import format_time
 from dray.api.words import notice
 from dray.cluster.port import ClusterError, Conflict, Outcome, Refused, Unreachable, Write
@@ -193,6 +194,14 @@ def status_patch(pod: Pod, status: dict[str, Any]) -> Write:
         uid=pod.uid,
         about=pod.key,
     )
+
+
+def warning(kind: Kind, about: Object, reason: str, note: str, now: float) -> Write:
+    """Of something that is no pod."""
+    body = event_body(
+        kind, about, now=now, type="Warning", reason=reason, note=note, action="Scheduling", controller="dray-scheduler"
+    )
+    return Write("create", EVENTS, body["metadata"]["namespace"], body["metadata"]["name"], body, about=about.key)
 
 
 def event(pod: Pod, reason: str, note: str, action: str, controller: str, now: float, type: str = "Normal") -> Write:

@@ -24,6 +24,7 @@ from dray.cluster.world import World
 from dray.devices import Devices
 from dray.queues.gangs import Gang, Member, Part, State, is_preemptible
 from dray.queues.tree import UNLIMITED, Entitlement, Queue, QueueError, Tree
+from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.plugins.resources import readable
 from dray.scheduling.shape.claims import claim_keys
 from dray.scheduling.waiting.queue import QueuedPod
@@ -62,11 +63,13 @@ class Job:
         "missing",
         "pods",
         "preemptible",
+        "prefers",
         "priority",
         "queue",
         "root",
         "stale_since",
         "subgroups",
+        "topology",
         "uid",
         "waiting",
     )
@@ -79,6 +82,10 @@ class Job:
         self.created = 0.0
         self.root = Part("", 1)
         self.subgroups = False
+        # The level of a topology in one domain of which its pods are required to be.
+        self.topology = ""
+        # The level that is only preferred.
+        self.prefers = ""
         # Whether its PodGroup is not there (yet).
         self.missing = False
         self.grace: float | None = None
@@ -108,6 +115,17 @@ class Job:
     @property
     def first(self) -> Pod:
         return next(iter(self.pods.values()))
+
+
+def not_done(job: Job) -> Refusal | None:
+    """What the job asks for in KAI-Scheduler's words that would not be kept to: better not started than started otherwise."""
+    if job.topology:
+        return Refusal.of("TopologyConstraint", f"podgroup/{job.key}", level=job.topology)
+    for pod in (job.pods[uid] for uid in job.waiting):
+        for annotation in queues.SHARING_ANNOTATIONS:
+            if (value := pod.metadata.annotations.get(annotation)) is not None:
+                return Refusal.of("GpuSharing", f"pod/{pod.key}", annotation=f"{annotation}: {value}")
+    return None
 
 
 def member(pod: Pod, state: State, subgroups: bool) -> Member:
@@ -279,6 +297,8 @@ class Jobs:
         job.queue = spec.queue or job.queue
         job.uid, job.created = group.metadata.uid, created(group)
         job.root, job.subgroups = _parts(spec), bool(spec.sub_groups)
+        job.topology = next((each.required_topology_level for each in spec.constraints if each.required_topology_level), "")
+        job.prefers = next((each.preferred_topology_level for each in spec.constraints if each.preferred_topology_level), "")
         job.priority = self._priority(spec.priority_class_name, priority)
         explicit = {"preemptible": True, "non-preemptible": False}.get(spec.preemptibility.lower())
         job.preemptible = is_preemptible(explicit, job.priority)

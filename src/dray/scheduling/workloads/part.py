@@ -8,11 +8,12 @@ until the plan turns out not to work any more; then it is dropped as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from dray.api.core import Pod
 from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS
+from dray.api.queues import PodGroup
 from dray.books.nodes import Placed
 from dray.cluster.port import Change, Write
 from dray.scheduling.actions.preemption import Eviction
@@ -75,6 +76,8 @@ class Workloads:
         # By job: what it was promised, and who has to leave before.
         self._waits: dict[str, Wait] = {}
         self.last_session: Session | None = None
+        # Pod groups that were told what they cannot have, by uid.
+        self._warned: set[str] = set()
 
     # --------------------------------------------------------------------------------------------------------- observing
 
@@ -99,7 +102,7 @@ class Workloads:
             self._gone(old)
         if new is not None and new.spec.scheduler_name in self._profiles:
             job = self.jobs.put(new)
-            if job is not None and new.terminal:
+            if job is not None and (new.terminal or (old is not None and old.metadata.annotations != new.metadata.annotations)):
                 self._dirty = True
 
     def _claim(self, old: Any, new: Any) -> None:
@@ -239,7 +242,20 @@ class Workloads:
         for key, missing in session.missing.items():
             self._refuse(key, missing, now)
         self._look_again_later(session, now)
+        self._warn(session.waiting, now)
         self._report(session, now)
+
+    def _warn(self, jobs: Iterable[Job], now: float) -> None:
+        """What a group asks for and cannot have is said of the group too, once; what it only prefers does not stop it."""
+        for job in jobs:
+            group: PodGroup | None = self._parts.world.get(POD_GROUPS, job.key) if job.topology or job.prefers else None
+            if group is not None and group.uid not in self._warned:
+                self._warned.add(group.uid)
+                effect = "keeps its pods from starting" if job.topology else "is not looked at"
+                level = f"requiredTopologyLevel {job.topology}" if job.topology else f"preferredTopologyLevel {job.prefers}"
+                self._out.append(
+                    reports.warning(POD_GROUPS, group, "TopologyConstraint", f"{level} {effect}: not supported", now)
+                )
 
     def _report(self, session: Session, now: float) -> None:
         """What became of the queues, now or in a while."""

@@ -38,7 +38,7 @@ from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.asked import GPU, GPU_RESOURCE, Amounts, Asked, add, together
 from dray.scheduling.workloads.bounds import hopeless
 from dray.scheduling.workloads.budgets import Budgets
-from dray.scheduling.workloads.jobs import BESIDE, CPU, MEMORY, NATIVE, Job, Jobs, created, gang_of, told
+from dray.scheduling.workloads.jobs import BESIDE, CPU, MEMORY, NATIVE, Job, Jobs, created, gang_of, not_done, told
 from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.room import Plan, Room, Step, Wanted
 from dray.scheduling.workloads.together import Blocked, Seat, Together
@@ -255,6 +255,8 @@ class Session:
                 continue
             if job.missing:
                 self.missing[job.key] = Missing(Refusal.of("PodGroupMissing", f"podgroup/{job.key}"))
+            elif (refusal := not_done(job)) is not None:
+                self.missing[job.key] = Missing(refusal)
             elif not self.members(job):
                 self.missing[job.key] = Missing(self._not_ready(job))
             else:
