@@ -26,10 +26,11 @@ from dray.scheduling.telling import reports
 from dray.scheduling.telling.reports import Reports
 from dray.scheduling.waiting import events
 from dray.scheduling.waiting.queue import QueuedPod
+from dray.scheduling.workloads.denials import Missing
 from dray.scheduling.workloads.headroom import Headroom
 from dray.scheduling.workloads.jobs import Job, Jobs
 from dray.scheduling.workloads.room import Plan
-from dray.scheduling.workloads.session import Missing, Session
+from dray.scheduling.workloads.session import Session
 from dray.scheduling.workloads.status import PAUSE, news
 from dray.scheduling.workloads.together import Seat, Together
 from dray.scheduling.workloads.use import QueueUse
@@ -280,7 +281,7 @@ class Workloads:
                 times += [job.stale_since + grace] if grace >= 0 else []
             if job.waiting and job.delay > 0 and (until := max(job.created, job.evicted_at or 0.0) + job.delay) > now:
                 times.append(until)
-        times += session.protected_until()
+        times += session.taking.protected_until()
         # What is due already was just done; if it came to nothing, it is done again.
         self._again = min((at if at > now else now + _AGAIN for at in times), default=None)
 
