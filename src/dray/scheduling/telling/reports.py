@@ -27,6 +27,7 @@ _FOR_OTHERS: Final = 4
 _SOON: Final = frozenset({"ClaimNotCreated", "ClaimInFlight"})
 _PATIENCE: Final = 5.0
 _AT_ONCE: Final = 16
+FOR_PRIORITY: Final = "preempting to accommodate a higher priority pod"
 
 
 class Reports:
@@ -141,7 +142,7 @@ def refused(pod: Pod, refusal: Refusal, controller: str, now: float, clear_nomin
 
 def preempted(victim: Pod, by: Pod, node: str, controller: str, now: float, why: str = "") -> list[Write]:
     """Why the pod has to go, on its status and as an event; then its deletion. ``why``: where it is not its priority."""
-    note = f"{controller}: {why or 'preempting to accommodate a higher priority pod'}"
+    note = f"{controller}: {why or FOR_PRIORITY}"
     return _evicted(victim, note, preempted_event(victim, by, node, controller, now), by.key, now)
 
 

@@ -401,13 +401,17 @@ class Workloads:
 
 
 def _why(job: Job, plan: Plan, action: str) -> dict[str, str]:
-    """Why each victim has to go, by uid, where it is not for its priority."""
+    """Why each victim has to go, by uid, where it is not for its priority alone."""
     found: dict[str, str] = {}
-    for step in plan.evicted if action == "reclaim" else ():
-        words = f"queue {job.queue} takes back its share from queue {step.job.queue}"
-        found.update((placed.pod.uid, words) for placed in step.pods)
-    for _, nodes in plan.moved:
-        found.update((uid, f"moving to node {node}, to make room for {job.key}") for uid, node in nodes.items())
+    for step, nodes in (*((step, dict[str, str]()) for step in plan.evicted), *plan.moved):
+        for uid in (placed.pod.uid for placed in step.pods):
+            if action == "consolidation":
+                found[uid] = f"moving to node {nodes[uid]}, to make room for {job.key}"
+                continue
+            words = reports.FOR_PRIORITY
+            if action == "reclaim":
+                words = f"queue {job.queue} takes back its share from queue {step.job.queue}"
+            found[uid] = f"{words}; there is another place on node {nodes[uid]}" if uid in nodes else words
     return found
 
 
