@@ -346,7 +346,8 @@ class Jobs:
         given = given or {}
         for key in claim_keys(pod) if pod.spec.resource_claims else ():
             if (claim := self._world.get(RESOURCE_CLAIMS, key)) is not None:
-                self._add_claim(asked, claim, claim.status.allocation or given.get(claim.uid), node, others)
+                # In a trial a claim may be given other devices than it shows.
+                self._add_claim(asked, claim, given.get(claim.uid) or claim.status.allocation, node, others)
         self._add_extended(asked, pod, given, others)
         return asked
 
