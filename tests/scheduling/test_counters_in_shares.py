@@ -291,6 +291,22 @@ class TestCapacity:
         assert survey(sim.world, sim.now).total[BANDWIDTH] == "100G"
 
 
+def test_an_extended_resource_counts_the_devices_that_serve_it_and_what_they_take() -> None:
+    sim = mig(1)
+    sim.add_class(extended="example.com/gpu")
+    further = f'{{"example.com/gpu": {{"limit": 2}}, "{MEMORY}": {{"quota": 0}}}}'
+    add_queue(sim, "a", 0, **{"dray.dev/resources": further})
+    for index in range(3):
+        sim.add_pod(f"p{index}", requests={"example.com/gpu": "1"}, labels={"kai.scheduler/queue": "a"})
+        sim.settle(3)
+    found = survey(sim.world, sim.now)
+    assert found.total["example.com/gpu"] == "10"
+    assert held(sim, "a", "example.com/gpu") == len(running(sim))
+    taken = [each.split("-")[1] for name in sim.api.objects[kinds.RESOURCE_CLAIMS] for each in sim.devices_of(name[8:])]
+    assert len(taken) == len(running(sim)) > 0
+    assert held(sim, "a") == sum(PROFILES[each][1] for each in taken) * GI
+
+
 class TestWhatIsWritten:
     @pytest.mark.parametrize(
         ("text", "wrong"),

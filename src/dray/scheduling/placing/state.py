@@ -71,6 +71,8 @@ class Placement:
 
     def placed(self, pod: Pod, demand: Demand, standing: Standing) -> Placed:
         """As it counts on its node, with what its claims do not show yet."""
+        if not self.open and not self.pinned and self.special is None:
+            return Placed(pod, demand, self.node, standing)
         shared = {claim.uid: self.allocations[claim.uid] for claim in self.pinned if claim.status.allocation is None}
         return Placed(pod, demand, self.node, standing, shared | {claim.uid: result for claim, result in self.given})
 
