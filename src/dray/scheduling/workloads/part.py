@@ -63,7 +63,7 @@ class Workloads:
     ) -> None:
         self._parts, self._cycle, self._preemptor, self._reports = parts, cycle, preemptor, reports
         self._profiles, self._take, self._settings = profiles, take, settings
-        self.jobs = Jobs(parts.world, parts.engine, parts.classes)
+        self.jobs = Jobs(parts.world, parts.engine, parts.classes if parts.gates("DRAExtendedResource") else None)
         self.use = QueueUse(self.jobs, preemptor.preemption.preemptor_of)
         self._headroom = Headroom(self.jobs, self.use, parts.nodes, cycle.needs)
         self._stale_queues = True
