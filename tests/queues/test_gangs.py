@@ -13,7 +13,6 @@ from dray.queues.gangs import (
     State,
     fill,
     is_preemptible,
-    is_ready,
     is_running,
     is_stale,
     is_whole,
@@ -31,6 +30,12 @@ MIXED = Part("root", None, (Part("leader", 1), Part("workers", 2, tuple(Part(f"r
 
 def pods(count: int, state: State = "pending", leaf: str = "", start: int = 0) -> list[Member]:
     return [Member(f"{leaf}{i}", state, leaf, created=i, uid=f"{leaf}{i}") for i in range(start, start + count)]
+
+
+def is_ready(gang: Gang) -> bool:
+    """Whether it would run if all that wait were placed, as counted here."""
+    members = [msgspec.structs.replace(each, state="active") for each in gang.members("pending", "active")]
+    return is_running(gang.root, Gang(gang.root, members))
 
 
 def names(members: list[Member]) -> list[str]:

@@ -8,12 +8,12 @@ from dray.queues.order import (
     Contender,
     Fill,
     Standing,
-    compare_queues,
+    compare_places,
     dominant_share,
     job_key,
     part_key,
+    place_of,
     pod_key,
-    queues_in_order,
 )
 from dray.queues.reclaim import (
     Denial,
@@ -37,6 +37,10 @@ def standing(
     entitled = {"gpu": Entitlement(quota, limit, 1), "cpu": Entitlement(50, -1, 1)}
     queue = Queue(name, resources=entitled, **more)
     return Standing(queue, {"gpu": held, "cpu": 0}, {"gpu": fair, "cpu": 50}, {"gpu": fixed})
+
+
+def compare_queues(left: Contender, right: Contender, total: dict[str, float]) -> int:
+    return compare_places((place_of(left, total), left.standing), (place_of(right, total), right.standing), total)
 
 
 def first(left: Standing, right: Standing, job: float = 1, total: Any = None) -> str:
@@ -88,10 +92,6 @@ class TestQueues:
     def test_an_unlimited_share_is_measured_against_the_cluster_and_none_counts_thousandfold(self) -> None:
         assert dominant_share(standing("a", quota=-1), {"gpu": 5}, TOTAL) == 0.5
         assert dominant_share(standing("a", quota=0, fair=0), {"gpu": 5}, TOTAL) == 5000
-
-    def test_many_are_sorted(self) -> None:
-        line = [Contender(standing(name, held=held, created=held), {"gpu": 1}) for name, held in (("c", 4), ("a", 1), ("b", 2))]
-        assert [each.standing.queue.name for each in queues_in_order(line, TOTAL)] == ["a", "b", "c"]
 
 
 def test_jobs_go_by_priority_then_by_what_they_lack_then_by_age() -> None:

@@ -13,12 +13,15 @@ from typing import Final
 import msgspec
 
 from dray.api.meta import Object, Struct
+from dray.api.quantity import NANO, Quantity
 
 GROUP: Final = "scheduling.run.ai"
 QUEUE_LABEL: Final = "kai.scheduler/queue"
 POD_GROUP_ANNOTATION: Final = "pod-group-name"
 SUBGROUP_LABEL: Final = "kai.scheduler/subgroup-name"
 TASK_PRIORITY_LABEL: Final = "kai.scheduler/task-priority"
+# Of a pod: a part of a GPU, as KAI-Scheduler shares GPUs. Dray does that through claims only.
+SHARING_ANNOTATIONS: Final = ("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices")
 DEFAULT_QUEUE: Final = "default-queue"
 # Of a queue: what it is entitled to beyond cpu, memory and GPUs.
 RESOURCES_ANNOTATION: Final = "dray.dev/resources"
@@ -45,6 +48,38 @@ class QueueResources(Struct):
     gpu: QueueResource = msgspec.field(default_factory=QueueResource)
 
 
+class _Further(Struct):
+    """As a ``QueueResource``, with quantities: ``40Gi``."""
+
+    quota: float | str = 0.0
+    limit: float | str = -1.0
+    over_quota_weight: float = 1.0
+
+
+# What a queue can be entitled to beyond cpu, memory and GPUs.
+_FURTHER: Final = re.compile(r"deviceclass/[^/]+|counter/[^/]+/[^/]+|capacity/[^/]+/.+|(?!(?:counter|capacity)/)[^/]+/[^/]+")
+
+
+def entitlements(text: str) -> dict[str, QueueResource]:
+    """What the annotation of a queue says; raises ``ValueError`` with what is wrong with it."""
+    try:
+        found = msgspec.json.decode(text, type=dict[str, _Further])
+        for name in found:
+            if not _FURTHER.fullmatch(name):
+                raise ValueError(
+                    f"{name!r} is none of deviceclass/NAME, counter/DRIVER/NAME, capacity/DRIVER/NAME, or an extended resource"
+                )
+        return {
+            name: QueueResource(_amount(each.quota), _amount(each.limit), each.over_quota_weight) for name, each in found.items()
+        }
+    except ValueError as error:
+        raise ValueError(f'annotation {RESOURCES_ANNOTATION}: {error}; write {{"counter/DRIVER/NAME": {{"quota": 2}}}}') from None
+
+
+def _amount(value: float | str) -> float:
+    return Quantity.parse(value).nanos / NANO if isinstance(value, str) else value
+
+
 class QueueSpec(Struct):
     display_name: str = ""
     parent_queue: str = ""
@@ -59,8 +94,17 @@ class Queue(Object):
     status: dict[str, object] = {}
 
 
+class TopologyConstraint(Struct):
+    """Pods that belong together are to be near to each other; not done, see ``PodGroupSpec.constraints``."""
+
+    topology: str = ""
+    required_topology_level: str = ""
+    preferred_topology_level: str = ""
+
+
 class SubGroup(Struct):
     name: str = ""
+    topology_constraint: TopologyConstraint | None = None
     parent: str | None = None
     min_member: int | None = None
     min_sub_group: int | None = None
@@ -75,6 +119,13 @@ class PodGroupSpec(Struct):
     sub_groups: tuple[SubGroup, ...] = ()
     staleness_grace_period: str | None = None
     preemption_delay: str | None = None
+    topology_constraint: TopologyConstraint | None = None
+
+    @property
+    def constraints(self) -> list[TopologyConstraint]:
+        """Of the group and its parts."""
+        found = (self.topology_constraint, *(part.topology_constraint for part in self.sub_groups))
+        return [each for each in found if each is not None]
 
 
 class PodGroup(Object):

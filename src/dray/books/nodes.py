@@ -7,11 +7,13 @@ most. A pod whose node is not known (yet, or any more) counts as soon as the nod
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from dray.api.core import Node, Pod
 from dray.api.requests import Amounts, amount
+from dray.api.resource import AllocationResult
 from dray.books.demand import Demand, Port
 from dray.books.journal import Account, Books, Standing
 
@@ -20,15 +22,24 @@ _MOST_STATES: Final = 65536
 
 
 class Placed:
-    """A pod on a node; never changed, only replaced."""
+    """A pod on a node; never changed, only replaced. ``given``: by claim (uid) the devices that it gets with this decision, until
+    the claim itself shows them."""
 
-    __slots__ = ("demand", "node", "pod", "standing")
+    __slots__ = ("demand", "given", "node", "pod", "standing")
 
-    def __init__(self, pod: Pod, demand: Demand, node: str, standing: Standing = "shown") -> None:
+    def __init__(
+        self,
+        pod: Pod,
+        demand: Demand,
+        node: str,
+        standing: Standing = "shown",
+        given: Mapping[str, AllocationResult] = MappingProxyType({}),
+    ) -> None:
         self.pod = pod
         self.demand = demand
         self.node = node
         self.standing: Standing = standing
+        self.given = given
 
     def __repr__(self) -> str:
         return f"Placed({self.pod.key}, {self.node}, {self.standing})"

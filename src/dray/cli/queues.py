@@ -20,12 +20,16 @@ from rich.console import Console
 from dray.api.kinds import NODES, PODS, QUEUES
 from dray.cli.output import emit, output_option, table
 from dray.cli.source import Source, source_options
+from dray.cli.tables import Fitted
 from dray.explain.queues import QueueRow, QueueTree, resources, survey
 from dray.queues.shares import fair_shares
 from dray.queues.tree import UNLIMITED, Entitlement, Queue, QueueError, Tree
 from dray.scheduling.workloads.jobs import CPU, MEMORY
 from dray.simulate.settle import Settling, WorldLine
 
+_AMOUNTS: Final = ("used", "share", "quota", "limit")
+# Resources that have columns of their own.
+_MOST_BESIDE: Final = 2
 LINE_MAX: Final = 64 * 1024 * 1024
 QUEUES_MAX: Final = 10_000
 # Resources that may stand beside a queue's name instead of under ``resources``.
@@ -99,14 +103,29 @@ def _show(tree: QueueTree, screen: Console, *, wide: bool) -> None:
         screen.print("There are no queues: pods are scheduled by priority and age.")
         return
     names = [name for name in resources(tree) if wide or name not in (CPU, MEMORY) or _limited(tree, name)]
-    columns = ["queue", "pri", "waiting", *(f"{name} {what}" for name in names for what in ("used", "share", "quota", "limit"))]
-    rows = []
-    for row in tree.queues:
-        cells = [cell for name in names for cell in _cells(row, name)]
-        rows.append(("  " * row.depth + row.name, str(row.priority), str(row.waiting_pods), *cells))
-    screen.print(table(columns, rows))
+    narrow = len(names) <= _MOST_BESIDE and not any("/" in name for name in names)
+    screen.print(_beside(tree, names) if narrow else _below(tree, names))
     for name, error in tree.wrong.items():
         screen.print(f"queue {name} is not used: {error}", style="yellow", markup=False)
+
+
+def _beside(tree: QueueTree, names: list[str]) -> Fitted:
+    columns = ["queue", "pri", "waiting", *(f"{name} {what}" for name in names for what in _AMOUNTS)]
+    rows = [(*_named(row), *(cell for name in names for cell in _cells(row, name))) for row in tree.queues]
+    return table(columns, rows)
+
+
+def _below(tree: QueueTree, names: list[str]) -> Fitted:
+    """Resources with long names, or many of them: one line for each that the queue has to do with."""
+    rows: list[tuple[str, ...]] = []
+    for row in tree.queues:
+        lines = [(name, *_cells(row, name)) for name in names if set(_cells(row, name)) - {"0", "-"}] or [("",) * 5]
+        rows += [(*(_named(row) if not index else ("", "", "")), *line) for index, line in enumerate(lines)]
+    return table(["queue", "pri", "waiting", "resource", *_AMOUNTS], rows)
+
+
+def _named(row: QueueRow) -> tuple[str, str, str]:
+    return "  " * row.depth + row.name, str(row.priority), str(row.waiting_pods)
 
 
 def _limited(tree: QueueTree, name: str) -> bool:

@@ -225,12 +225,15 @@ class Inventory:
             return taints
         return (*taints, *(rule.spec.taint for rule in self.rules_for(driver, pool, device.name)))
 
+    def published(self, key: DeviceKey) -> list[Device]:
+        """The device as its pool has it now; several where a name occurs on several nodes."""
+        pool = self._pools.get((key.driver, key.pool))
+        newest = pool.of_generation(pool.newest()) if pool is not None else ()
+        return [device for slice in newest for device in slice.spec.devices if device.name == key.device]
+
     def taints_now(self, key: DeviceKey) -> tuple[DeviceTaint, ...]:
         """Every taint that a device has now, published or not: rules name devices whether or not a slice shows them."""
-        pool = self._pools.get((key.driver, key.pool))
-        newest = pool.of_generation(pool.newest()) if pool is not None and self._taints_on else ()
-        devices = (device for slice in newest for device in slice.spec.devices if device.name == key.device)
-        own = tuple(taint for device in devices for taint in device.taints)
+        own = tuple(taint for device in self.published(key) for taint in device.taints) if self._taints_on else ()
         rules = self.rules_for(*key) if self._rules and self._rules_on else ()
         return (*own, *(rule.spec.taint for rule in rules))
 

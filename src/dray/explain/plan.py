@@ -423,6 +423,11 @@ class _Told:
 
     def _why(self, each: Evicted) -> str:
         pod, node = each.pod, each.pod.spec.node_name or ""
+        told = each.why.partition(": ")[2]
+        if each.about and "higher priority" not in told:
+            return (
+                f"{each.about} needs the room on node {node}: {told}" if told else f"{each.about} needs the room on node {node}"
+            )
         if each.about:
             other: Pod | None = self._world.get(PODS, each.about)
             above = f"its priority {pod.spec.priority or 0} is below {other.spec.priority or 0}" if other is not None else ""

@@ -16,8 +16,11 @@ def verdict(found: Plan) -> str:
         told += f"; {_leaving(len(found.evictions), sum(not each.finds_place for each in found.evictions))}"
     if found.others:
         told += f"; {len(found.others)} that waited get one too"
-    if found.waiting:
-        told += f"; {found.waiting} then {'waits' if found.waiting == 1 else 'wait'}"
+    impossible = sum(pod.verdict == "impossible" for pod in found.pods)
+    if impossible:
+        told += f"; {impossible} would not fit on any node if all were empty"
+    if waits := found.waiting - impossible:
+        told += f"; {waits} then {'waits' if waits == 1 else 'wait'}"
     return f"{told}."
 
 

@@ -116,7 +116,7 @@ def _of_session(world: World, pod: Pod, session: Session, job: Job, before: Mapp
 
 
 def _place(session: Session, job: Job, pod: Pod, before: Mapping[str, Standing]) -> Queued:
-    asked = session.asked_by(pod.uid)
+    asked = session.asking.by_pod(pod.uid)
     standing = before[job.queue]
     of = [
         Held(
@@ -129,7 +129,7 @@ def _place(session: Session, job: Job, pod: Pod, before: Mapping[str, Standing])
         for name in sorted(asked)
         if asked[name] and job.queue != BESIDE
     ]
-    needs = 1 if job.single else sum(leaf.needed for leaf in session.gang(job).leaves.values())
+    needs = 1 if job.single else sum(leaf.needed for leaf in session.members.gang(job).leaves.values())
     return Queued("" if job.queue == BESIDE else job.queue, "" if job.single else job.key, needs, of)
 
 
@@ -157,11 +157,11 @@ def _why(session: Session, job: Job, plan: Plan, before: Mapping[str, Standing])
     reason = {
         "consolidation": "there is enough in all but not in one place, and whoever moves has another place",
         "reclaim": _reclaims(session, job, plan, before),
-        "preempt": f"below priority {job.priority} in the same queue",
+        "preempt": f"below priority {job.priority}{'' if job.queue == BESIDE else ' in the same queue'}",
     }[session.made_by[job.key]]
     if session.made_by[job.key] != "consolidation" and plan.moved:
         reason += "; those that move have another place"
-    broken = session.breaks(plan)
+    broken = session.taking.breaks(plan)
     budgets = "no disruption budget is broken"
     if broken:
         budgets = f"a disruption budget is broken for {broken} of them, which cannot be avoided"
@@ -170,7 +170,7 @@ def _why(session: Session, job: Job, plan: Plan, before: Mapping[str, Standing])
 
 
 def _reclaims(session: Session, job: Job, plan: Plan, before: Mapping[str, Standing]) -> str:
-    asked = [name for name, value in session.request_of(job).items() if value]
+    asked = [name for name, value in session.asking.noted(job).items() if value]
     own = before[job.queue]
     # What decides is what is asked for and others have above their share; of several, what is not cpu or memory.
     losing = [before[name] for name in sorted({step.job.queue for step in plan.evicted or [step for step, _ in plan.moved]})]

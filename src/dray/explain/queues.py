@@ -9,8 +9,8 @@ from dray.api.kinds import QUEUES
 from dray.cluster.world import World
 from dray.scheduling.config import Config
 from dray.scheduling.scheduler import Scheduler
-from dray.scheduling.workloads.asked import GPU
-from dray.scheduling.workloads.jobs import BESIDE, CPU, GPU_RESOURCE, MEMORY, told
+from dray.scheduling.workloads.asked import GPU, GPU_RESOURCE
+from dray.scheduling.workloads.jobs import BESIDE, CPU, MEMORY, told
 from dray.scheduling.workloads.status import statuses
 
 

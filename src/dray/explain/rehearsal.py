@@ -82,12 +82,13 @@ _OF_THE_LAST_PLACE: Final = "kai.scheduler/numa-"
 
 
 class Evicted(msgspec.Struct, frozen=True):
-    """A pod that had to leave: as it was, who made it leave, and for which pod, if for one."""
+    """A pod that had to leave: as it was, who made it leave, for which pod, if for one, and why, as it was told."""
 
     pod: Pod
     body: Plain
     by: str
     about: str
+    why: str = ""
 
 
 class Rehearsal:
@@ -190,12 +191,12 @@ class Rehearsal:
 
     # -------------------------------------------------------------------------------------------------- what happens
 
-    def leaves(self, key: str, by: str, about: str = "") -> None:
-        """The pod must leave: who says so, and for which pod."""
+    def leaves(self, key: str, by: str, about: str = "", why: str = "") -> None:
+        """The pod must leave: who says so, for which pod, and why."""
         pod: Pod | None = self.world.get(PODS, key)
         body = self.core.get(PODS, key)
         if pod is not None and body is not None and pod.uid not in self.evicted:
-            self.evicted[pod.uid] = Evicted(pod, body, by, about)
+            self.evicted[pod.uid] = Evicted(pod, body, by, about, why)
 
     def _gone(self, pod: Pod) -> None:
         """A pod is gone: what its controller would do, where nobody does it here."""
@@ -240,17 +241,27 @@ class Rehearsal:
 class _Evicting:
     """A decider, with word of every pod that it makes leave."""
 
-    def __init__(self, decider: Decider, tell: Callable[[str, str, str], None]) -> None:
+    def __init__(self, decider: Decider, tell: Callable[[str, str, str, str], None]) -> None:
         self._decider, self._tell = decider, tell
         self.name, self.kinds = decider.name, decider.kinds
         self.observe, self.wake = decider.observe, decider.wake
 
     def act(self, now: float) -> list[Write]:
         writes = self._decider.act(now)
+        why: dict[str, str] = {}
         for write in writes:
-            if write.kind == PODS and write.verb == "delete":
-                self._tell(write.key, self.name, write.about if write.about != write.key else "")
+            if write.kind == PODS and write.subresource == "status":
+                why[write.key] = _disrupted(write)
+            elif write.kind == PODS and write.verb == "delete":
+                about = write.about if write.about != write.key else ""
+                self._tell(write.key, self.name, about, why.get(write.key, ""))
         return writes
+
+
+def _disrupted(write: Write) -> str:
+    """What a pod is told when it has to go."""
+    conditions = ((write.body or {}).get("status") or {}).get("conditions") or ()
+    return next((str(each["message"]) for each in conditions if each.get("type") == "DisruptionTarget"), "")
 
 
 class _Quick:

@@ -75,14 +75,11 @@ def is_preemptible(explicit: bool | None, priority: int) -> bool:
 # ------------------------------------------------------------------------------------------------------------ satisfaction
 
 
-def is_ready(gang: Gang) -> bool:
-    """Whether it can reach its minimum with the pods that exist and are not held back by gates."""
-    return _can(gang, gang.root, "pending", "active")
-
-
 def is_running(part: Part, gang: Gang) -> bool:
     """Whether the part has its minimum."""
-    return _can(gang, part, "active")
+    if part.is_leaf:
+        return len(gang.of(part.name, "active")) >= part.needed
+    return sum(is_running(child, gang) for child in part.parts) >= part.needed
 
 
 def is_whole(gang: Gang) -> bool:
@@ -96,12 +93,6 @@ def fill(gang: Gang) -> Fill:
     if not is_running(gang.root, gang):
         return Fill.BELOW
     return Fill.ABOVE if any(active > needed for active, needed in counts) else Fill.AT
-
-
-def _can(gang: Gang, part: Part, *states: State) -> bool:
-    if part.is_leaf:
-        return len(gang.of(part.name, *states)) >= part.needed
-    return sum(_can(gang, child, *states) for child in part.parts) >= part.needed
 
 
 # ----------------------------------------------------------------------------------------------------------------- growing

@@ -5,9 +5,7 @@ Everything is decided by what is compared alone. Queues are compared in pairs, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import IntEnum
-from functools import cmp_to_key
 from typing import Any, Final
 
 import msgspec
@@ -56,26 +54,14 @@ def above(amount: float, bound: float) -> bool:
 # ---------------------------------------------------------------------------------------------------------------- queues
 
 
-def compare_queues(left: Contender, right: Contender, total: Amounts) -> int:
-    """Negative if ``left`` is served first. ``total`` is what the cluster has; its names are the resources that count."""
-    return compare_places((place_of(left, total), left.standing), (place_of(right, total), right.standing), total)
-
-
 def compare_places(left: tuple[Place, Standing], right: tuple[Place, Standing], total: Amounts) -> int:
-    """As ``compare_queues``, of places that are known already."""
+    """Negative if ``left`` is served first. ``total`` is what the cluster has; its names are the resources that count."""
     if left[0] != right[0]:
         return -1 if left[0] < right[0] else 1
     if (weaker := _weaker(left[1], right[1], total)) != 0:
         return weaker
     ages = [(standing.queue.created, standing.queue.name) for _, standing in (left, right)]
     return -1 if ages[0] <= ages[1] else 1
-
-
-def queues_in_order(contenders: Iterable[Contender], total: Amounts) -> list[Contender]:
-    def compare(left: Contender, right: Contender) -> int:
-        return compare_queues(left, right, total)
-
-    return sorted(contenders, key=cmp_to_key(compare))
 
 
 def place_of(side: Contender, total: Amounts) -> Place:

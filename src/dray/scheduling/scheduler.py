@@ -14,7 +14,6 @@ from dray.api.gates import Gates
 from dray.api.kinds import NAMESPACES, PODS, RESOURCE_CLAIMS
 from dray.api.resource import ResourceClaim
 from dray.api.selectors import selects
-from dray.books.nodes import Placed
 from dray.cluster.metrics import Meter, Silent
 from dray.cluster.port import Conflict, Event, Outcome, Write
 from dray.cluster.world import World
@@ -209,11 +208,11 @@ class Scheduler:
         another choice might take what a member that comes after it has."""
         own = {claim.uid: result for claim, result in zip(placement.open, placement.results)}
         resolved = self.cycle.state(pending, profile, now).resolved
-        placement.open, placement.pinned = resolved.open, resolved.pinned
+        placement.open, placement.pinned, placement.allocations = resolved.open, resolved.pinned, resolved.allocations
         placement.results = [own[claim.uid] for claim in resolved.open]
 
     def _take(self, pending: QueuedPod, placement: Placement, profile: Profile, now: float, gang: Gang[Binding] | None) -> None:
-        self.nodes.place(Placed(pending.pod, pending.demand, placement.node, "decided"))
+        self.nodes.place(placement.placed(pending.pod, pending.demand, "decided"))
         for account, entry in placement.postings:
             self.parts.books.post(account, pending.uid, entry)
         self.binder.start(pending, placement, profile, now, gang)

@@ -10,8 +10,7 @@ import msgspec
 
 from dray.api.queues import Queue
 from dray.explain.inventory import STATES
-from dray.scheduling.workloads.asked import GPU
-from dray.scheduling.workloads.jobs import GPU_RESOURCE
+from dray.scheduling.workloads.asked import GPU, GPU_RESOURCE
 from dray.web.moments import Point, QueuePoint
 from dray.web.picture import Picture
 

@@ -62,6 +62,22 @@ TABLE: Final[dict[str, Code]] = {
         says="<does> not exist",
         cure="create the PodGroup, or remove the annotation pod-group-name",
     ),
+    "GpuSharing": Code(
+        plugins=("Scheduler",),
+        meaning="the pod asks for a part of a GPU by an annotation of KAI-Scheduler, which would not be kept to",
+        wakes=(ITSELF,),
+        subject="pod",
+        says="<ask> for a part of a GPU by the annotation[ {annotation}], which is not supported",
+        cure="ask for it with a ResourceClaim: a partition, or consumable capacity of a device; or remove the annotation",
+    ),
+    "TopologyConstraint": Code(
+        plugins=("Scheduler",),
+        meaning="the pod group requires its pods to be near to each other in a topology, which would not be kept to",
+        wakes=(ITSELF,),
+        subject="podgroup",
+        says="<require> its pods to be in one domain[ of level {level}] (topologyConstraint), which is not supported",
+        cure="remove requiredTopologyLevel, or use pod affinity[ with the topology key {level}]",
+    ),
     "GangIncomplete": Code(
         plugins=("Scheduler",),
         meaning="fewer pods of the gang exist than must start together",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from dray.api.resource import AllocationResult, ResourceClaim
 from dray.books.journal import Books
-from dray.books.nodes import Nodes, Placed
+from dray.books.nodes import Nodes
 from dray.devices import Devices
 from dray.devices.engine import promised
 from dray.devices.ledger import PoolKey
@@ -29,10 +29,7 @@ class Nomination:
     def __init__(self, pending: QueuedPod, placement: Placement) -> None:
         self.pending = pending
         self.node = placement.node
-        self.promises: list[tuple[ResourceClaim, AllocationResult]] = list(zip(placement.open, placement.results))
-        special = placement.special
-        if special is not None and special.claim.status.allocation is None:
-            self.promises.append((special.claim, special.allocation))
+        self.promises: list[tuple[ResourceClaim, AllocationResult]] = placement.given
 
     @property
     def devices(self) -> set[Device]:
@@ -117,7 +114,7 @@ class Nominator:
             self.drop(pending.uid)
             nomination = self._of[pending.uid] = Nomination(pending, placement)
             pending.nominated = nomination.node
-            self._nodes.place(Placed(pending.pod, pending.demand, nomination.node, "promised"))
+            self._nodes.place(placement.placed(pending.pod, pending.demand, "promised"))
             for account, entry in placement.postings:
                 self._books.post(account, pending.uid, entry)
             for claim, result in nomination.promises:

@@ -7,7 +7,7 @@ hold such devices elsewhere. What it costs grows with the number of victims, not
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -45,10 +45,14 @@ _ONE_BY_ONE: Final = 8
 class Eviction:
     """The pods that have to go so that one pod fits on a node, and what it gets there."""
 
-    __slots__ = ("node", "placement", "rank", "victims")
+    __slots__ = ("node", "placement", "rank", "victims", "why")
 
-    def __init__(self, placement: Placement, victims: list[Placed], violations: int = 0) -> None:
+    def __init__(
+        self, placement: Placement, victims: list[Placed], violations: int = 0, why: Mapping[str, str] | None = None
+    ) -> None:
         self.node = placement.node
+        # By uid: why the victim has to go, where that is not its priority.
+        self.why = why or {}
         self.placement = placement
         self.victims = victims
         priorities = [victim.demand.priority for victim in victims]

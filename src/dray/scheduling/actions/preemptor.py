@@ -185,7 +185,8 @@ class Preemptor:
                 self._out.append(reports.preempted_event(victim, pod, eviction.node, profile.scheduler_name, now, kept=True))
                 self._call_off(binding.pending, now)
             elif victim.metadata.deletion_timestamp is None:
-                self._out.extend(reports.preempted(victim, pod, eviction.node, profile.scheduler_name, now))
+                why = eviction.why.get(victim.uid, "")
+                self._out.extend(reports.preempted(victim, pod, eviction.node, profile.scheduler_name, now, why))
         if evicted:
             self._meter.observe("scheduler_preemption_victims", evicted)
 

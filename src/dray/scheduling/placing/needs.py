@@ -90,6 +90,15 @@ class Needs:
             state.packs_devices = self._devices.packs(state)
             state.key, state.plan = self._key(state), None
 
+    def narrow(self, state: CycleState, claims: Mapping[str, ResourceClaim]) -> None:
+        """Of these claims, by uid, only what is left of them is to be allocated."""
+        resolved = state.resolved
+        changed = [claims[claim.uid] for claim in resolved.open if claims.get(claim.uid, claim) is not claim]
+        if changed:
+            resolved.open = [claims.get(claim.uid, claim) for claim in resolved.open]
+            state.packs_devices = self._devices.packs(state)
+            state.key, state.plan = (self._key(state), *(self._encoder.encode(claim.spec) for claim in changed)), None
+
     def look_around(self, state: CycleState) -> None:
         """What other pods say about where this pod goes, as they are placed just now."""
         state.view = self._neighbours.view(state.pod, state.demand, state.profile)

@@ -8,7 +8,8 @@ from dray.api.core import PersistentVolume, PersistentVolumeClaim, Pod
 from dray.api.reason import Reason
 from dray.api.resource import AllocationResult, ResourceClaim
 from dray.books.demand import Demand
-from dray.books.journal import Account
+from dray.books.journal import Account, Standing
+from dray.books.nodes import Placed
 from dray.devices import DeviceKey
 from dray.scheduling.binding import conditions
 from dray.scheduling.config import Profile
@@ -26,6 +27,7 @@ class Placement:
     a short while ago."""
 
     __slots__ = (
+        "allocations",
         "because",
         "key",
         "leftover",
@@ -46,6 +48,7 @@ class Placement:
         self.node = node
         self.open = resolved.open
         self.pinned = resolved.pinned
+        self.allocations = resolved.allocations
         self.results: list[AllocationResult] = []
         self.special: Special | None = None
         self.leftover: ResourceClaim | None = None
@@ -57,6 +60,21 @@ class Placement:
         self.notes: dict[str, str] = {}
         self.because = ""
         self.rested: list[DeviceKey] = []
+
+    @property
+    def given(self) -> list[tuple[ResourceClaim, AllocationResult]]:
+        """What it gives to claims that have nothing yet."""
+        found = list(zip(self.open, self.results))
+        if self.special is not None and self.special.claim.status.allocation is None:
+            found.append((self.special.claim, self.special.allocation))
+        return found
+
+    def placed(self, pod: Pod, demand: Demand, standing: Standing) -> Placed:
+        """As it counts on its node, with what its claims do not show yet."""
+        if not self.open and not self.pinned and self.special is None:
+            return Placed(pod, demand, self.node, standing)
+        shared = {claim.uid: self.allocations[claim.uid] for claim in self.pinned if claim.status.allocation is None}
+        return Placed(pod, demand, self.node, standing, shared | {claim.uid: result for claim, result in self.given})
 
 
 class NotPlaced(Exception):

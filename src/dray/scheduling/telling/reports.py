@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from dray.api.core import Pod
 from dray.api.events import event_body, shortened
-from dray.api.kinds import EVENTS, PODS
+from dray.api.kinds import EVENTS, PODS, Kind
+from dray.api.meta import Object
 from dray.api.times import format_time
 from dray.api.words import notice
 from dray.cluster.port import ClusterError, Conflict, Outcome, Refused, Unreachable, Write
@@ -26,6 +27,7 @@ _FOR_OTHERS: Final = 4
 _SOON: Final = frozenset({"ClaimNotCreated", "ClaimInFlight"})
 _PATIENCE: Final = 5.0
 _AT_ONCE: Final = 16
+FOR_PRIORITY: Final = "preempting to accommodate a higher priority pod"
 
 
 class Reports:
@@ -138,9 +140,9 @@ def refused(pod: Pod, refusal: Refusal, controller: str, now: float, clear_nomin
     return [status_patch(pod, status), *told]
 
 
-def preempted(victim: Pod, by: Pod, node: str, controller: str, now: float) -> list[Write]:
-    """Why the pod has to go, on its status and as an event; then its deletion."""
-    note = f"{controller}: preempting to accommodate a higher priority pod"
+def preempted(victim: Pod, by: Pod, node: str, controller: str, now: float, why: str = "") -> list[Write]:
+    """Why the pod has to go, on its status and as an event; then its deletion. ``why``: where it is not its priority."""
+    note = f"{controller}: {why or FOR_PRIORITY}"
     return _evicted(victim, note, preempted_event(victim, by, node, controller, now), by.key, now)
 
 
@@ -193,6 +195,14 @@ def status_patch(pod: Pod, status: dict[str, Any]) -> Write:
         uid=pod.uid,
         about=pod.key,
     )
+
+
+def warning(kind: Kind, about: Object, reason: str, note: str, now: float) -> Write:
+    """Of something that is no pod."""
+    body = event_body(
+        kind, about, now=now, type="Warning", reason=reason, note=note, action="Scheduling", controller="dray-scheduler"
+    )
+    return Write("create", EVENTS, body["metadata"]["namespace"], body["metadata"]["name"], body, about=about.key)
 
 
 def event(pod: Pod, reason: str, note: str, action: str, controller: str, now: float, type: str = "Normal") -> Write:

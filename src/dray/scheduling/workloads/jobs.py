@@ -8,31 +8,31 @@ pods are scheduled as if nothing of this existed. A gang that no queue has to do
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
-import msgspec
-
 from dray.api import queues
+from dray.api.class_names import ClassNames
 from dray.api.core import Pod
-from dray.api.kinds import CORE_POD_GROUPS, DEVICE_CLASSES, POD_GROUPS, PRIORITY_CLASSES, QUEUES, RESOURCE_CLAIMS
+from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PRIORITY_CLASSES, QUEUES, RESOURCE_CLAIMS
 from dray.api.meta import Object
+from dray.api.resource import AllocationResult, ResourceClaim
 from dray.api.times import parse_time
 from dray.books.demand import Demand
+from dray.books.nodes import Placed
 from dray.cluster.world import World
 from dray.devices import Devices
 from dray.queues.gangs import Gang, Member, Part, State, is_preemptible
 from dray.queues.tree import UNLIMITED, Entitlement, Queue, QueueError, Tree
+from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.plugins.resources import readable
 from dray.scheduling.shape.claims import claim_keys
 from dray.scheduling.waiting.queue import QueuedPod
-from dray.scheduling.workloads.asked import CLASS_PREFIX, GPU, GPU_CLASS, Amounts, Asked, DevicesAsked
+from dray.scheduling.workloads.asked import GPU, GPU_RESOURCE, Amounts, Asked, DevicesAsked, add, stock_of
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 NATIVE: Final = (CPU, MEMORY, GPU)
-# The resource of device plugins that counts as a GPU in a queue.
-GPU_RESOURCE: Final = "nvidia.com/gpu"
 UNRESTRICTED: Final = Entitlement(0.0, UNLIMITED, 1.0)
 DEEPEST: Final = 16
 # The queue of gangs that no queue has to do with. No object can have this name.
@@ -47,6 +47,8 @@ def told(resource: str, value: float) -> str:
     """An amount as people write it."""
     if value == UNLIMITED:
         return "unlimited"
+    if value and value % 2**20 == 0 and stock_of(resource) is not None:
+        return readable(MEMORY, int(value))  # nobody publishes so many pieces of anything but bytes
     return readable(resource, int(value)) if float(value).is_integer() else f"{value:g}"
 
 
@@ -63,11 +65,13 @@ class Job:
         "missing",
         "pods",
         "preemptible",
+        "prefers",
         "priority",
         "queue",
         "root",
         "stale_since",
         "subgroups",
+        "topology",
         "uid",
         "waiting",
     )
@@ -80,6 +84,10 @@ class Job:
         self.created = 0.0
         self.root = Part("", 1)
         self.subgroups = False
+        # The level of a topology in one domain of which its pods are required to be.
+        self.topology = ""
+        # The level that is only preferred.
+        self.prefers = ""
         # Whether its PodGroup is not there (yet).
         self.missing = False
         self.grace: float | None = None
@@ -116,6 +124,17 @@ class Job:
         return next(iter(self.pods.values()))
 
 
+def not_done(job: Job) -> Refusal | None:
+    """What the job asks for in KAI-Scheduler's words that would not be kept to: better not started than started otherwise."""
+    if job.topology:
+        return Refusal.of("TopologyConstraint", job.group, level=job.topology)
+    for pod in (job.pods[uid] for uid in job.waiting):
+        for annotation in queues.SHARING_ANNOTATIONS:
+            if (value := pod.metadata.annotations.get(annotation)) is not None:
+                return Refusal.of("GpuSharing", f"pod/{pod.key}", annotation=f"{annotation}: {value}")
+    return None
+
+
 def member(pod: Pod, state: State, subgroups: bool) -> Member:
     labels = pod.metadata.labels
     leaf = labels.get(queues.SUBGROUP_LABEL, "") if subgroups else ""
@@ -141,9 +160,10 @@ def _number(text: str | None) -> int:
 class Jobs:
     """All jobs by key, and the tree of queues."""
 
-    def __init__(self, world: World, engine: Devices) -> None:
+    def __init__(self, world: World, engine: Devices, classes: ClassNames | None = None) -> None:
+        """``classes``: which of them serve extended resources, where any do."""
         self._world = world
-        self.devices = DevicesAsked(world, engine)
+        self.devices = DevicesAsked(world, engine, classes if classes is not None else ClassNames())
         self._kinds = [kind for kind in (QUEUES, POD_GROUPS, CORE_POD_GROUPS) if kind in world.kinds]
         self.active = False
         self.look()
@@ -185,9 +205,9 @@ class Jobs:
         listed = self._world.all(QUEUES).values() if QUEUES in self._kinds else ()
         found: dict[str, queues.Queue] = {queue.metadata.name: queue for queue in listed}
         while True:
-            names = {*NATIVE, *(name for queue in found.values() for name in _entitled(queue))}
-            free = Queue(BESIDE, resources=dict.fromkeys(names, Entitlement(UNLIMITED, UNLIMITED, 1.0)))
             try:
+                names = {*NATIVE, *(name for queue in found.values() for name in _entitled(queue))}
+                free = Queue(BESIDE, resources=dict.fromkeys(names, Entitlement(UNLIMITED, UNLIMITED, 1.0)))
                 return Tree([*(_queue(queue, names) for queue in found.values()), free])
             except QueueError as error:
                 broken = str(error).split("'")[1]
@@ -284,6 +304,8 @@ class Jobs:
         job.queue = spec.queue or job.queue
         job.uid, job.created = group.metadata.uid, created(group)
         job.root, job.subgroups = _parts(spec), bool(spec.sub_groups)
+        job.topology = next((each.required_topology_level for each in spec.constraints if each.required_topology_level), "")
+        job.prefers = next((each.preferred_topology_level for each in spec.constraints if each.preferred_topology_level), "")
         job.priority = self._priority(spec.priority_class_name, priority)
         explicit = {"preemptible": True, "non-preemptible": False}.get(spec.preemptibility.lower())
         job.preemptible = is_preemptible(explicit, job.priority)
@@ -311,8 +333,13 @@ class Jobs:
 
     # -------------------------------------------------------------------------------------------------------- amounts
 
-    def asks(self, pod: Pod, demand: Demand, node: str = "") -> Asked:
-        """What the pod takes of its queue: of cpu, memory and GPUs, and of what queues say besides."""
+    def holds(self, placed: Placed) -> Asked:
+        """What a pod with a place takes of its queue."""
+        return self.asks(placed.pod, placed.demand, placed.node, placed.given)
+
+    def asks(self, pod: Pod, demand: Demand, node: str = "", given: Mapping[str, AllocationResult] | None = None) -> Asked:
+        """What the pod takes of its queue: of cpu, memory and GPUs, and of what queues say besides. ``node``: where it is, if
+        anywhere; ``given``: what its claims get there and do not show yet."""
         found: Amounts = dict.fromkeys(NATIVE, 0.0)
         others = self.tree.resources()
         for name, value in demand.requests:
@@ -322,17 +349,38 @@ class Jobs:
                 found[GPU] += value
             elif name in others:
                 found[name] = found.get(name, 0.0) + value
-        keys = claim_keys(pod) if pod.spec.resource_claims else ()
-        claims = [claim for key in keys if (claim := self._world.get(RESOURCE_CLAIMS, key)) is not None]
-        return Asked(found, {claim.uid: self.devices.of(claim, node, others) for claim in claims})
+        asked = Asked(found, {}, {})
+        given = given or {}
+        for key in claim_keys(pod) if pod.spec.resource_claims else ():
+            if (claim := self._world.get(RESOURCE_CLAIMS, key)) is not None:
+                # In a trial a claim may be given other devices than it shows.
+                self._add_claim(asked, claim, given.get(claim.uid) or claim.status.allocation, node, others)
+        self._add_extended(asked, pod, given, others)
+        return asked
 
-    def add_devices(self, total: Amounts) -> None:
-        """How many devices of each class that queues count there are."""
-        for name in total:
-            kind = GPU_CLASS if name == GPU else name.removeprefix(CLASS_PREFIX)
-            counted = name == GPU or name.startswith(CLASS_PREFIX)
-            if counted and DEVICE_CLASSES in self._world.kinds and self._world.get(DEVICE_CLASSES, kind) is not None:
-                total[name] += self.devices.in_all(kind)
+    def _add_claim(
+        self, asked: Asked, claim: ResourceClaim, allocation: AllocationResult | None, node: str, counted: Collection[str]
+    ) -> None:
+        if allocation is not None:
+            asked.claims[claim.uid] = self.devices.given(claim, allocation, counted)
+            return
+        guess = self.devices.guess(claim, node, counted)
+        asked.claims[claim.uid] = guess.expected
+        if guess.least != guess.most:
+            asked.between[claim.uid] = guess.least, guess.most
+
+    def _add_extended(self, asked: Asked, pod: Pod, given: Mapping[str, AllocationResult], counted: Collection[str]) -> None:
+        """What the claim for extended resources takes of counters and classes; how many devices are asked for counts already."""
+        status = pod.status.extended_resource_claim_status
+        key = f"{pod.metadata.namespace}/{status.resource_claim_name}" if status is not None else ""
+        claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key) if key else None
+        allocation = claim.status.allocation if claim is not None else None
+        others = [result for uid, result in given.items() if uid not in asked.claims]
+        if allocation is None and others:
+            allocation = others[0]
+        if allocation is not None:
+            taken = self.devices.given(claim or ResourceClaim(), allocation, counted)
+            add(asked.own, {name: value for name, value in taken.items() if name != GPU})
 
 
 def _time(text: str) -> float | None:
@@ -373,14 +421,10 @@ def _entitled(queue: queues.Queue) -> dict[str, Entitlement]:
     }
     if text := queue.metadata.annotations.get(queues.RESOURCES_ANNOTATION):
         try:
-            more = msgspec.json.decode(text, type=dict[str, queues.QueueResource])
-        except msgspec.MsgspecError as error:
-            log.error(
-                'a queue\'s annotation is not read; it is JSON like {"deviceclass/NAME": {"quota": 2}}',
-                extra={"queue": queue.metadata.name, "annotation": queues.RESOURCES_ANNOTATION, "error": str(error)},
-            )
-        else:
-            found |= {name: _entitlement(each, 1.0) for name, each in more.items()}
+            more = queues.entitlements(text)
+        except ValueError as error:
+            raise QueueError(f"queue {queue.metadata.name!r}: {error}") from None
+        found |= {name: _entitlement(each, 1.0) for name, each in more.items()}
     return found
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from dray.api.core import Pod
 from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS
+from dray.api.queues import PodGroup
 from dray.books.nodes import Placed
 from dray.cluster.port import Change, Write
 from dray.scheduling.actions.preemption import Eviction
@@ -25,9 +26,11 @@ from dray.scheduling.telling import reports
 from dray.scheduling.telling.reports import Reports
 from dray.scheduling.waiting import events
 from dray.scheduling.waiting.queue import QueuedPod
+from dray.scheduling.workloads.denials import Missing
+from dray.scheduling.workloads.headroom import Headroom
 from dray.scheduling.workloads.jobs import CORE, Job, Jobs
 from dray.scheduling.workloads.room import Plan
-from dray.scheduling.workloads.session import Missing, Session
+from dray.scheduling.workloads.session import Session
 from dray.scheduling.workloads.status import PAUSE, news
 from dray.scheduling.workloads.together import Seat, Together
 from dray.scheduling.workloads.use import QueueUse
@@ -60,8 +63,9 @@ class Workloads:
     ) -> None:
         self._parts, self._cycle, self._preemptor, self._reports = parts, cycle, preemptor, reports
         self._profiles, self._take, self._settings = profiles, take, settings
-        self.jobs = Jobs(parts.world, parts.engine)
+        self.jobs = Jobs(parts.world, parts.engine, parts.classes if parts.gates("DRAExtendedResource") else None)
         self.use = QueueUse(self.jobs, preemptor.preemption.preemptor_of)
+        self._headroom = Headroom(self.jobs, self.use, parts.nodes, cycle.needs)
         self._stale_queues = True
         self._listening = False
         self._dirty = False
@@ -73,6 +77,8 @@ class Workloads:
         # By job: what it was promised, and who has to leave before.
         self._waits: dict[str, Wait] = {}
         self.last_session: Session | None = None
+        # Pod groups that were told what they cannot have, by uid.
+        self._warned: set[str] = set()
 
     # --------------------------------------------------------------------------------------------------------- observing
 
@@ -101,7 +107,7 @@ class Workloads:
             self._gone(old)
         if new is not None and new.spec.scheduler_name in self._profiles:
             job = self._put(new)
-            if job is not None and new.terminal:
+            if job is not None and (new.terminal or (old is not None and old.metadata.annotations != new.metadata.annotations)):
                 self._dirty = True
 
     def _put(self, pod: Pod) -> Job | None:
@@ -221,7 +227,10 @@ class Workloads:
         for pending in self._parts.queue:
             if (job := self.jobs.put(pending.pod)) is not None and not pending.pod.spec.scheduling_gates:
                 job.waiting[pending.uid] = pending
-        return self._session(Together(self._parts, self._cycle, self._profiles, now), now)
+        return self._session(self._together(now), now)
+
+    def _together(self, now: float) -> Together:
+        return Together(self._parts, self._cycle, self._profiles, self._headroom, now)
 
     def rehearse(self, session: Session) -> None:
         """The session is run and counts, but nobody is told: of a scheduler that nobody runs."""
@@ -247,17 +256,29 @@ class Workloads:
 
     def _decide(self, now: float) -> None:
         self._resume(now)
-        together = Together(self._parts, self._cycle, self._profiles, now)
-        session = self.last_session = self._session(together, now)
+        session = self.last_session = self._session(self._together(now), now)
         session.done.update(self._waits)
         session.run()
-        self._write_plans(session.plans, now)
+        self._write_plans({key: session.made_by[key] for key in session.plans}, now)
         if session.cut:
             self._dirty, self._last = True, None
         for key, missing in session.missing.items():
             self._refuse(key, missing, now)
         self._look_again_later(session, now)
+        self._warn(session.waiting, now)
         self._report(session, now)
+
+    def _warn(self, jobs: Iterable[Job], now: float) -> None:
+        """What a group asks for and cannot have is said of the group too, once; what it only prefers does not stop it."""
+        for job in jobs:
+            group: PodGroup | None = self._parts.world.get(POD_GROUPS, job.key) if job.topology or job.prefers else None
+            if group is not None and group.uid not in self._warned:
+                self._warned.add(group.uid)
+                effect = "keeps its pods from starting" if job.topology else "is not looked at"
+                level = f"requiredTopologyLevel {job.topology}" if job.topology else f"preferredTopologyLevel {job.prefers}"
+                self._out.append(
+                    reports.warning(POD_GROUPS, group, "TopologyConstraint", f"{level} {effect}: not supported", now)
+                )
 
     def _report(self, session: Session, now: float) -> None:
         """What became of the queues, now or in a while."""
@@ -282,7 +303,7 @@ class Workloads:
                 times += [job.stale_since + grace] if grace >= 0 else []
             if job.waiting and job.delay > 0 and (until := max(job.created, job.evicted_at or 0.0) + job.delay) > now:
                 times.append(until)
-        times += session.protected_until()
+        times += session.taking.protected_until()
         # What is due already was just done; if it came to nothing, it is done again.
         self._again = min((at if at > now else now + _AGAIN for at in times), default=None)
 
@@ -314,14 +335,16 @@ class Workloads:
             self._preemptor.placed(pending)
         self._recount(wait)
 
-    def _write_plans(self, keys: Iterable[str], now: float) -> None:
-        for key in keys:
+    def _write_plans(self, made_by: Mapping[str, str], now: float) -> None:
+        """``made_by``: the jobs for which room was made in this session, and by which action."""
+        for key in made_by:
             job, plan = self.jobs.by_key(key), self._waits[key].plan
             if job is None:
                 continue
             first, victims = plan.seats[0], plan.victims
             profile = self._profiles[first.pending.demand.scheduler_name]
-            self._preemptor.evict(Eviction(first.placement, victims), first.pending.pod, profile, now)
+            eviction = Eviction(first.placement, victims, why=_why(job, plan, made_by[key]))
+            self._preemptor.evict(eviction, first.pending.pod, profile, now)
             for step in (*plan.evicted, *(step for step, _ in plan.moved)):
                 step.job.evicted_at = now
             self._tell(job, plan, now)
@@ -373,7 +396,8 @@ class Workloads:
                 nomination = self._preemptor.nominator.get(pending.uid)
                 if nomination is not None:
                     self._preemptor.nominator.lift(nomination)
-            table = Together(self._parts, self._cycle, self._profiles, self._now).table()
+            self._headroom.begin(promised)
+            table = self._together(self._now).table()
             for pending in promised:
                 if not table.sits(pending, pending.nominated):
                     return None
@@ -396,6 +420,21 @@ class Workloads:
     def _wait(self, job: Job, pending: QueuedPod, missing: Missing, now: float) -> None:
         self._parts.queue.refuse(pending, ("job", job.key), missing.refusal, frozenset({_TOPIC}), now)
         self._reports.refused(pending, missing.refusal, now)
+
+
+def _why(job: Job, plan: Plan, action: str) -> dict[str, str]:
+    """Why each victim has to go, by uid, where it is not for its priority alone."""
+    found: dict[str, str] = {}
+    for step, nodes in (*((step, dict[str, str]()) for step in plan.evicted), *plan.moved):
+        for uid in (placed.pod.uid for placed in step.pods):
+            if action == "consolidation":
+                found[uid] = f"moving to node {nodes[uid]}, to make room for {job.key}"
+                continue
+            words = reports.FOR_PRIORITY
+            if action == "reclaim":
+                words = f"queue {job.queue} takes back its share from queue {step.job.queue}"
+            found[uid] = f"{words}; there is another place on node {nodes[uid]}" if uid in nodes else words
+    return found
 
 
 def _same(old: Any, new: Any) -> bool:

@@ -12,8 +12,8 @@ from dray.api.kinds import QUEUES
 from dray.api.queues import Queue
 from dray.cluster.port import Write
 from dray.cluster.world import World
-from dray.scheduling.workloads.asked import GPU, Amounts
-from dray.scheduling.workloads.jobs import GPU_RESOURCE, told
+from dray.scheduling.workloads.asked import GPU, GPU_RESOURCE, Amounts
+from dray.scheduling.workloads.jobs import told
 from dray.scheduling.workloads.session import Session
 from dray.scheduling.workloads.use import QueueUse
 
@@ -33,7 +33,7 @@ def statuses(session: Session, use: QueueUse) -> dict[str, dict[str, Any]]:
     requested = {name: dict(use.allocated[name]) for name in tree.queues}
     waiting = dict.fromkeys(tree.queues, 0)
     for job in session.waiting:
-        asked = session.asks(pending for pending in job.waiting.values() if not pending.nominated)
+        asked = session.asking.of(pending for pending in job.waiting.values() if not pending.nominated)
         for queue in tree.upwards(job.queue):
             waiting[queue.name] += len(job.waiting)
             for resource, value in asked.items():

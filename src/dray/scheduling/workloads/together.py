@@ -13,12 +13,13 @@ from typing import Final, NamedTuple
 from dray.api.core import Pod
 from dray.api.resource import AllocationResult, ResourceClaim
 from dray.books.demand import Demand
-from dray.books.nodes import NodeInfo, Placed
+from dray.books.nodes import NodeInfo
 from dray.scheduling.config import Profile
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.waiting.queue import QueuedPod
+from dray.scheduling.workloads.headroom import Headroom
 
 # Nodes tried in a search with backtracking, all members together.
 BUDGET: Final = 512
@@ -40,8 +41,10 @@ class Blocked(NamedTuple):
 class Table:
     """The members of a gang that have a place so far, in a trial that is open."""
 
-    def __init__(self, parts: Parts, cycle: Cycle, profiles: Mapping[str, Profile], now: float) -> None:
-        self._parts, self._cycle, self._profiles, self._now = parts, cycle, profiles, now
+    def __init__(self, parts: Parts, cycle: Cycle, profiles: Mapping[str, Profile], headroom: Headroom, now: float) -> None:
+        self._parts, self._cycle, self._profiles, self._headroom, self._now = parts, cycle, profiles, headroom, now
+        # By pod: the nodes on which its queue has room for what its claims take there, where that is not all of them.
+        self._nodes: dict[str, frozenset[str]] = {}
         self.seats: dict[str, Seat] = {}
         self._decided: dict[str, AllocationResult] = {}
         self._states: dict[str, CycleState] = {}
@@ -56,6 +59,8 @@ class Table:
         state = self._cycle.state(pending, self.profile(pending), self._now)
         if self._decided:
             self._cycle.needs.pin(state, self._decided)
+        if state.resolved.open and (nodes := self._headroom.narrow(state, pending)) is not None:
+            self._nodes[pending.uid] = nodes
         self._states[pending.uid] = state
         return state
 
@@ -74,7 +79,7 @@ class Table:
         try:
             state = self.state(pending)
             placement = self._on(state, first) if first else None
-            placement = placement if placement is not None else self._cycle.found(state)
+            placement = placement if placement is not None else self._found(state)
         except NotPlaced:
             return False
         if placement is None:
@@ -82,28 +87,32 @@ class Table:
         self.take(pending, placement)
         return True
 
+    def _found(self, state: CycleState) -> Placement | None:
+        nodes = self._nodes.get(state.pod.uid)
+        return self._cycle.found(state) if nodes is None else self._cycle.among(state, nodes)
+
     def _on(self, state: CycleState, node: str) -> Placement | None:
-        info = self._parts.nodes.get(node)
+        info = self._parts.nodes.get(node) if node in self._nodes.get(state.pod.uid, (node,)) else None
         found = self._cycle.try_on(state, info) if info is not None else None
         return found if isinstance(found, Placement) else None
 
     def take(self, pending: QueuedPod, placement: Placement) -> None:
         self.seats[pending.uid] = Seat(pending, placement)
         self.post(pending.pod, pending.demand, placement)
-        self._decided.update((claim.uid, result) for claim, result in given(placement))
+        self._decided.update((claim.uid, result) for claim, result in placement.given)
 
     def post(self, pod: Pod, demand: Demand, placement: Placement) -> None:
         """Whoever it is, a member or one who makes room for them, has this place from now on."""
-        self._parts.nodes.place(Placed(pod, demand, placement.node, "promised"))
+        self._parts.nodes.place(placement.placed(pod, demand, "promised"))
         for account, entry in placement.postings:
             self._parts.books.post(account, pod.uid, entry)
-        for claim, result in given(placement):
+        for claim, result in placement.given:
             self._parts.engine.promise(claim, result)
 
     def leave(self, uid: str) -> Seat:
         seat = self.seats.pop(uid)
         self._parts.nodes.displace(uid)
-        for claim, _ in given(seat.placement):
+        for claim, _ in seat.placement.given:
             self._decided.pop(claim.uid, None)
             self._parts.engine.take_back(claim.uid)
         return seat
@@ -160,26 +169,21 @@ class Table:
         return True
 
 
-def given(placement: Placement) -> list[tuple[ResourceClaim, AllocationResult]]:
-    """What the placement gives to claims that have nothing yet."""
-    found = list(zip(placement.open, placement.results))
-    special = placement.special
-    if special is not None and special.claim.status.allocation is None:
-        found.append((special.claim, special.allocation))
-    return found
-
-
 class Together:
     """Finds places for all members of a gang; the caller has the trial."""
 
-    def __init__(self, parts: Parts, cycle: Cycle, profiles: Mapping[str, Profile], now: float) -> None:
-        self._parts, self._cycle, self._profiles, self._now = parts, cycle, profiles, now
+    def __init__(self, parts: Parts, cycle: Cycle, profiles: Mapping[str, Profile], headroom: Headroom, now: float) -> None:
+        self._parts, self._cycle, self._profiles, self.headroom, self._now = parts, cycle, profiles, headroom, now
 
     def profile_of(self, scheduler: str) -> Profile:
         return self._profiles.get(scheduler) or next(iter(self._profiles.values()))
 
+    def may_preempt(self, pending: QueuedPod) -> bool:
+        """Whether the pod itself, and its scheduler's profile, let it drive out others."""
+        return self.profile_of(pending.demand.scheduler_name).preempts and pending.demand.preemption_policy != "Never"
+
     def table(self) -> Table:
-        return Table(self._parts, self._cycle, self._profiles, self._now)
+        return Table(self._parts, self._cycle, self._profiles, self.headroom, self._now)
 
     def find(self, members: Sequence[QueuedPod]) -> list[Seat] | Blocked:
         """Places for all, posted in the open trial; or which member was in the way of the best attempt, and nothing posted."""

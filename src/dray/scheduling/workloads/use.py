@@ -56,7 +56,7 @@ class QueueUse:
         if job is not None and (placed.leaving or self._evicted(placed.pod.uid)):
             return
         path = self._paths.get(job.queue, []) if job is not None else []
-        asked = self._jobs.asks(placed.pod, placed.demand, placed.node)
+        asked = self._jobs.holds(placed)
         charge = self._charged[placed.pod.uid] = Charge(path, asked, job is not None and not job.preemptible)
         self._add(charge, asked.own, 1.0)
         for claim in asked.claims:
@@ -88,7 +88,7 @@ class QueueUse:
         """What queues have no more when these pods leave: claims that others use too stay."""
         pods = list(pods)
         own = {placed.pod.uid for placed in pods}
-        asked = [self._jobs.asks(each.pod, each.demand, each.node) for each in pods]
+        asked = list(map(self._jobs.holds, pods))
         stay = {claim for each in asked for claim in each.claims if self.claims.get(claim, own) - own}
         return together(asked, stay)
 

@@ -12,18 +12,20 @@ from typing import TYPE_CHECKING
 from dray.books.nodes import Nodes, Placed
 from dray.queues.gangs import Gang, Member, fill, next_victims, surplus
 from dray.queues.order import job_key
-from dray.scheduling.workloads.jobs import Job, Jobs, created, gang_of
+from dray.scheduling.workloads.jobs import Job, created, gang_of
 from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.room import Step
 from dray.scheduling.workloads.use import QueueUse
 
 if TYPE_CHECKING:
     from dray.scheduling.workloads.session import Session
+    from dray.scheduling.workloads.taking import Taking
 
 
 class Victims:
-    def __init__(self, session: Session, nodes: Nodes, jobs: Jobs, use: QueueUse) -> None:
-        self._session, self._nodes, self._jobs, self._use = session, nodes, jobs, use
+    def __init__(self, session: Session, taking: Taking, nodes: Nodes, use: QueueUse) -> None:
+        self._session, self._taking, self._nodes, self._use = session, taking, nodes, use
+        self._members = session.members
 
     def in_order(self, candidates: Sequence[Job], protected: Callable[[Job], bool]) -> Iterator[Step]:
         """Jobs of the queue that is served last first, in it the job that is served last; surplus pods one by one."""
@@ -32,12 +34,12 @@ class Victims:
         def left(job: Job) -> Gang:
             taken = gone.get(job.key)
             if not taken:
-                return self._session.gang(job)
-            states = {uid: "leaving" if uid in taken else state for uid, state in self._session.states[job.key].items()}
+                return self._members.gang(job)
+            states = {uid: "leaving" if uid in taken else state for uid, state in self._members.states[job.key].items()}
             return gang_of(job, states)
 
         def key(job: Job) -> tuple[object, ...]:
-            return self._session.key(job) if job.single else job_key(job.priority, fill(left(job)), job.created, job.uid)
+            return self._members.key(job) if job.single else job_key(job.priority, fill(left(job)), job.created, job.uid)
 
         def step(job: Job) -> list[Member]:
             if job.single:
@@ -48,7 +50,7 @@ class Victims:
         line = Line(
             self._session.tree, self._session.standings.frozen(), self._session.total, key, lambda job: {}, last_first=True
         )
-        line.add(job for job in candidates if self._session.active(job))
+        line.add(job for job in candidates if self._members.active(job))
         while (job := line.pop()) is not None:
             pods = [self._nodes.placed(each.name) for each in step(job)]
             placed = tuple(each for each in pods if each is not None and self._may_go(job, each))
@@ -69,8 +71,8 @@ class Victims:
         """Nodes by how many pods would have to go; of those with as many, the one whose jobs are served last."""
         found: list[tuple[str, int, tuple[object, ...]]] = []
         for info in self._nodes:
-            pods = [(job, placed) for uid, placed in info.pods.items() if (job := self._jobs.of(uid)) is not None]
-            jobs = [(self._session.key(job), created(placed.pod)) for job, placed in pods if job.key in allowed]
+            pods = [(job, placed) for uid, placed in info.pods.items() if (job := self._taking.job_of(uid)) is not None]
+            jobs = [(self._members.key(job), created(placed.pod)) for job, placed in pods if job.key in allowed]
             if jobs:
                 found.append((info.name, len(jobs), min(jobs)))
         found.sort(key=lambda each: each[2], reverse=True)
@@ -79,9 +81,10 @@ class Victims:
     def on(self, node: str, allowed: Collection[str]) -> list[Step]:
         """Jobs with pods on the node, those that are served last first, as far as they are to go for it."""
         info = self._nodes.get(node)
-        jobs = {job.key: job for uid in (info.pods if info is not None else ()) if (job := self._jobs.of(uid)) is not None}
+        uids = info.pods if info is not None else ()
+        jobs = {job.key: job for uid in uids if (job := self._taking.job_of(uid)) is not None}
         found: list[Step] = []
-        for job in sorted((job for key, job in jobs.items() if key in allowed), key=self._session.key, reverse=True):
+        for job in sorted((job for key, job in jobs.items() if key in allowed), key=self._members.key, reverse=True):
             found.extend(self._steps(job, node))
         return found
 
@@ -89,10 +92,10 @@ class Victims:
         if job.single:
             uid = next(iter(job.pods))
             placed = self._nodes.placed(uid)
-            if placed is not None and self._session.state_of(job, uid) == "active" and self._may_go(job, placed):
+            if placed is not None and self._members.state_of(job, uid) == "active" and self._may_go(job, placed):
                 yield Step(job, (placed,))
             return
-        gang = self._session.gang(job)
+        gang = self._members.gang(job)
         spare = {each.name for each in surplus(gang)}
         core = []
         for each in gang.members("active"):

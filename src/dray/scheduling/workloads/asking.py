@@ -1,0 +1,100 @@
+"""What jobs ask of their queues in a session, and what there is for queues in all.
+
+Always true: what one pod asks for is worked out once a session; what a job asks for is as it was when the job was last noted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dray.books.nodes import Nodes
+from dray.scheduling.waiting.queue import QueuedPod
+from dray.scheduling.workloads.asked import GPU, GPU_RESOURCE, Amounts, Asked, together
+from dray.scheduling.workloads.jobs import CPU, MEMORY, NATIVE, Job, Jobs
+from dray.scheduling.workloads.members import Members
+from dray.scheduling.workloads.together import Seat
+from dray.scheduling.workloads.use import QueueUse
+
+
+class Asking:
+    def __init__(self, jobs: Jobs, use: QueueUse, members: Members) -> None:
+        self._jobs, self._use, self._members = jobs, use, members
+        self._asked: dict[str, Asked] = {}
+        self._noted: dict[str, Amounts] = {}
+        # The least and the most that jobs may take, where that is not certain.
+        self._between: dict[str, tuple[Amounts, Amounts]] = {}
+
+    def capacity(self, nodes: Nodes) -> Amounts:
+        """What the nodes have for queues: without what pods of no queue hold."""
+        total: Amounts = dict.fromkeys((*NATIVE, *self._jobs.tree.resources()), 0.0)
+        for info in nodes:
+            if info.node.spec.unschedulable:
+                continue
+            for resource, offered in info.allocatable.items():
+                name = GPU if resource == GPU_RESOURCE else resource
+                if name in total:
+                    total[name] += offered
+        for name in total:
+            if name not in (CPU, MEMORY):
+                total[name] += self._jobs.devices.in_all(name)
+        for name, value in self._use.beside.items():
+            if name in total:
+                total[name] -= value
+        return total
+
+    # ------------------------------------------------------------------------------------------------------------ pods
+
+    def of(self, pods: Iterable[QueuedPod]) -> Amounts:
+        """What the pods take of their queue in all, beside what runs."""
+        return together(map(self._asks, pods), self._use.claims)
+
+    def by_pod(self, uid: str) -> Amounts:
+        """What one pod that waited when the session began asks for."""
+        known = self._asked.get(uid)
+        return together([known]) if known is not None else {}
+
+    def _asks(self, pending: QueuedPod) -> Asked:
+        known = self._asked.get(pending.uid)
+        if known is None:
+            known = self._asked[pending.uid] = self._jobs.asks(pending.pod, pending.demand)
+        return known
+
+    # ------------------------------------------------------------------------------------------------------------ jobs
+
+    def next_of(self, job: Job) -> Amounts:
+        """What the next step of the job asks for."""
+        return dict.fromkeys(NATIVE, 0.0) | self.of(self._members.next(job))
+
+    def note(self, job: Job, pods: Sequence[QueuedPod]) -> None:
+        """These pods of the job are looked at now."""
+        self._noted[job.key] = dict.fromkeys(NATIVE, 0.0) | self.of(pods)
+        asked = [self._asks(each) for each in pods]
+        if any(each.between for each in asked):
+            least, most = (each.least for each in asked), (each.most for each in asked)
+            self._between[job.key] = together(least, self._use.claims), together(most, self._use.claims)
+        else:
+            self._between.pop(job.key, None)
+
+    def noted(self, job: Job) -> Amounts:
+        """What was asked for when the job was last looked at."""
+        return self._noted.get(job.key, {})
+
+    def is_certain(self, job: Job) -> bool:
+        return job.key not in self._between
+
+    def least(self, job: Job) -> Amounts:
+        return self._noted[job.key] if self.is_certain(job) else self._between[job.key][0]
+
+    def touched(self, job: Job) -> list[str]:
+        """The resources that the job may take something of."""
+        most = self._noted[job.key] if self.is_certain(job) else self._between[job.key][1]
+        return [name for name, amount in most.items() if amount > 0]
+
+    def taken(self, job: Job, seats: Sequence[Seat]) -> Amounts:
+        """What the job takes in these places."""
+        if self.is_certain(job):
+            return self._noted[job.key]
+        own = {seat.pending.uid for seat in seats}
+        held = {claim for claim, users in self._use.claims.items() if users - own}
+        pods = (seat.placement.placed(seat.pending.pod, seat.pending.demand, "promised") for seat in seats)
+        return dict.fromkeys(NATIVE, 0.0) | together(map(self._jobs.holds, pods), held)

@@ -1,0 +1,118 @@
+"""Why a job may not start, or does not: limits and quotas of its queues, and what its pods are told.
+
+Always true: what is told has the numbers that decided. A job that fits nowhere although others hold what it lacks is told why
+nothing of that is taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from dray.api.reason import Reason
+from dray.queues.order import at_most
+from dray.queues.reclaim import Denial, Reclaimer, may_reclaim, may_start
+from dray.queues.tree import Tree
+from dray.scheduling.placing.refusal import Refusal
+from dray.scheduling.placing.state import NotPlaced
+from dray.scheduling.waiting.queue import QueuedPod
+from dray.scheduling.workloads.asked import Amounts
+from dray.scheduling.workloads.asking import Asking
+from dray.scheduling.workloads.jobs import BESIDE, Job, told
+from dray.scheduling.workloads.members import Members
+from dray.scheduling.workloads.together import Blocked
+from dray.scheduling.workloads.use import QueueUse, Standings
+
+
+class Missing(NamedTuple):
+    """Why a job is not placed: what its pods are told, and what was refused on nodes where that was it."""
+
+    refusal: Refusal
+    refused: NotPlaced | None = None
+
+
+class Denials:
+    def __init__(self, tree: Tree, standings: Standings, use: QueueUse, members: Members, asking: Asking) -> None:
+        self._tree, self._standings, self._use, self._members, self._asking = tree, standings, use, members, asking
+
+    def reclaimer(self, job: Job, request: Amounts) -> Reclaimer:
+        return Reclaimer(job.queue, request, job.preemptible)
+
+    # ------------------------------------------------------------------------------------------------ limits and quotas
+
+    def of_start(self, job: Job) -> Denial | None:
+        """What stands against the job even if it takes the least that it can."""
+        return may_start(self.reclaimer(job, self._asking.least(job)), self._tree, self._standings)
+
+    def quota_allows(self, job: Job) -> bool:
+        denied = self.of_start(job)
+        return denied is None or denied.rule == "limit"
+
+    def within(self, job: Job) -> bool:
+        """Whether the queues of the job keep to their limits, and to their quotas with what cannot be preempted."""
+        return self.exceeded(job) is None
+
+    def exceeded(self, job: Job) -> Denial | None:
+        names = self._asking.touched(job)
+        for queue in self._tree.upwards(job.queue):
+            held, fixed = self._use.allocated[queue.name], self._use.fixed[queue.name]
+            for name in names:
+                if not at_most(held.get(name, 0.0), queue.of(name).limit):
+                    return Denial("limit", queue.name, name)
+                if not job.preemptible and not at_most(fixed.get(name, 0.0), queue.of(name).quota):
+                    return Denial("quota of what cannot be preempted", queue.name, name)
+        return None
+
+    def beyond(self, job: Job) -> bool:
+        """Whether a queue is above its limit as it is: that is nobody's to mend by evicting others."""
+        return any(
+            amount > 0 and not at_most(self._use.allocated[queue.name].get(name, 0.0), queue.of(name).limit)
+            for queue in self._tree.upwards(job.queue)
+            for name, amount in self._asking.noted(job).items()
+        )
+
+    # ---------------------------------------------------------------------------------------------------- what is told
+
+    def incomplete(self, job: Job) -> Refusal:
+        gang = self._members.gang(job)
+        alive = len(gang.members("pending", "active"))
+        needed = sum(leaf.needed for leaf in gang.leaves.values())
+        return Refusal.of("GangIncomplete", job.group, pods=alive, needed=needed)
+
+    def blocked(self, job: Job, members: Sequence[QueuedPod], found: Blocked) -> Missing:
+        refusal = found.refused.refusal
+        if len(members) > 1:
+            data: dict[str, str | int] = {"member": found.pending.pod.key, "placed": found.placed, "needed": len(members)}
+            refusal = Refusal(((Reason("GangBlocked", job.group, data), 0), *refusal.reasons), refusal.nodes)
+        return Missing(refusal, found.refused)
+
+    def denied(self, job: Job, denied: Denial) -> Refusal:
+        standing, limit = self._standings[denied.queue], denied.rule == "limit"
+        entitled = standing.queue.of(denied.resource)
+        held = (standing.allocated if limit else standing.fixed).get(denied.resource, 0.0)
+        data = self._numbers(job, denied, held) | {"limit": told(denied.resource, entitled.limit if limit else entitled.quota)}
+        return Refusal.of("QueueLimit" if limit else "QueueQuota", f"queue/{denied.queue}", **data)
+
+    def with_share(self, job: Job, missing: Missing) -> Missing:
+        """No node has room; where other queues have what is missing, why nothing of it is taken back."""
+        request = self._asking.next_of(job)
+        denied = may_reclaim(self.reclaimer(job, request), self._standings) if job.queue != BESIDE else None
+        if denied is None or denied.rule != "fair share of the reclaimer" or not self._others_hold(job, denied.resource):
+            return missing
+        standing = self._standings[job.queue]
+        data = self._numbers(job, denied, standing.allocated.get(denied.resource, 0.0))
+        data["share"] = told(denied.resource, standing.fair_share.get(denied.resource, 0.0))
+        known = missing.refusal
+        reasons = (*known.reasons, (Reason("QueueShare", f"queue/{job.queue}", dict(data)), 0))
+        return Missing(msgspec.structs.replace(known, reasons=reasons), missing.refused)
+
+    def _numbers(self, job: Job, denied: Denial, held: float) -> dict[str, str]:
+        name = denied.resource
+        asked = self._asking.least(job).get(name, 0.0) or self._asking.noted(job).get(name, 0.0)
+        return {"resource": name, "held": told(name, held), "asked": told(name, asked)}
+
+    def _others_hold(self, job: Job, resource: str) -> bool:
+        above = sum(self._standings[queue.name].allocated.get(resource, 0.0) for queue in self._tree.children.get("", ()))
+        return above > self._standings[job.queue].allocated.get(resource, 0.0)

@@ -1,0 +1,228 @@
+"""Room for one job: whom it may move, take back from, or preempt, and the plan in which that is enough.
+
+Always true: a plan is found in trials that are not kept, and is allowed by the rules of its action; a disruption budget is
+broken only where no plan breaks none, and never to move somebody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dray.books.nodes import Placed
+from dray.queues.order import Standing, plus
+from dray.queues.reclaim import (
+    is_candidate,
+    is_protected,
+    may_reclaim,
+    may_take,
+    preempt_min_runtime,
+    reclaim_min_runtime,
+)
+from dray.scheduling.config import QueueSettings
+from dray.scheduling.parts import Parts
+from dray.scheduling.waiting.queue import QueuedPod
+from dray.scheduling.workloads.asked import Amounts
+from dray.scheduling.workloads.bounds import hopeless
+from dray.scheduling.workloads.budgets import Budgets
+from dray.scheduling.workloads.jobs import BESIDE, Job, Jobs, created
+from dray.scheduling.workloads.line import Line
+from dray.scheduling.workloads.room import Plan, Room, Step, Wanted
+from dray.scheduling.workloads.together import Together
+from dray.scheduling.workloads.use import QueueUse
+from dray.scheduling.workloads.victims import Victims
+
+if TYPE_CHECKING:
+    from dray.scheduling.workloads.session import Session
+
+
+class Taking:
+    """``leaving``, of its room: pods that are leaving already."""
+
+    def __init__(
+        self, session: Session, parts: Parts, jobs: Jobs, use: QueueUse, together: Together, room: Room, settings: QueueSettings
+    ) -> None:
+        self._session, self._parts, self._jobs, self._use = session, parts, jobs, use
+        self._together, self._room, self._settings = together, room, settings
+        self._members, self._asking, self._denials = session.members, session.asking, session.denials
+        self._victims = Victims(session, self, parts.nodes, use)
+        self._budgets = Budgets(parts.world)
+        # Pods of no job, as far as somebody may drive them out.
+        self._outside: dict[str, Job] = {}
+
+    def job_of(self, uid: str) -> Job | None:
+        return self._jobs.of(uid) or self._outside.get(uid)
+
+    # ----------------------------------------------------------------------------------------------------- consolidate
+
+    def consolidate(self, job: Job, members: list[QueuedPod]) -> Plan | None:
+        self._together.headroom.begin(members)
+        if not job.preemptible or not self._enough_free(members) or self._denials.of_start(job) is not None:
+            return None
+        allowed = {each.key for each in self._jobs if each.preemptible and each is not job and self._moves(each)}
+        allowance = self._budgets.now(self._room.leaving)
+
+        def judge(plan: Plan) -> bool:
+            return not plan.evicted and not allowance.broken(plan.victims)
+
+        wanted = Wanted(members, lambda: self._denials.within(job), judge, lambda plan: 0, all_stay=True)
+        return self._room.by_node(
+            wanted, self._victims.nodes(allowed), lambda node: list(allowance.sparing(self._victims.on(node, allowed)))
+        )
+
+    def _moves(self, job: Job) -> bool:
+        return job.single or bool(self._members.gang(job))
+
+    def _enough_free(self, members: Sequence[QueuedPod]) -> bool:
+        """Moving pods makes nothing free: the cluster must have what is asked, wherever."""
+        asked: dict[str, int] = {}
+        for pending in members:
+            for name, value in pending.demand.requests:
+                if not self._parts.classes.offers(name):
+                    asked[name] = asked.get(name, 0) + value
+        return all(sum(max(0, info.free(name)) for info in self._parts.nodes) >= value for name, value in asked.items() if value)
+
+    # --------------------------------------------------------------------------------------------------------- reclaim
+
+    def reclaim(self, job: Job, members: list[QueuedPod]) -> Plan | None:
+        tree, standings = self._session.tree, self._session.standings.frozen()
+        reclaimer = self._denials.reclaimer(job, self._asking.least(job))
+        if may_reclaim(reclaimer, standings) is not None:
+            return None
+        self._together.headroom.begin(members, self._session.shares[job.queue])
+        open_queues = {name for name in tree.queues if tree.is_leaf(name) and is_candidate(reclaimer, name, tree, standings)}
+        candidates = [each for each in self._jobs if each.preemptible and each.queue in open_queues]
+        minima = self._jobs.minima("reclaim_min_runtime")
+
+        def protected(victim: Job) -> bool:
+            least = reclaim_min_runtime(job.queue, victim.queue, tree, minima)
+            return is_protected(self._session.now, victim.last_start, least)
+
+        def judge(plan: Plan) -> bool:
+            return self._may_take(job, plan, standings)
+
+        return self._make_room(job, members, candidates, protected, judge)
+
+    def _may_take(self, job: Job, plan: Plan, standings: Mapping[str, Standing]) -> bool:
+        blocks = [(step.job.queue, self._use.freed(step.pods)) for step in plan.evicted]
+        if not self._settings.consolidating_reclaim:
+            blocks += [(step.job.queue, self._use.freed(step.pods)) for step, _ in plan.moved]
+        taken = self._asking.taken(job, plan.seats)
+        taker = self._denials.reclaimer(job, taken)
+        if not self._asking.is_certain(job) and may_reclaim(taker, standings) is not None:
+            return False
+        return may_take(taker, blocks, self._session.tree, standings) is None and self._is_next(job, plan, standings, taken)
+
+    def _is_next(self, job: Job, plan: Plan, standings: Mapping[str, Standing], taken: Amounts) -> bool:
+        """Whether, without those that are evicted, it is the job's turn and not theirs: else they would take it back."""
+        held = {name: dict(standing.allocated) for name, standing in standings.items()}
+        asks: dict[str, Amounts] = {job.key: taken}
+        for step in plan.evicted:
+            amounts = self._use.freed(step.pods)
+            asks[step.job.key] = plus(asks.get(step.job.key, {}), amounts)
+            for queue in self._session.tree.upwards(step.job.queue):
+                held[queue.name] = plus(held[queue.name], amounts, -1.0)
+        left = {
+            name: Standing(standing.queue, held[name], standing.fair_share, standing.fixed)
+            for name, standing in standings.items()
+        }
+        line = Line(self._session.tree, left, self._session.total, self._members.key, lambda each: asks[each.key])
+        line.add([job, *{step.job.key: step.job for step in plan.evicted}.values()])
+        return line.pop() is job
+
+    # --------------------------------------------------------------------------------------------------------- preempt
+
+    def preempt(self, job: Job, members: list[QueuedPod]) -> Plan | None:
+        self._together.headroom.begin(members)
+        candidates = [
+            each for each in self._jobs if each.queue == job.queue and each.preemptible and each.priority < job.priority
+        ]
+        if job.queue == BESIDE:
+            candidates += self._outsiders(job, members)
+        minima = self._jobs.minima("preempt_min_runtime")
+        least = preempt_min_runtime(job.queue, self._session.tree, minima)
+
+        def protected(victim: Job) -> bool:
+            return is_protected(self._session.now, victim.started, least)
+
+        def judge(plan: Plan) -> bool:
+            return True
+
+        return self._make_room(job, members, candidates, protected, judge)
+
+    def _outsiders(self, job: Job, members: Sequence[QueuedPod]) -> list[Job]:
+        """Pods of no queue and no gang that a gang of no queue may drive out, as a single pod may: each a job by itself."""
+        found: list[Job] = []
+        if not all(self._together.may_preempt(each) for each in members):
+            return found
+        for placed in self._parts.nodes.all_placed():
+            pod, priority = placed.pod, placed.demand.priority
+            if priority < job.priority and self._jobs.of(pod.uid) is None and not pod.terminal:
+                each = self._outside.setdefault(pod.uid, Job(f"pod/{pod.uid}", BESIDE))
+                each.uid, each.priority, each.created, each.pods = pod.uid, priority, created(pod), {pod.uid: pod}
+                found.append(each)
+        return found
+
+    # --------------------------------------------------------------------------------------------- reclaim and preempt
+
+    def _make_room(
+        self,
+        job: Job,
+        members: list[QueuedPod],
+        candidates: list[Job],
+        protected: Callable[[Job], bool],
+        judge: Callable[[Plan], bool],
+    ) -> Plan | None:
+        if not candidates or self._denials.beyond(job) or not self._denials.quota_allows(job):
+            return None
+        if self._hopeless(members, candidates):
+            return None
+        allowance = self._budgets.now(self._room.leaving)
+
+        def breaks(plan: Plan) -> int:
+            return allowance.broken(plan.victims)
+
+        def unbroken(plan: Plan) -> bool:
+            return not breaks(plan) and judge(plan)
+
+        wanted = Wanted(members, lambda: self._denials.within(job), unbroken, breaks)
+        plan = self._search(wanted, candidates, protected, allowance.sparing)
+        if plan is None and self._budgets:
+            plan = self._search(wanted._replace(judge=judge), candidates, protected, allowance.least_harm_first)
+        return plan
+
+    def _search(
+        self,
+        wanted: Wanted,
+        candidates: Sequence[Job],
+        protected: Callable[[Job], bool],
+        choose: Callable[[Iterable[Step]], Iterator[Step]],
+    ) -> Plan | None:
+        """Victims in their order, then node by node; ``choose``: which of them, for the sake of budgets."""
+        plan = self._room.in_order(wanted, choose(self._victims.in_order(candidates, protected)))
+        if plan is not None:
+            return plan
+        allowed = {each.key for each in candidates if not protected(each) and self._moves(each)}
+        nodes = self._victims.nodes(allowed)
+        return self._room.by_node(wanted, nodes, lambda node: list(choose(self._victims.on(node, allowed))))
+
+    def _hopeless(self, members: Sequence[QueuedPod], candidates: Sequence[Job]) -> bool:
+        placed = (self._parts.nodes.placed(uid) for job in candidates for uid in job.pods)
+        gone = [*(each for each in placed if each is not None), *self._room.leaving]
+        return hopeless(self._parts.nodes, members, gone, self._parts.classes.offers)
+
+    # ------------------------------------------------------------------------------------------------- about plans
+
+    def breaks(self, plan: Plan) -> int:
+        """How many of its victims break a disruption budget, if others leave first whom earlier plans drive out."""
+        own = {placed.pod.uid for placed in plan.victims}
+        others: list[Placed] = [placed for placed in self._room.leaving if placed.pod.uid not in own]
+        return self._budgets.now(others).broken(plan.victims)
+
+    def protected_until(self) -> list[float]:
+        """When jobs that may not be touched yet for their min-runtime may be, while somebody waits."""
+        minima = {*self._jobs.minima("reclaim_min_runtime").values(), *self._jobs.minima("preempt_min_runtime").values()}
+        if not minima or not self._session.missing:
+            return []
+        started = {job.started for job in self._jobs if job.started is not None}
+        return [at for start in started for least in minima if (at := start + least) > self._session.now]

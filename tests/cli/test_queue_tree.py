@@ -1,0 +1,64 @@
+"""``dray queues``: the tree as a table, with a line for each resource where columns would not do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from dray.cli import root
+from dray.explain.snapshot import KINDS
+from tests.scheduling.scheduling_cluster import Sim
+from tests.scheduling.test_counters_in_shares import MEMORY, add_team, add_user, mig
+from tests.scheduling.test_queues_and_gangs import add_queue, add_single, cluster
+
+
+def shown(sim: Sim, folder: Path, *arguments: str) -> str:
+    found: list[dict[str, Any]] = []
+    for kind in KINDS:
+        bodies = sim.api.objects[kind].values() if kind in sim.api.objects else ()
+        found += [{"apiVersion": kind.api_version, "kind": kind.kind, **body} for body in bodies]
+    file = folder / "now.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": found}))
+    answer = CliRunner().invoke(root, ["queues", "--snapshot", str(file), *arguments], catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    return answer.stdout
+
+
+def lines(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def test_gpus_have_columns(tmp_path: Path) -> None:
+    sim = cluster(4)
+    add_queue(sim, "research", 4)
+    add_queue(sim, "vision", 2, limit=3, parent="research")
+    add_single(sim, "p", "vision")
+    sim.settle(5)
+    assert lines(shown(sim, tmp_path)) == [
+        ["QUEUE", "PRI", "WAITING", "GPU", "USED", "GPU", "SHARE", "GPU", "QUOTA", "GPU", "LIMIT"],
+        ["research", "100", "0", "1", "1", "4", "-"],
+        ["vision", "100", "0", "1", "1", "2", "3"],
+    ]
+
+
+def test_further_resources_have_lines(tmp_path: Path) -> None:
+    sim = mig(1)
+    add_team(sim, "a", quota="40Gi", limit="60Gi")
+    add_user(sim, "p", "a", "half")
+    add_user(sim, "q", "a", "half")
+    sim.settle(5)
+    assert lines(shown(sim, tmp_path)) == [
+        ["QUEUE", "PRI", "WAITING", "RESOURCE", "USED", "SHARE", "QUOTA", "LIMIT"],
+        ["a", "100", "1", MEMORY, "40Gi", "60Gi", "40Gi", "60Gi"],
+    ]
+
+
+def test_a_queue_that_is_not_used_is_named(tmp_path: Path) -> None:
+    sim = mig(1)
+    add_queue(sim, "a", 1, **{"dray.dev/resources": '{"counter/memory": {"quota": 1}}'})
+    add_queue(sim, "b", 1)
+    text = " ".join(shown(sim, tmp_path).split())
+    assert "queue a is not used: queue 'a': annotation dray.dev/resources: 'counter/memory' is none of" in text

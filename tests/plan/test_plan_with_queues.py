@@ -1,0 +1,121 @@
+"""``dray plan`` where queues divide a cluster: who is evicted for a queue below its share and why, and who moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dray.api.kinds import PODS
+from dray.testing import node_with_devices, pod
+from tests.plan.clusters import cluster
+from tests.plan.test_plan import Asked, working
+
+Plain = dict[str, Any]
+COUNTED = '{"deviceclass/gpu": {"quota": %d, "limit": -1, "overQuotaWeight": 1}}'
+UNLIMITED = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+
+
+def queue(name: str, quota: int) -> Plain:
+    annotations = {"dray.dev/resources": COUNTED % quota}
+    spec = {"resources": {"cpu": UNLIMITED, "memory": UNLIMITED}}
+    metadata = {"name": name, "annotations": annotations}
+    return {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": metadata, "spec": spec}
+
+
+def group(name: str, queue: str, members: int) -> Plain:
+    spec = {"queue": queue, "minMember": members}
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+
+def of(queue: str, name: str, size: int = 2) -> Plain:
+    return working(name, size, labels={"kai.scheduler/queue": queue})
+
+
+def member(name: str, group: str, size: int = 2) -> Plain:
+    made = working(name, size)
+    made["metadata"]["annotations"] = {"pod-group-name": group}
+    return made
+
+
+@pytest.fixture
+def borrowed(tmp_path: Path) -> Asked:
+    """Eight devices on two nodes, all in use by queue a, which deserves half of them if b wants the other."""
+    nodes = [*node_with_devices("n1", 4), *node_with_devices("n2", 4)]
+    queues = [queue("a", 4), queue("b", 4)]
+    return Asked(tmp_path, cluster(*nodes, *queues, *(of("a", f"a{index}") for index in range(4))))
+
+
+def test_a_queue_below_its_share_takes_it_back(borrowed: Asked) -> None:
+    code, found = borrowed.json(files=[of("b", "b0"), of("b", "b1")])
+    assert code == 0
+    assert [each["verdict"] for each in found["pods"]] == ["placed", "placed"]
+    assert len(found["evictions"]) == 2
+    for each in found["evictions"]:
+        assert each["pod"].startswith("default/a")
+        assert each["for"] in ("default/b0", "default/b1")
+        assert each["why"] == f"{each['for']} needs the room on node {each['node']}: queue b takes back its share from queue a"
+        assert each["findsPlace"] is False
+    assert found["before"]["queues"]["b"]["allocated"].get("deviceclass/gpu", "0") == "0"
+    held = {name: found["after"]["queues"][name]["allocated"]["deviceclass/gpu"] for name in ("a", "b")}
+    assert held == {"a": "4", "b": "4"}
+
+
+def test_what_is_beyond_its_share_waits_and_says_so(borrowed: Asked) -> None:
+    code, found = borrowed.json(files=[of("b", f"b{index}") for index in range(3)])
+    assert code == 1
+    verdicts = sorted(each["verdict"] for each in found["pods"])
+    assert verdicts == ["placed", "placed", "unschedulable"]
+    (left,) = [each for each in found["pods"] if each["verdict"] != "placed"]
+    assert "queue b would exceed its fair share of deviceclass/gpu" in left["summary"]
+    assert len(found["evictions"]) == 2
+
+
+def test_a_gang_takes_back_all_that_it_needs_or_nothing(borrowed: Asked) -> None:
+    files = [group("train", "b", 2), member("b0", "train"), member("b1", "train")]
+    code, found = borrowed.json(files=files)
+    assert (code, len(found["evictions"])) == (0, 2)
+    files = [group("train", "b", 3), *(member(f"b{index}", "train") for index in range(3))]
+    code, found = borrowed.json(files=files)
+    assert (code, found["evictions"]) == (1, [])
+    assert {each["verdict"] for each in found["pods"]} == {"unschedulable"}
+
+
+def test_a_quota_that_grows_lets_who_waits_take_it_back(borrowed: Asked, tmp_path: Path) -> None:
+    borrowed.cluster.create(*(of("b", f"b{index}") for index in range(3)))
+    borrowed.cluster.run(60)
+    again = Asked(tmp_path, borrowed.cluster)
+    code, found = again.json(files=[queue("b", 6), queue("a", 2)])
+    assert (code, [each["verdict"] for each in found["pods"]]) == (0, ["placed"])
+    (gone,) = found["evictions"]
+    assert gone["why"].endswith("queue b takes back its share from queue a")
+
+
+def test_who_is_moved_is_told_where_to(tmp_path: Path) -> None:
+    """Six devices are free, three on each node; four are wanted on one."""
+    made = cluster(*node_with_devices("n1", 4), queue("a", 8), of("a", "p1", 1), of("a", "fill", 3))
+    made.create(*node_with_devices("n2", 4), of("a", "p2", 1))
+    made.run(30)
+    made.delete(PODS, "fill")
+    made.run(60)
+    code, found = Asked(tmp_path, made).json(files=[of("a", "whole", 4)])
+    (moved,) = found["evictions"]
+    assert (code, found["pods"][0]["node"]) == (0, moved["node"])
+    other = {"n1": "n2", "n2": "n1"}[moved["node"]]
+    assert moved["why"].startswith(f"default/whole needs the room on node {moved['node']}: moving to node {other}, to make room")
+
+
+def test_a_pod_that_would_fit_nowhere_is_not_said_to_wait(borrowed: Asked) -> None:
+    answer = borrowed(files=[pod("huge", requests={"cpu": "100"}), of("b", "b0")])
+    assert answer.exit_code == 1
+    assert "1 would not fit on any node if all were empty" in answer.stdout
+    assert "waits" not in answer.stdout.splitlines()[-1]
+
+
+def test_the_table_shows_who_leaves_and_why(borrowed: Asked) -> None:
+    answer = borrowed(files=[of("b", "b0")])
+    assert answer.exit_code == 0
+    assert "queue b takes back its share from queue a" in " ".join(answer.stdout.split())
+    assert "queue b holds" in answer.stdout
