@@ -7,7 +7,7 @@ as far as its next step goes (its minimum, or one more), or it is refused with a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -16,7 +16,7 @@ from dray.api.reason import Reason
 from dray.api.times import parse_time
 from dray.books.nodes import Placed
 from dray.queues.gangs import Gang, Member, State, fill, is_stale, next_attempt, stale_until
-from dray.queues.order import Fill, Standing, at_most, job_key, plus
+from dray.queues.order import Fill, at_most, job_key
 from dray.queues.reclaim import (
     Denial,
     Reclaimer,
@@ -42,6 +42,7 @@ from dray.scheduling.workloads.jobs import BESIDE, GPU_RESOURCE, NATIVE, Job, Jo
 from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.room import Plan, Room, Step, Wanted
 from dray.scheduling.workloads.together import Blocked, Seat, Together
+from dray.scheduling.workloads.turns import Turns
 from dray.scheduling.workloads.use import QueueUse, Standings, shares_of
 from dray.scheduling.workloads.victims import Victims
 
@@ -103,6 +104,7 @@ class Session:
         use.changed.clear()
         self._room = Room(parts, cycle, preemption, together, now)
         self._victims = Victims(self, parts.nodes, jobs, use)
+        self._turns = Turns(self, use)
         self._budgets = Budgets(parts.world)
         self.missing: dict[str, Missing] = {}
         self.done: set[str] = set()
@@ -172,6 +174,7 @@ class Session:
 
     def _changed(self, job: Job) -> None:
         self._gangs.pop(job.key, None)
+        self._turns.changed(job)
 
     def key(self, job: Job) -> tuple[object, ...]:
         if not job.single:
@@ -332,15 +335,17 @@ class Session:
 
     def _with_share(self, job: Job, missing: Missing) -> Missing:
         """No node has room; where other queues have what is missing, why nothing of it is taken back."""
-        denied = may_reclaim(self._reclaimer(job), self.standings) if job.queue != BESIDE else None
+        if job.queue == BESIDE:
+            return missing
+        denied = may_reclaim(self._reclaimer(job), self.standings)
+        if denied is None and (first := self._turns.behind.get(job.key)) is not None and first.waiting:
+            return _because(missing, "QueueBehind", job, first=next(iter(first.waiting.values())).pod.key)
         if denied is None or denied.rule != "fair share of the reclaimer" or not self._others_hold(job, denied.resource):
             return missing
         standing = self.standings[job.queue]
         data = self._numbers(job, denied, standing.allocated.get(denied.resource, 0.0))
-        data["share"] = told(denied.resource, standing.fair_share.get(denied.resource, 0.0))
-        known = missing.refusal
-        reasons = (*known.reasons, (Reason("QueueShare", f"queue/{job.queue}", dict(data)), 0))
-        return Missing(msgspec.structs.replace(known, reasons=reasons), missing.refused)
+        share = told(denied.resource, standing.fair_share.get(denied.resource, 0.0))
+        return _because(missing, "QueueShare", job, **data, share=share)
 
     def _others_hold(self, job: Job, resource: str) -> bool:
         above = sum(self.standings[queue.name].allocated.get(resource, 0.0) for queue in self.tree.children.get("", ()))
@@ -448,26 +453,10 @@ class Session:
             blocks = [(step.job.queue, self._use.freed(step.pods)) for step in plan.evicted]
             if not self._settings.consolidating_reclaim:
                 blocks += [(step.job.queue, self._use.freed(step.pods)) for step, _ in plan.moved]
-            return may_take(reclaimer, blocks, self.tree, standings) is None and self._is_next(job, plan, standings)
+            allowed = may_take(reclaimer, blocks, self.tree, standings) is None
+            return allowed and self._turns.comes_first(job, plan.evicted, standings)
 
         return self._make_room(job, members, candidates, protected, judge)
-
-    def _is_next(self, job: Job, plan: Plan, standings: Mapping[str, Standing]) -> bool:
-        """Whether, without those that are evicted, it is the job's turn and not theirs: else they would take it back."""
-        held = {name: dict(standing.allocated) for name, standing in standings.items()}
-        asks: dict[str, Amounts] = {job.key: self._requests[job.key]}
-        for step in plan.evicted:
-            amounts = self._use.freed(step.pods)
-            asks[step.job.key] = plus(asks.get(step.job.key, {}), amounts)
-            for queue in self.tree.upwards(step.job.queue):
-                held[queue.name] = plus(held[queue.name], amounts, -1.0)
-        left = {
-            name: Standing(standing.queue, held[name], standing.fair_share, standing.fixed)
-            for name, standing in standings.items()
-        }
-        line = Line(self.tree, left, self.total, self.key, lambda each: asks[each.key])
-        line.add([job, *{step.job.key: step.job for step in plan.evicted}.values()])
-        return line.pop() is job
 
     def _preempt(self, job: Job, members: list[QueuedPod]) -> Plan | None:
         candidates = [
@@ -571,6 +560,13 @@ class Session:
                 active = [self._parts.nodes.placed(each.name) for each in gang.members("active")]
                 self._decisions.evict_stale(job, [placed for placed in active if placed is not None])
                 self._changed(job)
+
+
+def _because(missing: Missing, code: str, job: Job, **data: str) -> Missing:
+    """Besides, for the sake of its queue."""
+    known = missing.refusal
+    reasons = (*known.reasons, (Reason(code, f"queue/{job.queue}", {**data}), 0))
+    return Missing(msgspec.structs.replace(known, reasons=reasons), missing.refused)
 
 
 def _nodes(plan: Plan) -> set[str]:
