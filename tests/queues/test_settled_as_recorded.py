@@ -19,6 +19,13 @@ SAME: Final = {"Gated": "Pending", "Bound": "Running", "Allocated": "Running", "
 
 # Settled otherwise, and why: docs/fidelity.md.
 OTHERWISE: Final = {"consolidation/consolidation_subgroups_test.go#TestSubGroupsConsolidation/0"}
+# Clusters in which KAI ended with more of something: GPUs in use, GPUs of a queue, or pods that nobody evicted.
+MORE_RUN_AFTER_MOVES: Final = {"sc-0090", "sc-0093", "sc-0144"}
+KAI_S_RUNS_DIFFER: Final = {"sc-0015", "sc-0098"}
+ROOM_THAT_WAS_MADE_FOR_OTHERS: Final = {"sc-0004", "sc-0045", "sc-0118"}
+SHARES_THAT_KAI_ROUNDS_OTHERWISE_LATER: Final = {"sc-0063"}
+A_HIGHER_PRIORITY_THAT_KAI_SKIPS: Final = {"sc-0100"}
+GAPS_THAT_NO_GANG_FITS: Final = {"sc-0020", "sc-0122", "sc-0136"}
 
 
 class Case:
@@ -137,6 +144,12 @@ def test_random_clusters_run_more_with_fewer_evictions_than_with_kai() -> None:
         if fewer or settled.evictions > line["evictions"]:
             worse.append(line["id"])
     assert mine["gpus"] >= kai["gpus"]
-    assert mine["evictions"] <= 0.8 * kai["evictions"]
-    # In these a queue that was below its share got it, which KAI's search did not find, or more runs after a few moves.
-    assert len(worse) <= 12, worse
+    assert mine["evictions"] <= 0.75 * kai["evictions"]
+    assert set(worse) <= {
+        *MORE_RUN_AFTER_MOVES,
+        *KAI_S_RUNS_DIFFER,
+        *ROOM_THAT_WAS_MADE_FOR_OTHERS,
+        *SHARES_THAT_KAI_ROUNDS_OTHERWISE_LATER,
+        *A_HIGHER_PRIORITY_THAT_KAI_SKIPS,
+        *GAPS_THAT_NO_GANG_FITS,
+    }

@@ -26,6 +26,7 @@ from dray.scheduling.telling.reports import Reports
 from dray.scheduling.waiting import events
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.jobs import Job, Jobs
+from dray.scheduling.workloads.returns import Returns
 from dray.scheduling.workloads.room import Plan
 from dray.scheduling.workloads.session import Missing, Session
 from dray.scheduling.workloads.status import PAUSE, news
@@ -72,6 +73,7 @@ class Workloads:
         self._out: list[Write] = []
         # By job: what it was promised, and who has to leave before.
         self._waits: dict[str, Wait] = {}
+        self._returns = Returns()
         self.last_session: Session | None = None
 
     # --------------------------------------------------------------------------------------------------------- observing
@@ -228,6 +230,8 @@ class Workloads:
         together = Together(self._parts, self._cycle, self._profiles, now)
         session = self.last_session = self._session(together, now)
         session.done.update(self._waits)
+        self._returns.expire(now)
+        session.returns = self._returns
         session.run()
         self._write_plans(session.plans, now)
         if session.cut:
@@ -280,7 +284,9 @@ class Workloads:
         first = plan.seats[0].pending
         for victim in plan.victims:
             self._preemptor.preemption.evict(victim.pod.uid, first.uid)
-            self.use.look_again(victim)
+            # Who moves comes back, to the same queue.
+            if victim.pod.uid not in plan.places:
+                self.use.look_again(victim)
         for pending, placement in plan.seats:
             self._preemptor.nominator.make(pending, placement)
         self._waits[job.key] = Wait(plan, {placed.pod.uid for placed in awaited})
@@ -302,6 +308,7 @@ class Workloads:
             self._preemptor.evict(Eviction(first.placement, victims), first.pending.pod, profile, now)
             for step in (*plan.evicted, *(step for step, _ in plan.moved)):
                 step.job.evicted_at = now
+            self._returns.note(plan, now)
             self._tell(job, plan, now)
 
     def _tell(self, job: Job, plan: Plan, now: float) -> None:

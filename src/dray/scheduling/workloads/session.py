@@ -40,6 +40,7 @@ from dray.scheduling.workloads.bounds import hopeless
 from dray.scheduling.workloads.budgets import Budgets
 from dray.scheduling.workloads.jobs import BESIDE, GPU_RESOURCE, NATIVE, Job, Jobs, gang_of, told
 from dray.scheduling.workloads.line import Line
+from dray.scheduling.workloads.returns import Returns
 from dray.scheduling.workloads.room import Plan, Room, Step, Wanted
 from dray.scheduling.workloads.together import Blocked, Seat, Together
 from dray.scheduling.workloads.turns import Turns
@@ -111,6 +112,7 @@ class Session:
         # Whom room is made for in this session, and by which action: nothing of it is written before the end.
         self.plans: dict[str, Plan] = {}
         self.made_by: dict[str, Action] = {}
+        self.returns = Returns()
         self._room.leaving = [placed for placed in parts.nodes.all_placed() if self._leaves(placed)]
         self.cut = False
 
@@ -247,7 +249,11 @@ class Session:
         return Refusal.of("GangIncomplete", f"podgroup/{job.key}", pods=alive, needed=needed)
 
     def _allocate(self) -> None:
-        line = self._line(self._ready())
+        ready = self._ready()
+        line = self._line(ready)
+        for each in ready:
+            if each in self.returns and not self.gang(each).members("leaving"):
+                self._return(each, line)
         failed: dict[tuple[object, ...], Missing] = {}
         while (job := line.pop()) is not None:
             if not self._decisions.may_start_more():
@@ -272,11 +278,26 @@ class Session:
             else:
                 failed[likeness] = self.missing[job.key] = found
 
+    def _return(self, job: Job, line: Line) -> None:
+        """Who moved for others has the places that were found for it, before anybody else is served."""
+        nodes = self.returns.pop(job)
+        while 0 < len(members := self.members(job)) <= len(nodes) and self._start_denied(job) is None:
+            with self._parts.books.trial():
+                table = self._together.table()
+                back = all(table.sits(pending, node) for pending, node in zip(members, nodes))
+            if not back:
+                return
+            nodes = nodes[len(members) :]
+            line.drop(job)
+            self._started(job, list(table.seats.values()), line)
+
     def _when_they_left(self, job: Job, members: Sequence[QueuedPod]) -> Plan | None:
         """Pods that are leaving anyhow make enough room: nobody else has to go."""
         if not self._room.leaving:
             return None
-        return self._room.in_order(Wanted(members, lambda: self._within(job), lambda plan: True, lambda plan: 0), ())
+        return self._room.in_order(
+            Wanted(members, lambda: self._within(job), lambda plan: True, lambda plan: 0, self._use.within_limits), ()
+        )
 
     def _leaves(self, placed: Placed) -> bool:
         """Whether what the pod holds is about to be free; not of one that should have been gone long ago."""
@@ -390,7 +411,10 @@ class Session:
         for step in (*plan.evicted, *(step for step, _ in plan.moved)):
             self._changed(step.job)
         self._changed(job)
-        self._room.leaving += plan.victims
+        self._room.planned(plan)
+        for step in plan.evicted:
+            if not self.active(step.job):
+                self._room.give_up(step.job.pods)
         line.changed(self._use.changed)
         self._use.changed.clear()
 
@@ -398,8 +422,7 @@ class Session:
         plan = self.plans.pop(job.key)
         self._decisions.withdraw(job)
         self.done.discard(job.key)
-        gone = {placed.pod.uid for placed in plan.victims}
-        self._room.leaving = [placed for placed in self._room.leaving if placed.pod.uid not in gone]
+        self._room.withdrawn(plan)
         for step in (*plan.evicted, *(step for step, _ in plan.moved)):
             self._changed(step.job)
         self._changed(job)
@@ -417,7 +440,7 @@ class Session:
         def judge(plan: Plan) -> bool:
             return not plan.evicted and not allowance.broken(plan.victims)
 
-        wanted = Wanted(members, lambda: self._within(job), judge, lambda plan: 0, all_stay=True)
+        wanted = Wanted(members, lambda: self._within(job), judge, lambda plan: 0, self._use.within_limits, all_stay=True)
         return self._room.by_node(
             wanted, self._victims.nodes(allowed), lambda node: list(allowance.sparing(self._victims.on(node, allowed)))
         )
@@ -497,7 +520,7 @@ class Session:
         def unbroken(plan: Plan) -> bool:
             return not breaks(plan) and judge(plan)
 
-        wanted = Wanted(members, lambda: self._within(job), unbroken, breaks)
+        wanted = Wanted(members, lambda: self._within(job), unbroken, breaks, self._use.within_limits)
         plan = self._search(wanted, candidates, protected, allowance.sparing)
         if plan is None and self._budgets:
             plan = self._search(wanted._replace(judge=judge), candidates, protected, allowance.least_harm_first)
