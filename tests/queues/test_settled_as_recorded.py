@@ -25,7 +25,7 @@ KAI_S_RUNS_DIFFER: Final = {"sc-0015", "sc-0098"}
 ROOM_THAT_WAS_MADE_FOR_OTHERS: Final = {"sc-0004", "sc-0045", "sc-0118"}
 SHARES_THAT_KAI_ROUNDS_OTHERWISE_LATER: Final = {"sc-0063"}
 A_HIGHER_PRIORITY_THAT_KAI_SKIPS: Final = {"sc-0100"}
-GAPS_THAT_NO_GANG_FITS: Final = {"sc-0020", "sc-0122", "sc-0136"}
+GAPS_THAT_NOBODY_FITS: Final = {"sc-0020", "sc-0122"}
 
 
 class Case:
@@ -144,12 +144,12 @@ def test_random_clusters_run_more_with_fewer_evictions_than_with_kai() -> None:
         if fewer or settled.evictions > line["evictions"]:
             worse.append(line["id"])
     assert mine["gpus"] >= kai["gpus"]
-    assert mine["evictions"] <= 0.75 * kai["evictions"]
+    assert mine["evictions"] <= 0.72 * kai["evictions"]
     assert set(worse) <= {
         *MORE_RUN_AFTER_MOVES,
         *KAI_S_RUNS_DIFFER,
         *ROOM_THAT_WAS_MADE_FOR_OTHERS,
         *SHARES_THAT_KAI_ROUNDS_OTHERWISE_LATER,
         *A_HIGHER_PRIORITY_THAT_KAI_SKIPS,
-        *GAPS_THAT_NO_GANG_FITS,
+        *GAPS_THAT_NOBODY_FITS,
     }

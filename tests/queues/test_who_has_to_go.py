@@ -85,3 +85,16 @@ def test_nobody_moves_who_could_not_start_again_for_the_limit_of_its_queue() -> 
         cluster = Cluster({"n0": 4, "n1": 6}, queues, jobs)
         assert cluster.settle()["due"] == len(evicted)
         assert cluster.evicted == evicted
+
+
+def test_rather_than_that_a_gang_is_preempted_one_pod_moves() -> None:
+    """For the urgent job, which cannot be preempted itself, there is room enough, on two nodes."""
+    jobs = [
+        job("small", "other", 1, "n0"),
+        job("smaller", "other", 1, "n1"),
+        job("gang", "own", 1, "n2", "n2"),
+        job("urgent", "own", 2, count=1, priority=125),
+    ]
+    cluster = Cluster({"n0": 2, "n1": 2, "n2": 2}, [queue("other", 2), queue("own", 4)], jobs)
+    assert cluster.settle() == {"small": 1, "smaller": 1, "gang": 2, "urgent": 1}
+    assert len(cluster.evicted & {"small-0", "smaller-0"}) == len(cluster.evicted) == 1

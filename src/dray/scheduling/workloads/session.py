@@ -36,7 +36,7 @@ from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.placing.state import NotPlaced
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.asked import GPU, Amounts, Asked, add, together
-from dray.scheduling.workloads.bounds import hopeless
+from dray.scheduling.workloads.bounds import enough_free, hopeless
 from dray.scheduling.workloads.budgets import Budgets
 from dray.scheduling.workloads.jobs import BESIDE, GPU_RESOURCE, NATIVE, Job, Jobs, gang_of, told
 from dray.scheduling.workloads.line import Line
@@ -50,6 +50,8 @@ from dray.scheduling.workloads.victims import Victims
 Action = str
 # A pod that was to be gone this long ago, in seconds, does not count as making room.
 STUCK_AFTER: Final = 120.0
+# How often in a session it is asked in vain whether it is enough that others move.
+MOST_TRIES: Final = 16
 
 
 class Decisions(Protocol):
@@ -113,6 +115,7 @@ class Session:
         self.plans: dict[str, Plan] = {}
         self.made_by: dict[str, Action] = {}
         self.returns = Returns()
+        self._tries = MOST_TRIES
         self._room.leaving = [placed for placed in parts.nodes.all_placed() if self._leaves(placed)]
         self.cut = False
 
@@ -282,22 +285,18 @@ class Session:
         """Who moved for others has the places that were found for it, before anybody else is served."""
         nodes = self.returns.pop(job)
         while 0 < len(members := self.members(job)) <= len(nodes) and self._start_denied(job) is None:
-            with self._parts.books.trial():
-                table = self._together.table()
-                back = all(table.sits(pending, node) for pending, node in zip(members, nodes))
-            if not back:
+            if (seats := self._together.near(members, nodes)) is None:
                 return
             nodes = nodes[len(members) :]
             line.drop(job)
-            self._started(job, list(table.seats.values()), line)
+            self._started(job, seats, line)
 
     def _when_they_left(self, job: Job, members: Sequence[QueuedPod]) -> Plan | None:
         """Pods that are leaving anyhow make enough room: nobody else has to go."""
         if not self._room.leaving:
             return None
-        return self._room.in_order(
-            Wanted(members, lambda: self._within(job), lambda plan: True, lambda plan: 0, self._use.within_limits), ()
-        )
+        wanted = Wanted(members, lambda: self._within(job), lambda plan: True, lambda plan: 0, self._use.within_limits)
+        return self._room.in_order(wanted, ())
 
     def _leaves(self, placed: Placed) -> bool:
         """Whether what the pod holds is about to be free; not of one that should have been gone long ago."""
@@ -432,7 +431,12 @@ class Session:
         return job.delay > 0 and self.now < since + job.delay
 
     def _consolidate(self, job: Job, members: list[QueuedPod]) -> Plan | None:
-        if not job.preemptible or not self._enough_free(members) or self._start_denied(job) is not None:
+        return self._moving(job, members) if job.preemptible else None
+
+    def _moving(self, job: Job, members: list[QueuedPod]) -> Plan | None:
+        """A plan in which everybody finds another place."""
+        enough = enough_free(self._parts.nodes, members, self._room.leaving, self._parts.classes.offers)
+        if not enough or self._start_denied(job) is not None:
             return None
         allowed = {each.key for each in self._jobs if each.preemptible and each is not job and (each.single or self.gang(each))}
         allowance = self._budgets.now(self._room.leaving)
@@ -447,15 +451,6 @@ class Session:
 
     def _start_denied(self, job: Job) -> Denial | None:
         return may_start(self._reclaimer(job), self.tree, self.standings)
-
-    def _enough_free(self, members: Sequence[QueuedPod]) -> bool:
-        """Moving pods makes nothing free: the cluster must have what is asked, wherever."""
-        asked: dict[str, int] = {}
-        for pending in members:
-            for name, value in pending.demand.requests:
-                if not self._parts.classes.offers(name):
-                    asked[name] = asked.get(name, 0) + value
-        return all(sum(max(0, info.free(name)) for info in self._parts.nodes) >= value for name, value in asked.items() if value)
 
     # ----------------------------------------------------------------------------------------------- reclaim and preempt
 
@@ -524,7 +519,15 @@ class Session:
         plan = self._search(wanted, candidates, protected, allowance.sparing)
         if plan is None and self._budgets:
             plan = self._search(wanted._replace(judge=judge), candidates, protected, allowance.least_harm_first)
-        return plan
+        return plan if plan is None or not plan.evicted else self._gentler(job, members, plan)
+
+    def _gentler(self, job: Job, members: list[QueuedPod], plan: Plan) -> Plan:
+        """Rather than that anybody is evicted, as many or fewer move: asked again, for others have made room since."""
+        if (job.preemptible and not self.plans) or self._tries <= 0:
+            return plan
+        other = self._moving(job, members)
+        self._tries -= other is None
+        return other if other is not None and len(other.victims) <= len(plan.victims) else plan
 
     def _search(
         self,
@@ -563,8 +566,7 @@ class Session:
         return hopeless(self._parts.nodes, members, gone, self._parts.classes.offers)
 
     def _quota_allows(self, job: Job) -> bool:
-        denied = self._start_denied(job)
-        return denied is None or denied.rule == "limit"
+        return (denied := self._start_denied(job)) is None or denied.rule == "limit"
 
     # ---------------------------------------------------------------------------------------------------------- stale gangs
 

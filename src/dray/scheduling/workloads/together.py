@@ -193,6 +193,14 @@ class Together:
         found = self._search(sorted(members, key=_hardness, reverse=True))
         return found if found is not None else blocked
 
+    def near(self, members: Sequence[QueuedPod], nodes: Sequence[str]) -> list[Seat] | None:
+        """Places for all, each on its node or else where it is best; nothing is posted."""
+        with self._parts.books.trial():
+            table = self.table()
+            if all(table.sits(pending, node) for pending, node in zip(members, nodes)):
+                return list(table.seats.values())
+        return None
+
     def _greedy(self, members: Sequence[QueuedPod]) -> list[Seat] | Blocked:
         with self._parts.books.trial() as trial:
             table = self.table()
