@@ -17,7 +17,7 @@ from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.jobs import Job
-from dray.scheduling.workloads.together import Seat, Table, Together
+from dray.scheduling.workloads.together import Seat, Table, Together, hardness
 
 # Plans that are judged, and nodes that are tried one by one, for one job.
 MOST_PLANS: Final = 64
@@ -214,12 +214,13 @@ class Room:
     # ------------------------------------------------------------------------------------------------------ node by node
 
     def by_node(self, wanted: Wanted, nodes: Sequence[str], steps_on: Callable[[str], list[Step]]) -> Plan | None:
-        """For each member the first node of these on which it fits when victims leave it, in a plan that is allowed."""
+        """For each member, the hardest first, the first node of these on which it fits when victims leave it, in a plan that is
+        allowed."""
         with self._parts.books.trial():
             table, taken = self._together.table(), list[Step]()
             out = self._taken_out(table)
             plan: Plan | None = None
-            for pending in wanted.members:
+            for pending in sorted(wanted.members, key=hardness, reverse=True):
                 if table.sits(pending):
                     continue
                 plan = self._first_node(pending, wanted, nodes, steps_on, out, table, taken)

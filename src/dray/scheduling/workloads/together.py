@@ -186,11 +186,11 @@ class Together:
         blocked = self._greedy(members)
         if isinstance(blocked, list) or len(members) == 1 or blocked.refused.state is None or _alike(members):
             return blocked
-        again = self._greedy(sorted(members, key=_hardness, reverse=True))
+        again = self._greedy(sorted(members, key=hardness, reverse=True))
         if isinstance(again, list):
             return again
         blocked = max(blocked, again, key=lambda each: each.placed)
-        found = self._search(sorted(members, key=_hardness, reverse=True))
+        found = self._search(sorted(members, key=hardness, reverse=True))
         return found if found is not None else blocked
 
     def near(self, members: Sequence[QueuedPod], nodes: Sequence[str]) -> list[Seat] | None:
@@ -263,7 +263,8 @@ def _alike(members: Sequence[QueuedPod]) -> bool:
     return all(each.demand is first and not each.pod.spec.resource_claims for each in members)
 
 
-def _hardness(pending: QueuedPod) -> tuple[int, int]:
+def hardness(pending: QueuedPod) -> tuple[int, int]:
+    """How hard it is to find a place."""
     requests = dict(pending.demand.requests)
     extended = sum(value for name, value in requests.items() if "/" in name)
     return extended + len(pending.pod.spec.resource_claims), requests.get("cpu", 0)
