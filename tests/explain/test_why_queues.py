@@ -106,6 +106,33 @@ def test_that_its_queue_has_its_share_in_numbers_as_its_condition_says() -> None
     assert found.evicts is None
 
 
+def test_that_a_job_which_is_too_large_is_before_it_in_its_queue() -> None:
+    """The gang would take back at once what it gives: of its share it has less than b with what b is to serve first."""
+    sim = cluster(9)
+    add_queue(sim, "a", 0)
+    add_queue(sim, "b", 2)
+    add_group(sim, "lent", "a", 8)
+    for index in range(8):
+        add_member(sim, f"a{index}", "lent")
+    add_single(sim, "b0", "b")
+    sim.settle(2)
+    add_group(sim, "large", "b", 12)
+    for index in range(12):
+        add_member(sim, f"large{index}", "large")
+    sim.settle(2)
+    add_single(sim, "b1", "b")
+    before = running(sim)
+    sim.settle(10)
+    assert running(sim) == before, "nobody has to go"
+    found = asked(sim, "b1")
+    assert found.evicts is None
+    behind = next(reason for reason in found.reasons if reason.code == "QueueBehind")
+    assert behind.data == {"first": "default/large0"}
+    told = "queue b takes nothing from other queues while default/large0 is first in it"
+    assert told in found.summary
+    assert told in sim.condition("b1")["message"]
+
+
 def test_that_its_queue_is_at_its_limit_in_numbers() -> None:
     sim = cluster(4)
     add_queue(sim, "a", 1, limit=2)

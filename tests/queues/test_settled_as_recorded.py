@@ -17,11 +17,14 @@ Json = dict[str, Any]
 State = tuple[str, str]
 SAME: Final = {"Gated": "Pending", "Bound": "Running", "Allocated": "Running", "StuckInReleasing": "Releasing"}
 
-# Settled otherwise, and why: docs/fidelity.md.
-OTHERWISE: Final = {
-    "integration_tests/reclaim/reclaim_test.go#TestReclaimIntegrationTest/7",
-    "consolidation/consolidation_subgroups_test.go#TestSubGroupsConsolidation/0",
-}
+# Clusters in which KAI ended with more of something: GPUs in use, GPUs of a queue, or pods that nobody evicted. Why:
+# docs/fidelity.md.
+MORE_RUN_AFTER_MOVES: Final = {"sc-0090", "sc-0093", "sc-0144"}
+KAI_S_RUNS_DIFFER: Final = {"sc-0015", "sc-0098"}
+ROOM_THAT_WAS_MADE_FOR_OTHERS: Final = {"sc-0004", "sc-0045", "sc-0118"}
+SHARES_THAT_KAI_ROUNDS_OTHERWISE_LATER: Final = {"sc-0063"}
+A_HIGHER_PRIORITY_THAT_KAI_SKIPS: Final = {"sc-0100"}
+GAPS_THAT_NOBODY_FITS: Final = {"sc-0020", "sc-0122"}
 
 
 class Case:
@@ -111,9 +114,7 @@ def cases() -> Iterator[Json]:
 
 
 def test_kai_s_own_cases_are_settled_as_its_tests_expect() -> None:
-    found = {line["id"]: told for line in cases() if (told := differences(line))}
-    assert {name: told for name, told in found.items() if name not in OTHERWISE} == {}
-    assert set(found) == OTHERWISE
+    assert {line["id"]: told for line in cases() if (told := differences(line))} == {}
 
 
 def gpus(world: Json, pods: dict[str, Json]) -> Counter[str]:
@@ -140,8 +141,12 @@ def test_random_clusters_run_more_with_fewer_evictions_than_with_kai() -> None:
         if fewer or settled.evictions > line["evictions"]:
             worse.append(line["id"])
     assert mine["gpus"] >= kai["gpus"]
-    assert mine["evictions"] <= 0.8 * kai["evictions"]
-    # In these a queue that was below its share got it, which KAI's search did not find, or more runs after a few moves.
-    # In sc-0013 and sc-0050 fewer GPUs run for it: the gang that had borrowed them cannot shrink, and goes as a whole
-    # (docs/fidelity.md).
-    assert len(worse) <= 17, worse
+    assert mine["evictions"] <= 0.72 * kai["evictions"]
+    assert set(worse) <= {
+        *MORE_RUN_AFTER_MOVES,
+        *KAI_S_RUNS_DIFFER,
+        *ROOM_THAT_WAS_MADE_FOR_OTHERS,
+        *SHARES_THAT_KAI_ROUNDS_OTHERWISE_LATER,
+        *A_HIGHER_PRIORITY_THAT_KAI_SKIPS,
+        *GAPS_THAT_NOBODY_FITS,
+    }

@@ -46,6 +46,14 @@ TABLE: Final[dict[str, Code]] = {
         says="would exceed its fair share[ of {resource}: it holds {held} and deserves {share}, {asked} more are asked for]",
         cure="raise the queue's quota or weight[ of {resource}], or wait until pods end",
     ),
+    "QueueBehind": Code(
+        plugins=("Scheduler",),
+        meaning="another job is first in the pod's queue, and before what that one asks for comes who would have to leave",
+        wakes=(FREE, ITSELF),
+        subject="queue",
+        says="takes nothing from other queues while[ {first}|| another job] is first in it and asks for more than it would get",
+        cure="give that job a lower priority, let it ask for less, or raise the queue's quota or weight",
+    ),
     "MakingRoom": Code(
         plugins=("Scheduler",),
         meaning="pods are evicted or moved to make room: their queue gives back, or they are less important in the same queue",

@@ -95,18 +95,20 @@ class Denials:
         data = self._numbers(job, denied, held) | {"limit": told(denied.resource, entitled.limit if limit else entitled.quota)}
         return Refusal.of("QueueLimit" if limit else "QueueQuota", f"queue/{denied.queue}", **data)
 
-    def with_share(self, job: Job, missing: Missing) -> Missing:
-        """No node has room; where other queues have what is missing, why nothing of it is taken back."""
-        request = self._asking.next_of(job)
-        denied = may_reclaim(self.reclaimer(job, request), self._standings) if job.queue != BESIDE else None
+    def with_share(self, job: Job, missing: Missing, first: Job | None) -> Missing:
+        """No node has room; where other queues have what is missing, why nothing of it is taken back. ``first``: for whose sake
+        it was not the job's turn."""
+        if job.queue == BESIDE:
+            return missing
+        denied = may_reclaim(self.reclaimer(job, self._asking.next_of(job)), self._standings)
+        if denied is None and first is not None and first.waiting:
+            return _because(missing, "QueueBehind", job, first=next(iter(first.waiting.values())).pod.key)
         if denied is None or denied.rule != "fair share of the reclaimer" or not self._others_hold(job, denied.resource):
             return missing
         standing = self._standings[job.queue]
         data = self._numbers(job, denied, standing.allocated.get(denied.resource, 0.0))
-        data["share"] = told(denied.resource, standing.fair_share.get(denied.resource, 0.0))
-        known = missing.refusal
-        reasons = (*known.reasons, (Reason("QueueShare", f"queue/{job.queue}", dict(data)), 0))
-        return Missing(msgspec.structs.replace(known, reasons=reasons), missing.refused)
+        share = told(denied.resource, standing.fair_share.get(denied.resource, 0.0))
+        return _because(missing, "QueueShare", job, **data, share=share)
 
     def _numbers(self, job: Job, denied: Denial, held: float) -> dict[str, str]:
         name = denied.resource
@@ -116,3 +118,10 @@ class Denials:
     def _others_hold(self, job: Job, resource: str) -> bool:
         above = sum(self._standings[queue.name].allocated.get(resource, 0.0) for queue in self._tree.children.get("", ()))
         return above > self._standings[job.queue].allocated.get(resource, 0.0)
+
+
+def _because(missing: Missing, code: str, job: Job, **data: str) -> Missing:
+    """Besides, for the sake of its queue."""
+    known = missing.refusal
+    reasons = (*known.reasons, (Reason(code, f"queue/{job.queue}", {**data}), 0))
+    return Missing(msgspec.structs.replace(known, reasons=reasons), missing.refused)

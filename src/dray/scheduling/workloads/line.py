@@ -43,11 +43,23 @@ class Line:
         for each in self._jobs.values():
             each.sort(key=lambda entry: entry[:2], reverse=not self._last_first)
 
-    def push(self, job: Job) -> None:
-        """Once more, where it belongs now."""
+    def push(self, job: Job, key: Key | None = None) -> None:
+        """Once more, where it belongs now, or with this key would."""
         sign = 1 if self._last_first else -1
-        insort(self._jobs.setdefault(job.queue, []), (self._key(job), job.key, job), key=lambda e: _Ordered(e[:2], sign))
+        entry = (self._key(job) if key is None else key, job.key, job)
+        insort(self._jobs.setdefault(job.queue, []), entry, key=lambda e: _Ordered(e[:2], sign))
         self.changed([job.queue])
+
+    def drop(self, job: Job) -> None:
+        """It waits no more."""
+        self._jobs[job.queue] = [entry for entry in self._jobs.get(job.queue, ()) if entry[2] is not job]
+        self.changed([job.queue])
+
+    def compared_by(self, standings: Mapping[str, Standing], asks: Callable[[Job], Amounts]) -> Line:
+        """The same jobs, of queues that stand otherwise and with what is asked for otherwise."""
+        other = Line(self._tree, standings, self._total, self._key, asks, last_first=self._last_first)
+        other._jobs = {queue: list(jobs) for queue, jobs in self._jobs.items()}
+        return other
 
     def pop(self) -> Job | None:
         leaf = self._best("")
@@ -56,6 +68,11 @@ class Line:
         _, _, job = self._jobs[leaf].pop()
         self.changed([leaf])
         return job
+
+    def head(self, queue: str) -> Job | None:
+        """The job that its queue is compared by."""
+        jobs = self._jobs.get(queue)
+        return jobs[-1][2] if jobs else None
 
     def take(self, queue: str, amounts: Amounts) -> None:
         """Victims of the queue that count as gone."""

@@ -29,6 +29,7 @@ from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.denials import Missing
 from dray.scheduling.workloads.headroom import Headroom
 from dray.scheduling.workloads.jobs import CORE, Job, Jobs
+from dray.scheduling.workloads.returns import Returns
 from dray.scheduling.workloads.room import Plan
 from dray.scheduling.workloads.session import Session
 from dray.scheduling.workloads.status import PAUSE, news
@@ -76,6 +77,7 @@ class Workloads:
         self._out: list[Write] = []
         # By job: what it was promised, and who has to leave before.
         self._waits: dict[str, Wait] = {}
+        self._returns = Returns()
         self.last_session: Session | None = None
         # Pod groups that were told what they cannot have, by uid.
         self._warned: set[str] = set()
@@ -258,6 +260,8 @@ class Workloads:
         self._resume(now)
         session = self.last_session = self._session(self._together(now), now)
         session.done.update(self._waits)
+        self._returns.expire(now)
+        session.returns = self._returns
         session.run()
         self._write_plans({key: session.made_by[key] for key in session.plans}, now)
         if session.cut:
@@ -323,7 +327,9 @@ class Workloads:
         first = plan.seats[0].pending
         for victim in plan.victims:
             self._preemptor.preemption.evict(victim.pod.uid, first.uid)
-            self.use.look_again(victim)
+            # Who moves comes back, to the same queue.
+            if victim.pod.uid not in plan.places:
+                self.use.look_again(victim)
         for pending, placement in plan.seats:
             self._preemptor.nominator.make(pending, placement)
         self._waits[job.key] = Wait(plan, {placed.pod.uid for placed in awaited})
@@ -347,6 +353,7 @@ class Workloads:
             self._preemptor.evict(eviction, first.pending.pod, profile, now)
             for step in (*plan.evicted, *(step for step, _ in plan.moved)):
                 step.job.evicted_at = now
+            self._returns.note(plan, now)
             self._tell(job, plan, now)
 
     def _tell(self, job: Job, plan: Plan, now: float) -> None:

@@ -7,7 +7,7 @@ way are given back, the most deserving first; those that are left are moved wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from dray.books.nodes import NodeInfo, Placed
@@ -17,11 +17,13 @@ from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.jobs import Job
-from dray.scheduling.workloads.together import Seat, Table, Together
+from dray.scheduling.workloads.together import Seat, Table, Together, hardness
 
 # Plans that are judged, and nodes that are tried one by one, for one job.
 MOST_PLANS: Final = 64
 MOST_NODES: Final = 128
+# Victims of a plan of whom it is asked whether they need go.
+MOST_SPARED: Final = 32
 
 
 class Step(NamedTuple):
@@ -32,11 +34,13 @@ class Step(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """``evicted`` have no other place; ``moved`` are evicted too, and each of their pods has another node."""
+    """``evicted`` have no other place; ``moved`` are evicted too, and each of their pods has another node. ``places``: what of
+    those nodes they are to have, by uid."""
 
     seats: list[Seat]
     evicted: list[Step]
     moved: list[tuple[Step, dict[str, str]]]
+    places: Mapping[str, Placement] = {}
 
     @property
     def victims(self) -> list[Placed]:
@@ -45,13 +49,15 @@ class Plan(NamedTuple):
 
 class Wanted(NamedTuple):
     """The pods that need room. ``within``: whether what is posted keeps to the limits of queues; ``judge``: whether a plan is
-    allowed; ``breaks``: how many of its victims break a disruption budget; ``all_stay``: no plan is in which anybody is left
-    without a place, so that large ones keep theirs first."""
+    allowed; ``breaks``: how many of its victims break a disruption budget; ``returns``: whether who is evicted may start again
+    elsewhere, for the limits of its queues; ``all_stay``: no plan is in which anybody is left without a place, so that large ones
+    keep theirs first."""
 
     members: Sequence[QueuedPod]
     within: Callable[[], bool]
     judge: Callable[[Plan], bool]
     breaks: Callable[[Plan], int]
+    returns: Callable[[Job], bool]
     all_stay: bool = False
 
 
@@ -91,6 +97,21 @@ class Room:
         self._states: dict[int, CycleState] = {}
         # Pods that are leaving already: what they hold is as good as free, though not yet.
         self.leaving: list[Placed] = []
+        # Of those, who is to have which other place, by uid: that is as good as taken.
+        self.places: dict[str, Placement] = {}
+
+    def planned(self, plan: Plan) -> None:
+        self.leaving += plan.victims
+        self.places |= plan.places
+
+    def withdrawn(self, plan: Plan) -> None:
+        gone = {placed.pod.uid for placed in plan.victims}
+        self.leaving = [placed for placed in self.leaving if placed.pod.uid not in gone]
+        self.give_up(gone)
+
+    def give_up(self, pods: Container[str]) -> None:
+        """Nothing is kept for pods that were to move."""
+        self.places = {uid: place for uid, place in self.places.items() if uid not in pods}
 
     # ----------------------------------------------------------------------------------------------------- in their order
 
@@ -98,7 +119,8 @@ class Room:
         """Victims go in this order until all members fit and the plan is allowed."""
         judged = 0
         with self._parts.books.trial():
-            out, table, taken = self._taken_out(), self._together.table(), list[Step]()
+            table, taken = self._together.table(), list[Step]()
+            out = self._taken_out(table)
             left = self._seat(table, wanted.members)
             for step in _first_none(steps):
                 if step is not None:
@@ -107,31 +129,65 @@ class Room:
                     left = self._seat(table, left)
                 if left or not wanted.within():
                     continue
-                plan = self._cheapest(wanted, table, out, taken)
+                for plan in self._cheapest(wanted, table, out, taken):
+                    if wanted.judge(plan):
+                        return plan
                 judged += 1
-                if wanted.judge(plan):
-                    return plan
                 if judged >= MOST_PLANS:
                     return None
             if taken and left and len(wanted.members) > 1:
                 return self._all_out(wanted, table, out, taken)
         return None
 
-    def _cheapest(self, wanted: Wanted, table: Table, out: TakenOut, taken: list[Step]) -> Plan:
-        """As the members came to sit, or sitting down anew now that all are out: whichever breaks fewer budgets and drives out
-        fewer."""
-        plan = self._finish(wanted, table, out, taken)
-        if len(taken) < 2 or not plan.victims:
-            return plan
+    def _cheapest(self, wanted: Wanted, table: Table, out: TakenOut, taken: list[Step]) -> list[Plan]:
+        """As the members came to sit, sitting down anew now that all are out, and anew beside everybody who need not go then:
+        those that break fewer budgets and drive out fewer first."""
+        plans = [self._finish(wanted, table, out, taken)]
+        if len(taken) < 2 or not plans[0].victims:
+            return plans
+        for spare in (False, True):
+            with self._parts.books.trial():
+                noted, before = table.noted(), out.noted()
+                left = self._spared(wanted, table, out, taken, plans[0]) if spare else self._anew(wanted, table, taken)
+                if left is not None:
+                    plans.append(self._finish(wanted, table, out, left))
+            table.restore(noted)
+            out.restore(before)
+            plans.sort(key=lambda each: (wanted.breaks(each), len(each.victims)))
+        return plans
+
+    def _anew(self, wanted: Wanted, table: Table, taken: list[Step]) -> list[Step] | None:
+        for uid in list(table.seats):
+            table.leave(uid)
+        return taken if not self._seat(table, wanted.members) else None
+
+    def _spared(self, wanted: Wanted, table: Table, out: TakenOut, taken: Sequence[Step], plan: Plan) -> list[Step] | None:
+        """Who of the plan's victims has to go wherever the members sit, which they do then; None if all have to."""
+        for uid in list(table.seats):
+            table.leave(uid)
+        victims = {placed.pod.uid for placed in plan.victims}
+        left, broken, spared = list[Step](), set[str](), False
+        for step in reversed(taken):
+            if not any(placed.pod.uid in victims for placed in step.pods):
+                out.give_back(step.pods)
+            elif step.job.key in broken or len(left) >= MOST_SPARED or not self._can_stay(step, wanted, table, out):
+                # Where the core of a gang goes, its surplus goes too.
+                broken.add(step.job.key)
+                left.insert(0, step)
+            else:
+                spared = True
+        return left if spared and not self._seat(table, wanted.members) else None
+
+    def _can_stay(self, step: Step, wanted: Wanted, table: Table, out: TakenOut) -> bool:
+        """Whether the members find places also with these pods where they were, which they are then."""
+        out.give_back(step.pods)
         with self._parts.books.trial():
             noted = table.noted()
-            for uid in list(table.seats):
-                table.leave(uid)
-            if not self._seat(table, wanted.members):
-                other = self._finish(wanted, table, out, taken)
-                plan = min(plan, other, key=lambda each: (wanted.breaks(each), len(each.victims)))
+            stays = not self._seat(table, wanted.members) and wanted.within()
         table.restore(noted)
-        return plan
+        if not stays:
+            out.take(step.pods)
+        return stays
 
     def _all_out(self, wanted: Wanted, table: Table, out: TakenOut, taken: list[Step]) -> Plan | None:
         """With everybody out that may go: whether the members fit if they are placed more cleverly."""
@@ -161,11 +217,13 @@ class Room:
     # ------------------------------------------------------------------------------------------------------ node by node
 
     def by_node(self, wanted: Wanted, nodes: Sequence[str], steps_on: Callable[[str], list[Step]]) -> Plan | None:
-        """For each member the first node of these on which it fits when victims leave it, in a plan that is allowed."""
+        """For each member, the hardest first, the first node of these on which it fits when victims leave it, in a plan that is
+        allowed."""
         with self._parts.books.trial():
-            out, table, taken = self._taken_out(), self._together.table(), list[Step]()
+            table, taken = self._together.table(), list[Step]()
+            out = self._taken_out(table)
             plan: Plan | None = None
-            for pending in wanted.members:
+            for pending in sorted(wanted.members, key=hardness, reverse=True):
                 if table.sits(pending):
                     continue
                 plan = self._first_node(pending, wanted, nodes, steps_on, out, table, taken)
@@ -232,10 +290,13 @@ class Room:
 
     # ------------------------------------------------------------------------------------------------- who stays after all
 
-    def _taken_out(self) -> TakenOut:
+    def _taken_out(self, table: Table) -> TakenOut:
         out = TakenOut(self._preemption, self._parts.books, self._parts.nodes, self._parts.engine)
         out.take(self.leaving)
         out.free(self._preemption.gone_with_claims())
+        for placed in self.leaving if self.places else ():
+            if (place := self.places.get(placed.pod.uid)) is not None:
+                table.post(placed.pod, placed.demand, place)
         return out
 
     def _finish(self, wanted: Wanted, table: Table, out: TakenOut, taken: Sequence[Step]) -> Plan:
@@ -251,16 +312,18 @@ class Room:
                     gone.append(step)
             evicted: list[Step] = []
             moved: list[tuple[Step, dict[str, str]]] = []
+            places: dict[str, Placement] = {}
             for step in gone:
                 # A surplus without its core has no use for another place.
                 alone = any(step.job is other.job for other in evicted)
-                nodes = self._elsewhere(step, wanted, table, out) if not alone else None
-                if nodes is None:
+                found = self._elsewhere(step, wanted, table, out) if not alone else None
+                if found is None:
                     evicted.insert(0, step)
                 else:
-                    going = tuple(placed for placed in step.pods if placed.pod.uid in nodes)
-                    moved.append((Step(step.job, going), nodes))
-            plan = Plan(list(table.seats.values()), sorted(evicted, key=taken.index), moved)
+                    going = tuple(placed for placed in step.pods if placed.pod.uid in found)
+                    moved.append((Step(step.job, going), {uid: place.node for uid, place in found.items()}))
+                    places |= found
+            plan = Plan(list(table.seats.values()), sorted(evicted, key=taken.index), moved, places)
         out.restore(before)
         table.restore(noted)
         return plan
@@ -309,9 +372,9 @@ class Room:
         out.give_back((placed,))
         return all(table.sits(seat.pending, seat.placement.node) for seat in near)
 
-    def _elsewhere(self, step: Step, wanted: Wanted, table: Table, out: TakenOut) -> dict[str, str] | None:
-        """Another node for each pod of the step that cannot stay, kept in the trial; None if there is none for some."""
-        found: dict[str, str] = {}
+    def _elsewhere(self, step: Step, wanted: Wanted, table: Table, out: TakenOut) -> dict[str, Placement] | None:
+        """Another place for each pod of the step that cannot stay, kept in the trial; None if there is none for some."""
+        found: dict[str, Placement] = {}
         before, noted = out.noted(step.pods), table.noted()
         with self._parts.books.trial() as trial:
             for placed in sorted(step.pods, key=lambda each: _size(Step(step.job, (each,))), reverse=True):
@@ -320,10 +383,10 @@ class Room:
                 place = self._best_for(placed, out)
                 if place is None:
                     break
-                found[placed.pod.uid] = place.node
+                found[placed.pod.uid] = place
                 table.post(placed.pod, placed.demand, place)
             else:
-                if wanted.within():
+                if wanted.within() and wanted.returns(step.job):
                     trial.keep()
                     return found
         out.restore(before)

@@ -25,9 +25,11 @@ from dray.scheduling.workloads.denials import Denials, Missing
 from dray.scheduling.workloads.jobs import Job, Jobs, not_done
 from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.members import Members
+from dray.scheduling.workloads.returns import Returns
 from dray.scheduling.workloads.room import Plan, Room, Wanted
 from dray.scheduling.workloads.taking import Taking
 from dray.scheduling.workloads.together import Seat, Together
+from dray.scheduling.workloads.turns import Turns
 from dray.scheduling.workloads.use import QueueUse, Standings, shares_of
 
 Action = str
@@ -76,13 +78,19 @@ class Session:
         self.denials = Denials(self.tree, self.standings, use, self.members, self.asking)
         self._room = Room(parts, cycle, preemption, together, now)
         self._room.leaving = [placed for placed in parts.nodes.all_placed() if self._leaves(placed)]
+        self.turns = Turns(self, use)
         self.taking = Taking(self, parts, jobs, use, together, self._room, settings)
         self.missing: dict[str, Missing] = {}
         self.done: set[str] = set()
         # Whom room is made for in this session, and by which action: nothing of it is written before the end.
         self.plans: dict[str, Plan] = {}
         self.made_by: dict[str, Action] = {}
+        self.returns = Returns()
         self.cut = False
+
+    def _changed(self, job: Job) -> None:
+        self.members.changed(job)
+        self.turns.changed(job)
 
     def _pending(self) -> dict[str, Amounts]:
         """By queue, what its jobs wait for."""
@@ -120,7 +128,7 @@ class Session:
         for job in self.waiting:
             missing = self.missing.get(job.key)
             if missing is not None and missing.refused is not None:
-                self.missing[job.key] = self.denials.with_share(job, missing)
+                self.missing[job.key] = self.denials.with_share(job, missing, self.turns.behind.get(job.key))
 
     def _ready(self) -> list[Job]:
         """Jobs that have something to place, and may."""
@@ -141,7 +149,11 @@ class Session:
     # ------------------------------------------------------------------------------------------------------------ allocate
 
     def _allocate(self) -> None:
-        line = self._line(self._ready())
+        ready = self._ready()
+        line = self._line(ready)
+        for each in ready:
+            if each in self.returns and not self.members.gang(each).members("leaving"):
+                self._return(each, line)
         failed: dict[tuple[object, ...], Missing] = {}
         while (job := line.pop()) is not None:
             if not self._decisions.may_start_more():
@@ -166,17 +178,29 @@ class Session:
             else:
                 failed[likeness] = self.missing[job.key] = found
 
+    def _return(self, job: Job, line: Line) -> None:
+        """Who moved for others has the places that were found for it, before anybody else is served."""
+        nodes = self.returns.pop(job)
+        while 0 < len(members := self.members.next(job)) <= len(nodes):
+            self.asking.note(job, members)
+            self._together.headroom.begin(members)
+            if self.denials.of_start(job) is not None or (seats := self._together.near(members, nodes)) is None:
+                return
+            nodes = nodes[len(members) :]
+            line.drop(job)
+            self._started(job, seats, line)
+
     def _when_they_left(self, job: Job, members: Sequence[QueuedPod]) -> Plan | None:
         """Pods that are leaving anyhow make enough room: nobody else has to go."""
         if not self._room.leaving:
             return None
-        wanted = Wanted(members, lambda: self.denials.within(job), lambda plan: True, lambda plan: 0)
+        wanted = Wanted(members, lambda: self.denials.within(job), lambda plan: True, lambda plan: 0, self._use.within_limits)
         return self._room.in_order(wanted, ())
 
     def _started(self, job: Job, seats: Sequence[Seat], line: Line) -> None:
         self._decisions.start(job, seats)
         self.missing.pop(job.key, None)
-        self.members.changed(job)
+        self._changed(job)
         line.changed(self._use.changed)
         self._use.changed.clear()
         if job.waiting and self.members.next(job):
@@ -230,9 +254,12 @@ class Session:
         self.missing.pop(job.key, None)
         self.done.add(job.key)
         for step in (*plan.evicted, *(step for step, _ in plan.moved)):
-            self.members.changed(step.job)
-        self.members.changed(job)
-        self._room.leaving += plan.victims
+            self._changed(step.job)
+        self._changed(job)
+        self._room.planned(plan)
+        for step in plan.evicted:
+            if not self.members.active(step.job):
+                self._room.give_up(step.job.pods)
         line.changed(self._use.changed)
         self._use.changed.clear()
 
@@ -240,11 +267,10 @@ class Session:
         plan = self.plans.pop(job.key)
         self._decisions.withdraw(job)
         self.done.discard(job.key)
-        gone = {placed.pod.uid for placed in plan.victims}
-        self._room.leaving = [placed for placed in self._room.leaving if placed.pod.uid not in gone]
+        self._room.withdrawn(plan)
         for step in (*plan.evicted, *(step for step, _ in plan.moved)):
-            self.members.changed(step.job)
-        self.members.changed(job)
+            self._changed(step.job)
+        self._changed(job)
 
     def _delayed(self, job: Job) -> bool:
         since = max(job.created, job.evicted_at or 0.0)
@@ -266,7 +292,7 @@ class Session:
             if until is not None and self.now >= until:
                 active = [self._parts.nodes.placed(each.name) for each in gang.members("active")]
                 self._decisions.evict_stale(job, [placed for placed in active if placed is not None])
-                self.members.changed(job)
+                self._changed(job)
 
 
 def _likeness(members: Sequence[QueuedPod]) -> tuple[object, ...]:

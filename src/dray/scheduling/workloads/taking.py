@@ -7,10 +7,10 @@ broken only where no plan breaks none, and never to move somebody.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dray.books.nodes import Placed
-from dray.queues.order import Standing, plus
+from dray.queues.order import Standing
 from dray.queues.reclaim import (
     is_candidate,
     is_protected,
@@ -22,15 +22,16 @@ from dray.queues.reclaim import (
 from dray.scheduling.config import QueueSettings
 from dray.scheduling.parts import Parts
 from dray.scheduling.waiting.queue import QueuedPod
-from dray.scheduling.workloads.asked import Amounts
-from dray.scheduling.workloads.bounds import hopeless
+from dray.scheduling.workloads.bounds import enough_free, hopeless
 from dray.scheduling.workloads.budgets import Budgets
 from dray.scheduling.workloads.jobs import BESIDE, Job, Jobs, created
-from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.room import Plan, Room, Step, Wanted
 from dray.scheduling.workloads.together import Together
 from dray.scheduling.workloads.use import QueueUse
 from dray.scheduling.workloads.victims import Victims
+
+# How often in a session it is asked in vain whether it is enough that others move.
+MOST_TRIES: Final = 16
 
 if TYPE_CHECKING:
     from dray.scheduling.workloads.session import Session
@@ -47,6 +48,7 @@ class Taking:
         self._members, self._asking, self._denials = session.members, session.asking, session.denials
         self._victims = Victims(session, self, parts.nodes, use)
         self._budgets = Budgets(parts.world)
+        self._tries = MOST_TRIES
         # Pods of no job, as far as somebody may drive them out.
         self._outside: dict[str, Job] = {}
 
@@ -56,8 +58,13 @@ class Taking:
     # ----------------------------------------------------------------------------------------------------- consolidate
 
     def consolidate(self, job: Job, members: list[QueuedPod]) -> Plan | None:
+        return self._moving(job, members) if job.preemptible else None
+
+    def _moving(self, job: Job, members: list[QueuedPod]) -> Plan | None:
+        """A plan in which everybody finds another place."""
         self._together.headroom.begin(members)
-        if not job.preemptible or not self._enough_free(members) or self._denials.of_start(job) is not None:
+        enough = enough_free(self._parts.nodes, members, self._room.leaving, self._parts.classes.offers)
+        if not enough or self._denials.of_start(job) is not None:
             return None
         allowed = {each.key for each in self._jobs if each.preemptible and each is not job and self._moves(each)}
         allowance = self._budgets.now(self._room.leaving)
@@ -65,22 +72,13 @@ class Taking:
         def judge(plan: Plan) -> bool:
             return not plan.evicted and not allowance.broken(plan.victims)
 
-        wanted = Wanted(members, lambda: self._denials.within(job), judge, lambda plan: 0, all_stay=True)
+        wanted = Wanted(members, lambda: self._denials.within(job), judge, lambda plan: 0, self._use.within_limits, all_stay=True)
         return self._room.by_node(
             wanted, self._victims.nodes(allowed), lambda node: list(allowance.sparing(self._victims.on(node, allowed)))
         )
 
     def _moves(self, job: Job) -> bool:
         return job.single or bool(self._members.gang(job))
-
-    def _enough_free(self, members: Sequence[QueuedPod]) -> bool:
-        """Moving pods makes nothing free: the cluster must have what is asked, wherever."""
-        asked: dict[str, int] = {}
-        for pending in members:
-            for name, value in pending.demand.requests:
-                if not self._parts.classes.offers(name):
-                    asked[name] = asked.get(name, 0) + value
-        return all(sum(max(0, info.free(name)) for info in self._parts.nodes) >= value for name, value in asked.items() if value)
 
     # --------------------------------------------------------------------------------------------------------- reclaim
 
@@ -111,24 +109,8 @@ class Taking:
         taker = self._denials.reclaimer(job, taken)
         if not self._asking.is_certain(job) and may_reclaim(taker, standings) is not None:
             return False
-        return may_take(taker, blocks, self._session.tree, standings) is None and self._is_next(job, plan, standings, taken)
-
-    def _is_next(self, job: Job, plan: Plan, standings: Mapping[str, Standing], taken: Amounts) -> bool:
-        """Whether, without those that are evicted, it is the job's turn and not theirs: else they would take it back."""
-        held = {name: dict(standing.allocated) for name, standing in standings.items()}
-        asks: dict[str, Amounts] = {job.key: taken}
-        for step in plan.evicted:
-            amounts = self._use.freed(step.pods)
-            asks[step.job.key] = plus(asks.get(step.job.key, {}), amounts)
-            for queue in self._session.tree.upwards(step.job.queue):
-                held[queue.name] = plus(held[queue.name], amounts, -1.0)
-        left = {
-            name: Standing(standing.queue, held[name], standing.fair_share, standing.fixed)
-            for name, standing in standings.items()
-        }
-        line = Line(self._session.tree, left, self._session.total, self._members.key, lambda each: asks[each.key])
-        line.add([job, *{step.job.key: step.job for step in plan.evicted}.values()])
-        return line.pop() is job
+        allowed = may_take(taker, blocks, self._session.tree, standings) is None
+        return allowed and self._session.turns.comes_first(job, plan.evicted, standings, taken)
 
     # --------------------------------------------------------------------------------------------------------- preempt
 
@@ -185,11 +167,19 @@ class Taking:
         def unbroken(plan: Plan) -> bool:
             return not breaks(plan) and judge(plan)
 
-        wanted = Wanted(members, lambda: self._denials.within(job), unbroken, breaks)
+        wanted = Wanted(members, lambda: self._denials.within(job), unbroken, breaks, self._use.within_limits)
         plan = self._search(wanted, candidates, protected, allowance.sparing)
         if plan is None and self._budgets:
             plan = self._search(wanted._replace(judge=judge), candidates, protected, allowance.least_harm_first)
-        return plan
+        return plan if plan is None or not plan.evicted else self._gentler(job, members, plan)
+
+    def _gentler(self, job: Job, members: list[QueuedPod], plan: Plan) -> Plan:
+        """Rather than that anybody is evicted, as many or fewer move: asked again, for others have made room since."""
+        if (job.preemptible and not self._session.plans) or self._tries <= 0:
+            return plan
+        other = self._moving(job, members)
+        self._tries -= other is None
+        return other if other is not None and len(other.victims) <= len(plan.victims) else plan
 
     def _search(
         self,

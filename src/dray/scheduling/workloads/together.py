@@ -190,12 +190,20 @@ class Together:
         blocked = self._greedy(members)
         if isinstance(blocked, list) or len(members) == 1 or blocked.refused.state is None or _alike(members):
             return blocked
-        again = self._greedy(sorted(members, key=_hardness, reverse=True))
+        again = self._greedy(sorted(members, key=hardness, reverse=True))
         if isinstance(again, list):
             return again
         blocked = max(blocked, again, key=lambda each: each.placed)
-        found = self._search(sorted(members, key=_hardness, reverse=True))
+        found = self._search(sorted(members, key=hardness, reverse=True))
         return found if found is not None else blocked
+
+    def near(self, members: Sequence[QueuedPod], nodes: Sequence[str]) -> list[Seat] | None:
+        """Places for all, each on its node or else where it is best; nothing is posted."""
+        with self._parts.books.trial():
+            table = self.table()
+            if all(table.sits(pending, node) for pending, node in zip(members, nodes)):
+                return list(table.seats.values())
+        return None
 
     def _greedy(self, members: Sequence[QueuedPod]) -> list[Seat] | Blocked:
         with self._parts.books.trial() as trial:
@@ -259,7 +267,8 @@ def _alike(members: Sequence[QueuedPod]) -> bool:
     return all(each.demand is first and not each.pod.spec.resource_claims for each in members)
 
 
-def _hardness(pending: QueuedPod) -> tuple[int, int]:
+def hardness(pending: QueuedPod) -> tuple[int, int]:
+    """How hard it is to find a place."""
     requests = dict(pending.demand.requests)
     extended = sum(value for name, value in requests.items() if "/" in name)
     return extended + len(pending.pod.spec.resource_claims), requests.get("cpu", 0)

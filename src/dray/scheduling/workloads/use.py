@@ -1,7 +1,8 @@
 """The account of queues: what the pods of each queue hold, and what of that cannot be preempted.
 
 Always true: it follows the account of nodes, in trials too, so it needs no undo of its own; a queue has what the queues below it
-have. A pod that is leaving holds its node, but its queue nothing any more. What is held beside queues is kept too.
+have. A pod that is leaving holds its node, but its queue nothing any more; in a trial, one that leaves for another place holds
+that. What is held beside queues is kept too.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from dray.books.nodes import Placed
-from dray.queues.order import Standing
+from dray.queues.order import Standing, at_most
 from dray.queues.shares import fair_shares
 from dray.queues.tree import Tree, with_requests
 from dray.scheduling.workloads.asked import Amounts, Asked, add, together
-from dray.scheduling.workloads.jobs import Jobs
+from dray.scheduling.workloads.jobs import Job, Jobs
 
 
 class Charge(NamedTuple):
@@ -53,7 +54,7 @@ class QueueUse:
 
     def came(self, placed: Placed) -> None:
         job = self._jobs.of(placed.pod.uid)
-        if job is not None and (placed.leaving or self._evicted(placed.pod.uid)):
+        if job is not None and (placed.leaving or (placed.standing != "promised" and self._evicted(placed.pod.uid))):
             return
         path = self._paths.get(job.queue, []) if job is not None else []
         asked = self._jobs.holds(placed)
@@ -91,6 +92,11 @@ class QueueUse:
         asked = list(map(self._jobs.holds, pods))
         stay = {claim for each in asked for claim in each.claims if self.claims.get(claim, own) - own}
         return together(asked, stay)
+
+    def within_limits(self, job: Job) -> bool:
+        """Whether the queues of a job that runs keep to their limits."""
+        queues = ((queue, self.allocated[queue.name]) for queue in self._jobs.tree.upwards(job.queue))
+        return all(at_most(amount, queue.of(name).limit) for queue, held in queues for name, amount in held.items())
 
     def look_again(self, placed: Placed) -> None:
         """Whether the pod is being evicted is not what it was."""

@@ -1,0 +1,104 @@
+"""Whose turn it is once victims are gone: with everybody who waits in the line, and the victims again where they belong.
+
+Always true: room that somebody else would be given first is made for nobody. A queue is compared by the job that is first in it,
+also where that job fits nowhere; so who waits behind a job that is too large does not evict whom that job could not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dray.queues.gangs import fill
+from dray.queues.order import Fill, Standing, job_key, plus
+from dray.scheduling.workloads.asked import Amounts
+from dray.scheduling.workloads.jobs import Job, gang_of
+from dray.scheduling.workloads.line import Key, Line
+from dray.scheduling.workloads.room import Step
+from dray.scheduling.workloads.use import QueueUse
+
+if TYPE_CHECKING:
+    from dray.scheduling.workloads.session import Session
+
+
+class Turns:
+    def __init__(self, session: Session, use: QueueUse) -> None:
+        self._session, self._use = session, use
+        self._line: Line | None = None
+        self._asked: dict[str, Amounts] = {}
+        # By job: the one in its queue that is first, and for whose sake it was not its turn.
+        self.behind: dict[str, Job] = {}
+
+    def changed(self, job: Job) -> None:
+        """It has or waits for something else than before."""
+        self._asked.pop(job.key, None)
+        if self._line is not None:
+            self._line.drop(job)
+            if self._waits(job):
+                self._line.push(job)
+
+    def comes_first(self, job: Job, evicted: Sequence[Step], standings: Mapping[str, Standing], taken: Amounts) -> bool:
+        """Whether, without those that are evicted, the job's turn comes before theirs: else they would take it back."""
+        if not evicted:
+            return True
+        pods = _by_job(evicted)
+        freed = {key: self._use.freed([placed for step in steps for placed in step.pods]) for key, steps in pods.items()}
+        asks = {job.key: taken, **freed}
+        line = self._everybody().compared_by(
+            self._without(evicted, standings), lambda each: asks.get(each.key) or self._ask(each)
+        )
+        for steps in pods.values():
+            line.drop(steps[0].job)
+            line.push(steps[0].job, self._key_without(steps))
+        first = line.pop()
+        while first is not None and first is not job and first.key not in pods:
+            first = line.pop()
+        if first is not job and (head := line.head(job.queue)) is not None and head is not job:
+            self.behind[job.key] = head
+        return first is job
+
+    # --------------------------------------------------------------------------------------------------------- inside
+
+    def _everybody(self) -> Line:
+        if self._line is None:
+            session = self._session
+            self._line = Line(session.tree, session.standings, session.total, session.members.key, self._ask)
+            self._line.add([job for job in session.waiting if self._waits(job)])
+        return self._line
+
+    def _waits(self, job: Job) -> bool:
+        return job.key not in self._session.done and bool(self._session.members.next(job))
+
+    def _ask(self, job: Job) -> Amounts:
+        known = self._asked.get(job.key)
+        if known is None:
+            known = self._asked[job.key] = self._session.asking.next_of(job)
+        return known
+
+    def _without(self, evicted: Sequence[Step], standings: Mapping[str, Standing]) -> dict[str, Standing]:
+        held = {name: standing.allocated for name, standing in standings.items()}
+        for step in evicted:
+            amounts = self._use.freed(step.pods)
+            for queue in self._session.tree.upwards(step.job.queue):
+                held[queue.name] = plus(held[queue.name], amounts, -1.0)
+        return {
+            name: Standing(standing.queue, held[name], standing.fair_share, standing.fixed)
+            for name, standing in standings.items()
+        }
+
+    def _key_without(self, steps: Sequence[Step]) -> Key:
+        """Where the job stands in its queue when these pods are gone."""
+        job = steps[0].job
+        if job.single:
+            return job_key(job.priority, Fill.BELOW, job.created, job.uid)
+        gone = {placed.pod.uid for step in steps for placed in step.pods}
+        self._session.members.gang(job)
+        states = {uid: "leaving" if uid in gone else state for uid, state in self._session.members.states[job.key].items()}
+        return job_key(job.priority, fill(gang_of(job, states)), job.created, job.uid)
+
+
+def _by_job(evicted: Sequence[Step]) -> dict[str, list[Step]]:
+    found: dict[str, list[Step]] = {}
+    for step in evicted:
+        found.setdefault(step.job.key, []).append(step)
+    return found

@@ -1,0 +1,100 @@
+"""Who has to go for others, who moves, and that who moves has its new place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dray.simulate.settle import Settling, WorldLine
+
+Json = dict[str, Any]
+ANY: Json = {"quota": -1, "limit": -1, "over_quota_weight": 1}
+
+
+def queue(name: str, quota: float, limit: float = -1, weight: float = 1) -> Json:
+    return {"name": name, "gpu": {"quota": quota, "limit": limit, "over_quota_weight": weight}, "cpu_milli": ANY}
+
+
+def job(name: str, queue: str, gpus: int, *nodes: str, count: int = 0, least: int | None = None, priority: int = 50) -> Json:
+    """On these nodes, or waiting with so many pods."""
+    states: list[Json] = [{"state": "Running", "node": node} for node in nodes] or [{}] * count
+    pods = [{"name": f"{name}-{index}", "requests": {"gpu": gpus}, **state} for index, state in enumerate(states)]
+    least = len(pods) if least is None else least
+    return {"name": name, "queue": queue, "priority": priority, "min_member": least, "pods": pods}
+
+
+class Cluster:
+    """Older jobs come first."""
+
+    def __init__(self, nodes: dict[str, int], queues: list[Json], jobs: list[Json]) -> None:
+        allocatable = {"cpu_milli": 64_000, "memory_bytes": 10**12, "pods": 110}
+        listed = [{"name": name, "allocatable": {**allocatable, "gpu": gpus}} for name, gpus in nodes.items()]
+        ranked = [dict(each, creation_rank=rank) for rank, each in enumerate(jobs)]
+        self.settling = Settling(msgspec.convert({"nodes": listed, "queues": queues, "podgroups": ranked}, WorldLine), None)
+        self.jobs = jobs
+
+    def settle(self) -> dict[str, int]:
+        """How many pods of each job run in the end."""
+        assert self.settling.settle().settled
+        return {each["name"]: len(self.nodes(each["name"])) for each in self.jobs}
+
+    def nodes(self, name: str) -> list[str]:
+        pods = next(each["pods"] for each in self.jobs if each["name"] == name)
+        found = [self.settling.pod(pod["name"])["spec"].get("nodeName", "") for pod in pods]
+        return sorted(node for node in found if node)
+
+    @property
+    def evicted(self) -> set[str]:
+        return set(self.settling.evicted)
+
+
+def test_who_is_first_to_go_stays_where_another_has_to_go_anyhow() -> None:
+    """The young ones are one GPU each, on other nodes; only the old gang makes room for all, and then for all of it."""
+    jobs = [
+        job("old", "lent", 4, "n0", "n1"),
+        job("young", "lent", 1, "n2"),
+        job("younger", "lent", 1, "n3"),
+        job("due", "owner", 1, count=4),
+    ]
+    cluster = Cluster({"n0": 4, "n1": 4, "n2": 1, "n3": 1}, [queue("lent", 0), queue("owner", 4)], jobs)
+    assert cluster.settle() == {"old": 0, "young": 1, "younger": 1, "due": 4}
+    assert cluster.evicted == {"old-0", "old-1"}
+
+
+def test_who_moves_has_its_new_place_before_who_has_waited_longer() -> None:
+    """Half of the gang makes way, for a place that is large enough for an older job of the same queue, too."""
+    jobs = [
+        job("older", "keep", 2, count=1),
+        job("gang", "keep", 1, "n0", "n1"),
+        job("large", "lent", 2, "n0", "n1"),
+        job("due", "owner", 4, count=1),
+    ]
+    queues = [queue("keep", 0, weight=2), queue("lent", 0), queue("owner", 4)]
+    cluster = Cluster({"n0": 4, "n1": 3}, queues, jobs)
+    assert cluster.settle() == {"older": 0, "gang": 2, "large": 0, "due": 1}
+    assert cluster.nodes("gang") == ["n1", "n1"]
+    assert cluster.evicted == {"gang-0", "large-0", "large-1"}
+
+
+def test_nobody_moves_who_could_not_start_again_for_the_limit_of_its_queue() -> None:
+    """The queue has more than its limit since that was lowered: evicted, its pod would wait."""
+    jobs = [job("small", "lowered", 1, "n0"), job("large", "lowered", 4, "n1"), job("due", "other", 4, count=1)]
+    for limit, evicted in ((2, set[str]()), (6, {"small-0"})):
+        queues = [queue("lowered", 6, limit=limit), queue("other", 0, weight=0)]
+        cluster = Cluster({"n0": 4, "n1": 6}, queues, jobs)
+        assert cluster.settle()["due"] == len(evicted)
+        assert cluster.evicted == evicted
+
+
+def test_rather_than_that_a_gang_is_preempted_one_pod_moves() -> None:
+    """For the urgent job, which cannot be preempted itself, there is room enough, on two nodes."""
+    jobs = [
+        job("small", "other", 1, "n0"),
+        job("smaller", "other", 1, "n1"),
+        job("gang", "own", 1, "n2", "n2"),
+        job("urgent", "own", 2, count=1, priority=125),
+    ]
+    cluster = Cluster({"n0": 2, "n1": 2, "n2": 2}, [queue("other", 2), queue("own", 4)], jobs)
+    assert cluster.settle() == {"small": 1, "smaller": 1, "gang": 2, "urgent": 1}
+    assert len(cluster.evicted & {"small-0", "smaller-0"}) == len(cluster.evicted) == 1
