@@ -22,6 +22,8 @@ from dray.scheduling.workloads.together import Seat, Table, Together, hardness
 # Plans that are judged, and nodes that are tried one by one, for one job.
 MOST_PLANS: Final = 64
 MOST_NODES: Final = 128
+# Of those plans, the ones for which members are seated in other ways, too.
+MOST_ANEW: Final = 8
 # Victims of a plan of whom it is asked whether they need go.
 MOST_SPARED: Final = 32
 
@@ -129,7 +131,7 @@ class Room:
                     left = self._seat(table, left)
                 if left or not wanted.within():
                     continue
-                for plan in self._cheapest(wanted, table, out, taken):
+                for plan in self._cheapest(wanted, table, out, taken, once=judged >= MOST_ANEW):
                     if wanted.judge(plan):
                         return plan
                 judged += 1
@@ -139,11 +141,11 @@ class Room:
                 return self._all_out(wanted, table, out, taken)
         return None
 
-    def _cheapest(self, wanted: Wanted, table: Table, out: TakenOut, taken: list[Step]) -> list[Plan]:
-        """As the members came to sit, sitting down anew now that all are out, and anew beside everybody who need not go then:
-        those that break fewer budgets and drive out fewer first."""
+    def _cheapest(self, wanted: Wanted, table: Table, out: TakenOut, taken: list[Step], *, once: bool) -> list[Plan]:
+        """As the members came to sit (``once``: only so), sitting down anew now that all are out, and anew beside everybody who
+        need not go then: those that break fewer budgets and drive out fewer first."""
         plans = [self._finish(wanted, table, out, taken)]
-        if len(taken) < 2 or not plans[0].victims:
+        if once or len(taken) < 2 or not plans[0].victims:
             return plans
         for spare in (False, True):
             with self._parts.books.trial():
