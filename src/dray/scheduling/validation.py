@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
-from dray.api.kinds import PODS, RESOURCE_CLAIMS
+from dray.api.kinds import PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from dray.api.quantity import Quantity
+from dray.api.resource import ResourceSlice
 from dray.books.nodes import Nodes
 from dray.devices.engine import promised
+from dray.devices.ledger import DeviceKey, Holding, Ledger
 from dray.scheduling.actions.nominator import Nominator
 from dray.scheduling.binding.stages import UNDER_WAY
 from dray.scheduling.parts import Parts
 
 
 def violations(parts: Parts, nominator: Nominator) -> list[str]:
-    return [*_nodes(parts.nodes), *_zones(parts), *_devices(parts), *_pods(parts, nominator), *_claims(parts, nominator)]
+    devices = (*_devices(parts), *_holdings(parts.engine.ledger), *_amounts(parts))
+    return [*_nodes(parts.nodes), *_zones(parts), *devices, *_pods(parts, nominator), *_claims(parts, nominator)]
 
 
 def _nodes(nodes: Nodes) -> Iterator[str]:
@@ -45,6 +49,69 @@ def _devices(parts: Parts) -> Iterator[str]:
                 other = exclusive.setdefault(charge.device, holder)
                 if other != holder and "shown" not in (entry.standing, parts.engine.ledger.standing(other)):
                     yield f"device {charge.device}: decided for {other} and for {holder}"
+
+
+def _holdings(ledger: Ledger) -> Iterator[str]:
+    """Shares, consumed capacity, groups and rests of each device are those of its holders."""
+    again: dict[DeviceKey, Holding] = {}
+    for _, entry in ledger.entries():
+        for charge in entry.charges:
+            again.setdefault(charge.device, Holding()).add(charge)
+    counted, kept = {device: holding.state() for device, holding in again.items()}, ledger.snapshot()
+    for device in sorted(counted.keys() | kept.keys()) if counted != kept else ():
+        if counted.get(device) != kept.get(device):
+            yield f"device {device}: is held as {kept.get(device)}, and its holders have {counted.get(device)}"
+
+
+def _amounts(parts: Parts) -> Iterator[str]:
+    """What is decided takes no more of shared capacity and of counters than there is, with all that others have."""
+    ledger = parts.engine.ledger
+    decided = {charge.device[:2] for holder in ledger.on_the_way() for charge in ledger.charges(holder)}
+    if not decided:
+        return
+    used: dict[DeviceKey, Holding] = {}
+    for _, entry in ledger.entries():
+        for charge in entry.charges if entry.standing != "promised" else ():
+            if charge.device[:2] in decided and charge.mode != "rest":
+                used.setdefault(charge.device, Holding()).add(charge)
+    for pool, slices in _published(parts, decided).items():
+        yield from _beyond(pool, slices, used)
+
+
+def _published(parts: Parts, pools: Collection[tuple[str, str]]) -> dict[tuple[str, str], list[ResourceSlice]]:
+    """The newest slices of these pools."""
+    found: dict[tuple[str, str], list[ResourceSlice]] = {}
+    for each in parts.world.all(RESOURCE_SLICES).values():
+        pool = (each.spec.driver, each.spec.pool.name)
+        if pool in pools:
+            found.setdefault(pool, []).append(each)
+    for slices in found.values():
+        newest = max(each.spec.pool.generation for each in slices)
+        slices[:] = [each for each in slices if each.spec.pool.generation == newest]
+    return found
+
+
+def _beyond(pool: tuple[str, str], slices: list[ResourceSlice], used: Mapping[DeviceKey, Holding]) -> Iterator[str]:
+    drawn: dict[tuple[str, str], int] = {}
+    for device in (device for each in slices for device in each.spec.devices):
+        holding = used.get(DeviceKey(*pool, device.name))
+        if holding is None:
+            continue
+        for name, amount in holding.consumed.items():
+            if name in device.capacity and amount > _nanos(device.capacity[name].value):
+                yield f"device {'/'.join(pool)}/{device.name}: {amount} of {name} is taken, of {device.capacity[name].value}"
+        for entry in device.consumes_counters:
+            for name, counter in entry.counters.items():
+                key = (entry.counter_set, name)
+                drawn[key] = drawn.get(key, 0) + _nanos(counter.value)
+    limits = {(s.name, n): _nanos(c.value) for each in slices for s in each.spec.shared_counters for n, c in s.counters.items()}
+    for key, amount in drawn.items():
+        if key in limits and amount > limits[key]:
+            yield f"pool {'/'.join(pool)}: {amount} of counter {'/'.join(key)} is taken, of {limits[key]}"
+
+
+def _nanos(amount: str | int | float) -> int:
+    return Quantity.parse(amount).nanos
 
 
 def _pods(parts: Parts, nominator: Nominator) -> Iterator[str]:
