@@ -10,7 +10,7 @@ from dray.api.gates import Gates
 from dray.api.kinds import PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from dray.api.resource import FINALIZER, POD_CLAIM_NAME
 from dray.cluster.port import Refused, Unreachable
-from dray.controllers.claims import claim_name_base
+from dray.controllers.claim_templates import claim_name_base
 from tests.controllers.claims_cluster import Cluster, Plain, owned_by
 
 

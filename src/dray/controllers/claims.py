@@ -35,11 +35,18 @@ from dray.api.resource import (
 from dray.cluster.metrics import Labels, Meter, Silent
 from dray.cluster.port import Change, Event, Forbidden, Invalid, NotFound, Outcome, Unreachable, Write
 from dray.cluster.world import World
+from dray.controllers.claim_templates import (
+    TemplateError,
+    check_gates,
+    generated_claim,
+    made_for,
+    needs_none,
+    recorded,
+)
 from dray.controllers.room import over_quota, room_in
 from dray.controllers.work import Work
 
 FIELD_MANAGER: Final = "dray-claims"
-NAME_BASE_MAX: Final = 57  # 63 less a hyphen and the five characters that the server appends
 EVENT_AGAIN: Final = 600.0
 GONE_MAX: Final = 10_000
 # A create without an answer may have happened: its claim is looked out for this long before another is made.
@@ -59,10 +66,6 @@ METRICS: Final[dict[str, tuple[str, Labels, str]]] = {
         "Claims that exist; source says what made them",
     ),
 }
-
-
-class TemplateError(Exception):
-    """A claim cannot be generated. The message is for the pod's owner."""
 
 
 class ClaimsController:
@@ -245,7 +248,7 @@ class ClaimsController:
         names: dict[str, str] = {}
         writes: list[Write] = []
         for entry in pod.spec.resource_claims:
-            if not entry.resource_claim_template_name or _needs_none(pod, entry):
+            if not entry.resource_claim_template_name or needs_none(pod, entry):
                 continue
             found = self._generated(pod, entry)
             if isinstance(found, ResourceClaim):
@@ -263,14 +266,14 @@ class ClaimsController:
 
     def _generated(self, pod: Pod, entry: PodResourceClaim) -> ResourceClaim | Write | None:
         """The claim that was generated for the entry, a question whether it exists, or None: it must be created."""
-        recorded = _recorded(pod, entry) or self._made.get((pod.uid, entry.name))
-        if recorded:
-            key = f"{pod.metadata.namespace}/{recorded}"
+        known = recorded(pod, entry) or self._made.get((pod.uid, entry.name))
+        if known:
+            key = f"{pod.metadata.namespace}/{known}"
             claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
             if claim is not None and pod.uid in _owner(claim):
                 return claim
             if claim is None and key not in self._absent:
-                return _question(RESOURCE_CLAIMS, pod.metadata.namespace, recorded, about=pod.key)
+                return _question(RESOURCE_CLAIMS, pod.metadata.namespace, known, about=pod.key)
             self._made.pop((pod.uid, entry.name), None)
         return self._orphan(pod, entry)
 
@@ -278,7 +281,7 @@ class ClaimsController:
         """A claim that was created for the entry and never recorded."""
         owned = sorted(self._claims_by_owner[pod.uid])
         claims: list[ResourceClaim] = [self._world.get(RESOURCE_CLAIMS, key) for key in owned]
-        return next((claim for claim in claims if _made_for(claim, entry)), None)
+        return next((claim for claim in claims if made_for(claim, entry)), None)
 
     def _create(self, pod: Pod, entry: PodResourceClaim) -> Write:
         key = f"{pod.metadata.namespace}/{entry.resource_claim_template_name}"
@@ -428,65 +431,6 @@ class ClaimsController:
             )
             for claim in self._world.all(RESOURCE_CLAIMS).values()
         )
-
-
-# --------------------------------------------------------------------------------------------------- generated claims
-
-
-def generated_claim(pod: Pod, entry: PodResourceClaim, template: ResourceClaimTemplate) -> dict[str, Any]:
-    """The claim that a template says for an entry of a pod. It has its finalizer from birth, which saves the scheduler a write.
-    The template is not changed."""
-    metadata: dict[str, Any] = {
-        "generateName": claim_name_base(pod.metadata.name, entry.name),
-        "namespace": pod.metadata.namespace,
-        "finalizers": [FINALIZER],
-        "annotations": {**template.spec.metadata.annotations, POD_CLAIM_NAME: entry.name},
-        "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.uid, "controller": True}],
-    }
-    if template.spec.metadata.labels:
-        metadata["labels"] = dict(template.spec.metadata.labels)
-    return {
-        "apiVersion": RESOURCE_CLAIMS.api_version,
-        "kind": RESOURCE_CLAIMS.kind,
-        "metadata": metadata,
-        "spec": template.spec.spec,
-    }
-
-
-def claim_name_base(pod: str, entry: str) -> str:
-    """``<pod>-<entry>-``; too long, both are cut in proportion, so that some of each is left."""
-    base = f"{pod}-{entry}-"
-    if len(base) <= NAME_BASE_MAX:
-        return base
-    # A label may not end in a dot or hyphen, wherever the cut falls.
-    head = pod[: len(pod) * NAME_BASE_MAX // len(base)].rstrip(".-")
-    return f"{head}-{entry[: len(entry) * NAME_BASE_MAX // len(base)]}"
-
-
-def check_gates(template: ResourceClaimTemplate, gates: Gates) -> None:
-    """Raises TemplateError for what is switched off."""
-    try:
-        requests = msgspec.convert(template.spec.spec, ResourceClaimSpec).devices.requests
-    except msgspec.ValidationError as error:
-        raise TemplateError(f"template {template.metadata.name} cannot be read: {error}") from error
-    for request in requests:
-        if request.exactly is not None and request.exactly.admin_access and not gates("DRAAdminAccess"):
-            raise TemplateError("admin access is requested, but the feature is disabled (DRAAdminAccess)")
-        if request.first_available and not gates("DRAPrioritizedList"):
-            raise TemplateError("firstAvailable is used, but the feature is disabled (DRAPrioritizedList)")
-
-
-def _made_for(claim: ResourceClaim, entry: PodResourceClaim) -> bool:
-    return claim.metadata.annotations.get(POD_CLAIM_NAME) == entry.name and not claim.metadata.deletion_timestamp
-
-
-def _recorded(pod: Pod, entry: PodResourceClaim) -> str:
-    names = (status.resource_claim_name for status in pod.status.resource_claim_statuses if status.name == entry.name)
-    return next(names, None) or ""
-
-
-def _needs_none(pod: Pod, entry: PodResourceClaim) -> bool:
-    return any(s.name == entry.name and s.resource_claim_name is None for s in pod.status.resource_claim_statuses)
 
 
 # --------------------------------------------------------------------------------------------------- indexes and tests
