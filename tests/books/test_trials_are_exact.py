@@ -115,8 +115,8 @@ def test_what_is_kept_is_as_if_it_had_been_done_at_once_and_is_told_once(seed: i
     told = tried.told[heard:]
     assert len(told) <= 1
     assert bool(told) == (_content_of(was) != _content_of(tried.snapshot()))
-    for posting in told[0] if told else ():
-        assert posting.account.entry(posting.holder) == posting.after != posting.before
+    for account, holder, had, has in told[0] if told else ():
+        assert account.entry(holder) == has != had
 
 
 def _content(made: Everything) -> tuple[Any, ...]:
