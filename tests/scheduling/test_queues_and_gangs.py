@@ -64,6 +64,18 @@ class TestGangs:
         sim.settle(5)
         assert running(sim) == {"w0", "w1", "w2"}
 
+    def test_who_is_in_the_way_is_told_anew_when_it_is_another(self) -> None:
+        sim = cluster(0)
+        add_queue(sim, "team", 8)
+        add_group(sim, "train", "team", 2)
+        for index in range(2):
+            add_member(sim, f"w{index}", "train")
+        sim.settle(5)
+        assert "no place for default/w0" in sim.condition("w0")["message"]
+        sim.add_node("n9", resources={GPU: "1"})
+        sim.settle(5)
+        assert "no place for default/w1" in sim.condition("w0")["message"]
+
     def test_a_pod_group_of_one_makes_room_as_a_pod_does(self) -> None:
         """Of a group of two, one goes: nobody asks for the other."""
         sim = cluster(2)

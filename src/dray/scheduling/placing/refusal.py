@@ -13,7 +13,7 @@ from dray.api.words import Preemption
 Reasons = tuple[Reason, ...]
 
 # Data that make a reason another one; the rest are numbers that change all the time.
-_NAMES: Final = ("resource", "port", "key", "effect", "topologyKey", "volume", "claim", "class", "request")
+_NAMES: Final = ("resource", "port", "key", "effect", "topologyKey", "volume", "claim", "class", "request", "member")
 
 
 def told(reason: Reason) -> tuple[object, ...]:
