@@ -93,8 +93,8 @@ async def _measure(server: Server, count: int, quick: bool) -> Measured:
     found = Measured(memory_idle=server.memory_bytes(), ready_cpu=server.cpu_seconds())
     async with wires(server.kubeconfig, CONNECTIONS) as connections:
         await _warm(connections)
-        found.creates, found.create_cpu = await _rate(server, connections, [_create(i) for i in range(count)])
-        updates = [_update(i) for i in range(count if quick else count // 2)]
+        found.creates, found.create_cpu = await _rate(server, connections, [create(i) for i in range(count)])
+        updates = [update(i) for i in range(count if quick else count // 2)]
         found.updates, found.update_cpu = await _rate(server, connections, updates)
         found.listed, found.list_bytes = await _list(connections[0])
     found.watch_p50, found.watch_p99 = await _watch_latency(server, seconds=2 if quick else 10)
@@ -117,11 +117,11 @@ async def _rate(server: Server, connections: list[Wire], jobs: list[Prepared]) -
     return len(jobs) / (time.perf_counter() - began), (server.cpu_seconds() - used) / len(jobs)
 
 
-def _create(number: int) -> Prepared:
+def create(number: int) -> Prepared:
     return "POST", PODS, json.dumps(pod(f"pod-{number:05d}")).encode(), "application/json"
 
 
-def _update(number: int) -> Prepared:
+def update(number: int) -> Prepared:
     status = {
         "status": {"phase": "Running", "podIP": f"10.1.{number // 250}.{number % 250}", "startTime": "2026-01-01T00:00:00Z"}
     }
