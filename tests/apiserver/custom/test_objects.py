@@ -459,6 +459,18 @@ def test_lists_in_maps_are_merged_by_their_keys(cluster: Cluster) -> None:
     assert told["details"]["causes"][0]["field"] == '.spec.m.x[k="a"].v'
 
 
+@pytest.mark.parametrize(
+    ("there", "applied", "made"),
+    [("abc", "cxa", "bcxa"), ("abcd", "dx", "abcdx"), ("abc", "xb", "axbc"), ("ab", "ba", "ba"), ("abc", "", "abc")],
+)
+def test_elements_of_both_come_in_the_order_of_the_configuration(cluster: Cluster, there: str, applied: str, made: str) -> None:
+    """The others stay where they are among them, as structured-merge-diff has it."""
+    elements = {"type": "array", "items": text(), "x-kubernetes-list-type": "set"}
+    widgets = define(cluster, definition(spec=fields(s=elements)))
+    widgets.apply(widgets.object(spec={"s": list(there)}), "one")
+    assert widgets.apply(widgets.object(spec={"s": list(applied)}), "other")["spec"]["s"] == list(made)
+
+
 def test_custom_objects_are_not_read_as_protobuf(cluster: Cluster) -> None:
     widgets = define(cluster, definition())
     told = cluster.call("POST", widgets.path, b"k8s\x00", code=415, content_type="application/vnd.kubernetes.protobuf")
