@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
+
 import msgspec
 import pytest
 
+from dray.api import kinds
 from dray.apiserver.api import Answer
+from dray.apiserver.catalog import CATALOG
 from dray.apiserver.selection import Selection
-from dray.apiserver.store import Store
+from dray.apiserver.store import Entry, Store
 from dray.apiserver.watching import Stream
 from tests.apiserver.conftest import CONFIG_MAPS, PODS, Cluster, Json, config_map, pod
 
@@ -243,3 +247,35 @@ class TestAWatchOfOneObject:
         assert list(table.watchers_of) == ["default/x"]
         stream.close()
         assert table.watchers_of == {}
+
+
+SELECTORS = ("a=x", "a!=x", "a in (x,y)", "a notin (x)", "a", "!a", "a=x,b=y", "a=")
+FIELDS = ("spec.nodeName=n", "spec.nodeName!=n", "spec.nodeName=", "status.phase=Running", "metadata.name=n,spec.nodeName=x")
+
+
+def test_what_is_looked_at_in_the_bytes_is_what_matches() -> None:
+    """Stored objects are not decoded as a whole to be chosen from; the choice is that of the whole object."""
+    chance = random.Random(7)
+    resource = CATALOG.of(kinds.PODS)
+    chosen = 0
+    for _ in range(2000):
+        obj: Json = {"metadata": {"name": chance.choice("nx")}, "spec": {}, "status": {}}
+        for place, name, values in (
+            ("metadata", "labels", ()),
+            ("spec", "nodeName", "nx"),
+            ("status", "phase", ("Running", "x")),
+        ):
+            if chance.random() < 0.7:
+                labels = {key: chance.choice(("x", "y", "")) for key in "ab" if chance.random() < 0.7}
+                obj[place][name] = chance.choice(values) if values else chance.choice((labels, None))
+        wanted = chance.choice(("", *SELECTORS)), chance.choice(("", *FIELDS))
+        selection = Selection(resource, "", *wanted)
+        if selection.matches is not None:
+            chosen += selection.matches(obj)
+            assert selection.chooses(Entry(None, msgspec.json.encode(obj), 1)) == selection.matches(obj), (wanted, obj)
+    assert chosen > 100
+
+
+def test_a_field_that_leads_nowhere_is_refused_however_deep_it_is(cluster: Cluster) -> None:
+    told = cluster.call("GET", f"{PODS}?fieldSelector={'a.' * 3000}b=c", code=400)
+    assert "field label not supported" in told["message"]

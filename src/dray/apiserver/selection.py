@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Final, TypedDict
 
@@ -11,7 +11,7 @@ import msgspec
 from dray.api.selectors import Requirement, SelectorError, field_value, matches_all, parse_field_selector, parse_label_selector
 from dray.apiserver.errors import bad_request
 from dray.apiserver.registry import Resource
-from dray.apiserver.store import Entry, Matcher
+from dray.apiserver.store import Entry, Matcher, encode
 
 _MAX_SELECTOR: Final = 64 * 1024
 _DECODERS: Final = 256
@@ -40,7 +40,7 @@ def _part(tree: dict[str, Any]) -> Any:
 class Selection:
     """A parsed selection. ``matches`` is None when every object of the namespace is meant."""
 
-    __slots__ = ("_absent", "_decode", "_fields", "_labels", "_namespaced", "_paths", "prefix")
+    __slots__ = ("_absent", "_decode", "_fields", "_labels", "_namespaced", "_needed", "_paths", "prefix")
 
     def __init__(self, resource: Resource, namespace: str, labels: str = "", fields: str = "") -> None:
         if len(labels) > _MAX_SELECTOR or len(fields) > _MAX_SELECTOR:
@@ -52,12 +52,13 @@ class Selection:
             raise bad_request(str(error)) from error
         self._absent, self._paths = resource.fields, resource.field_paths
         self._namespaced = resource.kind.namespaced
-        paths = (path for field, _, _ in self._fields for path in self._paths.get(field, (field,)))
-        self._decode = _decoder(frozenset((*paths, *(("metadata.labels",) if labels else ()))))
         self.prefix = f"{namespace}/" if resource.kind.namespaced and namespace else ""
         for field, _, _ in self._fields:
             if field not in resource.fields and field not in ("metadata.name", "metadata.namespace"):
                 raise bad_request(f'field label not supported: "{field}"')
+        paths = (path for field, _, _ in self._fields for path in self._paths.get(field, (field,)))
+        self._decode = _decoder(frozenset((*paths, *(("metadata.labels",) if labels else ()))))
+        self._needed = tuple(self._texts())
 
     @property
     def matches(self) -> Matcher | None:
@@ -65,7 +66,17 @@ class Selection:
 
     def chooses(self, entry: Entry) -> bool:
         """As ``matches``, of a stored object of which no more is decoded than is asked about."""
-        return self._matches(entry.look(self._decode))
+        raw = entry.raw
+        return all(text in raw for text in self._needed) and self._matches(entry.look(self._decode))
+
+    def _texts(self) -> Iterator[bytes]:
+        """What is written somewhere in every object that matches: to look for it costs next to nothing."""
+        for label in self._labels:
+            if label.operator == "In" and len(label.values) == 1:
+                yield b"%s:%s" % (encode(label.key), encode(label.values[0]))
+        for field, operator, value in self._fields:
+            if operator == "=" and value and value != self._absent.get(field):
+                yield encode(value)[1:-1]
 
     @property
     def name(self) -> str:
