@@ -67,7 +67,10 @@ class Selection:
     def chooses(self, entry: Entry) -> bool:
         """As ``matches``, of a stored object of which no more is decoded than is asked about."""
         raw = entry.raw
-        return all(text in raw for text in self._needed) and self._matches(entry.look(self._decode))
+        for text in self._needed:
+            if text not in raw:
+                return False
+        return self._matches(entry.look(self._decode))
 
     def _texts(self) -> Iterator[bytes]:
         """What is written somewhere in every object that matches: to look for it costs next to nothing."""
