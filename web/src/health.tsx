@@ -18,7 +18,7 @@ const at = () => read().options.get("at");
 export function HealthBadge() {
   const [soon, set] = useState(false);
   useEffect(() => {
-    const timer = setTimeout(() => set(true), 1000);
+    const timer = setTimeout(() => set(true), 3000);
     return () => clearTimeout(timer);
   }, []);
   const { data } = useAnswer<Report>("verify", { at: at() }, !soon, 0, 20);

@@ -8,6 +8,7 @@ are bounded in number. What is served under /api is described in docs/page-api.m
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import logging
 import mimetypes
@@ -112,13 +113,20 @@ class Page:
         self._warming = asyncio.ensure_future(self._warm())
 
     async def _warm(self) -> None:
-        await self._scene.begin()
-        if self._scene.mode == "run":
-            return
-        while True:
+        # What is read and painted stays: looking through it for garbage again and again would take as long as painting it.
+        gc.disable()
+        try:
+            await self._scene.begin()
+            if self._scene.mode == "run":
+                return
             await self._picture()
+            gc.freeze()
+        finally:
+            gc.enable()
+        while True:
             await asyncio.sleep(UNSEEN_SECONDS)
             await self._quiet(self._pictures[-1].number, None)
+            await self._picture()
 
     async def close(self) -> None:
         """What is read from ends next: the watches stop first."""
