@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from dray.api.kinds import CONFIG_MAPS, PODS, REPLICA_SETS, Kind
+from dray.api.kinds import CONFIG_MAPS, NODE_RESOURCE_TOPOLOGIES, PODS, REPLICA_SETS, Kind
 from dray.apiserver.embedded import Embedded
 from dray.apiserver.server import ApiServer
-from dray.cluster.port import Cluster, Event, Outcome, Unreachable, Write
+from dray.cluster.port import Cluster, Event, Forbidden, Outcome, Unreachable, Write
 from dray.cluster.world import World
 from dray.controllers.replicasets import ReplicaSets
 from dray.runtime.live import DeciderFailed, Live
+from dray.runtime.metrics import Metrics
 from dray.runtime.stories import Stories
 from tests.workloads import replicated
 
@@ -211,3 +212,28 @@ async def test_a_controller_runs_live_as_it_does_on_virtual_time(cluster: Embedd
 
     await run_until(Live(cluster, world, [ReplicaSets(world)]), complete)
     assert len(world.all(PODS)) == 5
+
+
+class WithoutZones:
+    """A cluster whose role may list everything but topologies."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    async def list(self, kind: Kind, **how: Any) -> tuple[list[bytes], str]:
+        if kind is NODE_RESOURCE_TOPOLOGIES:
+            raise Forbidden(403, "Forbidden", "may not list")
+        return await self._cluster.list(kind, **how)
+
+
+async def test_who_may_not_read_zones_goes_on_without_and_a_metric_says_so(cluster: Embedded) -> None:
+    decider, metrics = Scripted(create("one")), Metrics()
+    port: Any = WithoutZones(cluster)
+    live = Live(port, World([CONFIG_MAPS, NODE_RESOURCE_TOPOLOGIES]), [decider], metrics=metrics)
+    await run_until(live, lambda: bool(decider.outcomes))
+    assert decider.outcomes[0].ok
+    name = NODE_RESOURCE_TOPOLOGIES.resource
+    assert f'dray_kinds_forbidden{{kind="{name}"}} 1.0' in metrics.text().decode()
