@@ -108,6 +108,14 @@ class Intent:
             self.allocation = allocation
             self.sent = [allocation if sent is decided else sent for sent in self.sent]
 
+    def counts_only(self, shown: AllocationResult | None) -> bool:
+        """Whether it was last posted for what the API shows, and nothing else was sent or decided: the usual end of a claim."""
+        if shown is None or self.counted is None or self.counted[0] != "shown":
+            return False
+        allocations, sent = self.counted[1], self.sent
+        others = self.allocation is not None and self.allocation is not shown
+        return not others and len(allocations) == 1 and allocations[0] is shown and (not sent or sent == [shown])
+
     def settle_doubt(self, claim: ResourceClaim, now: float) -> bool:
         """Whether what was sent without an answer has come true by now, or cannot any more; then it is forgotten."""
         write = self.unanswered
@@ -179,6 +187,8 @@ class ClaimWriter:
 
     def _account(self, claim: ResourceClaim, intent: Intent | None) -> None:
         """Post what the claim has or may get: the only place where devices of claims are charged or given back."""
+        if intent is not None and intent.counts_only(claim.status.allocation):
+            return
         allocations = _accounted(claim, intent)
         standing: Standing = "decided"
         if claim.status.allocation is not None:
