@@ -14,7 +14,7 @@ from dray.api.resource import ResourceClaim
 from dray.api.selectors import node_selector_matches
 from dray.cluster.port import ClusterError, Conflict, NotFound, Write
 from dray.cluster.world import World
-from dray.scheduling.binding.claims import same_allocation
+from dray.scheduling.binding.intents import same_allocation
 from dray.scheduling.shape.claims import reserved_for
 from dray.scheduling.shape.extended import Special
 
