@@ -115,3 +115,18 @@ def test_a_pod_that_somebody_holds_back_says_how_it_ended() -> None:
     lab.place.patch(PODS, "p", {"metadata": {"finalizers": None}})
     lab.run(40)
     assert lab.phase("p") == "gone"
+
+
+def test_nodes_that_were_late_together_renew_their_leases_at_their_own_moments_again() -> None:
+    nodes = [decode(Node, {"metadata": {"name": f"n{i}", "uid": f"u{i}"}}) for i in range(20)]
+    heartbeats = Heartbeats([], 10)
+    moments: list[float] = []
+    for node in nodes:
+        heartbeats.tend(node.metadata.name, node, 0.0, moments.append)
+    late: list[float] = []
+    for node in nodes:
+        [renewed] = heartbeats.tend(node.metadata.name, node, 25.0, late.append)
+        assert renewed.verb == "patch"
+    assert len({round(moment, 3) for moment in moments}) > 10
+    assert [round(moment % 10, 6) for moment in late] == [round(moment % 10, 6) for moment in moments]
+    assert all(25 < moment <= 35 for moment in late)

@@ -57,10 +57,8 @@ class Heartbeats:
         if known is not None and now < known:
             look_at(known)
             return []
-        # Spread over the period, so that many nodes do not renew at once.
-        spread = int.from_bytes(blake2b(name.encode(), digest_size=2).digest(), "big") / 65536 if known is None else 1.0
-        self._leased[name] = now + self._every * max(spread, 0.1)
-        look_at(self._leased[name])
+        self._leased[name] = due = self._next_lease(name, known, now)
+        look_at(due)
         spec = {"holderIdentity": name, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": format_micro_time(now)}
         if known is not None:
             return [Write("patch", LEASES, LEASE_NAMESPACE, name, {"spec": spec})]
@@ -68,6 +66,14 @@ class Heartbeats:
         metadata = {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
         body = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata, "spec": spec}
         return [Write("create", LEASES, LEASE_NAMESPACE, name, body)]
+
+    def _next_lease(self, name: str, due: float | None, now: float) -> float:
+        """Spread over the period, so that many nodes do not renew at once; each keeps its moment, also after a late renewal, so
+        that those which were late together do not stay together."""
+        if due is not None:
+            return due + self._every * ((now - due) // self._every + 1)
+        spread = int.from_bytes(blake2b(name.encode(), digest_size=2).digest(), "big") / 65536
+        return now + self._every * max(spread, 0.1)
 
     def _report(self, node: Node, now: float) -> list[Write]:
         """The node status is reported rarely; the lease says that the node lives. A node that was given up says that it does."""
