@@ -297,7 +297,7 @@ class Session:
 
 def _likeness(members: Sequence[QueuedPod]) -> tuple[object, ...]:
     """Jobs that ask for the same find the same; pods with claims of their own are never alike."""
-    return tuple(sorted(p.demand.id if not p.pod.spec.resource_claims else p.uid.__hash__() for p in members))
+    return tuple(sorted((p.demand.id, p.uid if p.pod.spec.resource_claims else "") for p in members))
 
 
 def _nodes(plan: Plan) -> set[str]:
