@@ -147,7 +147,7 @@ class Stocks:
             return Span(0, {}, {})
         taken = [self._at(option, layout, position) for position in usable]
         least, most = Taken(), Taken()
-        for stock in {stock for each in taken for stock in each}:
+        for stock in dict.fromkeys(stock for each in taken for stock in each):
             amounts = sorted(each.get(stock, 0.0) for each in taken)
             least[stock], most[stock] = sum(amounts[:count]), sum(amounts[-count:])
         return Span(count, least, most)

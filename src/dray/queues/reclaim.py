@@ -66,8 +66,9 @@ def may_reclaim(job: Reclaimer, standings: Standings) -> Denial | None:
     """Whether the job may look for victims at all: its own queue stays within its fair share of everything."""
     standing = standings[job.queue]
     wanted = plus(standing.allocated, job.request)
-    for resource, amount in wanted.items():
-        if amount > standing.fair_share.get(resource, 0.0):
+    # What the job asks for comes first: that is what can be told to whoever asked.
+    for resource in sorted(wanted, key=lambda name: job.request.get(name, 0.0) <= 0):
+        if wanted[resource] > standing.fair_share.get(resource, 0.0):
             return Denial("fair share of the reclaimer", job.queue, resource)
     if not job.preemptible:
         for resource, amount in plus(standing.fixed, job.request).items():

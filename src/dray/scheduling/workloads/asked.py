@@ -258,7 +258,7 @@ def _amounts(device_class: str, span: Span, taken: Taken) -> Amounts:
 
 
 def _each(choose: Callable[[Iterable[float]], float], several: Sequence[Amounts]) -> Amounts:
-    names = {name for each in several for name in each}
+    names = dict.fromkeys(name for each in several for name in each)
     return {name: choose(each.get(name, 0.0) for each in several) for name in names}
 
 

@@ -51,7 +51,7 @@ class Headroom:
 
     def _room(self, job: Job, pending: QueuedPod, asked: Asked) -> Amounts:
         """By resource what is left for the pod, of those that it may take and that are limited."""
-        names = {name for _, most in asked.between.values() for name in most}
+        names = dict.fromkeys(name for _, most in asked.between.values() for name in most)
         waiting = [each for each in self._members if each is not pending and self._nodes.placed(each.uid) is None]
         others = together((self._jobs.asks(each.pod, each.demand).least for each in waiting), self._use.claims)
         found = {name: self._left(job, name) - others.get(name, 0.0) for name in names}

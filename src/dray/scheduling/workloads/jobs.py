@@ -206,7 +206,7 @@ class Jobs:
         found: dict[str, queues.Queue] = {queue.metadata.name: queue for queue in listed}
         while True:
             try:
-                names = {*NATIVE, *(name for queue in found.values() for name in _entitled(queue))}
+                names = dict.fromkeys((*NATIVE, *(name for queue in found.values() for name in _entitled(queue))))
                 free = Queue(BESIDE, resources=dict.fromkeys(names, Entitlement(UNLIMITED, UNLIMITED, 1.0)))
                 return Tree([*(_queue(queue, names) for queue in found.values()), free])
             except QueueError as error:

@@ -125,7 +125,7 @@ class Workloads:
         self._dirty = self._dirty or old is None or new is None
         if (old.status.allocation if old else None) == (new.status.allocation if new else None):
             return
-        for uid in list(self.use.claims.get((new or old).uid, ())):
+        for uid in sorted(self.use.claims.get((new or old).uid, ())):
             if (placed := self._parts.nodes.placed(uid)) is not None:
                 self.use.look_again(placed)
 
@@ -393,7 +393,7 @@ class Workloads:
         self._recount(wait)
 
     def _recount(self, wait: Wait) -> None:
-        for uid in wait.awaited:
+        for uid in sorted(wait.awaited):
             if (placed := self._parts.nodes.placed(uid)) is not None:
                 self.use.look_again(placed)
 
