@@ -146,6 +146,9 @@ class Aligned:
         self.held[pod.uid] = len(self.held)
         return None
 
+    def started(self, node: str, pod: Pod) -> None:
+        pass
+
     def restore(self, node: Node, pod: Pod, claims: Mapping[str, ResourceClaim]) -> None:
         self.restored.append(pod.metadata.name)
 

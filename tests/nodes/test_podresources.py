@@ -29,6 +29,9 @@ class Whole:
     def admit(self, node: Node, pod: Pod, claims: Mapping[str, ResourceClaim]) -> Rejection | None:
         return None
 
+    def started(self, node: str, pod: Pod) -> None:
+        pass
+
     def restore(self, node: Node, pod: Pod, claims: Mapping[str, ResourceClaim]) -> None:
         pass
 

@@ -15,7 +15,7 @@ from dray.numa.demand import Demand, demand
 from dray.numa.evaluate import Verdict
 from dray.numa.layout import Layout, State, layout_of
 from dray.numa.observe import as_annotations, observe
-from dray.numa.placement import PREDICTED, encode
+from dray.numa.placement import INIT_MEMORY_PREDICTED, PREDICTED, encode, encode_passing
 from dray.numa.tally import Usage
 
 GPU, NIC, PAGES = "nvidia.com/gpu", "example.com/nic", "hugepages-1Gi"
@@ -62,6 +62,30 @@ def _zone(rng: random.Random, number: int) -> MachineZone:
         devices,
         {GPU: rng.choice((0, 0, 0, 1))} if devices.get(GPU) else {},
     )
+
+
+def initialised_pod(rng: random.Random, name: str) -> Pod:
+    """A pod whose init containers need more than the rest."""
+    apps = [_sized(rng, f"app-{i}", (1, 1, 2), (1, 2, 4), (0, 0, 1)) for i in range(rng.randint(1, 2))]
+    before = [_sized(rng, f"init-{i}", (1, 2, 3, 4), (2, 4, 8, 12, 20), (0, 1, 2)) for i in range(rng.randint(1, 3))]
+    for container in before[:-1]:
+        if rng.random() < 0.2:
+            container["restartPolicy"] = "Always"
+    raw = {
+        "metadata": {"name": name, "namespace": "ns", "uid": name},
+        "spec": {"initContainers": before, "containers": apps},
+        "status": {"qosClass": "Guaranteed"},
+    }
+    return decode(Pod, raw)
+
+
+def _sized(rng: random.Random, name: str, cpus: tuple[int, ...], memory: tuple[int, ...], gpus: tuple[int, ...]) -> Json:
+    amounts = {"cpu": str(rng.choice(cpus)), "memory": str(rng.choice(memory)), GPU: str(rng.choice(gpus))}
+    if rng.random() < 0.2:
+        amounts["cpu"] = "500m"
+    if rng.random() < 0.2:
+        amounts[PAGES] = str(rng.choice((1, 2)))
+    return {"name": name, "resources": {"requests": amounts, "limits": amounts}}
 
 
 def pod(rng: random.Random, name: str, *, containers: int = 3, inits: bool = True) -> Pod:
@@ -121,10 +145,25 @@ class Watched:
         return any(zones != memory.cells[zone].group for zones in held for zone in zones)
 
     def admitted(self, pod: Pod, verdict: Verdict) -> None:
+        """The kubelet has taken the pod, whose init containers run now."""
         if verdict.placement:
             pod.metadata.annotations[PREDICTED] = encode(verdict.placement, self.layout)
-        self.kubelet.started(pod)
+        if verdict.passing:
+            pod.metadata.annotations[INIT_MEMORY_PREDICTED] = encode_passing(verdict.passing, self.layout)
         self.pods[pod.metadata.name] = (pod, demand(pod))
+
+    def initialising(self) -> list[str]:
+        return sorted(name for name, (pod, _) in self.pods.items() if pod.status.phase != "Running")
+
+    def passing(self, name: str) -> bool:
+        """Whether its init containers have memory that no container after them has."""
+        return INIT_MEMORY_PREDICTED in self.pods[name][0].metadata.annotations
+
+    def start(self, name: str) -> None:
+        """The pod's init containers are done."""
+        pod, _ = self.pods[name]
+        self.kubelet.started(pod)
+        pod.status.phase = "Running"
 
     def leave(self, name: str) -> None:
         self.kubelet.remove(self.pods.pop(name)[0])

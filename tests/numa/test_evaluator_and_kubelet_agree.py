@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -14,9 +15,10 @@ from dray.numa.demand import demand
 from dray.numa.evaluate import evaluate, plan, predict
 from dray.numa.layout import State
 from dray.numa.masks import bits
-from tests.numa.machines import PAGES, Watched, machine, pod
+from tests.numa.machines import PAGES, Watched, initialised_pod, machine, pod
 
 ALIGNING = ("single-numa-node", "restricted")
+Made = Callable[[random.Random, str], Pod]
 
 
 def split_matters(state: State, given: Pod) -> bool:
@@ -28,7 +30,7 @@ def split_matters(state: State, given: Pod) -> bool:
     return any(len(each) == 1 and each != {1} for each in widths)
 
 
-def days(seed: int, machines: int, *, split: str, steps: int = 12) -> Counter[str]:
+def days(seed: int, machines: int, *, split: str, steps: int = 12, made: Made = pod) -> Counter[str]:
     rng = random.Random(seed)
     counts: Counter[str] = Counter()
     for _ in range(machines):
@@ -36,7 +38,10 @@ def days(seed: int, machines: int, *, split: str, steps: int = 12) -> Counter[st
         for step in range(steps):
             if watched.pods and rng.random() < 0.25:
                 watched.leave(rng.choice(sorted(watched.pods)))
-            one_step(rng, watched, f"pod-{step}", counts, split)
+            for name in watched.initialising():
+                if rng.random() < 0.4:
+                    watched.start(name)
+            one_step(watched, made(rng, f"pod-{step}"), counts, split)
     return counts
 
 
@@ -46,8 +51,7 @@ def told(verdict: object, answer: object, state: State, given: Pod, watched: Wat
     return "\n".join(map(str, parts))
 
 
-def one_step(rng: random.Random, watched: Watched, name: str, counts: Counter[str], split: str) -> None:
-    given = pod(rng, name)
+def one_step(watched: Watched, given: Pod, counts: Counter[str], split: str) -> None:
     state = watched.state()
     verdict = evaluate(state, plan(state.layout, demand(given)))
     if {"cpu", PAGES} & set(verdict.unknown):  # a node without any is never asked: its status does not offer them
@@ -57,6 +61,7 @@ def one_step(rng: random.Random, watched: Watched, name: str, counts: Counter[st
         if isinstance(watched.kubelet.admit(given), Assignment):
             watched.kubelet.remove(given)
         return
+    counts["beside init containers"] += any(watched.passing(name) for name in watched.initialising())
     answer = watched.kubelet.admit(given)
     if not verdict.handled:
         counts["not handled"] += 1
@@ -80,6 +85,15 @@ def test_they_agree_on_hundreds_of_machines(split: str) -> None:
     assert counts["admitted"] > 200
     assert counts["refused"] > 400
     assert counts["unknowable"] < 0.1 * counts.total()
+
+
+@pytest.mark.parametrize("split", ["lowest", "packed"])
+def test_they_agree_beside_init_containers_that_need_more_than_the_rest(split: str) -> None:
+    """Some of the pods are in their init containers when the next one comes, others are done with them."""
+    counts = days(8, 200, split=split, made=initialised_pod)
+    assert counts["admitted"] > 300
+    assert counts["refused"] > 300
+    assert counts["beside init containers"] > 100
 
 
 @pytest.mark.slow
@@ -116,4 +130,5 @@ def test_where_a_kubelet_never_refuses_the_zones_are_foreseen_too() -> None:
                 counts["foreseen" if bits(expected.masks[0]) in (first, everywhere) else "missed"] += 1
                 assert bits(expected.masks[0]) in (first, everywhere), told(expected, answer, state, given, watched)
             watched.admitted(given, expected)
+            watched.start(given.metadata.name)
     assert counts["foreseen"] > 200

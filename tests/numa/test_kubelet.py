@@ -113,13 +113,24 @@ class TestGivingAndTaking:
         assert isinstance(answer, Assignment)
         assert answer.affinity == {"app-0": (1,)}
 
-    def test_cpus_of_an_init_container_come_back(self) -> None:
+    def test_cpus_of_an_init_container_stay_with_the_pod(self) -> None:
         node = Topology([MachineZone(0, 4)], Config("restricted"))
         given = pod({"cpu": 1}, inits=({"cpu": 4},))
         node.admit(given)
-        assert isinstance(node.admit(pod({"cpu": 1}, metadata={"uid": "q"})), Rejection)
         node.started(given)
+        assert isinstance(node.admit(pod({"cpu": 1}, metadata={"uid": "q"})), Rejection)
+        node.remove(given)
         assert isinstance(node.admit(pod({"cpu": 1}, metadata={"uid": "q"})), Assignment)
+
+    def test_memory_of_an_init_container_comes_back_when_the_pod_runs(self) -> None:
+        node = Topology([MachineZone(0, 4, 0, {"memory": 8})], Config("restricted"))
+        given = pod({"cpu": 1, "memory": 2}, inits=({"cpu": 1, "memory": 8},))
+        node.admit(given)
+        assert isinstance(node.admit(pod({"memory": 6}, metadata={"uid": "q"})), Rejection)
+        node.started(given)
+        node.started(given)
+        assert isinstance(node.admit(pod({"memory": 7}, metadata={"uid": "q"})), Rejection)
+        assert isinstance(node.admit(pod({"memory": 6}, metadata={"uid": "q"})), Assignment)
 
     def test_s28_memory_of_a_best_effort_pod_binds_the_zones_that_it_spills_over(self) -> None:
         zones = [

@@ -15,7 +15,17 @@ from dray.numa.available import Occupant, occupant, reconstructed, sureness, unr
 from dray.numa.demand import demand
 from dray.numa.evaluate import Evaluators
 from dray.numa.layout import Layout, State
-from dray.numa.placement import GROUPS_OBSERVED, OBSERVED, PREDICTED, Placement, Record, decode, encode, record
+from dray.numa.placement import (
+    GROUPS_OBSERVED,
+    INIT_MEMORY_PREDICTED,
+    OBSERVED,
+    PREDICTED,
+    Placement,
+    Record,
+    decode,
+    encode,
+    record,
+)
 from tests.numa.building import GPU, layout, pod
 
 TWO = layout({"cpu": 4, "gpu": 4, "memory": 100}, {"cpu": 4, "gpu": 4, "memory": 100}, policy="single-numa-node", scope="pod")
@@ -144,6 +154,36 @@ class TestWhatIsFree:
         )
         state = free(stranded)
         assert state.free[state.layout.resources.index(GPU)] == (0, 4)
+
+    def test_cpus_that_an_init_container_left_are_where_they_were_predicted(self) -> None:
+        notes = {OBSERVED: json.dumps([share(1, cpu=1)]), PREDICTED: json.dumps([share(1, cpu=4)])}
+        state = free(pod({"cpu": 1}, inits=({"cpu": 4},), metadata={"annotations": notes}))
+        total = state.layout.allocatable[state.layout.resources.index("cpu")]
+        assert state.free[state.layout.resources.index("cpu")] == (total[0], total[1] - 4000)
+
+    @pytest.mark.parametrize("phase", ["Pending", "Running"])
+    @pytest.mark.parametrize("record", [OBSERVED, PREDICTED])
+    def test_memory_of_init_containers_counts_until_the_pod_runs(self, phase: str, record: str) -> None:
+        early = [{"memoryNodes": ["node-0"], "amount": {"memory": "50"}}]
+        notes = {record: json.dumps([share(0, memory=10)]), INIT_MEMORY_PREDICTED: json.dumps(early)}
+        given = pod({"memory": 10}, inits=({"memory": 60},), metadata={"annotations": notes})
+        given.status.phase = phase
+        state = free(given)
+        assert state.free[state.layout.resources.index("memory")] == (40 if phase == "Pending" else 90, 100)
+
+    def test_memory_of_init_containers_from_two_zones_binds_them_until_the_pod_runs(self) -> None:
+        early = [{"memoryNodes": ["node-0", "node-1"], "amount": {"memory": "120"}}]
+        notes = {OBSERVED: json.dumps([share(0, cpu=1)]), INIT_MEMORY_PREDICTED: json.dumps(early)}
+        given = pod({"cpu": 1, "memory": 10}, inits=({"memory": 120},), metadata={"annotations": notes})
+        assert free(given).groups == (0b11,)
+        given.status.phase = "Running"
+        assert free(given).groups == ()
+
+    @pytest.mark.parametrize("text", ["{", "[]", '[{"memoryNodes": ["node-9"], "amount": {"memory": "5"}}]'])
+    def test_what_cannot_be_read_of_init_containers_counts_for_nothing(self, text: str) -> None:
+        notes = {OBSERVED: json.dumps([share(0, memory=10)]), INIT_MEMORY_PREDICTED: text}
+        state = free(pod({"memory": 10}, inits=({"memory": 60},), metadata={"annotations": notes}))
+        assert state.free[state.layout.resources.index("memory")] == (90, 100)
 
 
 class TestTheExportersHealth:

@@ -37,6 +37,9 @@ class Admission(Protocol):
     def admit(self, node: Node, pod: Pod, claims: Mapping[str, ResourceClaim]) -> Rejection | None:
         """Take the pod, and hold what it gets until ``release``; or say why not. A pod that is already held is taken."""
 
+    def started(self, node: str, pod: Pod) -> None:
+        """The pod's init containers are done, its containers start. May be said again."""
+
     def restore(self, node: Node, pod: Pod, claims: Mapping[str, ResourceClaim]) -> None:
         """The pod was taken before this kubelet started."""
 

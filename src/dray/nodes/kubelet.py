@@ -239,6 +239,8 @@ class Kubelets(Keyed):
         due = self._moment(pod, "start", now + self._annotated(pod, STARTS, self._start_seconds, now))
         if now < due:
             return self._later(pod, due, now)
+        if self.admission is not None:
+            self.admission.started(pod.spec.node_name, pod)
         self.say(self._recorder.normal(PODS, pod, "Started", "Containers started", action="Starting", now=now))
         return [_status(pod, self._running(pod, now))]
 

@@ -64,6 +64,9 @@ class DevicePlugins:
             known.take(pod)
         return None
 
+    def started(self, node: str, pod: Pod) -> None:
+        """Devices of init containers stay with the pod."""
+
     def restore(self, node: Node, pod: Pod, claims: Mapping[str, ResourceClaim]) -> None:
         self.admit(node, pod, claims)
 

@@ -341,10 +341,9 @@ class Topology:
             part.forget(uid)
 
     def started(self, pod: Pod) -> None:
-        """The init containers are done: their CPUs and memory come back, their devices stay with the pod."""
+        """The init containers are done: their memory comes back, their CPUs and devices stay with the pod."""
         held = self._held.get(pod.uid)
         if held is not None and held.inits:
-            self._cpus.release(pod.uid, held.inits)
             self._memory.release(pod.uid, held.inits)
             self.version += 1
 

@@ -1,7 +1,7 @@
 """Simulated kubelets with zones: the Topology Manager as one more check of admission.
 
-Nodes without zones are not concerned. A simulated node does not run init containers one by one in time, so what they had alone
-comes back as soon as the pod is taken.
+Nodes without zones are not concerned. A simulated node does not run init containers one by one in time: all of them have what
+they were given until the pod runs, and then give back what a kubelet takes back.
 """
 
 from __future__ import annotations
@@ -50,8 +50,11 @@ class ZoneAdmission:
         answer = kubelet.admit(pod)
         if isinstance(answer, Refused):
             return Rejection(answer.reason, answer.message)
-        kubelet.started(pod)
         return None
+
+    def started(self, node: str, pod: Pod) -> None:
+        if (kubelet := self._nodes.get(node)) is not None:
+            kubelet.started(pod)
 
     def restore(self, node: Node, pod: Pod, claims: Mapping[str, ResourceClaim]) -> None:
         """What a kubelet finds in its state files. A simulated one has none: what was reported of the pod says it, else what was
@@ -59,6 +62,8 @@ class ZoneAdmission:
         kubelet = self._nodes.get(node.metadata.name)
         if kubelet is None or not any(kubelet.restore(pod, had) for had in _records(pod)):
             self.admit(node, pod, claims)
+            if pod.status.phase == "Running":
+                self.started(node.metadata.name, pod)
 
     def release(self, node: str, uid: str) -> None:
         if (kubelet := self._nodes.get(node)) is not None:

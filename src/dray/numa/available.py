@@ -16,10 +16,10 @@ import msgspec
 from dray.api.core import Pod
 from dray.api.times import parse_time
 from dray.numa.account import Sure
-from dray.numa.demand import Demand, is_device, is_memory
+from dray.numa.demand import CPU, Demand, is_device, is_memory
 from dray.numa.evaluate import plan
 from dray.numa.layout import Layout, State
-from dray.numa.placement import Placement, Record, known_groups, predicted_placement, record
+from dray.numa.placement import Groups, Placement, Record, known_groups, passing, predicted_placement, record
 from dray.numa.tally import Tallies, Usage
 
 # The exporter reports within seconds; a pod that runs this long without a report says that it does not work there.
@@ -47,7 +47,7 @@ def sureness(found: Occupant, *, started: bool, before: Sure | None = None) -> S
     admitted is where it was predicted, unless something else happened on the node meanwhile: then ``before`` says so."""
     if not found.aligned or found.record.source == "observed":
         return "observed"
-    if found.missing or len(found.record.placement) > 1 or before == "doubtful":
+    if found.missing or found.usage.mask.bit_count() > 1 or before == "doubtful":
         return "doubtful"
     return "admitted" if started else "starting"
 
@@ -57,36 +57,49 @@ def occupant(pod: Pod, demand: Demand, layout: Layout, aligned: bool | None = No
     found = _with_stranded(record(pod, layout), pod, demand, layout)
     if aligned is None:
         aligned = bool(plan(layout, demand).needs)
-    return Occupant(pod.key, found, usage_of(found, demand, layout), aligned)
+    return Occupant(pod.key, found, usage_of(found, passing(pod, layout), demand, layout), aligned)
 
 
-def expected(pod: Pod, placed: Placement, demand: Demand, layout: Layout) -> Occupant:
-    """The same for a pod that is going to be placed so: as its record will be read."""
+def expected(pod: Pod, placed: Placement, passing: Groups, demand: Demand, layout: Layout) -> Occupant:
+    """The same for a pod that is going to be placed so: as its records will be read."""
     found = Record("predicted", placed)
-    return Occupant(pod.key, found, usage_of(found, demand, layout), aligned=True)
+    return Occupant(pod.key, found, usage_of(found, passing, demand, layout), aligned=True)
 
 
-def usage_of(found: Record, demand: Demand, layout: Layout) -> Usage:
+def usage_of(found: Record, passing: Groups, demand: Demand, layout: Layout) -> Usage:
+    """``passing``: memory that only the pod's init containers have, and have still."""
     units = sum(1 for unit in demand.units if any(is_memory(name) for name, _ in unit.needs))
-    return Usage(found.placement, known_groups(found, units, layout.scope == "pod"))
+    groups = known_groups(found, units, layout.scope == "pod")
+    if not passing or found.source == "none":
+        return Usage(found.placement, groups)
+    merged = {place: dict(amounts) for place, amounts in found.placement}
+    for mask, amounts in passing:
+        if mask.bit_count() == 1:
+            here = merged.setdefault(mask.bit_length() - 1, {})
+            here.update({name: here.get(name, 0) + value for name, value in amounts})
+    together = tuple((mask, amounts) for mask, amounts in passing if mask.bit_count() > 1)
+    return Usage(_sorted(merged), groups + together)
+
+
+def _sorted(merged: dict[int, dict[str, int]]) -> Placement:
+    return tuple((place, tuple(sorted(merged[place].items()))) for place in sorted(merged))
 
 
 def _with_stranded(found: Record, pod: Pod, demand: Demand, layout: Layout) -> Record:
-    """Devices of init containers stay with the pod, and no kubelet reports them once these are done. What the pod must have
-    more than was observed is where it was predicted."""
+    """CPUs and devices of init containers stay with the pod, and no kubelet reports them. What the pod must have more than was
+    observed is where it was predicted."""
     if found.source != "observed" or not any(unit.role == "init" for unit in demand.units):
         return found
     expected = predicted_placement(pod, layout)
     merged = {place: dict(amounts) for place, amounts in found.placement}
     for name, total in demand.pod:
         missing = total - sum(amounts.get(name, 0) for amounts in merged.values())
-        for place, amounts in expected if is_device(name) else ():
+        for place, amounts in expected if name == CPU or is_device(name) else ():
             more = min(missing, dict(amounts).get(name, 0) - merged.get(place, {}).get(name, 0))
             if more > 0:
                 merged.setdefault(place, {})[name] = merged.get(place, {}).get(name, 0) + more
                 missing -= more
-    placed = tuple((place, tuple(sorted(merged[place].items()))) for place in sorted(merged))
-    return msgspec.structs.replace(found, placement=placed)
+    return msgspec.structs.replace(found, placement=_sorted(merged))
 
 
 def reconstructed(layout: Layout, usages: Iterable[Usage]) -> State:

@@ -19,7 +19,7 @@ from dray.api.topology import Policy
 from dray.numa.demand import Amounts, Demand, Role, is_memory
 from dray.numa.layout import Interned, Layout, Row, State, spelt
 from dray.numa.masks import BudgetSpent, bits, holds, joint_width, lowest, width
-from dray.numa.placement import Placement, placement
+from dray.numa.placement import Groups, Placement, placement
 from dray.numa.providers import merged_mask
 from dray.numa.room import Needs, Room, RowNeeds
 
@@ -38,9 +38,10 @@ class Refusal(msgspec.Struct, frozen=True):
 class Verdict(msgspec.Struct, frozen=True):
     """The answer. Where the kubelet would not align the pod (``handled`` is False) it admits it, and nothing is placed.
 
-    ``placement`` is what the pod keeps; ``peak`` what it holds until its init containers are done. ``masks`` has the zones of
-    each aligned container, or of the pod. ``unknown`` are resources that the kubelet may align although this node does not
-    report them by zone.
+    ``placement`` is what the pod keeps: also the CPUs and devices that only its init containers used. ``peak`` is what it holds
+    until these are done, and ``passing`` what then comes back: memory, by the zones that it is drawn from. ``masks`` has the
+    zones of each aligned container, or of the pod. ``unknown`` are resources that the kubelet may align although this node does
+    not report them by zone.
     """
 
     handled: bool
@@ -50,6 +51,7 @@ class Verdict(msgspec.Struct, frozen=True):
     masks: tuple[int, ...] = ()
     unknown: tuple[str, ...] = ()
     refusal: Refusal | None = None
+    passing: Groups = ()
 
     @property
     def span(self) -> int:
@@ -318,7 +320,8 @@ def _one_by_one(state: State, plan: Plan) -> Verdict:
 
 def _admitted(state: State, plan: Plan, room: Room, masks: Sequence[int]) -> Verdict:
     peak = placement(_taken(state, room), state.layout)
-    return Verdict(True, True, _lasting(state, room, peak), peak, tuple(masks), plan.unknown)
+    passing = _passing(room)
+    return Verdict(True, True, _lasting(state, room, peak), peak, tuple(masks), plan.unknown, passing=passing)
 
 
 def _refused(plan: Plan, code: str, needs: Needs) -> Verdict:
@@ -372,7 +375,8 @@ def predict(state: State, plan: Plan) -> Verdict:
         room.spill(chosen, needs)
         masks.append(chosen)
     peak = placement(_taken(state, room), state.layout)
-    return Verdict(False, aligned and bool(masks), _lasting(state, room, peak), peak, tuple(masks), plan.unknown)
+    lasting, aligned = _lasting(state, room, peak), aligned and bool(masks)
+    return Verdict(False, aligned, lasting, peak, tuple(masks), plan.unknown, passing=_passing(room))
 
 
 def _taken(state: State, room: Room) -> dict[int, Row]:
@@ -382,11 +386,23 @@ def _taken(state: State, room: Room) -> dict[int, Row]:
 
 def _lasting(state: State, room: Room, peak: Placement) -> Placement:
     """What the pod keeps when its init containers are done."""
-    passing = room.passing()
-    if not passing:
+    back: dict[int, list[int]] = {}
+    for mask, by_row in room.passing().items():
+        for row, amount in by_row.items():
+            # The Memory Manager gives back to the lowest zones first.
+            back.setdefault(row, [0] * len(room.free[row]))[bits(mask)[0]] += amount
+    if not back:
         return peak
     taken = _taken(state, room)
-    return placement({row: _less(values, passing.get(row, ())) for row, values in taken.items()}, state.layout)
+    return placement({row: _less(values, back.get(row, ())) for row, values in taken.items()}, state.layout)
+
+
+def _passing(room: Room) -> Groups:
+    names = room.layout.resources
+    return tuple(
+        (mask, tuple(sorted((names[row], amount) for row, amount in by_row.items())))
+        for mask, by_row in sorted(room.passing().items())
+    )
 
 
 def _less(values: Sequence[int], back: Sequence[int]) -> list[int]:

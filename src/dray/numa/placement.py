@@ -4,7 +4,8 @@ A placement names positions of a layout and exact amounts. A record is the JSON 
 as quantities. ``kai.scheduler/numa-placement-observed`` is what a kubelet did (the exporter writes it),
 ``kai.scheduler/numa-placement-predicted`` what the scheduler expects (written with the binding). What was observed counts
 before what was predicted; a record that cannot be read, or that names a zone which the node does not have, counts as none:
-a zone is never guessed.
+a zone is never guessed. Memory that only init containers have is in neither of them: ``dray.dev/numa-init-memory-predicted``
+has it, and counts until the pod runs.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ OBSERVED: Final = "kai.scheduler/numa-placement-observed"
 # Memory that was given out from several zones together: the Memory Manager's groups, which amounts by zone cannot tell.
 GROUPS_OBSERVED: Final = "kai.scheduler/numa-memory-groups-observed"
 GROUPS_PREDICTED: Final = "kai.scheduler/numa-memory-groups-predicted"
+INIT_MEMORY_PREDICTED: Final = "dray.dev/numa-init-memory-predicted"
 RECORD_MAX: Final = 64 * 1024
 
 T = TypeVar("T")
@@ -94,6 +96,30 @@ def decode(text: str, layout: Layout) -> Placement:
 
 def decode_groups(text: str, layout: Layout) -> Groups:
     """The groups in an annotation; ``[]`` says that there are none. Raises ValueError."""
+    return tuple((mask, amounts) for mask, amounts in _drawn(text, layout) if mask.bit_count() > 1)
+
+
+def encode_passing(passing: Groups, layout: Layout) -> str:
+    """The annotation for memory that only init containers have, '' for none."""
+    shares = [
+        GroupShare(
+            [zone for place, zone in enumerate(layout.zones) if mask >> place & 1],
+            {name: spelt(name, value) for name, value in amounts},
+        )
+        for mask, amounts in passing
+    ]
+    return msgspec.json.encode(shares).decode() if shares else ""
+
+
+def passing(pod: Pod, layout: Layout) -> Groups:
+    """Memory that a pod gives back when its init containers are done, by the zones that it is drawn from together; nothing for
+    one that runs. A Memory Manager gives it back when the next container starts, which the phase shows a little later."""
+    if pod.status.phase == "Running":
+        return ()
+    return _attempt(pod.metadata.annotations.get(INIT_MEMORY_PREDICTED), _drawn, INIT_MEMORY_PREDICTED, layout, []) or ()
+
+
+def _drawn(text: str, layout: Layout) -> Groups:
     found: dict[int, dict[str, int]] = {}
     for share in _read(text, list[GroupShare]):
         mask = 0
@@ -102,7 +128,7 @@ def decode_groups(text: str, layout: Layout) -> Groups:
         amounts = found.setdefault(mask, {})
         for name, value in share.amount.items():
             amounts[name] = amounts.get(name, 0) + _positive(name, value)
-    return tuple((mask, tuple(sorted(amounts.items()))) for mask, amounts in sorted(found.items()) if mask.bit_count() > 1)
+    return tuple((mask, tuple(sorted(amounts.items()))) for mask, amounts in sorted(found.items()))
 
 
 def shares_of(text: str) -> list[ZoneShare]:

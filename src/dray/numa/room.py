@@ -246,16 +246,11 @@ class Room:
 
     # -------------------------------------------------------------------------------------------------------- what is left
 
-    def passing(self) -> dict[int, list[int]]:
-        """What init containers had that nobody uses any more and that comes back when they are done: CPUs and memory. Devices
-        stay with the pod until it is gone."""
-        found = {row: left for row, left in self._reuse.items() if self.layout.resources[row] == CPU}
-        for mask, by_row in self._memory_reuse.items():
-            for row, amount in by_row.items():
-                back = found.setdefault(row, [0] * len(self.free[row]))
-                # The Memory Manager gives back to the lowest zones first.
-                back[bits(mask)[0]] += amount
-        return found
+    def passing(self) -> dict[int, dict[int, int]]:
+        """By set of zones and row the memory of init containers that no container after them has: it comes back when these are
+        done. Their CPUs and devices stay with the pod until it is gone."""
+        left = {mask: {row: amount for row, amount in by_row.items() if amount} for mask, by_row in self._memory_reuse.items()}
+        return {mask: by_row for mask, by_row in left.items() if by_row}
 
 
 def _union(masks: Sequence[int]) -> int:

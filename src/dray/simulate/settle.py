@@ -25,7 +25,7 @@ from dray.api.queues import (
 from dray.api.times import format_time
 from dray.cluster.port import Change, NotFound, Outcome, Write
 from dray.cluster.world import World
-from dray.numa.placement import OBSERVED, PREDICTED
+from dray.numa.placement import INIT_MEMORY_PREDICTED, OBSERVED, PREDICTED
 from dray.scheduling.config import FILTERS, Config, Profile, QueueSettings
 from dray.scheduling.kinds import KINDS
 from dray.scheduling.scheduler import Scheduler
@@ -42,6 +42,8 @@ _ON_NODE: Final = frozenset({"Running", "Bound", "Binding", "Allocated", "Releas
 # How long ago a pod was to be gone that will not go.
 _STUCK_FOR: Final = 3600.0
 _LEAVING: Final = frozenset({"Releasing", "StuckInReleasing"})
+# What says where a pod is, of which nothing holds when it comes again.
+_PLACED: Final = frozenset({OBSERVED, PREDICTED, INIT_MEMORY_PREDICTED})
 
 
 class Amounts(msgspec.Struct, forbid_unknown_fields=False):
@@ -180,7 +182,7 @@ class Settling:
             self._observe(self.world.remove(PODS, msgspec.json.encode(pod)))
             del self._objects[name]
             again = {key: value for key, value in pod["metadata"].items() if key not in ("deletionTimestamp", "uid")}
-            again["annotations"] = {key: text for key, text in again["annotations"].items() if key not in (OBSERVED, PREDICTED)}
+            again["annotations"] = {key: text for key, text in again["annotations"].items() if key not in _PLACED}
             spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
             self._put(PODS, {**pod, "metadata": again, "spec": spec, "status": {"phase": "Pending"}})
 

@@ -20,7 +20,7 @@ from dray.numa.demand import Demand
 from dray.numa.evaluate import Verdict, nearest_miss, reason
 from dray.numa.intent import HEAL, KAI_SPAN, RESOURCES, SPAN, Intent, IntentError, intent, refusal
 from dray.numa.layout import State
-from dray.numa.placement import PREDICTED, encode
+from dray.numa.placement import INIT_MEMORY_PREDICTED, PREDICTED, encode, encode_passing
 from dray.numa.scores import nearness, score_of
 from dray.numa.tally import Tally, Usage
 from dray.scheduling.arguments import ZoneArgs
@@ -206,7 +206,10 @@ class _Taking:
         if not verdict.placement:
             return None
         record = encode(verdict.placement, state.layout)
-        return (*self._zones.entry(self._pod, state, self._asked, verdict), record, {PREDICTED: record})
+        notes = {PREDICTED: record}
+        if verdict.passing:
+            notes[INIT_MEMORY_PREDICTED] = encode_passing(verdict.passing, state.layout)
+        return (*self._zones.entry(self._pod, state, self._asked, verdict), record, notes)
 
     def posts(self, info: NodeInfo) -> list[tuple[Account, object]]:
         found = self._of(info)

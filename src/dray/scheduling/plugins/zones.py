@@ -26,7 +26,7 @@ from dray.numa.demand import Demand, demand
 from dray.numa.evaluate import EVALUATORS, Evaluators, Verdict
 from dray.numa.intent import IntentError, intent, missed
 from dray.numa.layout import Layout, State, layout_of, published_state
-from dray.numa.placement import GROUPS_OBSERVED, OBSERVED, PREDICTED, Record
+from dray.numa.placement import GROUPS_OBSERVED, INIT_MEMORY_PREDICTED, OBSERVED, PREDICTED, Record
 from dray.numa.refused import SPREAD, Refusals
 from dray.numa.tally import Tallies, Tally, Usage
 from dray.scheduling.arguments import ZoneArgs
@@ -125,7 +125,7 @@ class Zones:
 
     def entry(self, pod: Pod, state: State, asked: Demand, verdict: Verdict) -> tuple[Usage, Sure]:
         """What such a pod is going to have on a node in this state, and how sure that is."""
-        found = expected(pod, verdict.placement, asked, state.layout)
+        found = expected(pod, verdict.placement, verdict.passing, asked, state.layout)
         return found.usage, self._sure(found, state.layout, started=False)
 
     def _sure(self, found: Occupant, layout: Layout, *, started: bool, uid: str = "", before: Sure | None = None) -> Sure:
@@ -220,9 +220,12 @@ class Zones:
                 return
             if old is not None and old.spec.node_name and _same_records(old, pod):
                 return
-        self._occupy(pod, of, pod.spec.node_name, layout)
+        # Where only the phase is new, nothing was observed that could be other than was thought.
+        ended = old is not None and _begun(pod) and old.metadata.annotations == pod.metadata.annotations
+        self._occupy(pod, of, pod.spec.node_name, layout, ended=ended)
 
-    def _occupy(self, pod: Pod, of: PodDemand, node: str, layout: Layout) -> None:
+    def _occupy(self, pod: Pod, of: PodDemand, node: str, layout: Layout, *, ended: bool = False) -> None:
+        """``ended``: all that is new is that its init containers are done."""
         asked = self.asked(pod, of)
         before = self._account.entry(pod.uid)
         wanted: Held | None = None
@@ -237,10 +240,11 @@ class Zones:
                 wanted = Held(node, found.usage, asked, sure, before.record if before is not None and decided else "")
         if wanted != before:
             self._books.post(self._account, pod.uid, wanted)
-            if wanted is not None and before is not None and wanted.usage != before.usage:
+            if wanted is not None and before is not None and wanted.usage != before.usage and not ended:
                 # The kubelet did otherwise than was thought, so others that are not observed yet may be elsewhere too.
                 self._doubt(node, ("starting", "admitted"))
-        if wanted is not None and wanted.sure == "observed" and before != wanted:
+        initialising = INIT_MEMORY_PREDICTED in pod.metadata.annotations and not _begun(pod)
+        if wanted is not None and wanted.sure == "observed" and before != wanted and not initialising:
             self._judge(pod, wanted)
 
     def _judge(self, pod: Pod, held: Held) -> None:
@@ -359,9 +363,16 @@ class Zones:
 def _as_decided(pod: Pod, before: Held) -> bool:
     """Whether a pod's record is what was decided here, as of most that the API shows bound: then nothing need be read."""
     annotations = pod.metadata.annotations
+    if _begun(pod):
+        return False
     if not before.record or before.node != pod.spec.node_name or annotations.get(PREDICTED) != before.record:
         return False
     return OBSERVED not in annotations and GROUPS_OBSERVED not in annotations
+
+
+def _begun(pod: Pod) -> bool:
+    """Whether a pod had memory for its init containers alone, and has come to run."""
+    return INIT_MEMORY_PREDICTED in pod.metadata.annotations and pod.status.phase == "Running"
 
 
 def _predicted(pod: Pod, held: Held) -> Occupant:
@@ -369,8 +380,8 @@ def _predicted(pod: Pod, held: Held) -> Occupant:
 
 
 def _same_records(old: Pod, new: Pod) -> bool:
-    """Whether both say the same of where the pod is, and whether it has started."""
-    started = (old.status.start_time is None) == (new.status.start_time is None)
+    """Whether both say the same of where the pod is, whether it has started, and whether its init containers are done."""
+    started = (old.status.start_time is None) == (new.status.start_time is None) and _begun(old) == _begun(new)
     return started and old.uid == new.uid and old.metadata.annotations == new.metadata.annotations
 
 
