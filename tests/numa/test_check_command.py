@@ -40,6 +40,9 @@ def guaranteed(**amounts: str) -> Json:
 ZONES = ({"cpu": "16", GPU: "4"}, {"cpu": "16", GPU: "4"})
 
 
+ROLES = {"initContainers": "4", "containers": "2"}
+
+
 class TestCheck:
     def test_admits_into_zones(self) -> None:
         (answer,), code = ask("check", {"id": "a", "topology": node(*ZONES), "pod": guaranteed(gpu="6", cpu="24")})
@@ -52,6 +55,17 @@ class TestCheck:
             "span": 2,
             "masks": [["0", "1"]],
         }
+
+    def test_cpus_that_only_init_containers_used_are_told_apart(self) -> None:
+        """The pod keeps them; where its containers run they are not."""
+        asked = {name: [{"name": name, "resources": {"limits": {"cpu": cpu, "memory": "1Gi"}}}] for name, cpu in ROLES.items()}
+        zones = node({"cpu": "4"}, {"cpu": "4"}, policy="single-numa-node", scope="container")
+        (answer,), _ = ask("check", {"id": "i", "topology": zones, "pod": {"spec": asked}})
+        assert (answer["placement"], answer["held"], answer["peak"]) == (
+            {"0": {"cpu": "2"}},
+            {"0": {"cpu": "4"}},
+            {"0": {"cpu": "4"}},
+        )
 
     def test_refuses_with_a_reason(self) -> None:
         (answer,), _ = ask("check", {"id": "b", "topology": node(*ZONES), "pod": guaranteed(gpu="6", cpu="10")})

@@ -151,11 +151,23 @@ def _told(verdict: Verdict, state: State, node: str) -> Json:
     if refused is not None:
         told["reason"] = as_json(refused)
     elif verdict.handled:
-        told["placement"] = _by_label(verdict.placement, state.layout)
+        told["placement"] = _by_label(_without(verdict.placement, verdict.idle), state.layout)
         told["masks"] = [list(state.layout.named(mask)) for mask in verdict.masks]
-        if verdict.peak != verdict.placement:
+        if verdict.idle:
+            told["held"] = _by_label(verdict.placement, state.layout)
+        if verdict.peak != verdict.placement or verdict.idle:
             told["peak"] = _by_label(verdict.peak, state.layout)
     return told
+
+
+def _without(placed: Placement, idle: Placement) -> Placement:
+    """What containers use that run on, of what the pod keeps."""
+    left = {place: dict(amounts) for place, amounts in placed}
+    for place, amounts in idle:
+        for name, value in amounts:
+            left[place][name] -= value
+    used = ((place, tuple((name, value) for name, value in amounts.items() if value)) for place, amounts in left.items())
+    return tuple((place, amounts) for place, amounts in used if amounts)
 
 
 def _by_label(placed: Placement, layout: Layout) -> Json:

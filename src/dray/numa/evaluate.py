@@ -38,10 +38,10 @@ class Refusal(msgspec.Struct, frozen=True):
 class Verdict(msgspec.Struct, frozen=True):
     """The answer. Where the kubelet would not align the pod (``handled`` is False) it admits it, and nothing is placed.
 
-    ``placement`` is what the pod keeps: also the CPUs and devices that only its init containers used. ``peak`` is what it holds
-    until these are done, and ``passing`` what then comes back: memory, by the zones that it is drawn from. ``masks`` has the
-    zones of each aligned container, or of the pod. ``unknown`` are resources that the kubelet may align although this node does
-    not report them by zone.
+    ``placement`` is what the pod keeps: also the CPUs (these are ``idle``) and devices that only its init containers used.
+    ``peak`` is what it holds until these are done, and ``passing`` what then comes back: memory, by the zones that it is drawn
+    from. ``masks`` has the zones of each aligned container, or of the pod. ``unknown`` are resources that the kubelet may align
+    although this node does not report them by zone.
     """
 
     handled: bool
@@ -52,6 +52,7 @@ class Verdict(msgspec.Struct, frozen=True):
     unknown: tuple[str, ...] = ()
     refusal: Refusal | None = None
     passing: Groups = ()
+    idle: Placement = ()
 
     @property
     def span(self) -> int:
@@ -320,8 +321,8 @@ def _one_by_one(state: State, plan: Plan) -> Verdict:
 
 def _admitted(state: State, plan: Plan, room: Room, masks: Sequence[int]) -> Verdict:
     peak = placement(_taken(state, room), state.layout)
-    passing = _passing(room)
-    return Verdict(True, True, _lasting(state, room, peak), peak, tuple(masks), plan.unknown, passing=passing)
+    lasting, passing, idle = _lasting(state, room, peak), _passing(room), placement(room.idle(), state.layout)
+    return Verdict(True, True, lasting, peak, tuple(masks), plan.unknown, passing=passing, idle=idle)
 
 
 def _refused(plan: Plan, code: str, needs: Needs) -> Verdict:

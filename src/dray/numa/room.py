@@ -246,6 +246,10 @@ class Room:
 
     # -------------------------------------------------------------------------------------------------------- what is left
 
+    def idle(self) -> dict[int, list[int]]:
+        """By row the CPUs of init containers that no container after them uses, by zone."""
+        return {row: left for row, left in self._reuse.items() if self.layout.resources[row] == CPU and any(left)}
+
     def passing(self) -> dict[int, dict[int, int]]:
         """By set of zones and row the memory of init containers that no container after them has: it comes back when these are
         done. Their CPUs and devices stay with the pod until it is gone."""
