@@ -5,7 +5,7 @@ from __future__ import annotations
 from dray.api import kinds
 from dray.explain.overview import causes, waiting
 from dray.explain.why import Why, why
-from tests.scheduling.scheduling_cluster import Sim, pod
+from tests.scheduling.scheduling_cluster import Sim, node, pod
 from tests.scheduling.test_queues_and_gangs import GPU, add_group, add_member, add_queue, add_single, cluster, running
 
 
@@ -104,6 +104,24 @@ def test_that_its_queue_has_its_share_in_numbers_as_its_condition_says() -> None
     assert told in found.summary
     assert told in sim.condition(waits)["message"]
     assert found.evicts is None
+
+
+def test_that_nothing_is_there_for_queues_where_pods_of_none_hold_everything() -> None:
+    """Made smaller than what runs on it: a queue that may have everything deserves nothing, and never less than that."""
+    sim = cluster(4)
+    add_queue(sim, "a", 0)
+    add_queue(sim, "b", -1)
+    add_single(sim, "a0", "a")
+    for index in range(3):
+        add_single(sim, f"other{index}")
+    sim.settle(2)
+    shrunk = sim.api.objects[kinds.NODES]["n0"] | {"status": node("n0", resources={GPU: "1"})["status"]}
+    sim.api.put(kinds.NODES, shrunk)
+    add_single(sim, "b0", "b")
+    sim.settle(10)
+    share = next(reason for reason in asked(sim, "b0").reasons if reason.code == "QueueShare")
+    assert share.data == {"resource": "gpu", "held": "0", "share": "0", "asked": "1"}
+    assert "deserves 0" in sim.condition("b0")["message"]
 
 
 def test_that_a_job_which_is_too_large_is_before_it_in_its_queue() -> None:

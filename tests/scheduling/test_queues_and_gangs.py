@@ -357,6 +357,17 @@ class TestQueues:
         assert status["allocated"] == {}
         assert status["waitingPods"] == 0
 
+    def test_what_pods_of_no_queue_hold_on_a_node_that_takes_no_pods_is_not_taken_from_the_others(self) -> None:
+        sim = cluster(4, 4)
+        for index in range(4):
+            sim.api.put(kinds.PODS, pod(f"other{index}", requests={GPU: "1"}, node_name="n0", phase="Running"))
+        add_queue(sim, "a", 0)
+        add_single(sim, "large", "a", 6)
+        cordoned = sim.api.objects[kinds.NODES]["n0"]
+        sim.api.put(kinds.NODES, cordoned | {"spec": {"unschedulable": True}})
+        sim.settle(10)
+        assert sim.api.objects[kinds.QUEUES]["a"]["status"]["fairShare"]["nvidia.com/gpu"] == "4"
+
     def test_the_tree_is_told_as_the_scheduler_counts(self) -> None:
         sim = cluster(8)
         add_queue(sim, "research", 8)

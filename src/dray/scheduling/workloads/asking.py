@@ -25,7 +25,8 @@ class Asking:
         self._between: dict[str, tuple[Amounts, Amounts]] = {}
 
     def capacity(self, nodes: Nodes) -> Amounts:
-        """What the nodes have for queues: without what pods of no queue hold."""
+        """What the nodes that take pods have for queues: without what pods of no queue hold there. Nothing is less than none:
+        where more is held than there is, none is left."""
         total: Amounts = dict.fromkeys((*NATIVE, *self._jobs.tree.resources()), 0.0)
         for info in nodes:
             if info.node.spec.unschedulable:
@@ -34,13 +35,13 @@ class Asking:
                 name = GPU if resource == GPU_RESOURCE else resource
                 if name in total:
                     total[name] += offered
+            for name, value in self._use.beside.get(info.name, {}).items():
+                if name in total:
+                    total[name] -= value
         for name in total:
             if name not in (CPU, MEMORY):
                 total[name] += self._jobs.devices.in_all(name)
-        for name, value in self._use.beside.items():
-            if name in total:
-                total[name] -= value
-        return total
+        return {name: max(0.0, value) for name, value in total.items()}
 
     # ------------------------------------------------------------------------------------------------------------ pods
 

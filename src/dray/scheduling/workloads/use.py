@@ -19,22 +19,23 @@ from dray.scheduling.workloads.jobs import Job, Jobs
 
 
 class Charge(NamedTuple):
-    """What a pod holds, the queues from its own to the top, and whether it cannot be preempted."""
+    """What a pod holds and on which node, the queues from its own to the top, and whether it cannot be preempted."""
 
     path: list[str]
     asked: Asked
     fixed: bool
+    node: str
 
 
 class QueueUse:
-    """``allocated`` and ``fixed`` by queue; ``beside`` is what pods of no queue hold."""
+    """``allocated`` and ``fixed`` by queue; ``beside`` is what pods of no queue hold, by node."""
 
     def __init__(self, jobs: Jobs, evicted: Callable[[str], object]) -> None:
         """``evicted``: whether a pod is being evicted, by uid."""
         self._jobs, self._evicted = jobs, evicted
         self.allocated: dict[str, Amounts] = {}
         self.fixed: dict[str, Amounts] = {}
-        self.beside: Amounts = {}
+        self.beside: dict[str, Amounts] = {}
         self._paths: dict[str, list[str]] = {}
         self._charged: dict[str, Charge] = {}
         # By claim: the pods that use it; the first of them by uid pays, so that it does not matter who came first.
@@ -58,7 +59,8 @@ class QueueUse:
             return
         path = self._paths.get(job.queue, []) if job is not None else []
         asked = self._jobs.holds(placed)
-        charge = self._charged[placed.pod.uid] = Charge(path, asked, job is not None and not job.preemptible)
+        fixed = job is not None and not job.preemptible
+        charge = self._charged[placed.pod.uid] = Charge(path, asked, fixed, placed.node)
         self._add(charge, asked.own, 1.0)
         for claim in asked.claims:
             self._use(claim, lambda users: users.add(placed.pod.uid))
@@ -105,13 +107,19 @@ class QueueUse:
 
     def _add(self, charge: Charge, amounts: Amounts, sign: float) -> None:
         if not charge.path:
-            add(self.beside, amounts, sign)
+            self._beside(charge.node, amounts, sign)
             return
         self.changed.update(charge.path)
         for name in charge.path:
             add(self.allocated[name], amounts, sign)
             if charge.fixed:
                 add(self.fixed[name], amounts, sign)
+
+    def _beside(self, node: str, amounts: Amounts, sign: float) -> None:
+        held = self.beside.setdefault(node, {})
+        add(held, amounts, sign)
+        if not any(held.values()):
+            del self.beside[node]
 
 
 class Standings(Mapping[str, Standing]):
