@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from difflib import get_close_matches
 from typing import Any, Final
 
 import msgspec
@@ -25,6 +24,7 @@ from dray.api.kinds import (
 from dray.api.reason import Reason
 from dray.cluster.world import World
 from dray.explain.fix import Fix, patch
+from dray.explain.near import nearest
 
 Json = dict[str, Any]
 
@@ -73,8 +73,8 @@ def _absent(world: World, pod: Pod, kind: Kind, name: str, spec: Json) -> Iterat
     namespace = pod.metadata.namespace if kind.namespaced else ""
     where = f" -n {namespace}" if namespace else ""
     found = world.all(kind).values() if kind in world.kinds else ()
-    names = sorted(each.metadata.name for each in found if each.metadata.namespace == namespace)
-    for near in get_close_matches(name, names, 1):
+    names = [each.metadata.name for each in found if each.metadata.namespace == namespace]
+    if (near := nearest(name, names)) is not None:
         look = f"kubectl get {kind.resource} {near}{where} -o yaml"
         yield Fix(f"name {kind.kind} {near}, which exists, instead of {name}", look)
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
