@@ -293,6 +293,72 @@ def test_pods_of_one_claim_make_room_for_it_once(sim: Sim) -> None:
     assert promised(sim) == []
 
 
+@pytest.fixture
+def shared(sim: Sim) -> Sim:
+    """The only device is held by ``shared``, whose users ``low0`` and ``low1`` are being evicted for ``high``, and take their
+    time; ``next`` came to use it too, as when a Deployment replaces them."""
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("n1", 1)
+    sim.add_claim("shared")
+    for name in ("low0", "low1"):
+        sim.add_pod(name, claims=["shared"], priority=1)
+    sim.settle()
+    linger(sim, "low0", "low1")
+    ask(sim, "high", 10)
+    sim.settle(5)
+    assert nominated(sim, "high") == "n1"
+    sim.add_pod("next", claims=["shared"], priority=1)
+    sim.settle(5)
+    return sim
+
+
+def test_nobody_begins_to_use_a_claim_whose_devices_are_promised(shared: Sim) -> None:
+    assert shared.node_of("next") == ""
+    assert (
+        "claim default/shared is being given back: its devices are promised to pod default/high"
+        in (shared.condition("next")["message"])
+    )
+    end(shared, "low0")
+    end(shared, "low1")
+    give_back(shared, "shared")
+    shared.settle(20)
+    assert shared.node_of("high") == "n1"
+    assert len(shared.events("Preempted")) == 2
+    assert "promised" not in shared.condition("next")["message"], "it is told what it waits for now"
+
+
+def test_a_claim_is_used_again_when_nobody_is_promised_its_devices_any_more(shared: Sim) -> None:
+    shared.remove(kinds.PODS, "default/high")
+    shared.settle(5)
+    assert shared.node_of("next") == "n1"
+
+
+def test_a_pod_that_is_more_important_uses_a_claim_whose_devices_are_promised(shared: Sim) -> None:
+    shared.add_pod("boss", claims=["shared"], priority=50)
+    shared.settle(5)
+    assert shared.node_of("boss") == "n1"
+    end(shared, "low0")
+    end(shared, "low1")
+    shared.settle(5)
+    assert nominated(shared, "high") == ""
+    assert shared.node_of("next") == "n1", "nor is anybody else kept from it"
+
+
+def test_a_restart_lets_nobody_use_a_claim_whose_devices_are_promised(shared: Sim) -> None:
+    shared.start()
+    shared.settle(5)
+    assert nominated(shared, "high") == "n1"
+    assert shared.node_of("next") == ""
+
+
+def test_victims_that_are_gone_are_not_named_any_more(shared: Sim) -> None:
+    assert "made room on n1: default/low0, default/low1." in shared.condition("high")["message"]
+    end(shared, "low0")
+    shared.settle(5)
+    assert "made room on n1: default/low1." in shared.condition("high")["message"]
+
+
 def test_a_claim_that_a_higher_pod_shares_is_not_freed_by_its_lower_user(sim: Sim) -> None:
     sim.add_class()
     sim.add_node("n1")

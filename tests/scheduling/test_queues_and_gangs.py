@@ -298,6 +298,23 @@ class TestQueues:
         assert sim.pod("b0")["status"]["nominatedNodeName"] == "n0"
         assert "a0" in sim.condition("b0")["message"]
 
+    def test_who_has_left_already_is_not_named_any_more(self) -> None:
+        sim = cluster(2)
+        add_queue(sim, "a", 0)
+        add_queue(sim, "b", 2)
+        for name in ("a0", "a1"):
+            add_single(sim, name, "a")
+            sim.settle(2)
+            sim.api.put(kinds.PODS, sim.pod(name) | {"metadata": sim.pod(name)["metadata"] | {"finalizers": ["graceful"]}})
+        add_single(sim, "b0", "b", 2)
+        sim.settle(3)
+        assert "made room on n0: default/a0, default/a1." in sim.condition("b0")["message"]
+        del sim.api.objects[kinds.PODS]["default/a0"]
+        told = len(sim.log)
+        sim.settle(5)
+        assert "made room on n0: default/a1." in sim.condition("b0")["message"]
+        assert len([write for write in sim.log[told:] if write.kind is kinds.PODS]) == 1, "once"
+
     def test_devices_of_a_class_are_shared_by_quota(self) -> None:
         sim = cluster(0)
         sim.add_class()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.api.codes.code import CLASSES, DEVICES, ITSELF, NODE, TAINT, Code
+from dray.api.codes.code import CLASSES, DEVICES, FREE, ITSELF, NODE, TAINT, Code
 
 TABLE: Final[dict[str, Code]] = {
     "ClaimMissing": Code(
@@ -78,6 +78,14 @@ TABLE: Final[dict[str, Code]] = {
         subject="claim",
         says="<is> being allocated[ for pod {pod}] or given back",
         cure="wait: the claim is being written",
+    ),
+    "ClaimPromised": Code(
+        plugins=("DynamicResources",),
+        meaning="the pods that use the claim leave for a pod that is to have its devices and is at least as important",
+        wakes=(FREE, DEVICES),
+        subject="claim",
+        says="<is> being given back: its devices are promised[ to pod {pod}|| to another pod]",
+        cure="wait until the claim is given back, or give the pod a higher priority than[ {pod}|| the other] has",
     ),
     "ClaimFull": Code(
         plugins=("DynamicResources",),

@@ -228,7 +228,7 @@ TABLE: Final[dict[str, Code]] = {
         meaning="pods of lower priority are being evicted to make room",
         wakes=(FREE,),
         subject="pod",
-        says="<wait> until pods of lower priority have made room[ on {node}][: {victims}]",
+        says="<wait> until pods of lower priority have made room[ on {node}][: {victims}][ and {more} more]",
         cure="wait until the evicted pods are gone",
     ),
 }

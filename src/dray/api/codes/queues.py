@@ -59,7 +59,7 @@ TABLE: Final[dict[str, Code]] = {
         meaning="pods are evicted or moved to make room: their queue gives back, or they are less important in the same queue",
         wakes=(FREE,),
         subject="pod",
-        says="<wait> until other pods have made room[ on {node}][: {victims}]",
+        says="<wait> until other pods have made room[ on {node}][: {victims}][ and {more} more]",
         cure="wait until the evicted pods are gone",
     ),
     "PodGroupMissing": Code(

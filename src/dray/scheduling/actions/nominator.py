@@ -88,7 +88,11 @@ class Nominator:
             return True
         if any(claim.uid == own.uid for claim in placement.open for own, _ in nomination.promises):
             return True
-        taken = _taken(placement)
+        return self.takes_from(nomination, devices_of(placement))
+
+    def takes_from(self, nomination: Nomination, results: Iterable[AllocationResult]) -> bool:
+        """Whether these allocations have some of the devices that were promised, or of counters that those share."""
+        taken = _devices(results)
         if taken & nomination.devices:
             return True
         pools = {(driver, pool) for driver, pool, _ in taken} & nomination.pools
@@ -145,10 +149,6 @@ class Nominator:
 def devices_of(placement: Placement) -> Sequence[AllocationResult]:
     special = placement.special
     return placement.results if special is None else (*placement.results, special.allocation)
-
-
-def _taken(placement: Placement) -> set[Device]:
-    return _devices(devices_of(placement))
 
 
 def _devices(results: Iterable[AllocationResult]) -> set[Device]:

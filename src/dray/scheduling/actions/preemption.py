@@ -97,6 +97,11 @@ class Preemption:
     def preemptor_of(self, uid: str) -> str:
         return self._evicted.get(uid, "")
 
+    def leaves(self, uid: str) -> bool:
+        """Whether the pod is being evicted or deleted, or is gone and its claims are not given back yet."""
+        placed = self._nodes.placed(uid)
+        return uid in self._evicted or (placed is not None and placed.leaving)
+
     def gone_with_claims(self) -> list[str]:
         """Victims that are gone, and for which claims are still reserved."""
         return [uid for uid in self._evicted if self._nodes.placed(uid) is None]

@@ -17,6 +17,7 @@ from dray.api.codes import CODES
 from dray.api.codes.code import UNALLOCATED
 from dray.api.core import Pod
 from dray.api.reason import Reason
+from dray.api.resource import ResourceClaim
 from dray.books.changes import EVERYTHING
 from dray.books.nodes import NodeInfo, Placed
 from dray.cluster.port import ClusterError, NotFound, Outcome, Write
@@ -49,6 +50,7 @@ class Preemptor:
         # Victims that had not started and were not deleted, until they are bound or gone.
         self._called_off: set[str] = set()
         parts.wakeups.sharing = self._lowest_sharing
+        cycle.needs.promised_away = self._promised_away
 
     def writes(self) -> list[Write]:
         out, self._out = self._out, []
@@ -198,6 +200,23 @@ class Preemptor:
         pending.blocked_until = now + INITIAL_BACKOFF
         self._queue.push(pending, now)
 
+    def _promised_away(self, state: CycleState, claim: ResourceClaim) -> Reason | None:
+        """Where everybody who uses the claim leaves, and its devices are promised: whoever began to use it now would keep it from
+        being given back, and would have to leave in turn, again and again."""
+        users = claim.status.reserved_for if len(self.nominator) else ()
+        if not users or not all(self.preemption.leaves(user.uid) for user in users):
+            return None
+        allocation, priority = state.resolved.allocations[claim.uid], state.demand.priority
+        for found in self.nominator.all():
+            other = found.pending
+            if (
+                other.uid != state.pod.uid
+                and other.demand.priority >= priority
+                and self.nominator.takes_from(found, [allocation])
+            ):
+                return Reason("ClaimPromised", f"claim/{claim.key}", {"pod": other.pod.key})
+        return None
+
     def keep(self, pending: QueuedPod, node: str) -> None:
         """The devices of the pod failed it, not the node: it tries there again first, and others do not take its room."""
         self.nominator.make(pending, Placement(None, node, Resolved()))
@@ -289,8 +308,9 @@ class Preemptor:
 def preempting(pod: Pod, node: str, victims: Iterable[str], code: str = "Preempting") -> Reason:
     """That pods are leaving so that this one has room, and which; ``code``: whether for their priority or for another reason."""
     names = sorted(victims)
-    data: dict[str, str] = {"node": node}
+    data: dict[str, str | int] = {"node": node}
     if names:
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        data["victims"] = ", ".join(names[:_NAMED]) + more
+        data["victims"] = ", ".join(names[:_NAMED])
+    if len(names) > _NAMED:
+        data["more"] = len(names) - _NAMED
     return Reason(code, f"pod/{pod.key}", data)

@@ -34,6 +34,8 @@ class Needs:
         self._neighbours, self._volumes, self._devices = neighbours, volumes, devices
         self._conditions_on = parts.gates("DRADeviceBindingConditions")
         self._taints_on = parts.gates("DRADeviceTaints")
+        # Why a claim is not there for the pod much longer, for the sake of a pod that is to have its devices.
+        self.promised_away: Callable[[CycleState, ResourceClaim], Reason | None] = lambda state, claim: None
         # Of plugins that read more of a pod than its demand.
         self.signs: list[Callable[[Pod], Hashable]] = []
         self._specs: dict[bytes, int] = {}
@@ -167,15 +169,18 @@ class Needs:
                     raise NotPlaced(state.pod.uid, refusal, events.events_for(refusal, frozenset({claim_topic(claim.key)})))
 
     def _unusable(self, state: CycleState, claim: ResourceClaim, now: float) -> Reason | None:
-        """A claim whose devices failed, never became ready, or are tainted, does not take new pods."""
+        """A claim whose devices failed, never became ready, are tainted, or promised to another, does not take new pods."""
         if self._conditions_on and claim.status.allocation is not None and conditions.waits(claim):
             timeout = state.profile.binding_timeout
             verdict = conditions.judge(claim, now, conditions.deadline(claim, timeout, now))
             if verdict.readiness in ("failed", "timeout"):
                 state.failed.extend(verdict.devices)
                 return conditions.reason_for(claim, verdict, timeout)
-        if reserved_for(claim, state.pod.uid) or not self._taints_on:
+        if reserved_for(claim, state.pod.uid):
             return None
+        return (self._tainted(state, claim, now) if self._taints_on else None) or self.promised_away(state, claim)
+
+    def _tainted(self, state: CycleState, claim: ResourceClaim, now: float) -> Reason | None:
         for result in state.resolved.allocations[claim.uid].devices.results:
             device = DeviceKey(result.driver, result.pool, result.device)
             refused = refused_taint(self._engine.inventory.taints_now(device), result.tolerations, now)

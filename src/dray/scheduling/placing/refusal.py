@@ -13,7 +13,8 @@ from dray.api.words import Preemption
 Reasons = tuple[Reason, ...]
 
 # Data that make a reason another one; the rest are numbers that change all the time.
-_NAMES: Final = ("resource", "port", "key", "effect", "topologyKey", "volume", "claim", "class", "request", "member")
+_OF_OBJECTS: Final = ("volume", "claim", "class", "request", "member", "victims", "pod")
+_NAMES: Final = ("resource", "port", "key", "effect", "topologyKey", *_OF_OBJECTS)
 
 
 def told(reason: Reason) -> tuple[object, ...]:

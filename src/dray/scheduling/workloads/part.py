@@ -354,16 +354,17 @@ class Workloads:
             for step in (*plan.evicted, *(step for step, _ in plan.moved)):
                 step.job.evicted_at = now
             self._returns.note(plan, now)
+            for pod, node in ((seat.pending.pod, seat.placement.node) for seat in plan.seats):
+                if node != pod.status.nominated_node_name:
+                    self._out.append(reports.status_patch(pod, {"nominatedNodeName": node}))
             self._tell(job, plan, now)
 
     def _tell(self, job: Job, plan: Plan, now: float) -> None:
-        names = [placed.pod.key for placed in plan.victims]
+        """Who leaves for the job, of those that are not gone yet."""
+        names = [placed.pod.key for placed in plan.victims if self._still_there(placed.pod.uid)]
         for pending, placement in plan.seats:
-            pod = pending.pod
-            waits = Refusal(((preempting(pod, placement.node, names, "MakingRoom"), 0),))
+            waits = Refusal(((preempting(pending.pod, placement.node, names, "MakingRoom"), 0),))
             self._parts.queue.refuse(pending, ("job", job.key), waits, frozenset({_TOPIC}), now)
-            if placement.node != pod.status.nominated_node_name:
-                self._out.append(reports.status_patch(pod, {"nominatedNodeName": placement.node}))
             self._reports.tell(pending, waits, now, clear_nominated=False)
 
     def _resume(self, now: float) -> None:
@@ -380,6 +381,8 @@ class Workloads:
                 self.start(job, seats)
             elif not any(self._still_there(uid) for uid in wait.awaited):
                 self._drop(key, job)
+            else:
+                self._tell(job, wait.plan, now)
 
     def _still_there(self, uid: str) -> bool:
         """Whether the pod, or what was reserved for it, is not gone yet."""
