@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from dray.queues.order import (
     Contender,
     Fill,
@@ -139,6 +141,15 @@ def test_a_job_starts_within_the_limits_of_all_queues_above_it() -> None:
     assert may_start(Reclaimer("mine", {"gpu": 1}, preemptible=False), tree, fuller) == Denial(
         "quota of what cannot be preempted", "mine", "gpu"
     )
+
+
+@pytest.mark.parametrize("order", [("cpu", "gpu"), ("gpu", "cpu")])
+def test_the_same_resource_is_named_in_whatever_order_they_were_counted(order: tuple[str, str]) -> None:
+    job = Reclaimer("mine", {name: {"cpu": 60.0, "gpu": 60.0}[name] for name in order}, preemptible=False)
+    mine = standing("mine")
+    tree, known = Tree([mine.queue]), {"mine": mine}
+    assert may_start(job, tree, known) == Denial("quota of what cannot be preempted", "mine", "cpu")
+    assert may_reclaim(job, known) == Denial("fair share of the reclaimer", "mine", "cpu")
 
 
 def test_only_who_stays_within_its_fair_share_may_reclaim() -> None:

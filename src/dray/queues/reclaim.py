@@ -1,7 +1,8 @@
 """Who may take from whom: limits and quotas before a job starts, reclaim between queues, and how long a job is left alone.
 
-Answers are None (allowed) or a ``Denial`` that names the rule, the queue and, where one decides, the resource. A queue is judged
-by what it had when the attempt began; each block of victims is asked for before it is taken, so the last may go below the share.
+Answers are None (allowed) or a ``Denial`` that names the rule, the queue and, where one decides, the resource; of several
+the first by name, so that the same is told in whatever order they were counted. A queue is judged by what it had when the attempt
+began; each block of victims is asked for before it is taken, so the last may go below the share.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def may_start(job: Reclaimer, tree: Tree, standings: Standings) -> Denial | None
     """Limits of the queue and all above it; for what cannot be preempted also their quotas. Fair share is not asked."""
     for queue in tree.upwards(job.queue):
         standing = standings[queue.name]
-        for resource, amount in job.request.items():
+        for resource, amount in sorted(job.request.items()):
             if amount > 0 and not at_most(standing.allocated.get(resource, 0.0) + amount, queue.of(resource).limit):
                 return Denial("limit", queue.name, resource)
     return None if job.preemptible else _fixed_within_quota(job, tree, standings)
@@ -53,7 +54,7 @@ def may_start(job: Reclaimer, tree: Tree, standings: Standings) -> Denial | None
 def _fixed_within_quota(job: Reclaimer, tree: Tree, standings: Standings) -> Denial | None:
     for queue in tree.upwards(job.queue):
         fixed = standings[queue.name].fixed
-        for resource, amount in job.request.items():
+        for resource, amount in sorted(job.request.items()):
             if amount > 0 and not at_most(fixed.get(resource, 0.0) + amount, queue.of(resource).quota):
                 return Denial("quota of what cannot be preempted", queue.name, resource)
     return None
@@ -67,11 +68,11 @@ def may_reclaim(job: Reclaimer, standings: Standings) -> Denial | None:
     standing = standings[job.queue]
     wanted = plus(standing.allocated, job.request)
     # What the job asks for comes first: that is what can be told to whoever asked.
-    for resource in sorted(wanted, key=lambda name: job.request.get(name, 0.0) <= 0):
+    for resource in sorted(wanted, key=lambda name: (job.request.get(name, 0.0) <= 0, name)):
         if wanted[resource] > standing.fair_share.get(resource, 0.0):
             return Denial("fair share of the reclaimer", job.queue, resource)
     if not job.preemptible:
-        for resource, amount in plus(standing.fixed, job.request).items():
+        for resource, amount in sorted(plus(standing.fixed, job.request).items()):
             if not at_most(amount, standing.queue.of(resource).quota):
                 return Denial("quota of what cannot be preempted", job.queue, resource)
     return None
@@ -102,7 +103,7 @@ def may_take(
         for queue in tree.upwards(victim):
             left[queue.name] = plus(left[queue.name], block, -1.0)
         taken = plus(taken, block)
-    involved = [name for name in {**job.request, **taken} if job.request.get(name, 0.0) > 0 or taken.get(name, 0.0) > 0]
+    involved = [name for name in sorted({**job.request, **taken}) if job.request.get(name, 0.0) > 0 or taken.get(name, 0.0) > 0]
     if (denied := _siblings_stay_fuller(job, involved, left, tree, standings, multiplier)) is not None:
         return denied
     return None if job.preemptible else _fixed_within_quota(job, tree, standings)

@@ -87,9 +87,9 @@ class Asking:
         return self._noted[job.key] if self.is_certain(job) else self._between[job.key][0]
 
     def touched(self, job: Job) -> list[str]:
-        """The resources that the job may take something of."""
+        """The resources that the job may take something of, in the order in which denials name them."""
         most = self._noted[job.key] if self.is_certain(job) else self._between[job.key][1]
-        return [name for name, amount in most.items() if amount > 0]
+        return sorted(name for name, amount in most.items() if amount > 0)
 
     def taken(self, job: Job, seats: Sequence[Seat]) -> Amounts:
         """What the job takes in these places."""
