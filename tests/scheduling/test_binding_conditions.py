@@ -98,6 +98,21 @@ def test_a_failure_clears_the_allocation_at_once_and_another_device_is_taken(fab
     assert any("cable missing" in event["note"] for event in fabric.events("FailedScheduling"))
 
 
+def test_a_pod_of_a_queue_takes_another_device_after_a_failure_too(fabric: Sim) -> None:
+    """Nor does it stand in its own way with what was kept for it: the host port."""
+    fabric.api.put(kinds.QUEUES, {"metadata": {"name": "team"}, "spec": {"resources": {}}})
+    fabric.remove(kinds.NODES, "n2")
+    container = {"name": "main", "image": "app", "ports": [{"containerPort": 80, "hostPort": 8080}]}
+    waiting_pod(fabric, labels={"kai.scheduler/queue": "team"}, containers=[container])
+    failed = fabric.devices_of("p")
+    say(fabric, "p", FAILED)
+    fabric.settle(15)
+    assert fabric.devices_of("p") not in ([], failed)
+    say(fabric, "p", READY)
+    fabric.settle(5)
+    assert fabric.node_of("p") == "n1"
+
+
 def one_device(sim: Sim) -> Sim:
     sim.add_class()
     sim.add_node("n1")

@@ -176,6 +176,9 @@ class Workloads:
             return False
         job.waiting[pending.uid] = pending
         self._dirty = True
+        if pending.nominated and not self._waits_for_others(job, pending):
+            # Its room was kept after its devices failed; from now on it is placed like any other, there first.
+            self._preemptor.lose(pending)
         if job.queue not in self.jobs.tree.queues:
             wrong = self.jobs.wrong.get(job.queue, "")
             self._wait(job, pending, Missing(Refusal.of("QueueMissing", f"queue/{job.queue}", error=wrong)), now)
@@ -183,6 +186,10 @@ class Workloads:
             known = pending.refusal or Refusal.of("QueueTurn", f"queue/{job.queue}")
             self._parts.queue.refuse(pending, ("job", job.key), known, frozenset({_TOPIC}), now)
         return True
+
+    def _waits_for_others(self, job: Job, pending: QueuedPod) -> bool:
+        wait = self._waits.get(job.key)
+        return wait is not None and any(seat.pending is pending for seat in wait.plan.seats)
 
     def happened(self, news: Mapping[str, None], now: float) -> None:
         if self._dirty or not news or not len(self.jobs):
