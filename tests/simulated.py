@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dray.api.gates import Gates
 from dray.api.kinds import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -34,9 +35,9 @@ KINDS = (PODS, REPLICA_SETS, DEPLOYMENTS, JOBS, NAMESPACES, CONFIG_MAPS, SERVICE
 class Place:
     """A simulated cluster: API server, controllers, and nodes to which pods are bound as soon as they appear."""
 
-    def __init__(self, seed: int = 0, faults: Faults = NONE) -> None:
+    def __init__(self, seed: int = 0, faults: Faults = NONE, gates: Gates | None = None) -> None:
         clock = Clock()
-        self.core = InProcess(clock, seed=seed)
+        self.core = InProcess(clock, seed=seed, gates=gates)
         self.shell = Virtual(self.core, clock, seed=seed, faults=faults)
 
     def start(self, name: str, kinds: Sequence[Kind], deciders: Callable[[World], Sequence[Decider]]) -> None:

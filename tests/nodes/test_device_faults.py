@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dray.api.gates import Gates
 from dray.api.kinds import EVENTS, RESOURCE_SLICES
 from dray.nodes.faults import DeviceFaults
 from dray.runtime.faults import NONE, Crash, Faults
@@ -14,9 +15,9 @@ from tests.simulated import Place
 OTHER = {"key": "example.com/other", "value": "x", "effect": "NoSchedule", "timeAdded": "2026-01-01T00:00:00Z"}
 
 
-def begin(pools: int = 1, faults: Faults = NONE, seed: int = 0, **device: Any) -> Place:
+def begin(pools: int = 1, faults: Faults = NONE, seed: int = 0, gates: Gates | None = None, **device: Any) -> Place:
     """A pool of two devices in each of its slices: ``gpu-0`` and ``gpu-1`` in ``slice-0``, and so on."""
-    place = Place(seed, faults)
+    place = Place(seed, faults, gates)
     place.start("drivers", DeviceFaults.kinds, lambda world: [DeviceFaults(world)])
     for number in range(pools):
         spec = {
@@ -119,3 +120,15 @@ def test_a_driver_that_is_killed_meanwhile_leaves_no_pool_incomplete(seed: int) 
     place.shell.run(120)
     assert len(set(generations(place))) == 1
     assert sorted(devices(place)) == ["gpu-0", "gpu-1"]
+
+
+def test_a_server_that_drops_taints_is_not_asked_again_and_again() -> None:
+    place = begin(gates=Gates.dray().updated({"DRADeviceTaints": False}))
+    before = place.get(RESOURCE_SLICES, "slice-0")
+    annotate(place, "NoSchedule too hot")
+    place.shell.run(50)
+    after = place.get(RESOURCE_SLICES, "slice-0")
+    assert before is not None
+    assert after is not None
+    assert "taints" not in devices(place)["gpu-1"]
+    assert after["metadata"]["generation"] - before["metadata"]["generation"] <= 1

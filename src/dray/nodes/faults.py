@@ -22,7 +22,7 @@ from dray.api.kinds import RESOURCE_SLICES, Kind
 from dray.api.meta import decode
 from dray.api.resource import Device, DeviceTaint, ResourceSlice
 from dray.api.times import format_time
-from dray.cluster.port import Change, Write
+from dray.cluster.port import Change, Outcome, Write
 from dray.cluster.recorder import Recorder
 from dray.cluster.world import World
 from dray.controllers.keyed import Keyed
@@ -30,6 +30,8 @@ from dray.controllers.keyed import Keyed
 FAULT: Final = "fault.dray.dev/"
 UNPLUGGED: Final = "unplugged.dray.dev/"
 UNHEALTHY: Final = "dray.dev/unhealthy"
+# When taints that were accepted and are not shown are written again, in seconds.
+TAINTS_AGAIN: Final = 60.0
 SIMULATED: Final = "dray.dev/simulated"
 _EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
 
@@ -67,8 +69,12 @@ class DeviceFaults(Keyed):
         super().__init__(world)
         self._recorder = Recorder("device-faults")
         self._pools = world.index(RESOURCE_SLICES, lambda slice_: (_pool(slice_),))
+        # By slice: its devices and faults when taints were written that it does not show, and when that was.
+        self._asked: dict[str, tuple[bytes, float]] = {}
 
     def concerned(self, change: Change) -> Iterable[str]:
+        if change.new is None:
+            self._asked.pop(change.object.metadata.name, None)
         return [_pool(each) for each in (change.old, change.new) if isinstance(each, ResourceSlice) and _marked(each)]
 
     def decide(self, key: str, now: float) -> list[Write]:
@@ -85,7 +91,24 @@ class DeviceFaults(Keyed):
         if any(changes):
             return [_write(each, [*steps, _generation(newest + 1)]) for each, steps in zip(slices, changes)]
         behind = [_write(each, [_generation(newest)]) for each in slices if each.spec.pool.generation < newest]
-        return behind or [_write(each, steps) for each in slices if (steps := _tainted(each, faults, now))]
+        return behind or [_write(each, steps) for each in slices if (steps := self._taints(key, each, faults, now))]
+
+    def _taints(self, key: str, slice_: ResourceSlice, faults: dict[str, Fault], now: float) -> list[Step]:
+        """A server without the feature takes the taints and drops them: it is not asked again and again."""
+        name, steps = slice_.metadata.name, _tainted(slice_, faults, now)
+        if not steps:
+            self._asked.pop(name, None)
+            return steps
+        found, (asked, at) = msgspec.json.encode((slice_.spec.devices, faults)), self._asked.get(name, (b"", now))
+        if found == asked and now < at + TAINTS_AGAIN:
+            self.look_at(key, at + TAINTS_AGAIN)
+            return []
+        self._asked[name] = found, now
+        return steps
+
+    def ended(self, key: str, outcome: Outcome, now: float) -> None:
+        if not outcome.ok:
+            self._asked.pop(outcome.write.name, None)
 
     def _doubt(self, slices: Sequence[ResourceSlice], faults: Iterable[str], now: float) -> None:
         """A fault of a device that the pool does not have would otherwise be waited for in vain."""
