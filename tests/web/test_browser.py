@@ -372,7 +372,7 @@ def test_the_keyboard_alone_is_enough(chromium: Any, shown: browser.Served) -> N
         page.keyboard.press("Home")
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="node gpu8-0").wait_for()
-        assert page.evaluate("document.activeElement.tagName") == "H2"
+        page.wait_for_function("document.activeElement.tagName === 'H2'")
         page.get_by_role("link", name="gpu-0", exact=True).wait_for()
         for _ in range(10):
             page.keyboard.press("Tab")
@@ -380,9 +380,11 @@ def test_the_keyboard_alone_is_enough(chromium: Any, shown: browser.Served) -> N
                 break
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="device gpu-0").wait_for()
+        # What is read out next has the focus, a moment after it is shown.
+        page.wait_for_function("document.activeElement.tagName === 'H2'")
         page.keyboard.press("Escape")
         page.locator(".panel").wait_for(state="detached")
-        assert page.evaluate("document.activeElement.getAttribute('role')") == "application"
+        page.wait_for_function("document.activeElement.getAttribute('role') === 'application'")
         before = page.locator(".zoom input").input_value()
         page.keyboard.press("-")
         page.wait_for_timeout(100)
