@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
 from typing import Any, Final
 
 import msgspec
@@ -24,7 +25,6 @@ from dray.api.kinds import (
 from dray.api.reason import Reason
 from dray.cluster.world import World
 from dray.explain.fix import Fix, patch
-from dray.explain.near import nearest
 
 Json = dict[str, Any]
 
@@ -89,3 +89,10 @@ def _requests(world: World) -> Json:
     classes = world.all(DEVICE_CLASSES).values() if DEVICE_CLASSES in world.kinds else ()
     name = min((each.metadata.name for each in classes), default="CLASS")
     return {"devices": {"requests": [{"name": "device", "exactly": {"deviceClassName": name}}]}}
+
+
+def nearest(name: str, names: Sequence[str]) -> str | None:
+    """The name that was probably meant: alike as a whole, and before the domain, which many names share."""
+    stems = {each: each.partition(".")[0] for each in names}
+    alike = get_close_matches(name.partition(".")[0], sorted(set(stems.values())), len(stems) or 1, 0.66)
+    return next(iter(get_close_matches(name, sorted(each for each in names if stems[each] in alike), 1, 0.8)), None)
