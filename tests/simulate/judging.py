@@ -32,6 +32,10 @@ AGAIN: Final = (17.0, 41.0)
 CHECK_EVERY: Final = 0.5
 # How nodes are refused, in the order of the checks; devices and other pods come after all of these.
 _CHECKS: Final = ("is cordoned", "taint", "node selector or affinity", "host port", "not enough cpu", "not enough memory")
+# Found only where each request alone could have its devices.
+_TOGETHER: Final = "no combination that satisfies"
+# Between what is said of some nodes and of others; what is said may have commas of its own.
+_NEXT: Final = re.compile(r", (?=\d+ nodes? |and \d+ more reasons?$)")
 # How the last attempt ended is so whatever is found out since, until the next one.
 _OF_THE_LAST_ATTEMPT: Final = ("could not be bound to node", "did not become ready within")
 _NUMBER: Final = re.compile(r"(?<!\S)\d+")  # not of a name
@@ -177,6 +181,8 @@ def _turn(phrase: str) -> int:
     """Of the check that found this, among those that a node has to pass; what is not about nodes comes before them."""
     if not phrase.startswith(("is ", "has ", "does ", "cannot ")):
         return -1
+    if _TOGETHER in phrase:
+        return len(_CHECKS) + 1
     return next((turn for turn, words in enumerate(_CHECKS) if words in phrase), len(_CHECKS))
 
 
@@ -186,7 +192,7 @@ def _phrases(message: str) -> set[str]:
     if not found:
         return {before}
     listed = re.sub(r" (incomplete|invalid) pool \S+ of ", r" \1 pool of ", listed)  # of several nodes, none is named
-    whole = re.sub(r" \([^()]*\)", "", listed).removesuffix(".").split(", ")
+    whole = _NEXT.split(re.sub(r" \([^()]*\)", "", listed).removesuffix("."))
     kept = whole[:-1] if message.endswith("…") or re.match(r"and \d+ more reasons?$", whole[-1]) else whole
     singular = (re.sub(r"^\d+ nodes? (\w+)", lambda m: _SINGULAR.get(m[1], m[1]), each) for each in kept)
     return {each for each in singular if each}

@@ -284,8 +284,7 @@ class Queue:
         pending = self._pods.pop(uid, None)
         if pending is not None:
             self._leave(pending, now)
-            self._failed.pop(uid, None)
-            self._counts[pending.state] -= 1
+            self._go_from(pending)
         return pending
 
     # ------------------------------------------------------------------------------------------------------- inside
@@ -305,13 +304,16 @@ class Queue:
         heappush(self._stirred, (-pending.demand.priority, pending.turn, self._serial, pending.version, pending.uid))
 
     def _enter(self, pending: QueuedPod, state: State) -> None:
-        if pending.state == "backoff":
-            self._failed.pop(pending.uid, None)
-        self._counts[pending.state] -= 1
+        self._go_from(pending)
         self._counts[state] += 1
         pending.state = state
-        if not self._counts["backoff"]:
-            self._stirred.clear()
+
+    def _go_from(self, pending: QueuedPod) -> None:
+        self._counts[pending.state] -= 1
+        if pending.state == "backoff":
+            self._failed.pop(pending.uid, None)
+            if not self._counts["backoff"]:
+                self._stirred.clear()
 
     def _leave(self, pending: QueuedPod, now: float) -> None:
         """Out of wherever it is; marks left behind in heaps are recognised by their version."""
