@@ -46,12 +46,25 @@ SHAPES: Final[tuple[dict[str, Any], ...]] = (
 )
 
 
-class Churn:
-    """Pods of a few shapes come in waves, run, end, are preempted or wait, and go. Every name is new."""
+# Where there are no kubelets: pods without devices among them, so that more come and go in an hour.
+LEAN_WAVE: Final = 80
+LEAN_SHAPES: Final = tuple(shape for one in SHAPES for shape in (one, {}, {}, {}, {}))
 
-    def __init__(self, faults: Faults = NONE) -> None:
+
+class Churn:
+    """Pods of a few shapes come in waves, run, end, are preempted or wait, and go. Every name is new.
+
+    ``lean``: with the API server, the scheduler and who makes and removes claims, but without kubelets and all the rest.
+    """
+
+    def __init__(self, faults: Faults = NONE, *, lean: bool = False) -> None:
         self.cluster = cluster = VirtualCluster(faults=faults)
-        cluster.start_all()
+        self.wave, self.shapes, self.lean = (LEAN_WAVE, LEAN_SHAPES, True) if lean else (WAVE, SHAPES, False)
+        if lean:
+            cluster.start_scheduler()
+            cluster.start_controllers("claims", "garbage")
+        else:
+            cluster.start_all()
         cluster.create(device_class("gpu", extendedResourceName="example.com/gpu"))
         cluster.create(claim_template("one"), claim_template("two", count=2))
         for number in range(NODES):
@@ -61,18 +74,19 @@ class Churn:
         self._waves = 0
 
     def pods(self, count: int) -> None:
-        for _ in range(count // WAVE):
+        options = {"gracePeriodSeconds": 0} if self.lean else {}
+        for _ in range(count // self.wave):
             self._waves += 1
-            for number in range(WAVE):
+            for number in range(self.wave):
                 self._create(f"p{self._waves}-{number}", number)
             self.cluster.run(6)
             for found in self.cluster.all(PODS):
-                self.cluster.delete(PODS, found["metadata"]["name"])
+                self.cluster.delete(PODS, found["metadata"]["name"], **options)
             self.cluster.run(6)
 
     def _create(self, name: str, number: int) -> None:
         annotations = {"dray.dev/finishes-after": "3s"} if number % 3 else None
-        self.cluster.create(pod(name, requests={"cpu": "1"}, annotations=annotations, **SHAPES[number % len(SHAPES)]))
+        self.cluster.create(pod(name, requests={"cpu": "1"}, annotations=annotations, **self.shapes[number % len(self.shapes)]))
 
     def at_rest(self) -> Counter[str]:
         """What all deciders and their worlds hold when everything has gone."""
@@ -93,12 +107,12 @@ def beyond(after: Counter[str]) -> dict[str, int]:
     return {name: after[name] for name, most in BOUNDS.items() if after[name] > most}
 
 
-def told(count: int, every: int) -> int:
+def told(count: int, every: int, *, lean: bool) -> int:
     """A line after every so many pods; 1 if anything grew that has no bound, or anything beyond its bound."""
     print("      pods   resident    objects    entries")
     first: Look | None = None
     wrong: dict[str, int] = {}
-    for look in looks(count, every):
+    for look in looks(count, every, lean=lean):
         print(f"{look.pods:10,} {look.resident / 1024:6.1f} MiB {look.objects:10,} {sum(look.entries.values()):10,}", flush=True)
         wrong = beyond(look.entries) | (grown(first.entries, look.entries) if first is not None else {})
         if wrong:
@@ -117,9 +131,9 @@ class Look(msgspec.Struct, frozen=True):
     entries: Counter[str]
 
 
-def looks(count: int, every: int) -> Iterator[Look]:
+def looks(count: int, every: int, *, lean: bool = False) -> Iterator[Look]:
     """One after every so many pods, until ``count`` came and went."""
-    churn = Churn()
+    churn = Churn(lean=lean)
     for pods in range(every, count + 1, every):
         churn.pods(every)
         entries = churn.at_rest()
