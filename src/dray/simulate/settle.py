@@ -1,8 +1,8 @@
 """``dray queues settle``: a world of queues, pod groups and nodes, run through the scheduler until nothing changes any more.
 
 The scheduler is the real one; what it writes is applied at once. A round is everything that it does at one moment; between rounds
-evicted pods are gone and come back as pending ones, and placed pods run, in the zones where they were thought to. Amounts:
-milli-cores, bytes, whole GPUs.
+evicted pods are gone and come back as pending ones, and placed pods run, in the zones where they were thought to; their claims
+are given back. Amounts: milli-cores, bytes, whole GPUs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, POD_GROUPS, PODS, QUEUES, Kind
+from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, Kind
 from dray.api.queues import (
     GROUP,
     LAST_START_ANNOTATION,
@@ -23,6 +23,7 @@ from dray.api.queues import (
     TASK_PRIORITY_LABEL,
 )
 from dray.api.times import format_time
+from dray.apiserver.patch import merge_patch
 from dray.cluster.port import Change, NotFound, Outcome, Write
 from dray.cluster.world import World
 from dray.numa.placement import INIT_MEMORY_PREDICTED, OBSERVED, PREDICTED
@@ -30,6 +31,7 @@ from dray.scheduling.config import FILTERS, Config, Profile, QueueSettings
 from dray.scheduling.kinds import KINDS
 from dray.scheduling.scheduler import Scheduler
 from dray.scheduling.workloads.room import Plan
+from dray.simulate.settle_devices import DevicesLine, claims, published, without
 
 START: Final = 1_750_000_000.0
 ROUNDS: Final = 12
@@ -64,6 +66,11 @@ class QueueLine(msgspec.Struct):
     preempt_min_runtime_s: float | None = None
 
 
+class NearLine(msgspec.Struct):
+    match_labels: dict[str, str]
+    topology_key: str
+
+
 class PodLine(msgspec.Struct):
     name: str
     requests: dict[str, float] = {}
@@ -74,6 +81,11 @@ class PodLine(msgspec.Struct):
     node_affinity_names: list[str] = []
     qos_class: str = ""
     numa_placement_observed: list[Json] = []
+    labels: dict[str, str] = {}
+    resource_claims: list[str] = []
+    persistent_volume_claims: list[str] = []
+    pod_affinity: NearLine | None = None
+    pod_anti_affinity: NearLine | None = None
 
 
 class SubgroupLine(msgspec.Struct):
@@ -125,6 +137,7 @@ class WorldLine(msgspec.Struct):
     queues: list[QueueLine]
     podgroups: list[GroupLine]
     session_config: dict[str, Any] = {}
+    dra: DevicesLine = msgspec.field(default_factory=DevicesLine)
 
 
 class Settled(msgspec.Struct):
@@ -142,6 +155,7 @@ class Settling:
         self._version = 0
         self.evicted: dict[str, int] = {}
         self._objects: dict[str, Json] = {}
+        self._claims: dict[str, Json] = {}
         self._lines = world
         self.world = World(KINDS)
         self.scheduler = Scheduler(
@@ -150,6 +164,17 @@ class Settling:
         self._stuck = {pod.name for group in world.podgroups for pod in group.pods if pod.state == "StuckInReleasing"}
         for kind, body in _objects(world):
             self._put(kind, body)
+        for kind, body in claims(world.dra, self._users(), NAMESPACE):
+            self._put(kind, body)
+
+    def _users(self) -> dict[str, list[tuple[str, str, str]]]:
+        """By claim the name, uid and node of each pod that uses it."""
+        found: dict[str, list[tuple[str, str, str]]] = {}
+        for name, pod in self._objects.items():
+            for entry in pod["spec"].get("resourceClaims", ()):
+                user = (name, pod["metadata"]["uid"], pod["spec"].get("nodeName", ""))
+                found.setdefault(entry["resourceClaimName"], []).append(user)
+        return found
 
     # ------------------------------------------------------------------------------------------------------------ rounds
 
@@ -181,6 +206,9 @@ class Settling:
             name = pod["metadata"]["name"]
             self._observe(self.world.remove(PODS, msgspec.json.encode(pod)))
             del self._objects[name]
+            for claim in list(self._claims.values()):
+                if (left := without(claim, pod["metadata"]["uid"])) is not None:
+                    self._put(RESOURCE_CLAIMS, left)
             again = {key: value for key, value in pod["metadata"].items() if key not in ("deletionTimestamp", "uid")}
             again["annotations"] = {key: text for key, text in again["annotations"].items() if key not in _PLACED}
             spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
@@ -209,6 +237,10 @@ class Settling:
     # ----------------------------------------------------------------------------------------------------------- applying
 
     def _apply(self, write: Write) -> int:
+        if write.kind is RESOURCE_CLAIMS and write.name in self._claims:
+            self._put(RESOURCE_CLAIMS, merge_patch(self._claims[write.name], write.body))
+            self.scheduler.observe(Outcome(write, self._claims[write.name]), self.now)
+            return 0
         if write.kind is not PODS:
             self.scheduler.observe(Outcome(write, {}), self.now)
             return 0
@@ -240,6 +272,8 @@ class Settling:
         body = {**body, "metadata": metadata}
         if kind is PODS:
             self._objects[metadata["name"]] = body
+        if kind is RESOURCE_CLAIMS:
+            self._claims[metadata["name"]] = body
         self._observe(self.world.put(kind, msgspec.json.encode(body)))
 
     def _observe(self, changes: list[Change]) -> None:
@@ -264,8 +298,9 @@ def _settings(world: WorldLine, actions: tuple[str, ...] | None) -> QueueSetting
 
 
 def _objects(world: WorldLine) -> Iterator[tuple[Kind, Json]]:
+    yield from published(world.dra)
     for node in world.nodes:
-        yield NODES, _node(node)
+        yield NODES, _node(node, world.dra.serves(node.name))
         if node.numa is not None:
             yield NODE_RESOURCE_TOPOLOGIES, _topology(node.name, node.numa)
     for queue in world.queues:
@@ -276,8 +311,10 @@ def _objects(world: WorldLine) -> Iterator[tuple[Kind, Json]]:
             yield PODS, _pod(pod, group, index)
 
 
-def _node(node: NodeLine) -> Json:
-    allocatable = {RESOURCES.get(name, name): _quantity(name, value) for name, value in node.allocatable.items()}
+def _node(node: NodeLine, devices: bool) -> Json:
+    """``devices``: its GPUs are published as devices, so they are no resource of the node."""
+    amounts = {name: value for name, value in node.allocatable.items() if name != "gpu" or not devices}
+    allocatable = {RESOURCES.get(name, name): _quantity(name, value) for name, value in amounts.items()}
     labels = {"kubernetes.io/hostname": node.name, **node.labels}
     return {
         "metadata": {"name": node.name, "labels": labels},
@@ -376,24 +413,38 @@ def _subgroup(part: SubgroupLine) -> Json:
     return found
 
 
+def _affinity(pod: PodLine) -> Json:
+    required, found = "requiredDuringSchedulingIgnoredDuringExecution", dict[str, Json]()
+    if pod.node_affinity_names:
+        names = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in pod.node_affinity_names]
+        found["nodeAffinity"] = {required: {"nodeSelectorTerms": [{"matchFields": [each]} for each in names]}}
+    for kind, near in (("podAffinity", pod.pod_affinity), ("podAntiAffinity", pod.pod_anti_affinity)):
+        if near is not None:
+            term = {"labelSelector": {"matchLabels": near.match_labels}, "topologyKey": near.topology_key}
+            found[kind] = {required: [term]}
+    return found
+
+
 def _pod(pod: PodLine, group: GroupLine, index: int) -> Json:
-    labels = {}
+    labels = dict(pod.labels)
     if pod.subgroup:
         labels[SUBGROUP_LABEL] = pod.subgroup
     if pod.task_priority_label is not None:
         labels[TASK_PRIORITY_LABEL] = str(pod.task_priority_label)
-    requests = {RESOURCES.get(name, name): _quantity(name, value) for name, value in pod.requests.items() if value}
+    # GPUs are counted in the line whether a claim or the pod itself asks for them.
+    own = {name: value for name, value in pod.requests.items() if value and (name != "gpu" or not pod.resource_claims)}
+    requests = {RESOURCES.get(name, name): _quantity(name, value) for name, value in own.items()}
     resources = {"requests": requests, **({"limits": requests} if pod.qos_class == "Guaranteed" else {})}
     spec: Json = {
         "schedulerName": "default-scheduler",
         "priority": group.priority,
         "containers": [{"name": "main", "image": "work", "resources": resources}],
     }
-    if pod.node_affinity_names:
-        terms = [
-            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in pod.node_affinity_names
-        ]
-        spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    spec |= {
+        "affinity": _affinity(pod),
+        "resourceClaims": [{"name": name, "resourceClaimName": name} for name in pod.resource_claims],
+        "volumes": [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in pod.persistent_volume_claims],
+    }
     if pod.state == "Gated":
         spec["schedulingGates"] = [{"name": "held"}]
     annotations = {POD_GROUP_ANNOTATION: group.name}

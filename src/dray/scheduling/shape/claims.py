@@ -90,10 +90,10 @@ def resolve(pod: Pod, world: World, claims: Allocations) -> Resolved:
             # It is being given back. Until the API shows that, its devices are not free, and it gets no others.
             refusal = Refusal.of("ClaimInFlight", f"claim/{claim.key}")
             raise Refused(refusal, frozenset({pod_topic(pod), claim_topic(claim.key)}))
+        check_room(pod, claim, claims.consumers(claim))
         if allocation is None:
             resolved.open.append(claim)
         else:
-            _check_room(pod, claim, claims.consumers(claim))
             resolved.pinned.append(claim)
             resolved.allocations[uid] = allocation
     return resolved
@@ -142,7 +142,8 @@ def runs_with(claim: ResourceClaim, nodes: Nodes) -> bool:
     return False
 
 
-def _check_room(pod: Pod, claim: ResourceClaim, consumers: int) -> None:
+def check_room(pod: Pod, claim: ResourceClaim, consumers: int) -> None:
+    """Whether one more pod may use the claim; raises ``Refused``."""
     if consumers >= RESERVED_FOR_MAX and not reserved_for(claim, pod.uid):
         refusal = Refusal.of("ClaimFull", f"claim/{claim.key}", limit=RESERVED_FOR_MAX)
         raise Refused(refusal, frozenset({pod_topic(pod), claim_topic(claim.key)}))

@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from dray.api.core import Pod
-from dray.api.resource import AllocationResult, ResourceClaim
+from dray.api.resource import RESERVED_FOR_MAX, AllocationResult, ResourceClaim
 from dray.books.demand import Demand
 from dray.books.nodes import NodeInfo
 from dray.scheduling.config import Profile
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
+from dray.scheduling.shape.claims import Refused, check_room, reserved_for
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.headroom import Headroom
 
@@ -57,12 +58,25 @@ class Table:
         if not pending.pod.spec.resource_claims and (known := self._states.get(pending.uid)) is not None:
             return known
         state = self._cycle.state(pending, self.profile(pending), self._now)
+        if self.seats and pending.pod.spec.resource_claims:
+            self._check_room(state)
         if self._decided:
             self._cycle.needs.pin(state, self._decided)
         if state.resolved.open and (nodes := self._headroom.narrow(state, pending)) is not None:
             self._nodes[pending.uid] = nodes
         self._states[pending.uid] = state
         return state
+
+    def _check_room(self, state: CycleState) -> None:
+        """The members that have a place use their claims as much as those that the API shows."""
+        for claim in (*state.resolved.open, *state.resolved.pinned):
+            known = self._parts.claims.consumers(claim)
+            if known + len(self.seats) >= RESERVED_FOR_MAX:
+                sharing = [seat for seat in self.seats.values() if _uses(seat, claim)]
+                try:
+                    check_room(state.pod, claim, known + len(sharing))
+                except Refused as refused:
+                    raise NotPlaced(state.pod.uid, refused.refusal, refused.topics) from None
 
     def seat(self, pending: QueuedPod, first: str = "") -> NotPlaced | None:
         """A place for the member beside the others; or why there is none."""
@@ -259,6 +273,12 @@ class Together:
         candidates = self._cycle.candidates(state)
         candidates.best()
         return candidates.feasible()
+
+
+def _uses(seat: Seat, claim: ResourceClaim) -> bool:
+    """Whether the member will be one more pod that uses the claim."""
+    named = any(each.uid == claim.uid for each in (*seat.placement.open, *seat.placement.pinned))
+    return named and not reserved_for(claim, seat.pending.uid)
 
 
 def _alike(members: Sequence[QueuedPod]) -> bool:
