@@ -18,9 +18,9 @@ State = tuple[str, str]
 SAME: Final = {"Gated": "Pending", "Bound": "Running", "Allocated": "Running", "StuckInReleasing": "Releasing"}
 
 # Features beyond queues, gangs, whole GPUs, cpu, memory and zones.
-BOTH_HAVE: Final = {"dra", "pod_affinity", "min_runtime", "volumes"}
-# What the labels of its pods are is not in the record, and cannot be guessed.
-UNSAID: Final = {"TestInterpodAffinityPredicate/1"}
+BOTH_HAVE: Final = {"dra", "pod_affinity", "min_runtime", "volumes", "topology_constraint"}
+# The labels of its pods, or what one of them requires of nodes, are not in the record, and cannot be guessed.
+UNSAID: Final = {"TestInterpodAffinityPredicate/1", "TestHandleTopologyAllocation/1"}
 # KAI starts nobody who uses a claim by name that has no label of the pod's queue. Why not here: docs/fidelity.md.
 CLAIMS_WITHOUT_A_LABEL: Final = {"TestDRAAllocation/8", "TestDRAAllocation/9"}
 

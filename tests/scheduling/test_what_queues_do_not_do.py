@@ -7,7 +7,7 @@ import pytest
 from dray.api import kinds
 from dray.explain.why import why
 from tests.scheduling.scheduling_cluster import Sim, pod
-from tests.scheduling.test_queues_and_gangs import GPU, add_group, add_member, add_queue, cluster, running
+from tests.scheduling.test_queues_and_gangs import add_queue, cluster, running
 
 
 def add_sharing(sim: Sim, name: str, queue: str, annotation: str, value: str) -> None:
@@ -47,42 +47,3 @@ def test_without_the_annotation_it_starts() -> None:
     sim.api.put(kinds.PODS, changed)
     sim.settle(5)
     assert running(sim) == {"half"}
-
-
-def test_a_required_topology_keeps_a_gang_from_starting_and_says_so() -> None:
-    sim = cluster(2)
-    add_queue(sim, "team", 2)
-    constraint = {"topology": "racks", "requiredTopologyLevel": "rack"}
-    add_group(sim, "train", "team", 2, topologyConstraint=constraint)
-    for name in ("w0", "w1"):
-        add_member(sim, name, "train")
-    sim.settle(5)
-    assert running(sim) == set()
-    assert "requires its pods to be in one domain of level rack (topologyConstraint)" in sim.condition("w0")["message"]
-    [event] = sim.events("TopologyConstraint")
-    assert event["regarding"]["kind"] == "PodGroup"
-    assert event["note"] == "requiredTopologyLevel rack keeps its pods from starting: not supported"
-
-
-def test_a_preferred_topology_is_only_warned_of() -> None:
-    sim = cluster(2)
-    add_queue(sim, "team", 2)
-    add_group(sim, "train", "team", 2, topologyConstraint={"topology": "racks", "preferredTopologyLevel": "rack"})
-    for name in ("w0", "w1"):
-        add_member(sim, name, "train")
-    sim.settle(5)
-    assert running(sim) == {"w0", "w1"}
-    [event] = sim.events("TopologyConstraint")
-    assert event["note"] == "preferredTopologyLevel rack is not looked at: not supported"
-
-
-def test_a_part_of_a_gang_that_requires_one_is_refused_too() -> None:
-    sim = cluster(2)
-    add_queue(sim, "team", 2)
-    part = {"name": "workers", "minMember": 1, "topologyConstraint": {"topology": "racks", "requiredTopologyLevel": "rack"}}
-    add_group(sim, "train", "team", 1, subGroups=[part])
-    made = pod("w0", requests={GPU: "1"}, labels={"kai.scheduler/subgroup-name": "workers"})
-    made["metadata"]["annotations"] = {"pod-group-name": "train"}
-    sim.api.put(kinds.PODS, made)
-    sim.settle(5)
-    assert running(sim) == set()

@@ -93,6 +93,7 @@ NODE_RESOURCE_TOPOLOGIES: Final = Kind(
 )
 QUEUES: Final = Kind(queues.GROUP, "v2", "queues", "Queue", False, queues.Queue)
 POD_GROUPS: Final = Kind(queues.GROUP, "v2alpha2", "podgroups", "PodGroup", True, queues.PodGroup)
+TOPOLOGIES: Final = Kind(queues.TOPOLOGY_GROUP, "v1alpha1", "topologies", "Topology", False, queues.Topology)
 CORE_POD_GROUPS: Final = Kind("scheduling.k8s.io", "v1beta1", "podgroups", "PodGroup", True, queues.CorePodGroup)
 CLUSTER_ROLES: Final = Kind(_RBAC, "v1", "clusterroles", "ClusterRole", False, access.ClusterRole)
 CLUSTER_ROLE_BINDINGS: Final = Kind(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", False, access.RoleBinding)

@@ -16,6 +16,7 @@ from dray.api.meta import Object, Struct
 from dray.api.quantity import NANO, Quantity
 
 GROUP: Final = "scheduling.run.ai"
+TOPOLOGY_GROUP: Final = "kai.scheduler"
 QUEUE_LABEL: Final = "kai.scheduler/queue"
 POD_GROUP_ANNOTATION: Final = "pod-group-name"
 SUBGROUP_LABEL: Final = "kai.scheduler/subgroup-name"
@@ -94,8 +95,22 @@ class Queue(Object):
     status: dict[str, object] = {}
 
 
+class TopologyLevel(Struct):
+    node_label: str = ""
+
+
+class TopologySpec(Struct):
+    """Node labels, the outermost first."""
+
+    levels: tuple[TopologyLevel, ...] = ()
+
+
+class Topology(Object):
+    spec: TopologySpec = msgspec.field(default_factory=TopologySpec)
+
+
 class TopologyConstraint(Struct):
-    """Pods that belong together are to be near to each other; not done, see ``PodGroupSpec.constraints``."""
+    """Pods that belong together are to be in one domain of a level of a ``Topology``."""
 
     topology: str = ""
     required_topology_level: str = ""
@@ -121,12 +136,6 @@ class PodGroupSpec(Struct):
     preemption_delay: str | None = None
     topology_constraint: TopologyConstraint | None = None
 
-    @property
-    def constraints(self) -> list[TopologyConstraint]:
-        """Of the group and its parts."""
-        found = (self.topology_constraint, *(part.topology_constraint for part in self.sub_groups))
-        return [each for each in found if each is not None]
-
 
 class PodGroup(Object):
     spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
@@ -141,8 +150,19 @@ class SchedulingPolicy(Struct):
     gang: GangPolicy | None = None
 
 
+class KeyConstraint(Struct):
+    """All pods on nodes with the same value of this label."""
+
+    key: str = ""
+
+
+class SchedulingConstraints(Struct):
+    topology: tuple[KeyConstraint, ...] = ()
+
+
 class CorePodGroupSpec(Struct):
     scheduling_policy: SchedulingPolicy = msgspec.field(default_factory=SchedulingPolicy)
+    scheduling_constraints: SchedulingConstraints | None = None
     priority: int | None = None
 
 

@@ -32,12 +32,27 @@ class Member(msgspec.Struct, frozen=True):
     uid: str = ""
 
 
+class Near(msgspec.Struct, frozen=True):
+    """Pods are to be in one domain of a level of a topology: of ``required``, and of ``preferred``, which is no wider, if
+    there is room. A level is the node label that it is told by; without ``topology`` the label is all there is."""
+
+    topology: str = ""
+    required: str = ""
+    preferred: str = ""
+
+
 class Part(msgspec.Struct, frozen=True):
     """A leaf has a ``minimum`` of pods; a group has children, of which ``minimum`` must be satisfied (None: all)."""
 
     name: str = ""
     minimum: int | None = None
     parts: tuple[Part, ...] = ()
+    near: Near | None = None
+
+    @property
+    def constrained(self) -> bool:
+        """Whether it matters for some of its pods where the others are."""
+        return self.near is not None or any(part.constrained for part in self.parts)
 
     @property
     def is_leaf(self) -> bool:

@@ -26,6 +26,7 @@ from dray.api.kinds import (
     SERVICES,
     STATEFUL_SETS,
     STORAGE_CLASSES,
+    TOPOLOGIES,
     VOLUME_ATTACHMENTS,
     Kind,
 )
@@ -50,6 +51,7 @@ KINDS: Final[tuple[Kind, ...]] = (
     PRIORITY_CLASSES,
     QUEUES,
     POD_GROUPS,
+    TOPOLOGIES,
     CORE_POD_GROUPS,
     *OWNER_KINDS,
 )

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, Kind
+from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, TOPOLOGIES, Kind
 from dray.api.queues import (
     GROUP,
     LAST_START_ANNOTATION,
@@ -88,12 +88,26 @@ class PodLine(msgspec.Struct):
     pod_anti_affinity: NearLine | None = None
 
 
+class LevelsLine(msgspec.Struct):
+    """Of a pod group: in one domain of which levels of a topology its pods are to be."""
+
+    topology: str = ""
+    required_level: str = ""
+    preferred_level: str = ""
+
+
+class TopologyLine(msgspec.Struct):
+    name: str
+    levels: list[str]
+
+
 class SubgroupLine(msgspec.Struct):
     name: str
     parent: str | None = None
     kind: str = "pods"
     min_member: int | None = None
     min_sub_group: int | None = None
+    topology_constraint: LevelsLine | None = None
 
 
 class GroupLine(msgspec.Struct):
@@ -111,6 +125,7 @@ class GroupLine(msgspec.Struct):
     stale_for_s: float | None = None
     staleness_grace_s: float | None = None
     preemption_delay_s: float | None = None
+    topology_constraint: LevelsLine | None = None
 
 
 class ZoneLine(msgspec.Struct):
@@ -138,6 +153,7 @@ class WorldLine(msgspec.Struct):
     podgroups: list[GroupLine]
     session_config: dict[str, Any] = {}
     dra: DevicesLine = msgspec.field(default_factory=DevicesLine)
+    topologies: list[TopologyLine] = []
 
 
 class Settled(msgspec.Struct):
@@ -299,6 +315,9 @@ def _settings(world: WorldLine, actions: tuple[str, ...] | None) -> QueueSetting
 
 def _objects(world: WorldLine) -> Iterator[tuple[Kind, Json]]:
     yield from published(world.dra)
+    for topology in world.topologies:
+        levels = [{"nodeLabel": level} for level in topology.levels]
+        yield TOPOLOGIES, {"metadata": {"name": topology.name}, "spec": {"levels": levels}}
     for node in world.nodes:
         yield NODES, _node(node, world.dra.serves(node.name))
         if node.numa is not None:
@@ -387,11 +406,19 @@ def _group(group: GroupLine) -> Json:
         ("minSubGroup", group.min_sub_group),
         ("stalenessGracePeriod", _duration(group.staleness_grace_s)),
         ("preemptionDelay", _duration(group.preemption_delay_s)),
+        ("topologyConstraint", _levels(group.topology_constraint)),
     ):
         if value is not None:
             spec[field] = value
     metadata = {"name": group.name, "namespace": NAMESPACE, "creationTimestamp": _created(group), "annotations": annotations}
     return {"apiVersion": f"{GROUP}/v2alpha2", "metadata": metadata, "spec": spec}
+
+
+def _levels(line: LevelsLine | None) -> Json | None:
+    if line is None:
+        return None
+    levels = {"requiredTopologyLevel": line.required_level, "preferredTopologyLevel": line.preferred_level}
+    return {"topology": line.topology, **{field: level for field, level in levels.items() if level}}
 
 
 def _created(group: GroupLine) -> str:
@@ -407,7 +434,12 @@ def _duration(value: float | None) -> str | None:
 
 def _subgroup(part: SubgroupLine) -> Json:
     found: Json = {"name": part.name}
-    for field, value in (("parent", part.parent), ("minMember", part.min_member), ("minSubGroup", part.min_sub_group)):
+    for field, value in (
+        ("parent", part.parent),
+        ("minMember", part.min_member),
+        ("minSubGroup", part.min_sub_group),
+        ("topologyConstraint", _levels(part.topology_constraint)),
+    ):
         if value is not None:
             found[field] = value
     return found

@@ -78,13 +78,31 @@ TABLE: Final[dict[str, Code]] = {
         says="<ask> for a part of a GPU by the annotation[ {annotation}], which is not supported",
         cure="ask for it with a ResourceClaim: a partition, or consumable capacity of a device; or remove the annotation",
     ),
-    "TopologyConstraint": Code(
+    "TopologyMissing": Code(
         plugins=("Scheduler",),
-        meaning="the pod group requires its pods to be near to each other in a topology, which would not be kept to",
+        meaning="the topology that the pod group names does not exist, or has no such level",
         wakes=(ITSELF,),
         subject="podgroup",
-        says="<require> its pods to be in one domain[ of level {level}] (topologyConstraint), which is not supported",
-        cure="remove requiredTopologyLevel, or use pod affinity[ with the topology key {level}]",
+        says="<name>[ topology {topology}|| a topology], which[ has no level {level}|| does not exist]",
+        cure="create the Topology[ {topology}], or name another, or one of its levels, in topologyConstraint",
+    ),
+    "TopologyConstraint": Code(
+        plugins=("Scheduler",),
+        meaning="the pods that have to be in one domain of a topology do not fit into any",
+        wakes=(NODE, FREE, DEVICES),
+        subject="podgroup",
+        says="<fit> into no domain[ of level {level}][: {placed} of {needed} pods fit into {domain}, which comes closest,"
+        " and then there is no place for {member}|| that any node is in]",
+        cure="make room for all of them in one domain, or require a wider level",
+        curable=True,
+    ),
+    "OutsideDomain": Code(
+        plugins=("Scheduler",),
+        meaning="the node is not in the domain of the topology that was tried for the pod's gang",
+        wakes=(NODE,),
+        subject="node",
+        says="<is> not in the domain that was tried",
+        nodes="were not in the domain that was tried",
     ),
     "GangIncomplete": Code(
         plugins=("Scheduler",),

@@ -138,7 +138,8 @@ class Cycle:
         if state.plan is not None:
             state.plan.refresh()
         else:
-            state.plan = Plan(state, self.plugins, self._nodes.state_of, self.devices.of_claims(state))
+            own = self.devices.of_claims(state)
+            state.plan = Plan(state, self.plugins, self._nodes.state_of, own, state.within)
         return state.plan
 
     # ------------------------------------------------------------------------------------------------------ on one node
@@ -146,7 +147,7 @@ class Cycle:
     def _on(self, state: CycleState, candidates: Candidates, name: str) -> Placement | None:
         """The pod on this node, or None (and why, in the candidates) when its devices will not do."""
         info = self._nodes.get(name)
-        if info is None:
+        if info is None or not _allowed(state, name):
             return None
         found = candidates.plan.refuses(info) or self._place(state, info, candidates.plan)
         if isinstance(found, Placement):
@@ -177,6 +178,8 @@ class Cycle:
     def try_on(self, state: CycleState, info: NodeInfo, results: Sequence[AllocationResult] | None = None) -> Placement | Reasons:
         """The pod on this node as things are just now, without any cache of candidates; ``results``: what its open claims get
         there, where that was found already."""
+        if not _allowed(state, info.name):
+            return because("OutsideDomain")
         self._look_again(state)
         plan = self.plan(state)
         reasons = plan.refuses(info)
@@ -306,3 +309,7 @@ class Cycle:
         refused = NotPlaced(state.key, refusal, events.events_for(refusal, claim_topics(state)), free)
         refused.failed = state.failed
         return refused
+
+
+def _allowed(state: CycleState, node: str) -> bool:
+    return state.within is None or node in state.within

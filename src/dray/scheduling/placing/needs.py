@@ -101,6 +101,11 @@ class Needs:
             state.packs_devices = self._devices.packs(state)
             state.key, state.plan = (self._key(state), *(self._encoder.encode(claim.spec) for claim in changed)), None
 
+    def confine(self, state: CycleState, nodes: frozenset[str]) -> None:
+        """The pod is to be on one of these nodes."""
+        state.within = nodes
+        state.key, state.plan = (state.key, nodes), None
+
     def look_around(self, state: CycleState) -> None:
         """What other pods say about where this pod goes, as they are placed just now."""
         state.view = self._neighbours.view(state.pod, state.demand, state.profile)

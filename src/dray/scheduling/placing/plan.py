@@ -49,6 +49,7 @@ class Plan:
         "_stamps",
         "_state_of",
         "_weights",
+        "_within",
         "checks",
         "comparing",
         "devices",
@@ -63,9 +64,14 @@ class Plan:
     )
 
     def __init__(
-        self, shape: PodShape, plugins: Sequence[Plugin], state_of: Callable[[NodeInfo], int], own: Sequence[Compiled] = ()
+        self,
+        shape: PodShape,
+        plugins: Sequence[Plugin],
+        state_of: Callable[[NodeInfo], int],
+        own: Sequence[Compiled] = (),
+        within: frozenset[str] | None = None,
     ) -> None:
-        """``own``: what this pod needs besides: of its claims that are allocated already."""
+        """``own``: what this pod needs besides: of its claims that are allocated already; ``within``: the only nodes for it."""
         profile = self.profile = shape.profile
         weights = dict(profile.scores)
         made = [(plugin.name, found) for plugin in plugins if (found := plugin.compile(shape)) is not None]
@@ -73,6 +79,7 @@ class Plan:
         everything = [*own, *(found for _, found in made)]
         self.reads: frozenset[Reads] = frozenset().union(*(found.reads for found in everything))
         self.checks: tuple[Check, ...] = tuple(f.check for f in (*own, *(f for _, f in filtering)) if f.check is not None)
+        self._within = within
         self._set_names(filtering, own)
         self.posts: list[Posts] = [found.posts for found in everything if found.posts is not None]
         self.notes: list[Notes] = [found.notes for found in everything if found.notes is not None]
@@ -91,7 +98,7 @@ class Plan:
             self._named = _both(self._named, found.names)
         for found in own:
             self._elsewhere = _both(self._elsewhere, found.names)
-        self.names = _both(self._named, self._elsewhere)
+        self.names = _both(_both(self._named, self._elsewhere), self._within)
 
     def _set_scores(self, made: list[tuple[str, Compiled]], weights: dict[str, int]) -> None:
         self.scores = tuple(
@@ -125,12 +132,17 @@ class Plan:
         return True
 
     def left_out(self, known: Callable[[str], bool], total: int) -> list[tuple[Reasons, int]]:
-        """Why nodes are not looked at at all, and how many: the pod names others, or its claims are allocated elsewhere."""
-        if self.names is None:
-            return []
-        named = sum(map(known, self._named)) if self._named is not None else total
-        left = sum(map(known, self.names))
-        return [(_OTHER_NAME, total - named), (_ELSEWHERE, named - left)]
+        """Why nodes are not looked at at all, and how many: the pod names others, its claims are allocated elsewhere, or it has
+        to be near to others."""
+        found: list[tuple[Reasons, int]] = []
+        left: frozenset[str] | None = None
+        for reasons, names in ((_OTHER_NAME, self._named), (_ELSEWHERE, self._elsewhere), (_OUTSIDE, self._within)):
+            if names is not None:
+                left = _both(left, names)
+                count = sum(map(known, left or ()))
+                found.append((reasons, total - count))
+                total = count
+        return found
 
     def examine(self, info: NodeInfo) -> Examined:
         """Why the node will not do; else its scores."""
@@ -226,6 +238,7 @@ def _none(_: NodeInfo) -> int:
 
 _OTHER_NAME: Final = because("NodeSelectorMismatch")
 _ELSEWHERE: Final = because("ClaimElsewhere")
+_OUTSIDE: Final = because("OutsideDomain")
 
 
 def _both(a: frozenset[str] | None, b: frozenset[str] | None) -> frozenset[str] | None:

@@ -118,6 +118,7 @@ class CycleState:
         "resolved",
         "unusable",
         "view",
+        "within",
     )
 
     def __init__(self, pending: QueuedPod, profile: Profile, resolved: Resolved) -> None:
@@ -133,6 +134,8 @@ class CycleState:
         self.packs_devices = False
         self.view: View | None = None
         self.ranking: View | None = None
+        # The only nodes that may be looked at, where those with whom the pod belongs together have to be near.
+        self.within: frozenset[str] | None = None
         self.key: Hashable = None
         self.plan: Plan | None = None
 

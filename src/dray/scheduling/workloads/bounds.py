@@ -17,7 +17,7 @@ def hopeless(nodes: Nodes, members: Sequence[QueuedPod], gone: Iterable[Placed],
     wanted = [(name, value) for name, value in first.requests if value]
     if any(from_devices(name) for name, _ in wanted):
         return False
-    freed = _by_node(gone)
+    freed = by_node(gone)
     slots = 0
     for info in nodes:
         more = freed.get(info.name, {})
@@ -35,12 +35,12 @@ def enough_free(nodes: Nodes, members: Sequence[QueuedPod], gone: Iterable[Place
         for name, value in pending.demand.requests:
             if value and not from_devices(name):
                 asked[name] = asked.get(name, 0) + value
-    freed = _by_node(gone)
+    freed = by_node(gone)
     free = ((name, sum(max(0, info.free(name) + freed.get(info.name, {}).get(name, 0)) for info in nodes)) for name in asked)
     return all(amount >= asked[name] for name, amount in free)
 
 
-def _by_node(pods: Iterable[Placed]) -> dict[str, dict[str, int]]:
+def by_node(pods: Iterable[Placed]) -> dict[str, dict[str, int]]:
     """What pods hold, by node and resource."""
     found: dict[str, dict[str, int]] = {}
     for placed in pods:

@@ -83,8 +83,11 @@ class Denials:
 
     def blocked(self, job: Job, members: Sequence[QueuedPod], found: Blocked) -> Missing:
         refusal = found.refused.refusal
-        if len(members) > 1:
-            data: dict[str, str | int] = {"member": found.pending.pod.key, "placed": found.placed, "needed": len(members)}
+        data: dict[str, str | int] = {"member": found.pending.pod.key, "placed": found.placed, "needed": len(members)}
+        if found.level:
+            data = {"level": found.level, **({**data, "domain": found.domain} if found.domain else {})}
+            refusal = Refusal(((Reason("TopologyConstraint", job.group, data), 0), *refusal.reasons), refusal.nodes)
+        elif len(members) > 1:
             refusal = Refusal(((Reason("GangBlocked", job.group, data), 0), *refusal.reasons), refusal.nodes)
         return Missing(refusal, found.refused)
 

@@ -22,7 +22,7 @@ from dray.books.demand import Demand
 from dray.books.nodes import Placed
 from dray.cluster.world import World
 from dray.devices import Devices
-from dray.queues.gangs import Gang, Member, Part, State, is_preemptible
+from dray.queues.gangs import Gang, Member, Near, Part, State, is_preemptible
 from dray.queues.tree import UNLIMITED, Entitlement, Queue, QueueError, Tree
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.plugins.resources import readable
@@ -65,13 +65,11 @@ class Job:
         "missing",
         "pods",
         "preemptible",
-        "prefers",
         "priority",
         "queue",
         "root",
         "stale_since",
         "subgroups",
-        "topology",
         "uid",
         "waiting",
     )
@@ -84,10 +82,6 @@ class Job:
         self.created = 0.0
         self.root = Part("", 1)
         self.subgroups = False
-        # The level of a topology in one domain of which its pods are required to be.
-        self.topology = ""
-        # The level that is only preferred.
-        self.prefers = ""
         # Whether its PodGroup is not there (yet).
         self.missing = False
         self.grace: float | None = None
@@ -126,8 +120,6 @@ class Job:
 
 def not_done(job: Job) -> Refusal | None:
     """What the job asks for in KAI-Scheduler's words that would not be kept to: better not started than started otherwise."""
-    if job.topology:
-        return Refusal.of("TopologyConstraint", job.group, level=job.topology)
     for pod in (job.pods[uid] for uid in job.waiting):
         for annotation in queues.SHARING_ANNOTATIONS:
             if (value := pod.metadata.annotations.get(annotation)) is not None:
@@ -135,9 +127,13 @@ def not_done(job: Job) -> Refusal | None:
     return None
 
 
+def leaf_of(pod: Pod, subgroups: bool) -> str:
+    """The part of its gang that the pod is in."""
+    return pod.metadata.labels.get(queues.SUBGROUP_LABEL, "") if subgroups else ""
+
+
 def member(pod: Pod, state: State, subgroups: bool) -> Member:
-    labels = pod.metadata.labels
-    leaf = labels.get(queues.SUBGROUP_LABEL, "") if subgroups else ""
+    labels, leaf = pod.metadata.labels, leaf_of(pod, subgroups)
     return Member(pod.uid, state, leaf, _number(labels.get(queues.TASK_PRIORITY_LABEL)), created(pod), pod.key)
 
 
@@ -272,8 +268,7 @@ class Jobs:
         elif (core := pod.spec.scheduling_group) is not None and core.pod_group_name and CORE_POD_GROUPS in self._kinds:
             key = f"{namespace}{CORE}{core.pod_group_name}"
             own: queues.CorePodGroup | None = self._world.get(CORE_POD_GROUPS, f"{namespace}/{core.pod_group_name}")
-            # Where one pod is enough, or any number, there is nothing to start together.
-            gang = own is None or (own.spec.scheduling_policy.gang is not None and own.spec.scheduling_policy.gang.min_count > 1)
+            gang = own is None or _together(own.spec)
         else:
             owner = pod.metadata.controller
             gang = owner is not None and bool(annotations.get(queues.GANG_ANNOTATION))
@@ -304,8 +299,6 @@ class Jobs:
         job.queue = spec.queue or job.queue
         job.uid, job.created = group.metadata.uid, created(group)
         job.root, job.subgroups = _parts(spec), bool(spec.sub_groups)
-        job.topology = next((each.required_topology_level for each in spec.constraints if each.required_topology_level), "")
-        job.prefers = next((each.preferred_topology_level for each in spec.constraints if each.preferred_topology_level), "")
         job.priority = self._priority(spec.priority_class_name, priority)
         explicit = {"preemptible": True, "non-preemptible": False}.get(spec.preemptibility.lower())
         job.preemptible = is_preemptible(explicit, job.priority)
@@ -320,7 +313,9 @@ class Jobs:
         job.missing = group is None
         if group is not None:
             gang = group.spec.scheduling_policy.gang
-            job.root = Part("", max(1, gang.min_count) if gang is not None else 1)
+            keys = group.spec.scheduling_constraints.topology if group.spec.scheduling_constraints is not None else ()
+            near = Near(required=keys[0].key) if keys else None
+            job.root = Part("", max(1, gang.min_count) if gang is not None else 1, near=near)
             job.uid, job.created = group.metadata.uid, created(group)
         priority = group.spec.priority if group is not None else None
         job.priority = priority if priority is not None else job.first.spec.priority or 0
@@ -393,16 +388,30 @@ def _time(text: str) -> float | None:
 def _parts(spec: queues.PodGroupSpec) -> Part:
     """Groups that are nested deeper than anybody needs count as sets of pods, so that hostile ones cost little."""
     if not spec.sub_groups:
-        return Part("", max(spec.min_member, 0) or 1)
+        return Part("", max(spec.min_member, 0) or 1, near=_near(spec.topology_constraint))
     below: dict[str, list[queues.SubGroup]] = {}
     for part in spec.sub_groups:
         below.setdefault(part.parent or "", []).append(part)
 
     def made(part: queues.SubGroup, depth: int) -> Part:
         children = tuple(made(child, depth + 1) for child in below.get(part.name, ())) if depth < DEEPEST else ()
-        return Part(part.name, part.min_sub_group, children) if children else Part(part.name, part.min_member or 0)
+        minimum = part.min_sub_group if children else part.min_member or 0
+        return Part(part.name, minimum, children, _near(part.topology_constraint))
 
-    return Part("", spec.min_sub_group, tuple(made(part, 1) for part in below.get("", ())))
+    return Part("", spec.min_sub_group, tuple(made(part, 1) for part in below.get("", ())), _near(spec.topology_constraint))
+
+
+def _together(spec: queues.CorePodGroupSpec) -> bool:
+    """Where one pod is enough, or any number, there is nothing to start together; they may have to be near to each other."""
+    gang, near = spec.scheduling_policy.gang, spec.scheduling_constraints
+    return (gang is not None and gang.min_count > 1) or (near is not None and bool(near.topology))
+
+
+def _near(constraint: queues.TopologyConstraint | None) -> Near | None:
+    """A constraint that names no level asks for nothing."""
+    if constraint is None or not (constraint.required_topology_level or constraint.preferred_topology_level):
+        return None
+    return Near(constraint.topology, constraint.required_topology_level, constraint.preferred_topology_level)
 
 
 def _queue(queue: queues.Queue, names: Iterable[str]) -> Queue:

@@ -8,12 +8,11 @@ until the plan turns out not to work any more; then it is dropped as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from dray.api.core import Pod
-from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS
-from dray.api.queues import PodGroup
+from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, TOPOLOGIES
 from dray.books.nodes import Placed
 from dray.cluster.port import Change, Write
 from dray.scheduling.actions.preemption import Eviction
@@ -29,6 +28,8 @@ from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.denials import Missing
 from dray.scheduling.workloads.headroom import Headroom
 from dray.scheduling.workloads.jobs import CORE, Job, Jobs
+from dray.scheduling.workloads.members import Members
+from dray.scheduling.workloads.nearness import Nearness
 from dray.scheduling.workloads.returns import Returns
 from dray.scheduling.workloads.room import Plan
 from dray.scheduling.workloads.session import Session
@@ -79,8 +80,6 @@ class Workloads:
         self._waits: dict[str, Wait] = {}
         self._returns = Returns()
         self.last_session: Session | None = None
-        # Pod groups that were told what they cannot have, by uid.
-        self._warned: set[str] = set()
 
     # --------------------------------------------------------------------------------------------------------- observing
 
@@ -97,6 +96,8 @@ class Workloads:
             if before and not self.jobs.active:
                 # The last one went: those that waited for sessions are pods like any others.
                 self._parts.wakeups.event(_TOPIC)
+        if change.kind is TOPOLOGIES:
+            self._dirty = True
         if change.kind is QUEUES:
             if not _same(change.old, change.new):
                 self.jobs.forget_tree()
@@ -276,20 +277,7 @@ class Workloads:
         for key, missing in session.missing.items():
             self._refuse(key, missing, now)
         self._look_again_later(session, now)
-        self._warn(session.waiting, now)
         self._report(session, now)
-
-    def _warn(self, jobs: Iterable[Job], now: float) -> None:
-        """What a group asks for and cannot have is said of the group too, once; what it only prefers does not stop it."""
-        for job in jobs:
-            group: PodGroup | None = self._parts.world.get(POD_GROUPS, job.key) if job.topology or job.prefers else None
-            if group is not None and group.uid not in self._warned:
-                self._warned.add(group.uid)
-                effect = "keeps its pods from starting" if job.topology else "is not looked at"
-                level = f"requiredTopologyLevel {job.topology}" if job.topology else f"preferredTopologyLevel {job.prefers}"
-                self._out.append(
-                    reports.warning(POD_GROUPS, group, "TopologyConstraint", f"{level} {effect}: not supported", now)
-                )
 
     def _report(self, session: Session, now: float) -> None:
         """What became of the queues, now or in a while."""
@@ -382,7 +370,7 @@ class Workloads:
             if job is None or any(job.waiting.get(each.uid) is not each or not each.nominated for each in members):
                 self._drop(key, job)
                 continue
-            seats = self._on_their_nodes(members)
+            seats = self._on_their_nodes(job, members)
             if seats is not None:
                 del self._waits[key]
                 self.start(job, seats)
@@ -407,14 +395,17 @@ class Workloads:
             if (placed := self._parts.nodes.placed(uid)) is not None:
                 self.use.look_again(placed)
 
-    def _on_their_nodes(self, promised: Sequence[QueuedPod]) -> list[Seat] | None:
+    def _on_their_nodes(self, job: Job, promised: Sequence[QueuedPod]) -> list[Seat] | None:
+        """Or on others as good, near to those as the job says."""
         with self._parts.books.trial():
             for pending in promised:
                 nomination = self._preemptor.nominator.get(pending.uid)
                 if nomination is not None:
                     self._preemptor.nominator.lift(nomination)
             self._headroom.begin(promised)
-            table = self._together(self._now).table()
+            together = self._together(self._now)
+            nearness = Nearness(self._parts, together, Members(self._parts.nodes, self._preemptor.preemption))
+            table = together.table(nearness.around(job, {each.uid: each.nominated for each in promised}))
             for pending in promised:
                 if not table.sits(pending, pending.nominated):
                     return None
@@ -445,7 +436,8 @@ def _why(job: Job, plan: Plan, action: str) -> dict[str, str]:
     for step, nodes in (*((step, dict[str, str]()) for step in plan.evicted), *plan.moved):
         for uid in (placed.pod.uid for placed in step.pods):
             if action == "consolidation":
-                found[uid] = f"moving to node {nodes[uid]}, to make room for {job.key}"
+                whom = job.key if job.key != f"pod/{job.first.uid}" else job.first.key
+                found[uid] = f"moving to node {nodes[uid]}, to make room for {whom}"
                 continue
             words = reports.FOR_PRIORITY
             if action == "reclaim":

@@ -8,6 +8,7 @@ way are given back, the most deserving first; those that are left are moved wher
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from typing import Final, NamedTuple
 
 from dray.books.nodes import NodeInfo, Placed
@@ -17,7 +18,8 @@ from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.jobs import Job
-from dray.scheduling.workloads.together import Seat, Table, Together, hardness
+from dray.scheduling.workloads.nearness import Nearness
+from dray.scheduling.workloads.together import NOWHERE_SPECIAL, Scope, Seat, Table, Together, hardness
 
 # Plans that are judged, and nodes that are tried one by one, for one job.
 MOST_PLANS: Final = 64
@@ -53,7 +55,7 @@ class Wanted(NamedTuple):
     """The pods that need room. ``within``: whether what is posted keeps to the limits of queues; ``judge``: whether a plan is
     allowed; ``breaks``: how many of its victims break a disruption budget; ``returns``: whether who is evicted may start again
     elsewhere, for the limits of its queues; ``all_stay``: no plan is in which anybody is left without a place, so that large ones
-    keep theirs first."""
+    keep theirs first; ``scope``: by pod the only nodes for it."""
 
     members: Sequence[QueuedPod]
     within: Callable[[], bool]
@@ -61,6 +63,7 @@ class Wanted(NamedTuple):
     breaks: Callable[[Plan], int]
     returns: Callable[[Job], bool]
     all_stay: bool = False
+    scope: Scope = NOWHERE_SPECIAL
 
 
 def _size(step: Step) -> tuple[int, int]:
@@ -75,11 +78,12 @@ def _has_devices(seat: Seat) -> bool:
     return bool(seat.pending.pod.spec.resource_claims or seat.placement.results or seat.placement.special)
 
 
-def _in_order(seats: list[Seat]) -> list[Seat]:
-    """Of members that ask for the same, the first gets the first node by name."""
-    alike: dict[int, list[Seat]] = {}
+def _in_order(seats: list[Seat], scope: Scope) -> list[Seat]:
+    """Of members that ask for the same, and may be on the same nodes, the first gets the first node by name."""
+    alike: dict[object, list[Seat]] = {}
     for seat in seats:
-        alike.setdefault(seat.pending.demand.id if not _has_devices(seat) else -len(alike) - 1, []).append(seat)
+        same = (seat.pending.demand.id, scope.get(seat.pending.uid))
+        alike.setdefault(same if not _has_devices(seat) else seat.pending.uid, []).append(seat)
     found: list[Seat] = []
     for group in alike.values():
         pods = sorted((seat.pending for seat in group), key=lambda pending: pending.pod.key)
@@ -94,8 +98,11 @@ def _first_none(steps: Iterable[Step]) -> Iterator[Step | None]:
 
 
 class Room:
-    def __init__(self, parts: Parts, cycle: Cycle, preemption: Preemption, together: Together, now: float) -> None:
+    def __init__(
+        self, parts: Parts, cycle: Cycle, preemption: Preemption, together: Together, nearness: Nearness, now: float
+    ) -> None:
         self._parts, self._cycle, self._preemption, self._together, self._now = parts, cycle, preemption, together, now
+        self._nearness = nearness
         self._states: dict[int, CycleState] = {}
         # Pods that are leaving already: what they hold is as good as free, though not yet.
         self.leaving: list[Placed] = []
@@ -121,7 +128,7 @@ class Room:
         """Victims go in this order until all members fit and the plan is allowed."""
         judged = 0
         with self._parts.books.trial():
-            table, taken = self._together.table(), list[Step]()
+            table, taken = self._together.table(wanted.scope), list[Step]()
             out = self._taken_out(table)
             left = self._seat(table, wanted.members)
             for step in _first_none(steps):
@@ -195,7 +202,7 @@ class Room:
         """With everybody out that may go: whether the members fit if they are placed more cleverly."""
         for uid in list(table.seats):
             table.leave(uid)
-        found = self._together.find(wanted.members)
+        found = self._together.find(wanted.members, wanted.scope)
         if not isinstance(found, list) or not wanted.within():
             return None
         for seat in found:
@@ -222,7 +229,7 @@ class Room:
         """For each member, the hardest first, the first node of these on which it fits when victims leave it, in a plan that is
         allowed."""
         with self._parts.books.trial():
-            table, taken = self._together.table(), list[Step]()
+            table, taken = self._together.table(wanted.scope), list[Step]()
             out = self._taken_out(table)
             plan: Plan | None = None
             for pending in sorted(wanted.members, key=hardness, reverse=True):
@@ -234,7 +241,7 @@ class Room:
             if plan is not None and len(plan.seats) < len(wanted.members):
                 plan = self._finish(wanted, table, out, taken)
                 plan = plan if wanted.judge(plan) else None
-            return plan._replace(seats=_in_order(plan.seats)) if plan is not None else None
+            return plan._replace(seats=_in_order(plan.seats, wanted.scope)) if plan is not None else None
 
     def _first_node(
         self,
@@ -246,6 +253,8 @@ class Room:
         table: Table,
         taken: list[Step],
     ) -> Plan | None:
+        within = wanted.scope.get(pending.uid)
+        nodes = nodes if within is None else [name for name in nodes if name in within]
         for name in nodes[:MOST_NODES]:
             info = self._parts.nodes.get(name)
             if info is None:
@@ -378,11 +387,10 @@ class Room:
         """Another place for each pod of the step that cannot stay, kept in the trial; None if there is none for some."""
         found: dict[str, Placement] = {}
         before, noted = out.noted(step.pods), table.noted()
+        within = self._where(step)
         with self._parts.books.trial() as trial:
-            for placed in sorted(step.pods, key=lambda each: _size(Step(step.job, (each,))), reverse=True):
-                if len(step.pods) > 1 and not self._holds_devices(placed) and self._fits_back(placed, table, out):
-                    continue
-                place = self._best_for(placed, out)
+            for placed in self._cannot_stay(step, table, out):
+                place = self._best_for(placed, out, within.get(placed.pod.uid))
                 if place is None:
                     break
                 found[placed.pod.uid] = place
@@ -395,7 +403,20 @@ class Room:
         table.restore(noted)
         return None
 
-    def _best_for(self, placed: Placed, out: TakenOut) -> Placement | None:
+    def _cannot_stay(self, step: Step, table: Table, out: TakenOut) -> list[Placed]:
+        """Of several, those that do not fit where they were, the largest first: nobody has to go for another of its own gang."""
+        pods = sorted(step.pods, key=lambda each: _size(Step(step.job, (each,))), reverse=True)
+        if len(pods) == 1:
+            return pods
+        return [each for each in pods if self._holds_devices(each) or not self._fits_back(each, table, out)]
+
+    def _where(self, step: Step) -> Scope:
+        """Who has to be near to others of its gang moves within its domain, so that nobody has to ask where those are going."""
+        if not step.job.root.constrained:
+            return NOWHERE_SPECIAL
+        return self._nearness.around(step.job, {placed.pod.uid: placed.node for placed in step.pods})
+
+    def _best_for(self, placed: Placed, out: TakenOut, within: frozenset[str] | None) -> Placement | None:
         """Where a pod would be placed now. Claims that only it uses are allocated anew; one that others use keeps its devices.
         A pod that has devices for extended resources has them where it is: they are made with it, and go with it."""
         state = self._state_of(placed)
@@ -403,6 +424,10 @@ class Room:
             return None
         if placed.pod.spec.resource_claims:
             self._cycle.needs.reopen(state, out.freed)
+        if within is not None:
+            # The state is shared by whoever asks for the same.
+            state = copy(state)
+            self._cycle.needs.confine(state, within)
         return self._cycle.found(state)
 
     def _state_of(self, placed: Placed) -> CycleState | None:

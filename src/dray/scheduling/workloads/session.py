@@ -22,9 +22,10 @@ from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.asked import Amounts, add
 from dray.scheduling.workloads.asking import Asking
 from dray.scheduling.workloads.denials import Denials, Missing
-from dray.scheduling.workloads.jobs import Job, Jobs, not_done
+from dray.scheduling.workloads.jobs import Job, Jobs, leaf_of, not_done
 from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.members import Members
+from dray.scheduling.workloads.nearness import Nearness
 from dray.scheduling.workloads.returns import Returns
 from dray.scheduling.workloads.room import Plan, Room, Wanted
 from dray.scheduling.workloads.taking import Taking
@@ -76,7 +77,8 @@ class Session:
         self.standings = Standings(self.tree, use, self.shares)
         use.changed.clear()
         self.denials = Denials(self.tree, self.standings, use, self.members, self.asking)
-        self._room = Room(parts, cycle, preemption, together, now)
+        self.nearness = Nearness(parts, together, self.members)
+        self._room = Room(parts, cycle, preemption, together, self.nearness, now)
         self._room.leaving = [placed for placed in parts.nodes.all_placed() if self._leaves(placed)]
         self.turns = Turns(self, use)
         self.taking = Taking(self, parts, jobs, use, together, self._room, settings)
@@ -138,7 +140,7 @@ class Session:
                 continue
             if job.missing:
                 self.missing[job.key] = Missing(Refusal.of("PodGroupMissing", job.group))
-            elif (refusal := not_done(job)) is not None:
+            elif (refusal := not_done(job) or self.nearness.wrong(job)) is not None:
                 self.missing[job.key] = Missing(refusal)
             elif not self.members.next(job):
                 self.missing[job.key] = Missing(self.denials.incomplete(job))
@@ -166,7 +168,7 @@ class Session:
             if (denied := self.denials.of_start(job)) is not None:
                 self.missing[job.key] = Missing(self.denials.denied(job, denied))
                 continue
-            likeness = _likeness(members)
+            likeness = self._likeness(job, members)
             if likeness in failed:
                 self.missing[job.key] = failed[likeness]
                 continue
@@ -184,18 +186,36 @@ class Session:
         while 0 < len(members := self.members.next(job)) <= len(nodes):
             self.asking.note(job, members)
             self._together.headroom.begin(members)
-            if self.denials.of_start(job) is not None or (seats := self._together.near(members, nodes)) is None:
+            if self.denials.of_start(job) is not None or (seats := self._near(job, members, nodes)) is None:
                 return
             nodes = nodes[len(members) :]
             line.drop(job)
             self._started(job, seats, line)
+
+    def _near(self, job: Job, members: Sequence[QueuedPod], nodes: Sequence[str]) -> list[Seat] | None:
+        """Where these have to be near to each other, in a domain with room, which need not be the one that was found for them."""
+        if not job.root.constrained:
+            return self._together.near(members, nodes)
+        found = self._find(job, members)
+        return None if isinstance(found, Missing) else found
+
+    def _likeness(self, job: Job, members: Sequence[QueuedPod]) -> tuple[object, ...]:
+        """Jobs that ask for the same find the same; pods with claims of their own are never alike, nor are those that have to be
+        near to pods that have their places."""
+        alike = tuple(sorted((p.demand.id, p.uid if p.pod.spec.resource_claims else "") for p in members))
+        if not job.root.constrained:
+            return alike
+        leaves = tuple(sorted((leaf_of(p.pod, job.subgroups), p.demand.id) for p in members))
+        return (*alike, job.root, leaves, job.key if self.members.active(job) else "")
 
     def _when_they_left(self, job: Job, members: Sequence[QueuedPod]) -> Plan | None:
         """Pods that are leaving anyhow make enough room: nobody else has to go."""
         if not self._room.leaving:
             return None
         wanted = Wanted(members, lambda: self.denials.within(job), lambda plan: True, lambda plan: 0, self._use.within_limits)
-        return self._room.in_order(wanted, ())
+        scopes = self.nearness.scopes(job, members, self._room.leaving)
+        plans = (self._room.in_order(wanted._replace(scope=scope), ()) for scope in scopes)
+        return next((plan for plan in plans if plan is not None), None)
 
     def _started(self, job: Job, seats: Sequence[Seat], line: Line) -> None:
         self._decisions.start(job, seats)
@@ -210,7 +230,7 @@ class Session:
         """Places for the members; nothing is posted."""
         self._together.headroom.begin(members)
         with self._parts.books.trial():
-            found = self._together.find(members)
+            found = self.nearness.find(job, members)
             certain = not isinstance(found, list) or self.asking.is_certain(job)
             exceeded = None if certain else self.denials.exceeded(job)
         if exceeded is not None:
@@ -225,7 +245,7 @@ class Session:
         failed: set[tuple[object, ...]] = set()
         while (job := line.pop()) is not None:
             members = self.members.next(job)
-            likeness = (job.queue, job.priority, job.preemptible, *_likeness(members))
+            likeness = (job.queue, job.priority, job.preemptible, *self._likeness(job, members))
             if not members or likeness in failed:
                 continue
             self.asking.note(job, members)
@@ -293,11 +313,6 @@ class Session:
                 active = [self._parts.nodes.placed(each.name) for each in gang.members("active")]
                 self._decisions.evict_stale(job, [placed for placed in active if placed is not None])
                 self._changed(job)
-
-
-def _likeness(members: Sequence[QueuedPod]) -> tuple[object, ...]:
-    """Jobs that ask for the same find the same; pods with claims of their own are never alike."""
-    return tuple(sorted((p.demand.id, p.uid if p.pod.spec.resource_claims else "") for p in members))
 
 
 def _nodes(plan: Plan) -> set[str]:

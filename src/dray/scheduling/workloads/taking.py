@@ -26,7 +26,7 @@ from dray.scheduling.workloads.bounds import enough_free, hopeless
 from dray.scheduling.workloads.budgets import Budgets
 from dray.scheduling.workloads.jobs import BESIDE, Job, Jobs, created
 from dray.scheduling.workloads.room import Plan, Room, Step, Wanted
-from dray.scheduling.workloads.together import Together
+from dray.scheduling.workloads.together import Scope, Together
 from dray.scheduling.workloads.use import QueueUse
 from dray.scheduling.workloads.victims import Victims
 
@@ -73,9 +73,18 @@ class Taking:
             return not plan.evicted and not allowance.broken(plan.victims)
 
         wanted = Wanted(members, lambda: self._denials.within(job), judge, lambda plan: 0, self._use.within_limits, all_stay=True)
-        return self._room.by_node(
-            wanted, self._victims.nodes(allowed), lambda node: list(allowance.sparing(self._victims.on(node, allowed)))
-        )
+        nodes = self._victims.nodes(allowed)
+        for scope in self._scopes(job, members, [each for each in self._jobs if each.key in allowed], nodes):
+            plan = self._room.by_node(
+                wanted._replace(scope=scope), nodes, lambda node: list(allowance.sparing(self._victims.on(node, allowed)))
+            )
+            if plan is not None:
+                return plan
+        return None
+
+    def _scopes(self, job: Job, members: Sequence[QueuedPod], candidates: Sequence[Job], nodes: Sequence[str]) -> Iterator[Scope]:
+        gone = self._gone(candidates) if job.root.constrained else ()
+        return self._session.nearness.scopes(job, members, gone, nodes)
 
     def _moves(self, job: Job) -> bool:
         return job.single or bool(self._members.gang(job))
@@ -168,9 +177,9 @@ class Taking:
             return not breaks(plan) and judge(plan)
 
         wanted = Wanted(members, lambda: self._denials.within(job), unbroken, breaks, self._use.within_limits)
-        plan = self._search(wanted, candidates, protected, allowance.sparing)
+        plan = self._search(job, wanted, candidates, protected, allowance.sparing)
         if plan is None and self._budgets:
-            plan = self._search(wanted._replace(judge=judge), candidates, protected, allowance.least_harm_first)
+            plan = self._search(job, wanted._replace(judge=judge), candidates, protected, allowance.least_harm_first)
         return plan if plan is None or not plan.evicted else self._gentler(job, members, plan)
 
     def _gentler(self, job: Job, members: list[QueuedPod], plan: Plan) -> Plan:
@@ -183,23 +192,33 @@ class Taking:
 
     def _search(
         self,
+        job: Job,
         wanted: Wanted,
         candidates: Sequence[Job],
         protected: Callable[[Job], bool],
         choose: Callable[[Iterable[Step]], Iterator[Step]],
     ) -> Plan | None:
         """Victims in their order, then node by node; ``choose``: which of them, for the sake of budgets."""
-        plan = self._room.in_order(wanted, choose(self._victims.in_order(candidates, protected)))
-        if plan is not None:
-            return plan
         allowed = {each.key for each in candidates if not protected(each) and self._moves(each)}
-        nodes = self._victims.nodes(allowed)
-        return self._room.by_node(wanted, nodes, lambda node: list(choose(self._victims.on(node, allowed))))
+        nodes = self._victims.nodes(allowed) if job.root.constrained else []
+        for scope in self._scopes(job, wanted.members, candidates, nodes):
+            there = wanted._replace(scope=scope)
+            plan = self._room.in_order(there, choose(self._victims.in_order(candidates, protected)))
+            if plan is not None:
+                return plan
+            nodes = nodes or self._victims.nodes(allowed)
+            plan = self._room.by_node(there, nodes, lambda node: list(choose(self._victims.on(node, allowed))))
+            if plan is not None:
+                return plan
+        return None
 
     def _hopeless(self, members: Sequence[QueuedPod], candidates: Sequence[Job]) -> bool:
+        return hopeless(self._parts.nodes, members, self._gone(candidates), self._parts.classes.offers)
+
+    def _gone(self, candidates: Sequence[Job]) -> list[Placed]:
+        """Everybody who may go, or does."""
         placed = (self._parts.nodes.placed(uid) for job in candidates for uid in job.pods)
-        gone = [*(each for each in placed if each is not None), *self._room.leaving]
-        return hopeless(self._parts.nodes, members, gone, self._parts.classes.offers)
+        return [*(each for each in placed if each is not None), *self._room.leaving]
 
     # ------------------------------------------------------------------------------------------------- about plans
 

@@ -22,6 +22,9 @@ from dray.scheduling.shape.claims import Refused, check_room, reserved_for
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.headroom import Headroom
 
+# By uid of a pod: the only nodes that it may be on, as long as it has to be near to others.
+Scope = Mapping[str, frozenset[str]]
+NOWHERE_SPECIAL: Final[Scope] = {}
 # Nodes tried in a search with backtracking, all members together.
 BUDGET: Final = 512
 
@@ -32,22 +35,38 @@ class Seat(NamedTuple):
 
 
 class Blocked(NamedTuple):
-    """The member that found no node when ``placed`` of the others had one: the most that could be had together."""
+    """The member that found no node when ``placed`` of the others had one: the most that could be had together. ``level``: where
+    they have to be in one domain, that of the topology; ``domain``: the one in which that was."""
 
     pending: QueuedPod
     refused: NotPlaced
     placed: int
+    level: str = ""
+    domain: str = ""
 
 
 class Table:
-    """The members of a gang that have a place so far, in a trial that is open."""
+    """The members of a gang that have a place so far, in a trial that is open. ``scope``: by pod the only nodes for it;
+    ``beside``: members of the gang who have theirs already."""
 
-    def __init__(self, parts: Parts, cycle: Cycle, profiles: Mapping[str, Profile], headroom: Headroom, now: float) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        cycle: Cycle,
+        profiles: Mapping[str, Profile],
+        headroom: Headroom,
+        now: float,
+        scope: Scope,
+        beside: Sequence[Seat],
+    ) -> None:
         self._parts, self._cycle, self._profiles, self._headroom, self._now = parts, cycle, profiles, headroom, now
+        self._scope, self._beside_these = scope, beside
         # By pod: the nodes on which its queue has room for what its claims take there, where that is not all of them.
         self._nodes: dict[str, frozenset[str]] = {}
         self.seats: dict[str, Seat] = {}
-        self._decided: dict[str, AllocationResult] = {}
+        self._decided: dict[str, AllocationResult] = {
+            claim.uid: result for seat in beside for claim, result in seat.placement.given
+        }
         self._states: dict[str, CycleState] = {}
 
     def profile(self, pending: QueuedPod) -> Profile:
@@ -58,21 +77,24 @@ class Table:
         if not pending.pod.spec.resource_claims and (known := self._states.get(pending.uid)) is not None:
             return known
         state = self._cycle.state(pending, self.profile(pending), self._now)
-        if self.seats and pending.pod.spec.resource_claims:
+        if pending.pod.spec.resource_claims:
             self._check_room(state)
         if self._decided:
             self._cycle.needs.pin(state, self._decided)
         if state.resolved.open and (nodes := self._headroom.narrow(state, pending)) is not None:
             self._nodes[pending.uid] = nodes
+        if (within := self._scope.get(pending.uid)) is not None:
+            self._cycle.needs.confine(state, within)
         self._states[pending.uid] = state
         return state
 
     def _check_room(self, state: CycleState) -> None:
         """The members that have a place use their claims as much as those that the API shows."""
+        seated = len(self.seats) + len(self._beside_these)
         for claim in (*state.resolved.open, *state.resolved.pinned):
             known = self._parts.claims.consumers(claim)
-            if known + len(self.seats) >= RESERVED_FOR_MAX:
-                sharing = [seat for seat in self.seats.values() if _uses(seat, claim)]
+            if known + seated >= RESERVED_FOR_MAX:
+                sharing = [seat for seat in (*self.seats.values(), *self._beside_these) if _uses(seat, claim)]
                 try:
                     check_room(state.pod, claim, known + len(sharing))
                 except Refused as refused:
@@ -196,20 +218,31 @@ class Together:
         """Whether the pod itself, and its scheduler's profile, let it drive out others."""
         return self.profile_of(pending.demand.scheduler_name).preempts and pending.demand.preemption_policy != "Never"
 
-    def table(self) -> Table:
-        return Table(self._parts, self._cycle, self._profiles, self.headroom, self._now)
+    def table(self, scope: Scope = NOWHERE_SPECIAL, beside: Sequence[Seat] = ()) -> Table:
+        return Table(self._parts, self._cycle, self._profiles, self.headroom, self._now, scope, beside)
 
-    def find(self, members: Sequence[QueuedPod]) -> list[Seat] | Blocked:
-        """Places for all, posted in the open trial; or which member was in the way of the best attempt, and nothing posted."""
-        blocked = self._greedy(members)
+    def find(
+        self, members: Sequence[QueuedPod], scope: Scope = NOWHERE_SPECIAL, beside: Sequence[Seat] = ()
+    ) -> list[Seat] | Blocked:
+        """Places for all, posted in the open trial; or which member was in the way of the best attempt, and nothing posted.
+        ``scope`` and ``beside`` as a ``Table`` has them."""
+        blocked = self._greedy(members, scope, beside)
         if isinstance(blocked, list) or len(members) == 1 or blocked.refused.state is None or _alike(members):
             return blocked
-        again = self._greedy(sorted(members, key=hardness, reverse=True))
+        hardest_first = sorted(members, key=hardness, reverse=True)
+        again = self._greedy(hardest_first, scope, beside)
         if isinstance(again, list):
             return again
         blocked = max(blocked, again, key=lambda each: each.placed)
-        found = self._search(sorted(members, key=hardness, reverse=True))
+        found = self._search(hardest_first, scope, beside)
         return found if found is not None else blocked
+
+    def rise(self, seats: Sequence[Seat]) -> None:
+        """They have no places any more, in the open trial."""
+        table = self.table()
+        for seat in seats:
+            table.seats[seat.pending.uid] = seat
+            table.leave(seat.pending.uid)
 
     def near(self, members: Sequence[QueuedPod], nodes: Sequence[str]) -> list[Seat] | None:
         """Places for all, each on its node or else where it is best; nothing is posted."""
@@ -219,9 +252,9 @@ class Together:
                 return list(table.seats.values())
         return None
 
-    def _greedy(self, members: Sequence[QueuedPod]) -> list[Seat] | Blocked:
+    def _greedy(self, members: Sequence[QueuedPod], scope: Scope, beside: Sequence[Seat]) -> list[Seat] | Blocked:
         with self._parts.books.trial() as trial:
-            table = self.table()
+            table = self.table(scope, beside)
             for pending in members:
                 if (refused := table.seat(pending, pending.nominated)) is not None:
                     return Blocked(pending, refused, len(table.seats))
@@ -230,9 +263,9 @@ class Together:
 
     # ------------------------------------------------------------------------------------------- with backtracking
 
-    def _search(self, members: Sequence[QueuedPod]) -> list[Seat] | None:
+    def _search(self, members: Sequence[QueuedPod], scope: Scope, beside: Sequence[Seat]) -> list[Seat] | None:
         self._steps = BUDGET
-        table = self.table()
+        table = self.table(scope, beside)
         with self._parts.books.trial() as trial:
             if not self._seat_all(table, members):
                 return None

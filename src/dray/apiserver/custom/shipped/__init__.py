@@ -16,6 +16,7 @@ NAMES: Final = (
     "noderesourcetopologies.topology.node.k8s.io",
     "podgroups.scheduling.run.ai",
     "queues.scheduling.run.ai",
+    "topologies.kai.scheduler",
 )
 # What of a stored definition says which file it was made from.
 SOURCE: Final = "dray.dev/definition"
