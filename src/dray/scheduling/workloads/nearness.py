@@ -8,6 +8,7 @@ whole; where room has to be made, the one in which least is missing.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -53,11 +54,11 @@ class Choice(NamedTuple):
 
 class Making(NamedTuple):
     """Room that is made. ``freed``: what others would leave, by node; ``taken``: where pods of the same gang will be, and how
-    many; ``ranks``: nodes by how readily they are freed."""
+    many; ``ranks``: nodes by how readily they are freed, if they have to be."""
 
     freed: Mapping[str, Mapping[str, int]] = {}
     taken: Sequence[tuple[frozenset[str], int]] = ()
-    ranks: Mapping[str, int] = {}
+    ranks: Mapping[str, int] | None = None
 
 
 NOTHING_MADE: Final = Making()
@@ -162,7 +163,9 @@ class Nearness:
         if not parts:
             return self._sit(rest, scope, beside, ("", ""))
         part = parts[0]
-        for choice in self._choices(part, scope, NOTHING_MADE, or_closest=True):
+        # Those who have a place can have another.
+        held = by_node(placed for seat in beside if (placed := self._nodes.placed(seat.pending.uid)) is not None)
+        for choice in self._choices(part, scope, Making(held), or_closest=True):
             if self._tries <= 0:
                 return None
             narrower = {**scope, **choice.scope}
@@ -259,18 +262,21 @@ class Nearness:
         levels, near, base = self._levels(part.near), part.near, scope.get(part.below[0].uid)
         outer = levels.index(near.required) if near.required else -1
         inner = max(levels.index(near.preferred) if near.preferred else outer, outer)
-        counts, found = self._counts(part, base, making), False
+        counts, seen = self._counts(part, base, making), set[frozenset[str]]()
         for depth in range(inner, max(outer, 0) - 1, -1):
             for path, nodes in self._ordered(part, levels[: depth + 1], base, counts, making, len(self._required(near))):
-                found = True
+                if nodes in seen:
+                    continue
+                seen.add(nodes)
                 if depth < inner and part.innermost:
                     yield from self._split(part, levels[: inner + 1], nodes, path, counts)
                 yield Choice(path, dict.fromkeys((each.uid for each in part.below), nodes))
         if outer < 0:
             if part.innermost:
                 yield from self._split(part, levels[: inner + 1], base, (), counts)
-            yield Choice((), {})
-        elif not found and or_closest:
+            if base not in seen:
+                yield Choice((), {})
+        elif not seen and or_closest:
             yield self._most_room(part, levels[: outer + 1], base, counts)
 
     def _ordered(
@@ -284,23 +290,28 @@ class Nearness:
     ) -> list[tuple[Path, frozenset[str]]]:
         """The domains of the last of these levels that may have making."""
         paths, needed = self._path(levels), len(part.below)
-        sums: dict[Path, int] = {}
-        for name, count in counts.items():
-            for depth in range(1, len(path := paths.get(name, ())) + 1):
-                sums[path[:depth]] = sums.get(path[:depth], 0) + count
+        sums: Counter[Path] = Counter()
+        for path, count in self._by_path(levels, counts).items():
+            for depth in range(1, len(path) + 1):
+                sums[path[:depth]] += count
         bound = {paths[node][:required] for node in part.active if required and node in paths}
         found: list[tuple[tuple[object, ...], Path, frozenset[str]]] = []
         for path, nodes in self._at(levels).items():
             nodes = nodes if base is None or nodes <= base else nodes & base
-            left = sums.get(path, 0) - sum(count for where, count in making.taken if where <= nodes)
-            if not nodes or left < needed or (part.active and required and path[:required] not in bound):
+            left = sums[path] - sum(count for where, count in making.taken if where <= nodes)
+            if (
+                not nodes
+                or left < needed
+                or not self._enough(part, nodes, making)
+                or (part.active and required and path[:required] not in bound)
+            ):
                 continue
-            if making.freed or making.ranks:
-                free = self._counts(part, nodes, NOTHING_MADE)
+            free = min(sum(self._counts(part, nodes, NOTHING_MADE).values()), needed) if making.freed else needed
+            if making.ranks is not None:
                 rank = min((making.ranks[name] for name in nodes if name in making.ranks), default=len(making.ranks))
-                key: tuple[object, ...] = (-min(sum(free.values()), needed), rank)
+                key: tuple[object, ...] = (-free, rank)
             else:
-                key = tuple(sums[path[:depth]] for depth in range(1, len(path) + 1))
+                key = (free < needed, *(sums[path[:depth]] for depth in range(1, len(path) + 1)))
             found.append(((part.active.isdisjoint(nodes), key, path), path, nodes))
         return [(path, nodes) for _, path, nodes in sorted(found, key=lambda each: each[0])]
 
@@ -308,11 +319,8 @@ class Nearness:
         self, part: Constrained, levels: Path, base: frozenset[str] | None, around: Path, counts: Mapping[str, int]
     ) -> Iterator[Choice]:
         """The pods over few domains of the last of these levels, those with most room filled first."""
-        paths = self._path(levels)
-        sums: dict[Path, int] = {}
-        for name, count in counts.items():
-            if (base is None or name in base) and len(path := paths.get(name, ())) == len(levels):
-                sums[path] = sums.get(path, 0) + count
+        there = counts if base is None else {name: count for name, count in counts.items() if name in base}
+        sums = {path: count for path, count in self._by_path(levels, there).items() if len(path) == len(levels)}
         left, scope = list(part.below), dict[str, frozenset[str]]()
         for path, count in sorted(sums.items(), key=lambda each: (each[1], each[0]), reverse=True):
             nodes = self._at(levels)[path]
@@ -333,6 +341,29 @@ class Nearness:
         nodes = nodes if base is None else nodes & base
         return Choice(path, dict.fromkeys((each.uid for each in part.below), nodes))
 
+    def _by_path(self, levels: Path, counts: Mapping[str, int]) -> dict[Path, int]:
+        paths, found = self._path(levels), dict[Path, int]()
+        for name, count in counts.items():
+            path = paths[name]
+            found[path] = found.get(path, 0) + count
+        return found
+
+    def _enough(self, part: Constrained, names: frozenset[str], making: Making) -> bool:
+        """Whether the nodes have in all what the pods ask for in all; of pods that are alike their number tells more."""
+        if all(each.demand is part.below[0].demand for each in part.below):
+            return True
+        asked: dict[str, int] = {}
+        for each in part.below:
+            for name, value in each.demand.requests:
+                asked[name] = asked.get(name, 0) + value
+        infos = [info for name in names if (info := self._nodes.get(name)) is not None]
+        freed = making.freed
+        return all(
+            sum(max(0, info.free(name) + freed.get(info.name, {}).get(name, 0)) for info in infos) >= value
+            for name, value in asked.items()
+            if value and not self._offers(name)
+        )
+
     def _counts(self, part: Constrained, names: frozenset[str] | None, making: Making) -> dict[str, int]:
         """By node how many pods fit there at most: as many as if all asked for no more than the one that asks for least. Of what
         devices serve nothing is known here."""
@@ -340,11 +371,15 @@ class Nearness:
         least = {name: min(each.get(name, 0) for each in requests) for name in requests[0]}
         wanted = {name: value for name, value in least.items() if value and not self._offers(name)}
         found: dict[str, int] = {}
+        by_state: dict[int, int] = {}
         for info in self._nodes if names is None else filter(None, map(self._nodes.get, names)):
-            more = making.freed.get(info.name, {})
-            fits = min(
-                ((info.free(name) + more.get(name, 0)) // value for name, value in wanted.items()), default=len(part.below)
-            )
+            more = making.freed.get(info.name)
+            state = self._nodes.state_of(info)
+            if more or (fits := by_state.get(state)) is None:
+                free = ((info.free(name) + (more.get(name, 0) if more else 0)) // value for name, value in wanted.items())
+                fits = min(free, default=len(part.below))
+                if not more:
+                    by_state[state] = fits
             if fits > 0:
                 found[info.name] = fits
         return found

@@ -6,7 +6,7 @@ broken only where no plan breaks none, and never to move somebody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from dray.books.nodes import Placed
@@ -26,7 +26,7 @@ from dray.scheduling.workloads.bounds import enough_free, hopeless
 from dray.scheduling.workloads.budgets import Budgets
 from dray.scheduling.workloads.jobs import BESIDE, Job, Jobs, created
 from dray.scheduling.workloads.room import Plan, Room, Step, Wanted
-from dray.scheduling.workloads.together import Scope, Together
+from dray.scheduling.workloads.together import NOWHERE_SPECIAL, Scope, Together
 from dray.scheduling.workloads.use import QueueUse
 from dray.scheduling.workloads.victims import Victims
 
@@ -73,18 +73,18 @@ class Taking:
             return not plan.evicted and not allowance.broken(plan.victims)
 
         wanted = Wanted(members, lambda: self._denials.within(job), judge, lambda plan: 0, self._use.within_limits, all_stay=True)
-        nodes = self._victims.nodes(allowed)
-        for scope in self._scopes(job, members, [each for each in self._jobs if each.key in allowed], nodes):
-            plan = self._room.by_node(
-                wanted._replace(scope=scope), nodes, lambda node: list(allowance.sparing(self._victims.on(node, allowed)))
-            )
+        for scope in self._scopes(job, members, [each for each in self._jobs if each.key in allowed]):
+            plan = self._by_node(wanted._replace(scope=scope), allowed, allowance.sparing)
             if plan is not None:
                 return plan
         return None
 
-    def _scopes(self, job: Job, members: Sequence[QueuedPod], candidates: Sequence[Job], nodes: Sequence[str]) -> Iterator[Scope]:
-        gone = self._gone(candidates) if job.root.constrained else ()
-        return self._session.nearness.scopes(job, members, gone, nodes)
+    def _scopes(self, job: Job, members: Sequence[QueuedPod], candidates: Sequence[Job]) -> Iterator[Scope]:
+        """The domains for the job in which room is to be made, if all of these may go; for most jobs, anywhere."""
+        if not job.root.constrained:
+            return iter((NOWHERE_SPECIAL,))
+        nodes = self._victims.nodes({each.key for each in candidates})
+        return self._session.nearness.scopes(job, members, self._gone(candidates), nodes)
 
     def _moves(self, job: Job) -> bool:
         return job.single or bool(self._members.gang(job))
@@ -199,18 +199,21 @@ class Taking:
         choose: Callable[[Iterable[Step]], Iterator[Step]],
     ) -> Plan | None:
         """Victims in their order, then node by node; ``choose``: which of them, for the sake of budgets."""
-        allowed = {each.key for each in candidates if not protected(each) and self._moves(each)}
-        nodes = self._victims.nodes(allowed) if job.root.constrained else []
-        for scope in self._scopes(job, wanted.members, candidates, nodes):
+        for scope in self._scopes(job, wanted.members, [each for each in candidates if not protected(each)]):
             there = wanted._replace(scope=scope)
             plan = self._room.in_order(there, choose(self._victims.in_order(candidates, protected)))
             if plan is not None:
                 return plan
-            nodes = nodes or self._victims.nodes(allowed)
-            plan = self._room.by_node(there, nodes, lambda node: list(choose(self._victims.on(node, allowed))))
+            plan = self._by_node(there, {each.key for each in candidates if not protected(each) and self._moves(each)}, choose)
             if plan is not None:
                 return plan
         return None
+
+    def _by_node(
+        self, wanted: Wanted, allowed: Collection[str], choose: Callable[[Iterable[Step]], Iterable[Step]]
+    ) -> Plan | None:
+        nodes = self._victims.nodes(allowed)
+        return self._room.by_node(wanted, nodes, lambda node: list(choose(self._victims.on(node, allowed))))
 
     def _hopeless(self, members: Sequence[QueuedPod], candidates: Sequence[Job]) -> bool:
         return hopeless(self._parts.nodes, members, self._gone(candidates), self._parts.classes.offers)
