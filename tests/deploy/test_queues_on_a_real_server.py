@@ -59,14 +59,11 @@ def eventually(holds: Callable[[], bool], log: Program) -> None:
 def test_queues_gangs_and_reclaim_with_exactly_the_rights_of_the_scheduler(server: Server, tmp_path: Path) -> None:
     made(server, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "dray-system"}})
     kubectl(server, "apply", "-n", "dray-system", "-f", str(DEPLOY / "base/scheduler-rbac.yaml"))
-    for name in ("queues.scheduling.run.ai", "podgroups.scheduling.run.ai"):
+    for name in ("queues.scheduling.run.ai", "podgroups.scheduling.run.ai", "topologies.kai.scheduler"):
         made(server, shipped.definition(*shipped.source(name)))
         kubectl(server, "wait", "--for=condition=Established", f"crd/{name}", "--timeout=30s")
-    made(server, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n0"}})
-    offers = {"cpu": "64", "memory": "256Gi", "pods": "110", GPU: "2"}
-    status = {"status": {"capacity": offers, "allocatable": offers}}
-    kubectl(server, "patch", "node", "n0", "--subresource=status", "--type=merge", "-p", json.dumps(status))
-    made(server, queue("a", 0), queue("b", 2))
+    add_node(server, "n0", "r0")
+    made(server, queue("a", 0), queue("b", 4))
     argv: list[str | Path] = [Path(sys.executable).with_name("dray"), "scheduler"]
     argv += ["--kubeconfig", as_account(server, "dray-scheduler", tmp_path)]
     with Program("dray scheduler", argv, tmp_path / "scheduler.log") as program:
@@ -84,7 +81,25 @@ def test_queues_gangs_and_reclaim_with_exactly_the_rights_of_the_scheduler(serve
         made(server, pod("w1", group="train"))
         eventually(lambda: running(server) == {"w0", "w1"}, program)
         eventually(lambda: told(server, "b").get("allocated") == {GPU: "2"}, program)
+        levels = {"levels": [{"nodeLabel": "rack"}]}
+        made(server, {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": "t"}, "spec": levels})
+        near = {"topologyConstraint": {"topology": "t", "requiredTopologyLevel": "rack"}}
+        made(server, group | {"metadata": {"name": "near", "namespace": "default"}, "spec": {**group["spec"], **near}})
+        kubectl(server, "delete", "pod", "w0", "--now")
+        made(server, pod("x0", group="near"), pod("x1", group="near"))
+        add_node(server, "n1", "r1", gpus=1)
+        time.sleep(3)
+        assert running(server) == {"w1"}, "two racks have room for one each"
+        add_node(server, "n2", "r1", gpus=1)
+        eventually(lambda: running(server) == {"w1", "x0", "x1"}, program)
         assert "forbidden" not in program.text().lower()
+
+
+def add_node(server: Server, name: str, rack: str, gpus: int = 2) -> None:
+    made(server, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"rack": rack}}})
+    offers = {"cpu": "64", "memory": "256Gi", "pods": "110", GPU: str(gpus)}
+    status = {"status": {"capacity": offers, "allocatable": offers}}
+    kubectl(server, "patch", "node", name, "--subresource=status", "--type=merge", "-p", json.dumps(status))
 
 
 def told(server: Server, name: str) -> dict[str, Any]:

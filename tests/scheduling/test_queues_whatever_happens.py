@@ -1,7 +1,7 @@
 """Queues and gangs while pods come and go, writes fail and schedulers restart: nothing double, nothing half, nothing in vain.
 
 Pods ask for GPUs of device plugins, or for devices and partitions through claims of their own or of their gang; disruption
-budgets keep some of them.
+budgets keep some of them. Nodes are in racks, and some gangs have to be in one.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Churn:
         for name in self.sim.api.objects[kinds.NODES]:
             if self.pick.random() < 0.5:
                 add_partitions(self.sim, name, self.pick.randint(1, 2))
+        self._racks(random.Random(f"racks-{seed}"))
         self.needed: dict[str, int] = {}
         self.made = 0
         self.failing = 0.0
@@ -45,6 +46,20 @@ class Churn:
         self.sim.fault = self._fault
         for app in ("red", "blue"):
             self._add_budget(app, self.pick.randint(0, 2))
+
+    def _racks(self, pick: random.Random) -> None:
+        self.levels = pick
+        levels = [{"nodeLabel": "row"}, {"nodeLabel": "rack"}]
+        self.sim.api.put(kinds.TOPOLOGIES, {"metadata": {"name": "fabric"}, "spec": {"levels": levels}})
+        for node in list(self.sim.api.objects[kinds.NODES].values()):
+            node["metadata"]["labels"] |= {"row": "r", "rack": pick.choice("ab")}
+            self.sim.api.put(kinds.NODES, node)
+
+    def _near(self) -> dict[str, Any]:
+        if self.levels.random() < 0.5:
+            return {}
+        level = self.levels.choice(("requiredTopologyLevel", "requiredTopologyLevel", "preferredTopologyLevel"))
+        return {"topologyConstraint": {"topology": "fabric", level: "rack"}}
 
     def _further(self) -> str:
         devices, memory = self.pick.randint(0, 4), self.pick.choice((0, 40, 80))
@@ -101,7 +116,8 @@ class Churn:
         name, members = f"g{self.made}", self.pick.choice((1, 1, 2, 3))
         self.needed[name] = members
         preemptibility = self.pick.choice(("preemptible", "preemptible", "non-preemptible"))
-        add_group(self.sim, name, self.pick.choice(QUEUES), members, preemptibility=preemptibility, stalenessGracePeriod="20s")
+        spec = {"preemptibility": preemptibility, "stalenessGracePeriod": "20s", **self._near()}
+        add_group(self.sim, name, self.pick.choice(QUEUES), members, **spec)
         gpus, priority, app = self.pick.randint(1, 2), self.pick.choice((0, 10, 50)), self.pick.choice(("", "", "red", "blue"))
         asks = self.pick.choice(("gpus", "gpus", "own", "shared"))
         for index in range(members + self.pick.choice((0, 0, 1))):
@@ -164,6 +180,16 @@ class Churn:
         for name, node in self.sim.api.objects[kinds.NODES].items():
             assert used[name] <= int(node["status"]["allocatable"][GPU]), name
 
+    def check_racks(self) -> None:
+        """Whatever happened, nobody who has to be near to others is in another rack."""
+        nodes, groups = self.sim.api.objects[kinds.NODES], self.sim.api.objects[kinds.POD_GROUPS]
+        racks: dict[str, set[str]] = {}
+        for found in self.running():
+            group = found["metadata"]["annotations"]["pod-group-name"]
+            if "requiredTopologyLevel" in groups[f"default/{group}"]["spec"].get("topologyConstraint", {}):
+                racks.setdefault(group, set()).add(nodes[found["spec"]["nodeName"]]["metadata"]["labels"]["rack"])
+        assert not {group: found for group, found in racks.items() if len(found) > 1}
+
     def allocated(self) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         for claim in self.sim.api.objects[kinds.RESOURCE_CLAIMS].values():
             for result in ((claim.get("status") or {}).get("allocation") or {}).get("devices", {}).get("results", ()):
@@ -222,11 +248,13 @@ def run(seed: int) -> None:
         churn.step()
         churn.check_nodes()
         churn.check_devices()
+        churn.check_racks()
     churn.failing = 0.0
     churn.evicted_for.clear()
     churn.pass_time(120)
     churn.check_nodes()
     churn.check_devices()
+    churn.check_racks()
     churn.check_gangs()
     churn.check_shares()
     before = churn.placements()
