@@ -73,7 +73,7 @@ def test_queues_gangs_and_reclaim_with_exactly_the_rights_of_the_scheduler(serve
             "apiVersion": "scheduling.run.ai/v2alpha2",
             "kind": "PodGroup",
             "metadata": {"name": "train", "namespace": "default"},
-            "spec": {"queue": "b", "minMember": 2},
+            "spec": {"queue": "b", "minMember": 2, "preemptibility": "non-preemptible"},
         }
         made(server, group, pod("w0", group="train"))
         time.sleep(3)
@@ -85,7 +85,7 @@ def test_queues_gangs_and_reclaim_with_exactly_the_rights_of_the_scheduler(serve
         made(server, {"apiVersion": "kai.scheduler/v1alpha1", "kind": "Topology", "metadata": {"name": "t"}, "spec": levels})
         near = {"topologyConstraint": {"topology": "t", "requiredTopologyLevel": "rack"}}
         made(server, group | {"metadata": {"name": "near", "namespace": "default"}, "spec": {**group["spec"], **near}})
-        kubectl(server, "delete", "pod", "w0", "--now")
+        kubectl(server, "delete", "pod", "w0", "--grace-period=0", "--force")
         made(server, pod("x0", group="near"), pod("x1", group="near"))
         add_node(server, "n1", "r1", gpus=1)
         time.sleep(3)

@@ -125,6 +125,35 @@ def test_each_part_has_its_domain_and_all_are_in_the_one_around() -> None:
     assert sorted([*racks(sim, "left"), *racks(sim, "right")]) == ["c", "d"]
 
 
+def test_pods_of_an_owner_that_start_together_say_it_by_annotation() -> None:
+    sim = fabric(a=(1, 1), b=(2, 1))
+    for index in range(3):
+        made = pod(f"train-{index}", requests={GPU: "1"})
+        made["metadata"]["ownerReferences"] = [
+            {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
+        ]
+        made["metadata"]["annotations"] = {
+            "dray.dev/gang": "3",
+            "kai.scheduler/topology": "fabric",
+            "kai.scheduler/topology-required-placement": "rack",
+        }
+        sim.api.put(kinds.PODS, made)
+    add_queue(sim, "team", 100)
+    sim.settle(5)
+    assert racks(sim, "train") == ["b"]
+
+
+def test_of_gangs_that_are_alike_each_is_told_of_itself() -> None:
+    sim = fabric(a=(1,), b=(1,))
+    add_queue(sim, "team", 100)
+    for name in ("first", "second"):
+        add_gang(sim, name, "team", 2, topologyConstraint=RACK)
+    sim.settle(5)
+    told = sim.condition("second-0")["message"]
+    assert "podgroup default/second fits into no domain" in told
+    assert "no place for default/second-1" in told
+
+
 class TestMakingRoom:
     def test_a_share_is_taken_back_in_one_domain(self) -> None:
         sim = fabric(a=(1, 1), b=(1, 1))

@@ -267,7 +267,8 @@ def run(seed: int) -> None:
     assert before == churn.placements()
 
 
-@pytest.mark.parametrize("seed", range(4))
+# In the last one a pod that had not started was called off for a gang, and its claim kept the devices for nobody.
+@pytest.mark.parametrize("seed", [*range(4), 5008])
 def test_nothing_is_double_half_or_in_turn(seed: int) -> None:
     run(seed)
 

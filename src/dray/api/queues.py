@@ -28,6 +28,10 @@ DEFAULT_QUEUE: Final = "default-queue"
 RESOURCES_ANNOTATION: Final = "dray.dev/resources"
 # Of a pod: how many pods of its owner start together, where there is no PodGroup.
 GANG_ANNOTATION: Final = "dray.dev/gang"
+# Of such a pod, as KAI-Scheduler reads them of its owner: in one domain of which level of which topology it is with the others.
+TOPOLOGY_ANNOTATION: Final = "kai.scheduler/topology"
+REQUIRED_LEVEL_ANNOTATION: Final = "kai.scheduler/topology-required-placement"
+PREFERRED_LEVEL_ANNOTATION: Final = "kai.scheduler/topology-preferred-placement"
 # Of a pod group: since when it lacks pods that it needs.
 STALE_ANNOTATION: Final = "kai.scheduler/stale-podgroup-timestamp"
 LAST_START_ANNOTATION: Final = "kai.scheduler/last-start-timestamp"

@@ -353,9 +353,10 @@ class ClaimWriter:
             body = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
             return _patch(claim, body, claim.key, "status")
         intent.clear = False
-        if intent.drop and not intent.reservers and all(c.uid in intent.leaving for c in claim.status.reserved_for):
+        if intent.drop and not intent.reservers:
             intent.drop = False
-            if claim.status.allocation is not None:
+            unused = all(c.uid in intent.leaving for c in claim.status.reserved_for)
+            if unused and claim.status.allocation is not None:
                 intent.clear = True
                 return self._next(intent, claim)
         if intent.contested:

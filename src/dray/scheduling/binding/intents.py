@@ -69,7 +69,7 @@ class Intent:
 
     @property
     def idle(self) -> bool:
-        wanted = self.reservers or self.leaving or self.clear or self.delete is not None
+        wanted = self.reservers or self.leaving or self.clear or self.drop or self.delete is not None
         return not wanted and self.writing is None and self.unanswered is None
 
     def show(self, allocation: AllocationResult) -> None:

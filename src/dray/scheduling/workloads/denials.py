@@ -91,6 +91,12 @@ class Denials:
             refusal = Refusal(((Reason("GangBlocked", job.group, data), 0), *refusal.reasons), refusal.nodes)
         return Missing(refusal, found.refused)
 
+    def alike(self, job: Job, members: Sequence[QueuedPod], missing: Missing) -> Missing:
+        """What another job was told that asks for the same, told of this one."""
+        known = missing.refusal
+        reasons = tuple((_of(job, members, reason), count) for reason, count in known.reasons)
+        return Missing(msgspec.structs.replace(known, reasons=reasons), missing.refused)
+
     def denied(self, job: Job, denied: Denial) -> Refusal:
         standing, limit = self._standings[denied.queue], denied.rule == "limit"
         entitled = standing.queue.of(denied.resource)
@@ -121,6 +127,13 @@ class Denials:
     def _others_hold(self, job: Job, resource: str) -> bool:
         above = sum(self._standings[queue.name].allocated.get(resource, 0.0) for queue in self._tree.children.get("", ()))
         return above > self._standings[job.queue].allocated.get(resource, 0.0)
+
+
+def _of(job: Job, members: Sequence[QueuedPod], reason: Reason) -> Reason:
+    if "member" not in reason.data:
+        return reason
+    first = min(int(reason.data["placed"]), len(members) - 1)
+    return Reason(reason.code, job.group, {**reason.data, "member": members[first].pod.key})
 
 
 def _because(missing: Missing, code: str, job: Job, **data: str) -> Missing:

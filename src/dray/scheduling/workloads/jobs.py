@@ -291,7 +291,8 @@ class Jobs:
             job.missing = bool(pod.metadata.annotations.get(queues.POD_GROUP_ANNOTATION))
             job.uid, job.created = pod.uid, min(map(created, job.pods.values()))
             asked = pod.metadata.annotations.get(queues.GANG_ANNOTATION) if not job.missing else None
-            job.root, job.subgroups = Part("", max(1, _number(asked)) if asked else 1), False
+            near = _near(_annotated(pod)) if asked else None
+            job.root, job.subgroups = Part("", max(1, _number(asked)) if asked else 1, near=near), False
             job.priority, job.preemptible = priority or 0, is_preemptible(None, priority or 0)
             return
         job.missing = False
@@ -405,6 +406,12 @@ def _together(spec: queues.CorePodGroupSpec) -> bool:
     """Where one pod is enough, or any number, there is nothing to start together; they may have to be near to each other."""
     gang, near = spec.scheduling_policy.gang, spec.scheduling_constraints
     return (gang is not None and gang.min_count > 1) or (near is not None and bool(near.topology))
+
+
+def _annotated(pod: Pod) -> queues.TopologyConstraint:
+    """What the annotations of a pod say that starts together with others of its owner."""
+    names = queues.TOPOLOGY_ANNOTATION, queues.REQUIRED_LEVEL_ANNOTATION, queues.PREFERRED_LEVEL_ANNOTATION
+    return queues.TopologyConstraint(*(pod.metadata.annotations.get(name, "") for name in names))
 
 
 def _near(constraint: queues.TopologyConstraint | None) -> Near | None:

@@ -170,7 +170,7 @@ class Session:
                 continue
             likeness = self._likeness(job, members)
             if likeness in failed:
-                self.missing[job.key] = failed[likeness]
+                self.missing[job.key] = self.denials.alike(job, members, failed[likeness])
                 continue
             found = self._find(job, members)
             if not isinstance(found, Missing):
