@@ -108,6 +108,62 @@ def test_the_same_holds_in_many_more_clusters(first: int) -> None:
     assert {seed: wrong for seed in range(first, first + 100) if (wrong := faults(seed))} == {}
 
 
+# --------------------------------------------------------------------------------------- parts that have domains of their own
+
+
+def parted(seed: int) -> Json:
+    """Racks full of single pods of one queue, and gangs of parts of another, which deserves most of it."""
+    chance = Random(f"parted-{seed}")
+    nodes = [{"name": f"n{i}", "allocatable": {"gpu": chance.choice((2, 4)), "pods": 20}} for i in range(chance.randint(4, 8))]
+    in_racks(chance, nodes)
+    groups = [
+        {"name": f"run-{node['name']}-{i}", "queue": "rich", "pods": [_running(f"run-{node['name']}-{i}", node["name"])]}
+        for node in nodes
+        for i in range(node["allocatable"]["gpu"] - chance.choice((0, 0, 0, 1)))
+    ]
+    for name in "xy"[: chance.randint(1, 2)]:
+        parts = [{"name": each, "min_member": chance.randint(1, 3)} for each in "ab"[: chance.randint(1, 2)]]
+        for part in parts:
+            part["topology_constraint"] = {"topology": "fabric", "required_level": "rack"}
+        size = chance.choice((1, 1, 2))
+        pods = [
+            {"name": f"{name}-{part['name']}{i}", "subgroup": part["name"], "requests": {"gpu": size}}
+            for part in parts
+            for i in range(part["min_member"])
+        ]
+        row = {"topology": "fabric", "required_level": chance.choice(("", "row"))}
+        groups.append({"name": name, "queue": "poor", "subgroups": parts, "pods": pods, "topology_constraint": row})
+    total = sum(node["allocatable"]["gpu"] for node in nodes)
+    queues = [{"name": "rich", "gpu": {**UNLIMITED, "quota": 0}}, {"name": "poor", "gpu": {**UNLIMITED, "quota": total}}]
+    return {"nodes": nodes, "queues": queues, "podgroups": groups, "topologies": TOPOLOGIES}
+
+
+def _running(name: str, node: str) -> Json:
+    return {"name": f"{name}-0", "requests": {"gpu": 1}, "state": "Running", "node": node}
+
+
+def test_room_is_made_for_each_part_in_a_domain_of_its_own_and_for_nobody_in_vain() -> None:
+    started = 0
+    for seed in range(60):
+        world = parted(seed)
+        settling = Settling(msgspec.convert(world, WorldLine))
+        settled = settling.settle()
+        assert settled.settled, seed
+        nodes = {node["name"]: node for node in world["nodes"]}
+        runs = 0
+        for group in (group for group in world["podgroups"] if group["queue"] == "poor"):
+            placed = {pod["name"]: settled.pods[pod["name"]].get("node", "") for pod in group["pods"]}
+            assert all(placed.values()) or not any(placed.values()), seed
+            if all(placed.values()):
+                runs += len(placed)
+                assert kept_to(group, {name: nodes[node] for name, node in placed.items()}), seed
+            elif sum(each["queue"] == "poor" for each in world["podgroups"]) == 1:
+                assert next(ways(world | {"podgroups": [group]}), None) is None, seed
+        started += runs > 0
+        assert settled.evictions == 0 or runs, seed
+    assert started > 30
+
+
 # ---------------------------------------------------------------------------------------------------- by trying everything
 
 
