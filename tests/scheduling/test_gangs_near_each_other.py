@@ -143,6 +143,43 @@ def test_pods_of_an_owner_that_start_together_say_it_by_annotation() -> None:
     assert racks(sim, "train") == ["b"]
 
 
+class TestDevices:
+    """The same for devices of claims."""
+
+    def racks_of_devices(self, **racks: int) -> Sim:
+        sim = fabric(**dict.fromkeys(racks, (0, 0)))
+        sim.add_class()
+        for rack, count in racks.items():
+            for index in range(2):
+                sim.add_slice(f"{rack}{index}", count)
+        add_queue(sim, "team", 100)
+        return sim
+
+    def add(self, sim: Sim, name: str, members: int) -> None:
+        add_group(sim, name, "team", members, topologyConstraint=RACK)
+        for index in range(members):
+            sim.add_claim(f"{name}-{index}")
+            add_member(sim, f"{name}-{index}", name, 0, claims=[f"{name}-{index}"])
+
+    def test_a_gang_joins_others_in_a_domain_that_has_devices_for_all(self) -> None:
+        sim = self.racks_of_devices(a=2, b=2, c=1)
+        sim.add_claim("other")
+        sim.api.put(
+            kinds.PODS, pod("other", claims=["other"], labels={"kai.scheduler/queue": "team"}, nodeSelector={"rack": "b"})
+        )
+        sim.settle(5)
+        self.add(sim, "train", 3)
+        sim.settle(5)
+        assert racks(sim, "train") == ["b"]
+
+    def test_it_waits_where_no_domain_has_devices_for_all(self) -> None:
+        sim = self.racks_of_devices(a=1, b=2)
+        self.add(sim, "train", 5)
+        sim.settle(5)
+        assert running(sim) == set()
+        assert "4 of 5 pods fit into r/b" in sim.condition("train-0")["message"]
+
+
 def test_of_gangs_that_are_alike_each_is_told_of_itself() -> None:
     sim = fabric(a=(1,), b=(1,))
     add_queue(sim, "team", 100)

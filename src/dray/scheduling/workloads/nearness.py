@@ -311,7 +311,7 @@ class Nearness:
                 rank = min((making.ranks[name] for name in nodes if name in making.ranks), default=len(making.ranks))
                 key: tuple[object, ...] = (-free, rank)
             else:
-                key = (free < needed, *(sums[path[:depth]] for depth in range(1, len(path) + 1)))
+                key = (free < needed, *(sums[path[:depth]] for depth in range(1, len(path) + 1)), self._idle(part, nodes))
             found.append(((part.active.isdisjoint(nodes), key, path), path, nodes))
         return [(path, nodes) for _, path, nodes in sorted(found, key=lambda each: each[0])]
 
@@ -340,6 +340,12 @@ class Nearness:
         path, nodes = max(domains, key=lambda each: count(each[1]), default=((), frozenset[str]()))
         nodes = nodes if base is None else nodes & base
         return Choice(path, dict.fromkeys((each.uid for each in part.below), nodes))
+
+    def _idle(self, part: Constrained, names: frozenset[str]) -> int:
+        """How little goes on there, as far as devices may be taken, which sums do not tell: minus the number of pods."""
+        if not any(each.pod.spec.resource_claims for each in part.below):
+            return 0
+        return -sum(len(info.pods) for name in names if (info := self._nodes.get(name)) is not None)
 
     def _by_path(self, levels: Path, counts: Mapping[str, int]) -> dict[Path, int]:
         paths, found = self._path(levels), dict[Path, int]()
