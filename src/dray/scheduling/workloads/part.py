@@ -403,7 +403,7 @@ class Workloads:
         self._recount(wait)
 
     def _recount(self, wait: Wait) -> None:
-        for uid in sorted(wait.awaited):
+        for uid in sorted(victim.pod.uid for victim in wait.plan.victims):
             if (placed := self._parts.nodes.placed(uid)) is not None:
                 self.use.look_again(placed)
 

@@ -8,7 +8,7 @@ way are given back, the most deserving first; those that are left are moved wher
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from dray.books.nodes import NodeInfo, Placed
 from dray.scheduling.actions.preemption import Preemption, TakenOut
@@ -18,6 +18,8 @@ from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.jobs import Job
 from dray.scheduling.workloads.together import Seat, Table, Together, hardness
+
+Answer = TypeVar("Answer")
 
 # Plans that are judged, and nodes that are tried one by one, for one job.
 MOST_PLANS: Final = 64
@@ -63,11 +65,22 @@ class Wanted(NamedTuple):
     all_stay: bool = False
 
 
-def _size(step: Step) -> tuple[int, int]:
+def size(step: Step) -> tuple[int, int]:
     requests = [dict(placed.demand.requests) for placed in step.pods]
     extended = sum(value for each in requests for name, value in each.items() if "/" in name)
     claims = sum(len(placed.pod.spec.resource_claims) for placed in step.pods)
     return extended + claims, sum(each.get("cpu", 0) for each in requests)
+
+
+def _most_at_once_first(steps: Sequence[Step]) -> list[Step]:
+    """By how many pods a job loses at once, then by how little that is; of one job the core before its surplus."""
+    largest: dict[str, tuple[int, tuple[int, int]]] = {}
+    for step in steps:
+        own = -len(step.pods), size(step)
+        largest[step.job.key] = min(own, largest.get(step.job.key, own))
+    found = list(reversed(steps))
+    found.sort(key=lambda step: largest[step.job.key])
+    return found
 
 
 def _has_devices(seat: Seat) -> bool:
@@ -75,7 +88,7 @@ def _has_devices(seat: Seat) -> bool:
     return bool(seat.pending.pod.spec.resource_claims or seat.placement.results or seat.placement.special)
 
 
-def _in_order(seats: list[Seat]) -> list[Seat]:
+def in_order(seats: list[Seat]) -> list[Seat]:
     """Of members that ask for the same, the first gets the first node by name."""
     alike: dict[int, list[Seat]] = {}
     for seat in seats:
@@ -216,6 +229,56 @@ class Room:
                 failed.add(pending.demand.id)
         return left
 
+    # ---------------------------------------------------------------------------------------------------- of several jobs
+
+    def jointly(self, wanted: Wanted, steps: Sequence[Step]) -> Plan | None:
+        """Places for members of several jobs at once, if all of these go who have to: spared in the order of what they deserve
+        or by how many leave at once, whichever lets fewer go."""
+        wanted = wanted._replace(members=sorted(wanted.members, key=hardness, reverse=True))
+        plans: list[Plan] = []
+        with self._parts.books.trial():
+            table = self._together.table()
+            out = self._taken_out(table)
+            for step in steps:
+                out.take(step.pods)
+            if self._seat(table, wanted.members) or not wanted.within():
+                return None
+            for order in (list(reversed(steps)), _most_at_once_first(steps)):
+                with self._parts.books.trial():
+                    noted, before = table.noted(), out.noted()
+                    left = self._in_the_way(order, wanted, table, out)
+                    if not self._seat(table, wanted.members):
+                        plans.append(self._finish(wanted, table, out, [step for step in steps if step in left]))
+                table.restore(noted)
+                out.restore(before)
+        return min(plans, key=lambda each: (wanted.breaks(each), len(each.victims)), default=None)
+
+    def supposing(self, plans: Iterable[Plan], then: Callable[[], Answer]) -> Answer:
+        """What is answered when all of these have come true."""
+        with self._parts.books.trial():
+            table = self._together.table()
+            out = self._taken_out(table)
+            for plan in plans:
+                out.take(placed for placed in plan.victims if placed.pod.uid not in out.out)
+                for placed in plan.victims:
+                    if (place := plan.places.get(placed.pod.uid)) is not None:
+                        table.post(placed.pod, placed.demand, place)
+                for seat in plan.seats:
+                    table.take(seat.pending, seat.placement)
+            return then()
+
+    def _in_the_way(self, order: Sequence[Step], wanted: Wanted, table: Table, out: TakenOut) -> list[Step]:
+        """Who of those that are out has to stay out wherever the members sit, who get up for it."""
+        for uid in list(table.seats):
+            table.leave(uid)
+        left, broken = list[Step](), set[str]()
+        for step in order:
+            # Where the core of a gang goes, its surplus goes too.
+            if step.job.key in broken or not self._can_stay(step, wanted, table, out):
+                broken.add(step.job.key)
+                left.append(step)
+        return left
+
     # ------------------------------------------------------------------------------------------------------ node by node
 
     def by_node(self, wanted: Wanted, nodes: Sequence[str], steps_on: Callable[[str], list[Step]]) -> Plan | None:
@@ -234,7 +297,7 @@ class Room:
             if plan is not None and len(plan.seats) < len(wanted.members):
                 plan = self._finish(wanted, table, out, taken)
                 plan = plan if wanted.judge(plan) else None
-            return plan._replace(seats=_in_order(plan.seats)) if plan is not None else None
+            return plan._replace(seats=in_order(plan.seats)) if plan is not None else None
 
     def _first_node(
         self,
@@ -307,7 +370,7 @@ class Room:
         with self._parts.books.trial():
             broken: set[str] = set()
             gone: list[Step] = []
-            for step in sorted(taken, key=_size, reverse=True) if wanted.all_stay else reversed(taken):
+            for step in sorted(taken, key=size, reverse=True) if wanted.all_stay else reversed(taken):
                 # Where the core of a gang goes, its surplus goes too.
                 if step.job.key in broken or not self._stays(step, wanted, table, out):
                     broken.add(step.job.key)
@@ -379,7 +442,7 @@ class Room:
         found: dict[str, Placement] = {}
         before, noted = out.noted(step.pods), table.noted()
         with self._parts.books.trial() as trial:
-            for placed in sorted(step.pods, key=lambda each: _size(Step(step.job, (each,))), reverse=True):
+            for placed in sorted(step.pods, key=lambda each: size(Step(step.job, (each,))), reverse=True):
                 if len(step.pods) > 1 and not self._holds_devices(placed) and self._fits_back(placed, table, out):
                     continue
                 place = self._best_for(placed, out)
