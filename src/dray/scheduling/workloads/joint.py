@@ -43,21 +43,23 @@ class Joint:
     def includes(self, job: Job, members: list[QueuedPod], action: Action) -> bool:
         """Whether the job, which finds no room by itself, has a plan now: those who have one already sit elsewhere, or others go
         for them."""
-        if not self._session.plans or self._tries <= 0:
+        if not self._session.plans or self._tries <= 0 or self._seats() + len(members) > MOST_MEMBERS:
+            return False
+        if not self._taking.candidates(job, action):
             return False
         entries = [*self._planned(), Entry(job, members, action, None)]
-        if sum(len(each.members) for each in entries) > MOST_MEMBERS or not self._taking.candidates(job, action):
-            return False
         found = self._anew(entries, lambda: self._taking.candidates(job, action), lambda plan: True)
         self._tries -= not found
         return found
 
     def spares(self) -> None:
         """Who has to go for the plans of the session, where fewer do for all of them: of the same queues and priorities."""
+        if len(self._session.plans) < 2 or self._seats() > MOST_MEMBERS:
+            return
         entries = self._planned()
         gone = [placed for each in entries if each.plan is not None for placed in each.plan.victims]
         kinds = {(step.job.queue, step.job.priority) for each in entries if each.plan is not None for step in each.plan.evicted}
-        if len(entries) < 2 or len(gone) < 2 or not kinds or sum(len(each.members) for each in entries) > MOST_MEMBERS:
+        if len(gone) < 2 or not kinds:
             return
         before = [each.plan for each in entries if each.plan is not None]
 
@@ -67,6 +69,9 @@ class Joint:
         self._anew(entries, lambda: self._taking.alike(kinds), better)
 
     # ---------------------------------------------------------------------------------------------------------- inside
+
+    def _seats(self) -> int:
+        return sum(len(plan.seats) for plan in self._session.plans.values())
 
     def _planned(self) -> list[Entry]:
         jobs = {job.key: job for job in self._session.waiting}
