@@ -21,10 +21,9 @@ from dray.scheduling.workloads.together import Seat, Table, Together, hardness
 
 Answer = TypeVar("Answer")
 
-# Plans that are judged, and nodes that are tried one by one, for one job.
-MOST_PLANS: Final = 64
+# Nodes that are tried one by one for one job.
 MOST_NODES: Final = 128
-# Of those plans, the ones for which members are seated in other ways, too.
+# How often members are seated anew with one more out, where what was found is not allowed: as they sit it would be found again.
 MOST_ANEW: Final = 8
 # Victims of a plan of whom it is asked whether they need go.
 MOST_SPARED: Final = 32
@@ -144,21 +143,21 @@ class Room:
                     left = self._seat(table, left)
                 if left or not wanted.within():
                     continue
-                for plan in self._cheapest(wanted, table, out, taken, once=judged >= MOST_ANEW):
+                for plan in self._cheapest(wanted, table, out, taken):
                     if wanted.judge(plan):
                         return plan
                 judged += 1
-                if judged >= MOST_PLANS:
+                if judged >= MOST_ANEW:
                     return None
             if taken and left and len(wanted.members) > 1:
                 return self._all_out(wanted, table, out, taken)
         return None
 
-    def _cheapest(self, wanted: Wanted, table: Table, out: TakenOut, taken: list[Step], *, once: bool) -> list[Plan]:
-        """As the members came to sit (``once``: only so), sitting down anew now that all are out, and anew beside everybody who
-        need not go then: those that break fewer budgets and drive out fewer first."""
+    def _cheapest(self, wanted: Wanted, table: Table, out: TakenOut, taken: list[Step]) -> list[Plan]:
+        """As the members came to sit, seated anew now that all are out, and anew beside everybody who need not go then; those
+        that break fewer budgets and drive out fewer first."""
         plans = [self._finish(wanted, table, out, taken)]
-        if once or len(taken) < 2 or not plans[0].victims:
+        if len(taken) < 2 or not plans[0].victims:
             return plans
         for spare in (False, True):
             with self._parts.books.trial():
@@ -338,6 +337,7 @@ class Room:
             state = table.state(pending)
         except NotPlaced:
             return None
+        refused: list[Placed] = []
         for step in steps:
             if any(placed.pod.uid in out.out for placed in step.pods):
                 continue
@@ -350,6 +350,10 @@ class Room:
                     plan = self._finish(wanted, table, out, taken)
                     if wanted.judge(plan):
                         return plan
+                    if plan.victims == refused and not wanted.all_stay:
+                        # Whoever else leaves the node comes back, for it is not in the way.
+                        return None
+                    refused = plan.victims
                 table.leave(pending.uid)
         return None
 
