@@ -108,6 +108,9 @@ class Workloads:
         if new is None or (old is not None and old.uid != new.uid):
             self._gone(old)
         if new is not None and new.spec.scheduler_name in self._profiles:
+            if not self._listening:
+                # Before the first pod this is nothing, and nothing has to be worked out again for those that follow.
+                self.know()
             job = self._put(new)
             if job is not None and (new.terminal or (old is not None and old.metadata.annotations != new.metadata.annotations)):
                 self._dirty = True
