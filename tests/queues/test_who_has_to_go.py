@@ -98,3 +98,44 @@ def test_rather_than_that_a_gang_is_preempted_one_pod_moves() -> None:
     cluster = Cluster({"n0": 2, "n1": 2, "n2": 2}, [queue("other", 2), queue("own", 4)], jobs)
     assert cluster.settle() == {"small": 1, "smaller": 1, "gang": 2, "urgent": 1}
     assert len(cluster.evicted & {"small-0", "smaller-0"}) == len(cluster.evicted) == 1
+
+
+def test_one_gang_goes_for_two_jobs_rather_than_somebody_for_each() -> None:
+    """One after the other, the first would drive out the single pod, and the second all three pods of a gang."""
+    jobs = [
+        job("old", "lent", 2, "n0", "n1"),
+        job("three", "lent", 1, "n2", "n2", "n2"),
+        job("single", "lent", 2, "n3"),
+        job("due", "owner", 2, count=1),
+        job("also", "other", 1, count=1),
+    ]
+    queues = [queue("lent", 0), queue("owner", 2), queue("other", 1)]
+    cluster = Cluster({"n0": 2, "n1": 2, "n2": 3, "n3": 2}, queues, jobs)
+    assert cluster.settle() == {"old": 0, "three": 3, "single": 1, "due": 1, "also": 1}
+    assert cluster.evicted == {"old-0", "old-1"}
+
+
+def test_fewer_do_not_go_where_less_would_run_then() -> None:
+    """The large pod alone would make room for both jobs, and a GPU would be left over."""
+    jobs = [
+        job("large", "lent", 4, "n0"),
+        *(job(f"small{index}", "lent", 1, "n1") for index in range(3)),
+        job("due", "owner", 1, count=2),
+        job("also", "other", 1, count=1),
+    ]
+    cluster = Cluster({"n0": 4, "n1": 3}, [queue("lent", 0), queue("owner", 2), queue("other", 1)], jobs)
+    assert cluster.settle() == {"large": 1, "small0": 0, "small1": 0, "small2": 0, "due": 2, "also": 1}
+
+
+def test_a_job_finds_room_after_all_where_the_one_before_it_sits_elsewhere() -> None:
+    """By itself, the first drives out the youngest, and sits in the only place that is large enough for the next."""
+    jobs = [
+        job("ones", "lent", 1, "n1", "n2"),
+        job("large", "lent", 4, "n0"),
+        job("first", "owner", 1, count=2),
+        job("second", "owner", 4, count=1),
+    ]
+    cluster = Cluster({"n0": 4, "n1": 1, "n2": 1}, [queue("lent", 0), queue("owner", 6)], jobs)
+    assert cluster.settle() == {"ones": 0, "large": 0, "first": 2, "second": 1}
+    assert cluster.nodes("first") == ["n1", "n2"]
+    assert len(cluster.evicted) == 3

@@ -57,6 +57,8 @@ class Stocks:
     def in_classes(self, nodes: Iterable[str], classes: Sequence[str]) -> int:
         """How many devices at least one of the classes selects."""
         selections = [found for name in classes if (found := self._engine.compiler.of_class(name)) is not None]
+        if not selections:
+            return 0
 
         def selected(layout: NodeLayout) -> int:
             mask = 0

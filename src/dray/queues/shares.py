@@ -22,7 +22,7 @@ Shares = dict[str, dict[str, float]]
 def fair_shares(total: Amounts, tree: Tree, k: float = 1.0) -> Shares:
     """The share of each queue in each resource. ``k`` is how much past usage counts."""
     shares: Shares = {name: {} for name in tree.queues}
-    for resource in sorted({*total, *tree.resources()}):
+    for resource in sorted({*total, *tree.resources}):
         _divide_below("", float(total.get(resource, 0.0)), resource, tree, k, shares)
     return shares
 

@@ -7,6 +7,7 @@ here knows which resources there are: a resource that a queue says nothing about
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -106,7 +107,9 @@ class Tree:
                 break
         return pair
 
+    @cached_property
     def resources(self) -> list[str]:
+        """What queues say something about. Asked with every pod."""
         return sorted({resource for queue in self.queues.values() for resource in queue.resources})
 
 

@@ -27,7 +27,7 @@ class Asking:
     def capacity(self, nodes: Nodes) -> Amounts:
         """What the nodes that take pods have for queues: without what pods of no queue hold there. Nothing is less than none:
         where more is held than there is, none is left."""
-        total: Amounts = dict.fromkeys((*NATIVE, *self._jobs.tree.resources()), 0.0)
+        total: Amounts = dict.fromkeys((*NATIVE, *self._jobs.tree.resources), 0.0)
         for info in nodes:
             if info.node.spec.unschedulable:
                 continue

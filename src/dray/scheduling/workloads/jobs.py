@@ -337,7 +337,7 @@ class Jobs:
         """What the pod takes of its queue: of cpu, memory and GPUs, and of what queues say besides. ``node``: where it is, if
         anywhere; ``given``: what its claims get there and do not show yet."""
         found: Amounts = dict.fromkeys(NATIVE, 0.0)
-        others = self.tree.resources()
+        others = self.tree.resources
         for name, value in demand.requests:
             if name in (CPU, MEMORY):
                 found[name] += value

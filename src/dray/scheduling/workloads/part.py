@@ -109,6 +109,9 @@ class Workloads:
         if new is None or (old is not None and old.uid != new.uid):
             self._gone(old)
         if new is not None and new.spec.scheduler_name in self._profiles:
+            if not self._listening:
+                # Before the first pod this is nothing, and nothing has to be worked out again for those that follow.
+                self.know()
             job = self._put(new)
             if job is not None and (new.terminal or (old is not None and old.metadata.annotations != new.metadata.annotations)):
                 self._dirty = True
@@ -391,7 +394,7 @@ class Workloads:
         self._recount(wait)
 
     def _recount(self, wait: Wait) -> None:
-        for uid in sorted(wait.awaited):
+        for uid in sorted(victim.pod.uid for victim in wait.plan.victims):
             if (placed := self._parts.nodes.placed(uid)) is not None:
                 self.use.look_again(placed)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from dray.books.nodes import NodeInfo, Placed
 from dray.scheduling.actions.preemption import Preemption, TakenOut
@@ -21,10 +21,11 @@ from dray.scheduling.workloads.jobs import Job
 from dray.scheduling.workloads.nearness import Nearness
 from dray.scheduling.workloads.together import NOWHERE_SPECIAL, Scope, Seat, Table, Together, hardness
 
-# Plans that are judged, and nodes that are tried one by one, for one job.
-MOST_PLANS: Final = 64
+Answer = TypeVar("Answer")
+
+# Nodes that are tried one by one for one job.
 MOST_NODES: Final = 128
-# Of those plans, the ones for which members are seated in other ways, too.
+# How often members are seated anew with one more out, where what was found is not allowed: as they sit it would be found again.
 MOST_ANEW: Final = 8
 # Victims of a plan of whom it is asked whether they need go.
 MOST_SPARED: Final = 32
@@ -66,11 +67,22 @@ class Wanted(NamedTuple):
     scope: Scope = NOWHERE_SPECIAL
 
 
-def _size(step: Step) -> tuple[int, int]:
+def size(step: Step) -> tuple[int, int]:
     requests = [dict(placed.demand.requests) for placed in step.pods]
     extended = sum(value for each in requests for name, value in each.items() if "/" in name)
     claims = sum(len(placed.pod.spec.resource_claims) for placed in step.pods)
     return extended + claims, sum(each.get("cpu", 0) for each in requests)
+
+
+def _most_at_once_first(steps: Sequence[Step]) -> list[Step]:
+    """By how many pods a job loses at once, then by how little that is; of one job the core before its surplus."""
+    largest: dict[str, tuple[int, tuple[int, int]]] = {}
+    for step in steps:
+        own = -len(step.pods), size(step)
+        largest[step.job.key] = min(own, largest.get(step.job.key, own))
+    found = list(reversed(steps))
+    found.sort(key=lambda step: largest[step.job.key])
+    return found
 
 
 def _has_devices(seat: Seat) -> bool:
@@ -78,7 +90,7 @@ def _has_devices(seat: Seat) -> bool:
     return bool(seat.pending.pod.spec.resource_claims or seat.placement.results or seat.placement.special)
 
 
-def _in_order(seats: list[Seat], scope: Scope) -> list[Seat]:
+def in_order(seats: list[Seat], scope: Scope) -> list[Seat]:
     """Of members that ask for the same, and may be on the same nodes, the first gets the first node by name."""
     alike: dict[object, list[Seat]] = {}
     for seat in seats:
@@ -138,21 +150,21 @@ class Room:
                     left = self._seat(table, left)
                 if left or not wanted.within():
                     continue
-                for plan in self._cheapest(wanted, table, out, taken, once=judged >= MOST_ANEW):
+                for plan in self._cheapest(wanted, table, out, taken):
                     if wanted.judge(plan):
                         return plan
                 judged += 1
-                if judged >= MOST_PLANS:
+                if judged >= MOST_ANEW:
                     return None
             if taken and left and len(wanted.members) > 1:
                 return self._all_out(wanted, table, out, taken)
         return None
 
-    def _cheapest(self, wanted: Wanted, table: Table, out: TakenOut, taken: list[Step], *, once: bool) -> list[Plan]:
-        """As the members came to sit (``once``: only so), sitting down anew now that all are out, and anew beside everybody who
-        need not go then: those that break fewer budgets and drive out fewer first."""
+    def _cheapest(self, wanted: Wanted, table: Table, out: TakenOut, taken: list[Step]) -> list[Plan]:
+        """As the members came to sit, seated anew now that all are out, and anew beside everybody who need not go then; those
+        that break fewer budgets and drive out fewer first."""
         plans = [self._finish(wanted, table, out, taken)]
-        if once or len(taken) < 2 or not plans[0].victims:
+        if len(taken) < 2 or not plans[0].victims:
             return plans
         for spare in (False, True):
             with self._parts.books.trial():
@@ -223,6 +235,56 @@ class Room:
                 failed.add(pending.demand.id)
         return left
 
+    # ---------------------------------------------------------------------------------------------------- of several jobs
+
+    def jointly(self, wanted: Wanted, steps: Sequence[Step]) -> Plan | None:
+        """Places for members of several jobs at once, if all of these go who have to: spared in the order of what they deserve
+        or by how many leave at once, whichever lets fewer go."""
+        wanted = wanted._replace(members=sorted(wanted.members, key=hardness, reverse=True))
+        plans: list[Plan] = []
+        with self._parts.books.trial():
+            table = self._together.table(wanted.scope)
+            out = self._taken_out(table)
+            for step in steps:
+                out.take(step.pods)
+            if self._seat(table, wanted.members) or not wanted.within():
+                return None
+            for order in (list(reversed(steps)), _most_at_once_first(steps)):
+                with self._parts.books.trial():
+                    noted, before = table.noted(), out.noted()
+                    left = self._in_the_way(order, wanted, table, out)
+                    if not self._seat(table, wanted.members):
+                        plans.append(self._finish(wanted, table, out, [step for step in steps if step in left]))
+                table.restore(noted)
+                out.restore(before)
+        return min(plans, key=lambda each: (wanted.breaks(each), len(each.victims)), default=None)
+
+    def supposing(self, plans: Iterable[Plan], then: Callable[[], Answer]) -> Answer:
+        """What is answered when all of these have come true."""
+        with self._parts.books.trial():
+            table = self._together.table()
+            out = self._taken_out(table)
+            for plan in plans:
+                out.take(placed for placed in plan.victims if placed.pod.uid not in out.out)
+                for placed in plan.victims:
+                    if (place := plan.places.get(placed.pod.uid)) is not None:
+                        table.post(placed.pod, placed.demand, place)
+                for seat in plan.seats:
+                    table.take(seat.pending, seat.placement)
+            return then()
+
+    def _in_the_way(self, order: Sequence[Step], wanted: Wanted, table: Table, out: TakenOut) -> list[Step]:
+        """Who of those that are out has to stay out wherever the members sit, who get up for it."""
+        for uid in list(table.seats):
+            table.leave(uid)
+        left, broken = list[Step](), set[str]()
+        for step in order:
+            # Where the core of a gang goes, its surplus goes too.
+            if step.job.key in broken or not self._can_stay(step, wanted, table, out):
+                broken.add(step.job.key)
+                left.append(step)
+        return left
+
     # ------------------------------------------------------------------------------------------------------ node by node
 
     def by_node(self, wanted: Wanted, nodes: Sequence[str], steps_on: Callable[[str], list[Step]]) -> Plan | None:
@@ -241,7 +303,7 @@ class Room:
             if plan is not None and len(plan.seats) < len(wanted.members):
                 plan = self._finish(wanted, table, out, taken)
                 plan = plan if wanted.judge(plan) else None
-            return plan._replace(seats=_in_order(plan.seats, wanted.scope)) if plan is not None else None
+            return plan._replace(seats=in_order(plan.seats, wanted.scope)) if plan is not None else None
 
     def _first_node(
         self,
@@ -284,6 +346,7 @@ class Room:
             state = table.state(pending)
         except NotPlaced:
             return None
+        refused: list[Placed] = []
         for step in steps:
             if any(placed.pod.uid in out.out for placed in step.pods):
                 continue
@@ -296,6 +359,10 @@ class Room:
                     plan = self._finish(wanted, table, out, taken)
                     if wanted.judge(plan):
                         return plan
+                    if plan.victims == refused and not wanted.all_stay:
+                        # Whoever else leaves the node comes back, for it is not in the way.
+                        return None
+                    refused = plan.victims
                 table.leave(pending.uid)
         return None
 
@@ -316,7 +383,7 @@ class Room:
         with self._parts.books.trial():
             broken: set[str] = set()
             gone: list[Step] = []
-            for step in sorted(taken, key=_size, reverse=True) if wanted.all_stay else reversed(taken):
+            for step in sorted(taken, key=size, reverse=True) if wanted.all_stay else reversed(taken):
                 # Where the core of a gang goes, its surplus goes too.
                 if step.job.key in broken or not self._stays(step, wanted, table, out):
                     broken.add(step.job.key)
@@ -405,7 +472,7 @@ class Room:
 
     def _cannot_stay(self, step: Step, table: Table, out: TakenOut) -> list[Placed]:
         """Of several, those that do not fit where they were, the largest first: nobody has to go for another of its own gang."""
-        pods = sorted(step.pods, key=lambda each: _size(Step(step.job, (each,))), reverse=True)
+        pods = sorted(step.pods, key=lambda each: size(Step(step.job, (each,))), reverse=True)
         if len(pods) == 1:
             return pods
         return [each for each in pods if self._holds_devices(each) or not self._fits_back(each, table, out)]

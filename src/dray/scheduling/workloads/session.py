@@ -23,6 +23,7 @@ from dray.scheduling.workloads.asked import Amounts, add
 from dray.scheduling.workloads.asking import Asking
 from dray.scheduling.workloads.denials import Denials, Missing
 from dray.scheduling.workloads.jobs import Job, Jobs, leaf_of, not_done
+from dray.scheduling.workloads.joint import Joint
 from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.members import Members
 from dray.scheduling.workloads.nearness import Nearness
@@ -82,6 +83,7 @@ class Session:
         self._room.leaving = [placed for placed in parts.nodes.all_placed() if self._leaves(placed)]
         self.turns = Turns(self, use)
         self.taking = Taking(self, parts, jobs, use, together, self._room, settings)
+        self._joint = Joint(self, self.taking, self._room, use)
         self.missing: dict[str, Missing] = {}
         self.done: set[str] = set()
         # Whom room is made for in this session, and by which action: nothing of it is written before the end.
@@ -127,6 +129,7 @@ class Session:
         for action in self._settings.actions:
             if not self.cut:
                 actions[action]()
+        self._joint.spares()
         for job in self.waiting:
             missing = self.missing.get(job.key)
             if missing is not None and missing.refused is not None:
@@ -176,7 +179,8 @@ class Session:
             if not isinstance(found, Missing):
                 self._started(job, found, line)
             elif (plan := self._when_they_left(job, members)) is not None:
-                self._planned(job, plan, line, "allocate")
+                self.plan(job, plan, "allocate")
+                self._look_again(line)
             else:
                 failed[likeness] = self.missing[job.key] = found
 
@@ -208,6 +212,23 @@ class Session:
         leaves = tuple(sorted((leaf_of(p.pod, job.subgroups), p.demand.id) for p in members))
         return (*alike, job.root, leaves, job.key if self.members.active(job) else "")
 
+    def could_start(self, without: Collection[str]) -> list[QueuedPod]:
+        """Who would find room as things stand in a trial, which has it then: the next pods of all jobs but these."""
+        found, failed = list[QueuedPod](), set[tuple[object, ...]]()
+        line = self._line([job for job in self._ready() if job.key not in without])
+        while (job := line.pop()) is not None:
+            members = self.members.next(job)
+            likeness = self._likeness(job, members)
+            self.asking.note(job, members)
+            if likeness in failed or self.denials.of_start(job) is not None:
+                continue
+            self._together.headroom.begin(members)
+            if isinstance(self.nearness.find(job, members), list):
+                found += members
+            else:
+                failed.add(likeness)
+        return found
+
     def _when_they_left(self, job: Job, members: Sequence[QueuedPod]) -> Plan | None:
         """Pods that are leaving anyhow make enough room: nobody else has to go."""
         if not self._room.leaving:
@@ -221,8 +242,7 @@ class Session:
         self._decisions.start(job, seats)
         self.missing.pop(job.key, None)
         self._changed(job)
-        line.changed(self._use.changed)
-        self._use.changed.clear()
+        self._look_again(line)
         if job.waiting and self.members.next(job):
             line.push(job)
 
@@ -250,10 +270,12 @@ class Session:
                 continue
             self.asking.note(job, members)
             plan = self._settled(job, find)
-            if plan is None:
+            if plan is not None:
+                self.plan(job, plan, action)
+            elif action != "reclaim" or not self._joint.includes(job, members, action):
                 failed.add(likeness)
-            else:
-                self._planned(job, plan, line, action)
+                continue
+            self._look_again(line)
 
     def _settled(self, job: Job, find: Callable[[Job, list[QueuedPod]], Plan | None]) -> Plan | None:
         """A plan that takes from no other plan of this session: those are withdrawn, and it is looked for again."""
@@ -264,12 +286,15 @@ class Session:
             if not taken:
                 return plan
             for other in taken.values():
-                self._withdraw(other)
+                self.withdraw(other)
         return None
 
-    def _planned(self, job: Job, plan: Plan, line: Line, action: Action) -> None:
-        awaited = plan.victims or [placed for placed in self._room.leaving if placed.node in _nodes(plan)]
-        self._decisions.make_room(job, plan, awaited)
+    def plan(self, job: Job, plan: Plan, action: Action, going: Sequence[Placed] = ()) -> None:
+        """Room is made for the job so. ``going``: who leaves besides, for others whose plans are made with it."""
+        nodes = {seat.placement.node for seat in plan.seats}
+        leaving = {placed.pod.uid: placed for placed in (*self._room.leaving, *going) if placed.node in nodes}
+        leaving |= {placed.pod.uid: placed for placed in plan.victims}
+        self._decisions.make_room(job, plan, list(leaving.values()))
         self.plans[job.key], self.made_by[job.key] = plan, action
         self.missing.pop(job.key, None)
         self.done.add(job.key)
@@ -280,10 +305,8 @@ class Session:
         for step in plan.evicted:
             if not self.members.active(step.job):
                 self._room.give_up(step.job.pods)
-        line.changed(self._use.changed)
-        self._use.changed.clear()
 
-    def _withdraw(self, job: Job) -> None:
+    def withdraw(self, job: Job) -> None:
         plan = self.plans.pop(job.key)
         self._decisions.withdraw(job)
         self.done.discard(job.key)
@@ -291,6 +314,10 @@ class Session:
         for step in (*plan.evicted, *(step for step, _ in plan.moved)):
             self._changed(step.job)
         self._changed(job)
+
+    def _look_again(self, line: Line) -> None:
+        line.changed(self._use.changed)
+        self._use.changed.clear()
 
     def _delayed(self, job: Job) -> bool:
         since = max(job.created, job.evicted_at or 0.0)
@@ -313,7 +340,3 @@ class Session:
                 active = [self._parts.nodes.placed(each.name) for each in gang.members("active")]
                 self._decisions.evict_stale(job, [placed for placed in active if placed is not None])
                 self._changed(job)
-
-
-def _nodes(plan: Plan) -> set[str]:
-    return {seat.placement.node for seat in plan.seats}

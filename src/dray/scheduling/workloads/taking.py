@@ -7,6 +7,7 @@ broken only where no plan breaks none, and never to move somebody.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from dray.books.nodes import Placed
@@ -23,7 +24,7 @@ from dray.scheduling.config import QueueSettings
 from dray.scheduling.parts import Parts
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.bounds import enough_free, hopeless
-from dray.scheduling.workloads.budgets import Budgets
+from dray.scheduling.workloads.budgets import Allowance, Budgets
 from dray.scheduling.workloads.jobs import BESIDE, Job, Jobs, created
 from dray.scheduling.workloads.room import Plan, Room, Step, Wanted
 from dray.scheduling.workloads.together import NOWHERE_SPECIAL, Scope, Together
@@ -92,23 +93,33 @@ class Taking:
     # --------------------------------------------------------------------------------------------------------- reclaim
 
     def reclaim(self, job: Job, members: list[QueuedPod]) -> Plan | None:
-        tree, standings = self._session.tree, self._session.standings.frozen()
-        reclaimer = self._denials.reclaimer(job, self._asking.least(job))
-        if may_reclaim(reclaimer, standings) is not None:
+        standings = self._session.standings.frozen()
+        if not self._may_reclaim(job, standings):
             return None
         self._together.headroom.begin(members, self._session.shares[job.queue])
-        open_queues = {name for name in tree.queues if tree.is_leaf(name) and is_candidate(reclaimer, name, tree, standings)}
-        candidates = [each for each in self._jobs if each.preemptible and each.queue in open_queues]
-        minima = self._jobs.minima("reclaim_min_runtime")
-
-        def protected(victim: Job) -> bool:
-            least = reclaim_min_runtime(job.queue, victim.queue, tree, minima)
-            return is_protected(self._session.now, victim.last_start, least)
 
         def judge(plan: Plan) -> bool:
             return self._may_take(job, plan, standings)
 
-        return self._make_room(job, members, candidates, protected, judge)
+        return self._make_room(job, members, self._of_others(job, standings), self._too_young(job, "reclaim"), judge)
+
+    def _may_reclaim(self, job: Job, standings: Mapping[str, Standing]) -> bool:
+        return may_reclaim(self._denials.reclaimer(job, self._asking.least(job)), standings) is None
+
+    def _of_others(self, job: Job, standings: Mapping[str, Standing]) -> list[Job]:
+        """Jobs of other queues from which it may be worth to take something back."""
+        tree, reclaimer = self._session.tree, self._denials.reclaimer(job, self._asking.least(job))
+        open_queues = {name for name in tree.queues if tree.is_leaf(name) and is_candidate(reclaimer, name, tree, standings)}
+        return [each for each in self._jobs if each.preemptible and each.queue in open_queues]
+
+    def _too_young(self, job: Job, action: str) -> Callable[[Job], bool]:
+        """Whether a victim is protected from the job by its min-runtime."""
+        tree, now = self._session.tree, self._session.now
+        if action == "preempt":
+            least = preempt_min_runtime(job.queue, tree, self._jobs.minima("preempt_min_runtime"))
+            return lambda victim: is_protected(now, victim.started, least)
+        minima = self._jobs.minima("reclaim_min_runtime")
+        return lambda victim: is_protected(now, victim.last_start, reclaim_min_runtime(job.queue, victim.queue, tree, minima))
 
     def _may_take(self, job: Job, plan: Plan, standings: Mapping[str, Standing]) -> bool:
         blocks = [(step.job.queue, self._use.freed(step.pods)) for step in plan.evicted]
@@ -125,21 +136,14 @@ class Taking:
 
     def preempt(self, job: Job, members: list[QueuedPod]) -> Plan | None:
         self._together.headroom.begin(members)
-        candidates = [
-            each for each in self._jobs if each.queue == job.queue and each.preemptible and each.priority < job.priority
-        ]
+        candidates = self._below(job)
         if job.queue == BESIDE:
             candidates += self._outsiders(job, members)
-        minima = self._jobs.minima("preempt_min_runtime")
-        least = preempt_min_runtime(job.queue, self._session.tree, minima)
+        return self._make_room(job, members, candidates, self._too_young(job, "preempt"), lambda plan: True)
 
-        def protected(victim: Job) -> bool:
-            return is_protected(self._session.now, victim.started, least)
-
-        def judge(plan: Plan) -> bool:
-            return True
-
-        return self._make_room(job, members, candidates, protected, judge)
+    def _below(self, job: Job) -> list[Job]:
+        """Jobs of the same queue that may be preempted for the job."""
+        return [each for each in self._jobs if each.queue == job.queue and each.preemptible and each.priority < job.priority]
 
     def _outsiders(self, job: Job, members: Sequence[QueuedPod]) -> list[Job]:
         """Pods of no queue and no gang that a gang of no queue may drive out, as a single pod may: each a job by itself."""
@@ -222,6 +226,37 @@ class Taking:
         """Everybody who may go, or does."""
         placed = (self._parts.nodes.placed(uid) for job in candidates for uid in job.pods)
         return [*(each for each in placed if each is not None), *self._room.leaving]
+
+    # --------------------------------------------------------------------------------------------------- plans together
+
+    def candidates(self, job: Job, action: str) -> list[Job]:
+        """Who may have to go for the job, as things stand; nobody where it may not ask for that."""
+        standings = self._session.standings.frozen()
+        if self._denials.beyond(job) or not self._denials.quota_allows(job):
+            return []
+        if action == "preempt":
+            found = self._below(job)
+        else:
+            found = self._of_others(job, standings) if self._may_reclaim(job, standings) else []
+        protected = self._too_young(job, action)
+        return [each for each in found if not protected(each)]
+
+    def alike(self, kinds: Collection[tuple[str, int]]) -> list[Job]:
+        """Jobs of these queues and priorities that may be evicted at all."""
+        return [each for each in self._jobs if each.preemptible and (each.queue, each.priority) in kinds]
+
+    def steps(self, victims: Sequence[Job], most: int) -> list[Step]:
+        """The first of them to go."""
+        return list(islice(self._victims.in_order(victims, lambda victim: False), most))
+
+    def allows(self, job: Job, plan: Plan, action: str) -> bool:
+        """Whether the action may do this for the job; who is evicted in the plan is one of its candidates."""
+        if action != "reclaim" or not (plan.evicted or plan.moved):
+            return action == "preempt" or not plan.evicted
+        return self._may_take(job, plan, self._session.standings.frozen())
+
+    def allowance(self) -> Allowance:
+        return self._budgets.now(self._room.leaving)
 
     # ------------------------------------------------------------------------------------------------- about plans
 

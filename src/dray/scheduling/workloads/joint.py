@@ -1,0 +1,183 @@
+"""Plans of one session made anew, all together: a job finds room beside the others after all, or fewer have to go for them.
+
+Always true: nothing of a session's plans is written before its end, so that changing them costs nobody anything. Whoever had a
+plan has one afterwards, and each is allowed by the rules of its action, one after the other as they were made; else everything is
+as it was. Nobody's disruption budget is broken for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from dray.scheduling.waiting.queue import QueuedPod
+from dray.scheduling.workloads.jobs import Job
+from dray.scheduling.workloads.room import Plan, Room, Step, Wanted, in_order, size
+from dray.scheduling.workloads.taking import Taking
+from dray.scheduling.workloads.together import Scope, hardness
+from dray.scheduling.workloads.use import QueueUse
+
+if TYPE_CHECKING:
+    from dray.scheduling.workloads.session import Action, Session
+
+# Pods that are seated together, steps of victims that are looked at for them, and how often in a session that is tried in vain.
+MOST_MEMBERS: Final = 32
+MOST_STEPS: Final = 48
+MOST_TRIES: Final = 4
+
+
+class Entry(NamedTuple):
+    """A job whose plan is made anew; ``plan``: the one that it had."""
+
+    job: Job
+    members: list[QueuedPod]
+    action: Action
+    plan: Plan | None
+
+
+class Joint:
+    def __init__(self, session: Session, taking: Taking, room: Room, use: QueueUse) -> None:
+        self._session, self._taking, self._room, self._use = session, taking, room, use
+        self._tries = MOST_TRIES
+
+    def includes(self, job: Job, members: list[QueuedPod], action: Action) -> bool:
+        """Whether the job, which finds no room by itself, has a plan now: those who have one already sit elsewhere, or others go
+        for them."""
+        if not self._session.plans or self._tries <= 0 or self._seats() + len(members) > MOST_MEMBERS:
+            return False
+        if job.root.constrained or not self._taking.candidates(job, action):
+            return False
+        entries = [*self._planned(), Entry(job, members, action, None)]
+        found = self._anew(entries, lambda: self._taking.candidates(job, action), lambda plan: True)
+        self._tries -= not found
+        return found
+
+    def spares(self) -> None:
+        """Who has to go for the plans of the session, where fewer do for all of them: of the same queues and priorities."""
+        if len(self._session.plans) < 2 or self._seats() > MOST_MEMBERS:
+            return
+        entries = self._planned()
+        gone = [placed for each in entries if each.plan is not None for placed in each.plan.victims]
+        kinds = {(step.job.queue, step.job.priority) for each in entries if each.plan is not None for step in each.plan.evicted}
+        if len(gone) < 2 or not kinds:
+            return
+        before = [each.plan for each in entries if each.plan is not None]
+
+        def better(plan: Plan) -> bool:
+            return len(plan.victims) < len(gone) and self._worth([plan], entries) >= self._worth(before, entries)
+
+        self._anew(entries, lambda: self._taking.alike(kinds), better)
+
+    # ---------------------------------------------------------------------------------------------------------- inside
+
+    def _seats(self) -> int:
+        return sum(len(plan.seats) for plan in self._session.plans.values())
+
+    def _planned(self) -> list[Entry]:
+        jobs = {job.key: job for job in self._session.waiting}
+        return [
+            Entry(jobs[key], [seat.pending for seat in plan.seats], self._session.made_by[key], plan)
+            for key, plan in self._session.plans.items()
+        ]
+
+    def _anew(self, entries: Sequence[Entry], victims: Callable[[], Sequence[Job]], better: Callable[[Plan], bool]) -> bool:
+        """Whether the plans of all are replaced by others, in which of these jobs may go, too."""
+        for each in entries:
+            if each.plan is not None:
+                self._session.withdraw(each.job)
+        plan = self._find(entries, self._steps(entries, victims()))
+        if plan is not None and better(plan) and self._replaced(entries, plan):
+            return True
+        for each in entries:
+            if each.plan is not None:
+                self._session.plan(each.job, each.plan, each.action)
+        return False
+
+    def _steps(self, entries: Sequence[Entry], victims: Sequence[Job]) -> list[Step]:
+        """In their order those who may go, then those who were to go and would have to be among them."""
+        own = {each.job.key for each in entries}
+        steps = self._taking.steps([job for job in victims if job.key not in own], MOST_STEPS)
+        known = {placed.pod.uid for step in steps for placed in step.pods}
+        for each in entries:
+            if each.plan is not None:
+                before = (*each.plan.evicted, *(step for step, _ in each.plan.moved))
+                steps += [step for step in before if not any(placed.pod.uid in known for placed in step.pods)]
+        return steps
+
+    def _find(self, entries: Sequence[Entry], steps: Sequence[Step]) -> Plan | None:
+        allowance = self._taking.allowance()
+        wanted = Wanted(
+            [pending for each in entries for pending in each.members],
+            lambda: all(self._session.denials.within(each.job) for each in entries),
+            lambda plan: True,
+            lambda plan: allowance.broken(plan.victims),
+            self._use.within_limits,
+            scope=self._scope(entries),
+        )
+        plan = self._room.jointly(wanted, steps)
+        return plan if plan is not None and not wanted.breaks(plan) else None
+
+    def _scope(self, entries: Sequence[Entry]) -> Scope:
+        """Who has to be near to others of its gang stays in the domain that was found for it."""
+        found: dict[str, frozenset[str]] = {}
+        for each in entries:
+            where = {seat.pending.uid: seat.placement.node for seat in each.plan.seats} if each.plan is not None else {}
+            found |= self._session.nearness.around(each.job, where)
+        return found
+
+    def _worth(self, plans: Sequence[Plan], entries: Sequence[Entry]) -> tuple[int, ...]:
+        """How much more runs when all of these have come true, with those that find room in what is left over then."""
+        own = {each.job.key for each in entries}
+        started = self._room.supposing(plans, lambda: self._session.could_start(own))
+        come = [hardness(pending) for pending in (*started, *(seat.pending for plan in plans for seat in plan.seats))]
+        gone = [size(step) for plan in plans for step in plan.evicted]
+        return tuple(sum(each[column] for each in come) - sum(each[column] for each in gone) for column in (0, 1))
+
+    def _replaced(self, entries: Sequence[Entry], plan: Plan) -> bool:
+        """Each gets its part of the plan, where that is allowed; else none of them."""
+        left, done = list(plan.evicted), list[Job]()
+        for each in entries:
+            part = self._part(each, entries, plan, left)
+            action = "reclaim" if part.evicted and each.action == "consolidation" else each.action
+            if not self._taking.allows(each.job, part, action):
+                break
+            self._session.plan(each.job, part, action, plan.victims)
+            done.append(each.job)
+            left = [step for step in left if step not in part.evicted]
+        if len(done) == len(entries) and not left:
+            return True
+        for job in done:
+            self._session.withdraw(job)
+        return False
+
+    def _part(self, entry: Entry, entries: Sequence[Entry], plan: Plan, left: Sequence[Step]) -> Plan:
+        """What of the plan is one job's: its seats, and those who leave for it."""
+        own = {pending.uid for pending in entry.members}
+        seats = in_order([seat for seat in plan.seats if seat.pending.uid in own], self._scope([entry]))
+        asks = bool(left) and entry.action != "allocate"
+        allowed = {job.key for job in self._taking.candidates(entry.job, entry.action)} if asks else set[str]()
+        evicted = [step for step in left if step.job.key in allowed and entry in _for_whom(step, entries)]
+        moved = [each for each in plan.moved if entry is _moves_for(each[0], entries)]
+        places = {uid: plan.places[uid] for _, nodes in moved for uid in nodes}
+        return Plan(seats, evicted, moved, places)
+
+
+def _for_whom(step: Step, entries: Sequence[Entry]) -> Sequence[Entry]:
+    """Who was to be evicted for a job goes for it; who goes besides, for the one that had no plan, or else for any that may ask
+    for it."""
+    known = [each for each in entries if each.plan is not None and any(_same(step, other) for other in each.plan.evicted)]
+    return known or [each for each in entries if each.plan is None] or entries
+
+
+def _moves_for(step: Step, entries: Sequence[Entry]) -> Entry:
+    """Who was to go for a job moves for it; else for the last."""
+    known = (each for each in entries if each.plan is not None and _uids(step) & {p.pod.uid for p in each.plan.victims})
+    return next(known, entries[-1])
+
+
+def _same(one: Step, other: Step) -> bool:
+    return bool(_uids(one) & _uids(other))
+
+
+def _uids(step: Step) -> set[str]:
+    return {placed.pod.uid for placed in step.pods}
