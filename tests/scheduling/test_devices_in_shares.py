@@ -102,6 +102,23 @@ def test_a_restart_counts_the_same() -> None:
     assert held(sim, "a") == 2
 
 
+def test_a_claim_that_is_seen_after_its_pod_counts_too() -> None:
+    """Kinds are watched apart: which comes first says nothing."""
+    sim = devices(3)
+    add_team(sim, "a", 4)
+    add_single(sim, "first", "a", 0)
+    sim.settle(5)
+    add_single(sim, "p", "a", 0, claims=["late"], node_name="n0", phase="Running")
+    sim.settle(5)
+    results = [{"request": "req", "driver": "gpu.example.com", "pool": "n0", "device": f"gpu-{index}"} for index in range(2)]
+    users = [{"resource": "pods", "name": "p", "uid": sim.pod("p")["metadata"]["uid"]}]
+    request = {"name": "req", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2}}
+    status = {"allocation": {"devices": {"results": results}}, "reservedFor": users}
+    sim.add_claim("late", spec={"devices": {"requests": [request]}}, status=status)
+    sim.settle(5)
+    assert held(sim, "a") == 2
+
+
 def test_of_alternatives_the_one_that_is_taken_counts() -> None:
     sim = devices(2)
     add_team(sim, "a", 4, limit=4)

@@ -129,7 +129,9 @@ class Workloads:
         self._dirty = self._dirty or old is None or new is None
         if (old.status.allocation if old else None) == (new.status.allocation if new else None):
             return
-        for uid in sorted(self.use.claims.get((new or old).uid, ())):
+        # A pod may have been seen before the claim that it uses.
+        reserved = (user.uid for user in new.status.reserved_for) if old is None else ()
+        for uid in sorted({*self.use.claims.get((new or old).uid, ()), *reserved}):
             if (placed := self._parts.nodes.placed(uid)) is not None:
                 self.use.look_again(placed)
 
