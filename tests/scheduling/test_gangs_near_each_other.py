@@ -143,6 +143,19 @@ def test_pods_of_an_owner_that_start_together_say_it_by_annotation() -> None:
     assert racks(sim, "train") == ["b"]
 
 
+def test_domains_whose_nodes_take_nobody_do_not_keep_it_from_one_that_does() -> None:
+    sim = fabric(z=(2,))
+    taint = [{"key": "broken", "effect": "NoSchedule"}]
+    for index in range(80):
+        labels = {"row": "r", "rack": f"{index:02}"}
+        made = node(f"n{index}", cpu="64", memory="256Gi", resources={GPU: "2"}, labels=labels, taints=taint)
+        sim.api.put(kinds.NODES, made)
+    add_queue(sim, "team", 100)
+    add_gang(sim, "train", "team", 2, topologyConstraint=RACK)
+    sim.settle(5)
+    assert racks(sim, "train") == ["z"]
+
+
 class TestDevices:
     """The same for devices of claims."""
 

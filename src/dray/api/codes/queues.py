@@ -91,8 +91,9 @@ TABLE: Final[dict[str, Code]] = {
         meaning="the pods that have to be in one domain of a topology do not fit into any",
         wakes=(NODE, FREE, DEVICES),
         subject="podgroup",
-        says="<fit> into no domain[ of level {level}][: {placed} of {needed} pods fit into {domain}, which comes closest,"
-        " and then there is no place for {member}|| that any node is in]",
+        says="<fit> into no domain[ of level {level}][ of the {tried} that were tried]"
+        "[: {placed} of {needed} pods fit into {domain}, which comes closest, and then there is no place for {member}"
+        "|| that any node is in]",
         cure="make room for all of them in one domain, or require a wider level",
         curable=True,
     ),

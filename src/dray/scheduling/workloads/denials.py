@@ -85,7 +85,8 @@ class Denials:
         refusal = found.refused.refusal
         data: dict[str, str | int] = {"member": found.pending.pod.key, "placed": found.placed, "needed": len(members)}
         if found.level:
-            data = {"level": found.level, **({**data, "domain": found.domain} if found.domain else {})}
+            tried: dict[str, str | int] = {"tried": found.tried} if found.tried else {}
+            data = {"level": found.level, **tried, **({**data, "domain": found.domain} if found.domain else {})}
             refusal = Refusal(((Reason("TopologyConstraint", job.group, data), 0), *refusal.reasons), refusal.nodes)
         elif len(members) > 1:
             refusal = Refusal(((Reason("GangBlocked", job.group, data), 0), *refusal.reasons), refusal.nodes)

@@ -315,7 +315,7 @@ class Jobs:
         if group is not None:
             gang = group.spec.scheduling_policy.gang
             keys = group.spec.scheduling_constraints.topology if group.spec.scheduling_constraints is not None else ()
-            near = Near(required=keys[0].key) if keys else None
+            near = Near(required=keys[0].key) if keys and keys[0].key else None
             job.root = Part("", max(1, gang.min_count) if gang is not None else 1, near=near)
             job.uid, job.created = group.metadata.uid, created(group)
         priority = group.spec.priority if group is not None else None

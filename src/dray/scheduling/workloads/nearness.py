@@ -9,12 +9,12 @@ whole; where room has to be made, the one in which least is missing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from dray.api.kinds import TOPOLOGIES
 from dray.api.queues import Topology
-from dray.books.nodes import Placed
+from dray.books.nodes import NodeInfo, Placed
 from dray.queues.gangs import Near, Part
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.refusal import Refusal
@@ -33,12 +33,14 @@ Path = tuple[str, ...]
 
 
 class Constrained(NamedTuple):
-    """A part with pods to place: ``own`` are those that no part below it says more about, ``below`` all of them."""
+    """A part with pods to place: ``own`` are those that no part below it says more about, ``below`` all of them; ``active``:
+    nodes on which pods of it are to stay; ``never``: whether a node will not do for any of them, whoever leaves it."""
 
     near: Near
     own: list[QueuedPod]
     below: list[QueuedPod]
     active: frozenset[str]
+    never: Callable[[NodeInfo], bool]
 
     @property
     def innermost(self) -> bool:
@@ -132,11 +134,6 @@ class Nearness:
         levels = self._levels(near)
         return levels[: levels.index(near.required) + 1] if near.required in levels else ()
 
-    def staying(self, job: Job) -> Scope:
-        """By pod of the job that has a place: where else it may be."""
-        placed = ((uid, self._nodes.node_of(uid)) for uid in job.pods)
-        return self.around(job, {uid: node for uid, node in placed if node})
-
     # -------------------------------------------------------------------------------------------------------------- placing
 
     def find(self, job: Job, members: Sequence[QueuedPod]) -> list[Seat] | Blocked:
@@ -148,7 +145,8 @@ class Nearness:
         found = self._seat(parts, rest, {}, (), ("", ""))
         if found is not None:
             return found
-        return self._closest if self._closest is not None else self._together.find(members)
+        blocked = self._closest if self._closest is not None else self._together.find(members)
+        return blocked._replace(tried=MOST_TRIES) if isinstance(blocked, Blocked) and self._tries <= 0 else blocked
 
     def _seat(
         self,
@@ -246,7 +244,9 @@ class Nearness:
                 innermost |= {each.uid: len(found) for each in below}
                 found.append((part.near, below, self._active(job, leaves)))
         parts = [
-            Constrained(near, [each for each in below if innermost[each.uid] == index], below, active)
+            Constrained(
+                near, [each for each in below if innermost[each.uid] == index], below, active, self._together.never(below)
+            )
             for index, (near, below, active) in enumerate(found)
         ]
         return parts, [each for each in members if each.uid not in innermost]
@@ -258,7 +258,7 @@ class Nearness:
 
     def _choices(self, part: Constrained, scope: Scope, making: Making, *, or_closest: bool = False) -> Iterator[Choice]:
         """Domains that may have room: those of the level that is preferred, then wider ones, in which what does not fit into one
-        of the preferred level is in few. ``or_closest``: if there is none, the one with most making."""
+        of the preferred level is in few. ``or_closest``: if there is none, the one with most room."""
         levels, near, base = self._levels(part.near), part.near, scope.get(part.below[0].uid)
         outer = levels.index(near.required) if near.required else -1
         inner = max(levels.index(near.preferred) if near.preferred else outer, outer)
@@ -288,7 +288,7 @@ class Nearness:
         making: Making,
         required: int,
     ) -> list[tuple[Path, frozenset[str]]]:
-        """The domains of the last of these levels that may have making."""
+        """The domains of the last of these levels that may have room."""
         paths, needed = self._path(levels), len(part.below)
         sums: Counter[Path] = Counter()
         for path, count in self._by_path(levels, counts).items():
@@ -386,7 +386,7 @@ class Nearness:
                 fits = min(free, default=len(part.below))
                 if not more:
                     by_state[state] = fits
-            if fits > 0:
+            if fits > 0 and not part.never(info):
                 found[info.name] = fits
         return found
 

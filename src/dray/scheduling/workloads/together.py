@@ -7,9 +7,10 @@ their devices jointly; then the hardest members go first; then nodes are tried o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from dray.api.codes import CURABLE
 from dray.api.core import Pod
 from dray.api.resource import RESERVED_FOR_MAX, AllocationResult, ResourceClaim
 from dray.books.demand import Demand
@@ -17,6 +18,7 @@ from dray.books.nodes import NodeInfo
 from dray.scheduling.config import Profile
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
+from dray.scheduling.placing.plan import Plan
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.shape.claims import Refused, check_room, reserved_for
 from dray.scheduling.waiting.queue import QueuedPod
@@ -36,13 +38,15 @@ class Seat(NamedTuple):
 
 class Blocked(NamedTuple):
     """The member that found no node when ``placed`` of the others had one: the most that could be had together. ``level``: where
-    they have to be in one domain, that of the topology; ``domain``: the one in which that was."""
+    they have to be in one domain, that of the topology; ``domain``: the one in which that was; ``tried``: how many, where it was
+    not all of them."""
 
     pending: QueuedPod
     refused: NotPlaced
     placed: int
     level: str = ""
     domain: str = ""
+    tried: int = 0
 
 
 class Table:
@@ -237,6 +241,20 @@ class Together:
         found = self._search(hardest_first, scope, beside)
         return found if found is not None else blocked
 
+    def never(self, members: Sequence[QueuedPod]) -> Callable[[NodeInfo], bool]:
+        """Whether a node will not do for any of these, whoever leaves it."""
+        plans: list[Plan] = []
+        for pending in {each.demand.id: each for each in members}.values():
+            try:
+                state = self.table().state(pending)
+            except NotPlaced:
+                return lambda info: False
+            if state.view is not None:
+                # What others say of it changes with who is where.
+                return lambda info: False
+            plans.append(self._cycle.plan(state))
+        return lambda info: all(_never(plan, info) for plan in plans)
+
     def rise(self, seats: Sequence[Seat]) -> None:
         """They have no places any more, in the open trial."""
         table = self.table()
@@ -306,6 +324,13 @@ class Together:
         candidates = self._cycle.candidates(state)
         candidates.best()
         return candidates.feasible()
+
+
+def _never(plan: Plan, info: NodeInfo) -> bool:
+    if plan.names is not None and info.name not in plan.names:
+        return True
+    reasons = plan.examine(info)[0]
+    return reasons is not None and not any(reason.code in CURABLE for reason in reasons)
 
 
 def _uses(seat: Seat, claim: ResourceClaim) -> bool:
