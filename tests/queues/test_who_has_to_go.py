@@ -139,3 +139,23 @@ def test_a_job_finds_room_after_all_where_the_one_before_it_sits_elsewhere() -> 
     assert cluster.settle() == {"ones": 0, "large": 0, "first": 2, "second": 1}
     assert cluster.nodes("first") == ["n1", "n2"]
     assert len(cluster.evicted) == 3
+
+
+def test_a_small_job_does_not_drive_out_a_large_gang_only_because_that_is_younger() -> None:
+    jobs = [job("pair", "own", 2, "n0"), job("gang", "own", 4, "n1", "n2", "n3"), job("urgent", "own", 1, count=1, priority=75)]
+    cluster = Cluster({"n0": 2, "n1": 4, "n2": 4, "n3": 4}, [queue("own", 14)], jobs)
+    assert cluster.settle() == {"pair": 0, "gang": 3, "urgent": 1}
+
+
+def test_nobody_goes_instead_of_more_of_lower_priority() -> None:
+    """The two pods of priority 60 would be enough, and fewer than one of them with the gang of priority 40."""
+    jobs = [
+        job("small", "own", 1, "n0", priority=60),
+        job("large", "own", 2, "n1", priority=60),
+        job("low", "own", 1, "n2", "n2", priority=40),
+        job("urgent", "own", 1, count=3, priority=75),
+    ]
+    cluster = Cluster({"n0": 1, "n1": 2, "n2": 2}, [queue("own", 5)], jobs)
+    settled = cluster.settle()
+    assert (settled["low"], settled["urgent"]) == (0, 3)
+    assert settled["small"] + settled["large"] == 1

@@ -20,8 +20,10 @@ from dray.scheduling.workloads.use import QueueUse
 if TYPE_CHECKING:
     from dray.scheduling.workloads.session import Action, Session
 
-# Pods that are seated together, steps of victims that are looked at for them, and how often in a session that is tried in vain.
+# Pods that are seated together, steps of victims that are looked at for them, and how often in a session that is tried in vain;
+# of more victims than these it is not asked whether fewer would do.
 MOST_MEMBERS: Final = 32
+MOST_VICTIMS: Final = 16
 MOST_STEPS: Final = 48
 MOST_TRIES: Final = 4
 
@@ -53,20 +55,19 @@ class Joint:
         return found
 
     def spares(self) -> None:
-        """Who has to go for the plans of the session, where fewer do for all of them: of the same queues and priorities."""
-        if len(self._session.plans) < 2 or self._seats() > MOST_MEMBERS:
+        """Who has to go for the plans of the session, where fewer do for all of them: of the same queues and priorities, nobody
+        instead of others of lower priority, and so that no less runs then."""
+        if not 0 < self._seats() <= MOST_MEMBERS:
             return
         entries = self._planned()
-        gone = [placed for each in entries if each.plan is not None for placed in each.plan.victims]
-        kinds = {(step.job.queue, step.job.priority) for each in entries if each.plan is not None for step in each.plan.evicted}
-        if len(gone) < 2 or not kinds:
-            return
-        before = [each.plan for each in entries if each.plan is not None]
+        before = list(self._session.plans.values())
+        kinds = {(step.job.queue, step.job.priority) for plan in before for step in plan.evicted}
 
         def better(plan: Plan) -> bool:
-            return len(plan.victims) < len(gone) and self._worth([plan], entries) >= self._worth(before, entries)
+            return _spares_more(plan, before) and self._worth([plan], entries) >= self._worth(before, entries)
 
-        self._anew(entries, lambda: self._taking.alike(kinds), better)
+        if kinds and 1 < sum(len(plan.victims) for plan in before) <= MOST_VICTIMS:
+            self._anew(entries, lambda: self._taking.alike(kinds), better)
 
     # ---------------------------------------------------------------------------------------------------------- inside
 
@@ -173,6 +174,17 @@ def _moves_for(step: Step, entries: Sequence[Entry]) -> Entry:
     """Who was to go for a job moves for it; else for the last."""
     known = (each for each in entries if each.plan is not None and _uids(step) & {p.pod.uid for p in each.plan.victims})
     return next(known, entries[-1])
+
+
+def _spares_more(plan: Plan, before: Sequence[Plan]) -> bool:
+    """Whether fewer go, and no more than before of any priority and above it."""
+    old = [placed.demand.priority for each in before for placed in each.victims]
+    new = [placed.demand.priority for placed in plan.victims]
+    return len(new) < len(old) and all(_at_least(new, level) <= _at_least(old, level) for level in new)
+
+
+def _at_least(priorities: Sequence[int], level: int) -> int:
+    return sum(each >= level for each in priorities)
 
 
 def _same(one: Step, other: Step) -> bool:
