@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from dray.api.kinds import CONFIG_MAPS, NODE_RESOURCE_TOPOLOGIES, PODS, REPLICA_SETS, Kind
 from dray.apiserver.embedded import Embedded
-from dray.apiserver.server import ApiServer
 from dray.cluster.port import Cluster, Event, Forbidden, Outcome, Unreachable, Write
 from dray.cluster.world import World
 from dray.controllers.replicasets import ReplicaSets
@@ -19,16 +18,6 @@ from dray.runtime.live import DeciderFailed, Live
 from dray.runtime.metrics import Metrics
 from dray.runtime.stories import Stories
 from tests.workloads import replicated
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[Embedded]:
-    server = ApiServer(None)
-    await server.start()
-    port = Embedded(server)
-    yield port
-    await port.close()
-    await server.stop()
 
 
 class Scripted:
