@@ -258,20 +258,22 @@ class Advisor:
             if change.kind == "fewer":
                 asked = (change.claim, change.request)
                 most[asked] = max(change.data["count"], most.get(asked, 0))
-        helped: dict[str, tuple[Change, list[str]]] = {}
+        # Thousands of nodes have few changes between them: each is put into words once.
+        alike: dict[bytes, tuple[Change, dict[str, None]]] = {}
         for change, name in tried:
             if change.kind != "fewer" or change.data["count"] == most[change.claim, change.request]:
-                text, _ = self._told(change)
-                if not text:
-                    continue
-                if name not in helped.setdefault(text, (change, []))[1]:
-                    helped[text][1].append(name)
+                alike.setdefault(msgspec.json.encode(change), (change, {}))[1][name] = None
+        helped: dict[str, tuple[Change, str, dict[str, None]]] = {}
+        for change, names in alike.values():
+            text, command = self._told(change)
+            if text:
+                helped.setdefault(text, (change, command, {}))[2].update(names)
         told: Counter[str] = Counter()
-        for text, (change, names) in sorted(helped.items(), key=lambda item: -len(item[1][1])):
+        for text, (change, command, names) in sorted(helped.items(), key=lambda item: -len(item[1][2])):
             told[change.kind] += 1
             if told[change.kind] > _MOST_ALIKE:
                 continue
-            yield Fix(text, self._told(change)[1], names, rank=_RANKS[change.kind])
+            yield Fix(text, command, list(names), rank=_RANKS[change.kind])
             if change.kind == "fewer" and self._when:
                 yield from self._larger_node(change)
 
