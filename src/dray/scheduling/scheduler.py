@@ -105,6 +105,7 @@ class Scheduler:
 
     def act(self, now: float) -> list[Write]:
         self.parts.rests.end(now)
+        self.queue.end_pauses(now)
         if self.engine.advance(now):
             self.parts.wakeups.devices()
         self.zones.due(now)

@@ -364,6 +364,8 @@ class Workloads:
             profile = self._profiles[first.pending.demand.scheduler_name]
             eviction = Eviction(first.placement, victims, why=_why(job, plan, made_by[key]))
             self._preemptor.evict(eviction, first.pending.pod, profile, now)
+            for seat in plan.seats if victims else ():
+                seat.pending.made_room = True
             for step in (*plan.evicted, *(step for step, _ in plan.moved)):
                 step.job.evicted_at = now
             self._returns.note(plan, now)

@@ -274,6 +274,8 @@ class Session:
 
     def _delayed(self, job: Job) -> bool:
         since = max(job.created, job.evicted_at or 0.0)
+        if any(self.now < pending.evicts_from for pending in job.waiting.values()):
+            return True
         return job.delay > 0 and self.now < since + job.delay
 
     # ---------------------------------------------------------------------------------------------------------- stale gangs
