@@ -61,6 +61,9 @@ class QueuedPod:
         "since",
         "state",
         "swept",
+        "tellings",
+        "told_at",
+        "told_next",
         "uid",
         "version",
     )
@@ -86,6 +89,9 @@ class QueuedPod:
         self.evicts_from = 0.0
         self.refusal: Refusal | None = None
         self.reported: Refusal | None = None
+        # How often people were told of it something else each time, without a pause; when last, and when next if that is due.
+        self.tellings = 0
+        self.told_at = self.told_next = 0.0
         self.group: Group | None = None
         self.state: State = "active"
         self.swept = False
