@@ -7,7 +7,8 @@ as far as its next step goes (its minimum, or one more), or it is refused with a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from dray.api.times import parse_time
@@ -18,6 +19,7 @@ from dray.scheduling.config import QueueSettings
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.placing.refusal import Refusal
+from dray.scheduling.placing.state import NotPlaced
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.asked import Amounts, add
 from dray.scheduling.workloads.asking import Asking
@@ -64,7 +66,7 @@ class Session:
         now: float,
         settings: QueueSettings,
     ) -> None:
-        self._parts, self._preemption, self._jobs, self._use = parts, preemption, jobs, use
+        self._parts, self._cycle, self._preemption, self._jobs, self._use = parts, cycle, preemption, jobs, use
         self._together, self._decisions, self.now, self._settings = together, decisions, now, settings
         self.tree = jobs.tree
         jobs.devices.look_again()
@@ -87,6 +89,8 @@ class Session:
         self.made_by: dict[str, Action] = {}
         self.returns = Returns()
         self.cut = False
+        # By pod with claims: what makes it the same as others.
+        self._alike: dict[str, Hashable] = {}
 
     def _changed(self, job: Job) -> None:
         self.members.changed(job)
@@ -154,7 +158,7 @@ class Session:
         for each in ready:
             if each in self.returns and not self.members.gang(each).members("leaving"):
                 self._return(each, line)
-        failed: dict[tuple[object, ...], Missing] = {}
+        failed: dict[Hashable, Missing] = {}
         while (job := line.pop()) is not None:
             if not self._decisions.may_start_more():
                 self.cut = True
@@ -166,7 +170,7 @@ class Session:
             if (denied := self.denials.of_start(job)) is not None:
                 self.missing[job.key] = Missing(self.denials.denied(job, denied))
                 continue
-            likeness = _likeness(members)
+            likeness = self._likeness(job, members)
             if likeness in failed:
                 self.missing[job.key] = failed[likeness]
                 continue
@@ -222,10 +226,10 @@ class Session:
     def _for_each(self, action: Action, find: Callable[[Job, list[QueuedPod]], Plan | None]) -> None:
         jobs = [job for job in self._ready() if not self._delayed(job)]
         line = self._line(jobs)
-        failed: set[tuple[object, ...]] = set()
+        failed: set[Hashable] = set()
         while (job := line.pop()) is not None:
             members = self.members.next(job)
-            likeness = (job.queue, job.priority, job.preemptible, *_likeness(members))
+            likeness = (job.queue, job.priority, job.preemptible, self._likeness(job, members))
             if not members or likeness in failed:
                 continue
             self.asking.note(job, members)
@@ -272,6 +276,25 @@ class Session:
             self._changed(step.job)
         self._changed(job)
 
+    def _likeness(self, job: Job, members: Sequence[QueuedPod]) -> Hashable:
+        """Jobs that ask for the same find the same. A gang with claims is like no other."""
+        if len(members) == 1 and members[0].pod.spec.resource_claims:
+            return self._with_claims(job, members[0])
+        return tuple(sorted((p.demand.id, p.uid if p.pod.spec.resource_claims else "") for p in members))
+
+    def _with_claims(self, job: Job, pending: QueuedPod) -> Hashable:
+        """Claims that were made for one pod each are the same where they ask for the same, in one queue: what is left of it
+        decides between their alternatives. A pod with a claim that others may have too is like no other."""
+        known = self._alike.get(pending.uid)
+        if known is None:
+            known = pending.uid
+            if all(claim.resource_claim_template_name for claim in pending.pod.spec.resource_claims):
+                with suppress(NotPlaced):
+                    profile = self._together.profile_of(pending.demand.scheduler_name)
+                    known = job.queue, self._cycle.state(pending, profile, self.now).key
+            self._alike[pending.uid] = known
+        return known
+
     def _delayed(self, job: Job) -> bool:
         since = max(job.created, job.evicted_at or 0.0)
         if any(self.now < pending.evicts_from for pending in job.waiting.values()):
@@ -295,11 +318,6 @@ class Session:
                 active = [self._parts.nodes.placed(each.name) for each in gang.members("active")]
                 self._decisions.evict_stale(job, [placed for placed in active if placed is not None])
                 self._changed(job)
-
-
-def _likeness(members: Sequence[QueuedPod]) -> tuple[object, ...]:
-    """Jobs that ask for the same find the same; pods with claims of their own are never alike."""
-    return tuple(sorted((p.demand.id, p.uid if p.pod.spec.resource_claims else "") for p in members))
 
 
 def _nodes(plan: Plan) -> set[str]:
