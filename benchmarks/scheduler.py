@@ -117,7 +117,7 @@ async def _measure(scenario: Scenario, scheduler: str, server: Server, folder: P
     with running(scheduler, server.kubeconfig, folder) as program:
         began = time.perf_counter()
         try:
-            await asyncio.wait_for(_watch(server.kubeconfig, bound, program), LIMIT)
+            await asyncio.wait_for(watch(server.kubeconfig, bound, program), LIMIT)
         except TimeoutError:
             pass
         if program.process.poll() is not None:
@@ -125,15 +125,16 @@ async def _measure(scenario: Scenario, scheduler: str, server: Server, folder: P
         cpu, memory = program.cpu_seconds(), program.memory_bytes()
     if not bound.at:
         raise RuntimeError(f"{scheduler} bound nothing in {LIMIT:g} s:\n{program.text()[-2000:]}")
-    return Run(len(bound.at), bound.at[-1] - bound.at[0], bound.at[0] - began, bound.start_cpu, cpu, memory)
+    first, last = min(bound.at.values()), max(bound.at.values())
+    return Run(len(bound.at), last - first, first - began, bound.start_cpu, cpu, memory)
 
 
 @dataclass
 class Bound:
-    """When each pod was bound, and what the scheduler had used by the first."""
+    """When each pod was bound, by name, and what the scheduler had used by the first."""
 
     wanted: int
-    at: list[float] = field(default_factory=list)
+    at: dict[str, float] = field(default_factory=dict)
     start_cpu: float = 0.0
 
 
@@ -145,26 +146,24 @@ async def create(wire: Wire, manifest: Json) -> None:
         await wire.call("PATCH", f"{path}/{manifest['metadata']['name']}/status", body, MERGE)
 
 
-async def _watch(kubeconfig: Path, bound: Bound, program: Program) -> None:
+async def watch(kubeconfig: Path, bound: Bound, program: Program) -> None:
     """Returns when every pod is bound. A server may end a watch at any time: then list and watch again."""
-    seen: set[str] = set()
 
     def look(pod: Json) -> None:
-        if pod.get("spec", {}).get("nodeName") and pod["metadata"]["name"] not in seen:
-            if not seen:
+        if pod.get("spec", {}).get("nodeName") and pod["metadata"]["name"] not in bound.at:
+            if not bound.at:
                 bound.start_cpu = program.cpu_seconds()
-            seen.add(pod["metadata"]["name"])
-            bound.at.append(time.perf_counter())
+            bound.at[pod["metadata"]["name"]] = time.perf_counter()
 
     pods = PATHS["Pod"].format(namespace="default")
-    while len(seen) < bound.wanted:
+    while len(bound.at) < bound.wanted:
         async with wires(kubeconfig, 1) as (wire,):
             listed = json.loads(await wire.call("GET", pods))
             for pod in listed["items"]:
                 look(pod)
             async for event in wire.events(f"{pods}?watch=1&resourceVersion={listed['metadata']['resourceVersion']}"):
                 look(event["object"])
-                if len(seen) == bound.wanted:
+                if len(bound.at) == bound.wanted:
                     return
 
 
