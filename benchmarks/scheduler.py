@@ -25,6 +25,7 @@ from benchmarks.table import Table, ratio
 from benchmarks.wire import MERGE, Wire, over_all, wires
 from dray.api.resource import FINALIZER
 from tests.real.upstream import manifests
+from tests.real.upstream.binaries import cache
 from tests.real.upstream.client import PATHS, collection
 from tests.real.upstream.control_plane import Server, control_plane
 from tests.real.upstream.process import Program
@@ -174,14 +175,15 @@ def running(scheduler: str, kubeconfig: Path, folder: Path) -> Iterator[Program]
             yield program
         return
     argv: list[str | Path] = [Path(sys.executable).with_name("dray"), "scheduler", "--kubeconfig", kubeconfig]
-    with Program("dray scheduler", argv, folder / "dray-scheduler.log", _compiled(folder)) as program:
+    with Program("dray scheduler", argv, folder / "dray-scheduler.log", _compiled()) as program:
         yield program
 
 
-def _compiled(folder: Path) -> dict[str, str]:
-    """An environment in which Python keeps what it compiled, as an installation does, and leaves nothing in the sources."""
+def _compiled() -> dict[str, str]:
+    """An environment in which Python keeps what it compiled, as an installation does, and leaves nothing in the sources. It is
+    kept for the next benchmark too: the first start on a machine compiles, and says nothing about those after it."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**kept, "PYTHONPYCACHEPREFIX": str(folder / "compiled")}
+    return {**kept, "PYTHONPYCACHEPREFIX": str(cache().with_name("compiled"))}
 
 
 # ------------------------------------------------------------------------------------------------------------ objects

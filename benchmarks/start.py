@@ -77,7 +77,8 @@ async def _start(scheduler: str, waiting: int, kubeconfig: Path, folder: Path, c
     with running(scheduler, kubeconfig, folder) as program:
         into.seconds.append(await asyncio.wait_for(bound, LIMIT) - began)
         into.cpu.append(program.cpu_seconds())
-    await over_all(connections, (*pods, *claims), _remove)
+    await _remove_all(connections, pods[0])
+    await _remove_all(connections, claims[0])
 
 
 async def _bound(kubeconfig: Path, pod: Json) -> float:
@@ -90,11 +91,16 @@ async def _bound(kubeconfig: Path, pod: Json) -> float:
     raise RuntimeError("the watch ended before a pod was bound")
 
 
-async def _remove(wire: Wire, made: Json) -> None:
-    """At once, whatever still holds it: nothing runs that would let go."""
-    path = f"{collection(made)}/{made['metadata']['name']}"
-    await wire.call("PATCH", path, b'{"metadata":{"finalizers":null}}', MERGE)
-    await wire.call("DELETE", path, json.dumps({"gracePeriodSeconds": 0}).encode())
+async def _remove_all(connections: list[Wire], one: Json) -> None:
+    """All of its kind, at once, whatever still holds them: nothing runs that would let go."""
+    path = collection(one)
+    await connections[0].call("DELETE", path, json.dumps({"gracePeriodSeconds": 0}).encode())
+    left = json.loads(await connections[0].call("GET", path))["items"]
+
+    async def let_go(wire: Wire, found: Json) -> None:
+        await wire.call("PATCH", f"{path}/{found['metadata']['name']}", b'{"metadata":{"finalizers":null}}', MERGE)
+
+    await over_all(connections, left, let_go)
 
 
 def _table(name: str) -> Callable[[bool], Table]:

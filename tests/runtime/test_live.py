@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from dray.api.kinds import CONFIG_MAPS, NODE_RESOURCE_TOPOLOGIES, PODS, REPLICA_SETS, Kind
@@ -117,6 +118,18 @@ async def test_writes_of_different_objects_overlap_up_to_the_limit(cluster: Embe
     slow, decider = Slow(cluster), Scripted(*(create(f"m-{n}") for n in range(40)))
     await run_until(Live(slow, World([CONFIG_MAPS]), [decider], in_flight=8), lambda: len(decider.outcomes) == 40)
     assert slow.most == 8
+
+
+async def test_what_is_begun_is_ended_before_more_is_begun(cluster: Embedded) -> None:
+    decider = Scripted(*(create(f"m-{n}") for n in range(6)))
+
+    def go_on(event: Event) -> None:
+        if isinstance(event, Outcome) and not event.write.goes_on:
+            decider.writes.append(msgspec.structs.replace(label(event.write.name, "1"), goes_on=True))
+
+    decider.on_event = go_on
+    await run_until(Live(cluster, World([CONFIG_MAPS]), [decider], in_flight=1), lambda: len(decider.outcomes) == 12)
+    assert [outcome.write.name for outcome in decider.outcomes] == [f"m-{n}" for n in range(6) for _ in range(2)]
 
 
 async def test_a_write_is_attempted_once_and_its_failure_is_told(cluster: Embedded) -> None:
