@@ -81,19 +81,24 @@ class Run:
     memory: int
 
     @property
+    def last(self) -> float:
+        return self.first + self.seconds
+
+    @property
     def rate(self) -> float:
         return (self.bound - 1) / self.seconds if self.bound > 1 and self.seconds else 0.0
 
 
 def compare(scenario: Scenario) -> Table:
     """One row for each scheduler."""
-    columns = ("scheduler", "bound", "first bound", "CPU until then", "pods/s", "against kube-scheduler", "CPU per pod", "memory")
+    times = ("first bound", "CPU until then", "all bound", "pods/s", "against kube-scheduler", "CPU per pod")
+    columns = ("scheduler", "bound", *times, "memory")
     table = Table(f"Scheduler on a real kube-apiserver, {DEVICES} devices a node: {scenario.label}", columns)
     base = 0.0
     for scheduler in SCHEDULER_OF:
         run = measure(scenario, scheduler)
         base = base or run.rate
-        begin = (f"{run.bound} of {scenario.pods}", f"{run.first:.1f} s", f"{run.start_cpu:.2f} s")
+        begin = (f"{run.bound} of {scenario.pods}", f"{run.first:.1f} s", f"{run.start_cpu:.2f} s", f"{run.last:.1f} s")
         each = (run.cpu - run.start_cpu) / max(run.bound, 1) * 1000
         end = (f"{each:.2f} ms", f"{run.memory / 2**20:.0f} MiB")
         table.add(scheduler, *begin, f"{run.rate:.0f}", ratio(run.rate, base), *end)

@@ -26,7 +26,7 @@ from tests.real.upstream.control_plane import control_plane
 
 LIMIT = 60.0
 """Seconds after which a scheduler that bound nothing is given up."""
-SIZES = {"start": (500, 1, 9), "large-start": (5_000, 1, 3), "crowded-start": (500, 2_000, 7)}
+SIZES = {"start": (500, 1, 9), "large-start": (5_000, 1, 3), "crowded-start": (500, 2_000, 5)}
 """Nodes, pods that wait, and how often each scheduler is started."""
 
 
