@@ -8,10 +8,24 @@ import time
 import click
 from rich.console import Console
 
-from benchmarks import access, allocator, apiserver, core, decisions, eviction, memory, numa, preemption, scale, scheduler, start
+from benchmarks import (
+    access,
+    allocator,
+    apiserver,
+    burst,
+    core,
+    decisions,
+    eviction,
+    memory,
+    numa,
+    preemption,
+    scale,
+    scheduler,
+    start,
+)
 from tests.real.upstream.binaries import Unavailable
 
-_PARTS = (access, allocator, apiserver, core, scheduler, start, decisions, preemption, numa, eviction, scale, memory)
+_PARTS = (access, allocator, apiserver, core, scheduler, start, burst, decisions, preemption, numa, eviction, scale, memory)
 TABLES = {name: table for part in _PARTS for name, table in part.TABLES.items()}
 
 

@@ -4,6 +4,28 @@ from __future__ import annotations
 
 from typing import Any
 
+# An object of a kind that somebody else defines, before its definition.
+TRAIN = """
+apiVersion: example.com/v1
+kind: Train
+metadata: {name: t, namespace: default}
+spec: {gpus: 8}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: trains.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: trains, singular: train, kind: Train}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {gpus: {type: integer}}}}}
+"""
+
 
 def template(app: str, image: str = "registry.example/app:1", **annotations: str) -> dict[str, Any]:
     metadata: dict[str, Any] = {"labels": {"app": app}}

@@ -89,6 +89,17 @@ def test_an_object_whose_manager_gave_no_time_can_still_be_changed(cluster: Clus
     assert cluster.get(f"{CONFIG_MAPS}/cm")["data"] == {"k": "new"}
 
 
+def test_what_the_server_adds_to_a_new_object_belongs_to_nobody(cluster: Cluster) -> None:
+    """kubectl makes an Update into an Apply before it applies again: nothing that is not in the manifest may be dropped then."""
+    made = cluster.post(f"{PODS}?fieldManager=kubectl", pod())
+    (entry,) = made["metadata"]["managedFields"]
+    assert {"f:volumes", "f:serviceAccountName", "f:priority", "f:preemptionPolicy"}.isdisjoint(entry["fieldsV1"]["f:spec"])
+    cluster.patch(f"{PODS}/p", {"metadata": {"managedFields": [entry | {"operation": "Apply"}]}})
+    apply = "application/apply-patch+yaml"
+    again = cluster.call("PATCH", f"{PODS}/p?fieldManager=kubectl", pod(), code=200, content_type=apply)
+    assert again["spec"] == made["spec"]
+
+
 def test_a_refused_change_leaves_nothing_behind(cluster: Cluster) -> None:
     before = cluster.post(PODS, pod())
     cluster.patch(

@@ -72,3 +72,13 @@ async def test_a_right_that_is_taken_away_is_noticed_too() -> None:
 @pytest.mark.parametrize(("kind", "code"), [(PODS, 403), (NODE_RESOURCE_TOPOLOGIES, 401)])
 async def test_what_a_decision_needs_is_waited_for(kind: Kind, code: int) -> None:
     assert await listed(kind, Forbidden(code, "Forbidden", "may not list"), [b"{}"], count=1) == [Listed([b"{}"], "7")]
+
+
+async def test_the_same_trouble_is_told_once_and_its_end_too(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    refused, away = Forbidden(403, "Forbidden", "may not list"), ClusterError(500, "InternalError", "is away")
+    await listed(PODS, refused, refused, refused, away, [b"{}"], count=1)
+    assert [record.message for record in caplog.records] == [
+        *["cannot list or watch, trying again"] * 2,
+        "the kind can be read now",
+    ]

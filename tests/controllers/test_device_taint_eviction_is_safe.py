@@ -6,8 +6,6 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from dray.api.kinds import DEVICE_TAINT_RULES, PODS, RESOURCE_SLICES
 from dray.api.meta import ObjectMeta
 from dray.api.resource import Device, DeviceTaint, ResourcePool, ResourceSlice, ResourceSliceSpec
@@ -21,16 +19,6 @@ from tests.controllers.eviction_cluster import Tainted, taint, tolerates
 
 DELETIONS = ("device_taint_eviction_controller_pod_deletions_total", ())
 SECONDS = ("device_taint_eviction_controller_pod_deletion_duration_seconds", ())
-
-
-@pytest.fixture
-def cluster() -> Tainted:
-    made = Tainted()
-    made.start_eviction()
-    made.slice()
-    made.using("train", "gpu-0")
-    made.run()
-    return made
 
 
 def fails(cluster: Tainted, of: Callable[[Write], bool], *errors: Exception, done: bool = False) -> list[Exception]:

@@ -12,17 +12,6 @@ from dray.controllers.taints import Taints
 from tests.controllers.eviction_cluster import DRIVER, Tainted, owned, taint, tolerates
 
 
-@pytest.fixture
-def cluster() -> Tainted:
-    """A device in use by a pod, and the controller."""
-    made = Tainted()
-    made.start_eviction()
-    made.slice()
-    made.using("train", "gpu-0")
-    made.run()
-    return made
-
-
 class TestATaintThatADriverPublishes:
     def test_evicts_the_pods_that_use_the_device_at_once_and_says_so(self, cluster: Tainted) -> None:
         cluster.using("other", "gpu-1")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.inspect.conftest import Plain, Run, claim, device_class, node, pod, result, slice_
+from tests.numa.building import GPU, zone
 
 
 def ask(dray: Run, objects: list[Plain], name: str = "new") -> dict[str, Any]:
@@ -58,6 +59,16 @@ def bound_by_an_attribute() -> list[Plain]:
     return [node("n1"), node("n2"), device_class(), slice_("s1", gpus), few, asks, pod("new", "four")]
 
 
+def wider_than_its_cpus() -> list[Plain]:
+    """Six GPUs need both zones of the node, two CPUs need one: the policy restricted admits no such pod."""
+    kind = {"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology", "metadata": {"name": "n1"}}
+    policy = [{"name": "topologyManagerPolicy", "value": "restricted"}, {"name": "topologyManagerScope", "value": "pod"}]
+    zones = [zone(number, {"cpu": "4", "gpu": "4"}) for number in (0, 1)]
+    new, amounts = pod("new"), {"cpu": "2", "memory": "1Gi", GPU: "6"}
+    new["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": dict(amounts)}
+    return [node("n1", **{GPU: "8"}), {**kind, "attributes": policy, "zones": zones}, new]
+
+
 def find(objects: list[Plain], kind: str, name: str) -> Plain:
     return next(each for each in objects if (each["kind"], each["metadata"]["name"]) == (kind, name))
 
@@ -79,6 +90,11 @@ def shrink(objects: list[Plain]) -> None:
     find(objects, "Pod", "new")["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "5500m"
 
 
+def ask_for_one_zone(objects: list[Plain]) -> None:
+    for amounts in find(objects, "Pod", "new")["spec"]["containers"][0]["resources"].values():
+        amounts[GPU] = "4"
+
+
 def end_old(objects: list[Plain]) -> None:
     objects.remove(find(objects, "Pod", "old"))
 
@@ -96,6 +112,7 @@ def unbind(objects: list[Plain]) -> None:
         (selecting(), "label node n1 zone=a", "kubectl label node n1 zone=a --overwrite", label("zone", "a")),
         (affine(), "label node n1 gpu=", "kubectl label node n1 gpu= --overwrite", label("gpu", "")),
         (large(), "request 5.5 cpu instead of 6", "# in the pod", shrink),
+        (wider_than_its_cpus(), f"request 4 {GPU} instead of 6", "# in the pod", ask_for_one_zone),
         (large(), "end pod ns/old", "kubectl delete pod old -n ns", end_old),
         (bound_by_an_attribute(), "do without the constraint on gpu.example.com/numa in ns/four", "# in the claim", unbind),
     ],
@@ -108,6 +125,8 @@ def test_what_is_advised_helps_when_it_is_done(
     (fix,) = [fix for fix in before["advice"] if fix["text"] == text]
     assert fix["command"].startswith(command)
     assert fix["nodes"] == ["n1"]
+    limited = "limits" in find(objects, "Pod", "new")["spec"]["containers"][0]["resources"]
+    assert ("limits:" in fix["command"]) is limited
     changed = copy.deepcopy(objects)
     do(changed)
     assert ask(dray, changed)["fits"] == ["n1"]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 from typing import Any
 
+from rich.console import Console
+
 from dray.api.kinds import EVENTS
+from dray.cli.choice import show_choice
 from dray.cluster.port import Write
+from dray.explain.choice import Choice, NodePoints
 from dray.runtime.stories import Stories
 from tests.inspect.conftest import Plain, Run, claim, device_class, node, pod, result, slice_
 
@@ -91,6 +96,14 @@ def test_nodes_are_compared_for_pods_without_devices_too(dray: Run) -> None:
     found = choice(dray, [node("n1"), node("n2", cpu="64", memory="128Gi"), pod("p", node="n1")])
     assert (found["node"], found["best"], found["nodes"][0]["node"]) == ("n1", False, "n2")
     assert "DevicesReady" not in found["nodes"][0]["points"]
+
+
+def test_nobody_who_gives_points_is_left_out_of_the_table() -> None:
+    nodes = [NodePoints(name, 30.0, {"NUMA": 10.0, "Quiet": points}) for name, points in (("a", 20.0), ("b", 5.0))]
+    console = Console(file=(written := io.StringIO()), width=100)
+    show_choice(Choice("a", True, "Packing", 2, nodes), console, placed=True, wide=False)
+    assert "NODE  POINTS  QUIET" in written.getvalue()
+    assert "Equal for all: zones 10." in written.getvalue()
 
 
 def test_a_pod_that_has_ended_is_not_asked_about(dray: Run) -> None:

@@ -122,7 +122,9 @@ class TestACommandThatIsToldNoCluster:
         left = tmp_path / "dray" / "running" / "999999999"
         left.parent.mkdir(parents=True)
         left.write_text(str(tmp_path / "kc"))
-        assert "no kubeconfig found" in self.ask(monkeypatch, tmp_path).stderr
+        told = self.ask(monkeypatch, tmp_path).stderr
+        assert "no kubeconfig found" in told
+        assert "make a cluster with `dray up`" in told
         assert not left.exists()
 
     def test_asks_which_where_several_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,6 +200,19 @@ class TestWhatIsWrittenWrongly:
         assert answer.exit_code == 2
         assert says in answer.stderr
 
+    @pytest.mark.parametrize(
+        ("target", "says"),
+        [
+            ("gpu.exampel.com", "0 allocations (no driver gpu.exampel.com is published; did you mean gpu.example.com?)."),
+            ("gpu.example.com/nl/*", "(no pool nl of driver gpu.example.com is published)."),
+            ("*/*/gpu-17", "(no device gpu-17 is published)."),
+        ],
+    )
+    def test_a_target_that_nobody_publishes_is_doubted(self, dray: Run, target: str, says: str) -> None:
+        answer = dray("taint", cluster(2), target, TAINT, "--preview")
+        assert answer.exit_code == 0
+        assert says in " ".join(answer.stdout.split())
+
     def test_files_cannot_be_tainted(self, dray: Run) -> None:
         answer = dray("taint", healthy(), "gpu.example.com", TAINT)
         assert answer.exit_code == 2

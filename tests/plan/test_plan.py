@@ -197,6 +197,11 @@ def test_a_node_that_is_tainted_loses_who_does_not_tolerate_it(asked: Asked) -> 
         ((), None, "say what would change"),
         (("--drain", "nowhere"), None, '--drain nowhere: nodes "nowhere" not found'),
         (("--taint", "n1", "wrong"), None, "is not a taint"),
+        (
+            ("--taint-device", "gpu.example.com/n11/*", "a:NoExecute"),
+            None,
+            "--taint-device: no pool n11 of driver",
+        ),
         ((), [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}}], "spec.containers"),
         ((), [{"apiVersion": "apps/v1beta1", "kind": "Deployment", "metadata": {"name": "p"}}], "no kind 'Deployment'"),
     ],

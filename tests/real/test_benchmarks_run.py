@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.usefixtures("upstream")
-@pytest.mark.parametrize("name", ["allocator", "api", "core", "decisions", "memory", "scale", "scheduler", "start"])
+@pytest.mark.parametrize("name", ["allocator", "api", "core", "decisions", "memory", "scale", "scheduler", "start", "burst"])
 def test_a_quick_run_prints_a_table(name: str) -> None:
     argv = [sys.executable, "-m", "benchmarks", name, "--quick"]
     done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -30,10 +30,8 @@ ELECTION = ("--leader-elect", *(f"--leader-elect-{name}" for name in ("lease-dur
 @pytest.fixture
 def client(server: Server) -> Client:
     made = Client(server.kubeconfig)
-    made.create(manifests.device_class())
-    for name in (f"gpu-{i}" for i in range(NODES)):
-        made.create(manifests.node(name))
-        made.create(manifests.resource_slice(name, [manifests.device(f"dev-{i}") for i in range(DEVICES)]))
+    for body in manifests.nodes_with_devices(NODES, DEVICES):
+        made.create(body)
     return made
 
 

@@ -20,6 +20,7 @@ from tests.real.upstream import manifests
 from tests.real.upstream.client import Client, eventually
 from tests.real.upstream.control_plane import Server
 from tests.real.upstream.readers import reader_of
+from tests.workloads import TRAIN
 
 
 @pytest.fixture
@@ -85,27 +86,6 @@ def test_what_the_cluster_refuses_is_told_as_it_says_it(reader: Path) -> None:
         assert "cordon n1: " in told["error"]
         assert 'cannot patch resource "nodes"' in told["error"]
         assert told["error"].endswith("Nothing was done.")
-
-
-TRAIN = """
-apiVersion: example.com/v1
-kind: Train
-metadata: {name: t, namespace: default}
-spec: {gpus: 8}
----
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: trains.example.com}
-spec:
-  group: example.com
-  scope: Namespaced
-  names: {plural: trains, singular: train, kind: Train}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-"""
 
 
 def test_a_node_is_drained_as_budgets_allow_and_kinds_that_others_define_are_applied(reader: Path, server: Server) -> None:

@@ -64,6 +64,8 @@ class TestTaint:
         again = dray(place, "untaint", target(place, "g1"))
         assert (again.exit_code, rules(place).keys()) == (1, {name})
         assert dray(place, "untaint", target(place, "g0"), "example.com/other").exit_code == 1
+        wider = dray(place, "untaint", target(place, "*"))
+        assert f"rule {name} taints a part of it with example.com/broken=ecc:NoExecute" in " ".join(wider.stdout.split())
         gone = dray(place, "untaint", target(place, "g0"), "example.com/broken")
         assert gone.exit_code == 0
         assert rules(place) == {}
@@ -170,6 +172,7 @@ class TestRelease:
         claim = self.get(place, "left")
         assert "allocation" not in claim.get("status", {})
         assert "finalizers" not in claim["metadata"]
+        assert "left: nothing to release." in dray(place, "release", f"{place.namespace}/left").stdout
 
     def test_refuses_what_a_pod_uses_and_names_it(self, place: Place) -> None:
         place.using("train", "g0")

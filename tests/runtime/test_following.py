@@ -12,7 +12,6 @@ import pytest
 from dray.api.kinds import CONFIG_MAPS, CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Kind
 from dray.apiserver.catalog import CATALOG
 from dray.apiserver.embedded import Embedded
-from dray.apiserver.server import ApiServer
 from dray.cluster.port import NotFound, Write
 from dray.cluster.world import World
 from dray.controllers.garbage import Garbage
@@ -24,16 +23,6 @@ from tests.simulated import Place
 
 WIDGETS = Kind("example.com", "v1", "widgets", "Widget", True)
 GADGETS = Kind("example.com", "v1", "gadgets", "Gadget", False)
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[Embedded]:
-    server = ApiServer(None)
-    await server.start()
-    port = Embedded(server)
-    yield port
-    await port.close()
-    await server.stop()
 
 
 @asynccontextmanager

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from dray.api.kinds import EVENTS, LEASES
 from dray.apiserver.embedded import Embedded
-from dray.apiserver.server import ApiServer
 from dray.cluster.port import ClusterError, Decider, Unreachable, Write
 from dray.cluster.world import World
 from dray.runtime.inprocess import InProcess
@@ -130,14 +128,6 @@ def test_times_that_cannot_work_are_refused() -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------- live
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[Embedded]:
-    server = ApiServer(None)
-    await server.start()
-    yield Embedded(server)
-    await server.stop()
 
 
 async def led(*electors: Elector) -> Elector:

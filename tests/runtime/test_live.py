@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from dray.api.kinds import CONFIG_MAPS, NODE_RESOURCE_TOPOLOGIES, PODS, REPLICA_SETS, Kind
 from dray.apiserver.embedded import Embedded
-from dray.apiserver.server import ApiServer
 from dray.cluster.port import Cluster, Event, Forbidden, Outcome, Unreachable, Write
 from dray.cluster.world import World
 from dray.controllers.replicasets import ReplicaSets
@@ -19,16 +19,6 @@ from dray.runtime.live import DeciderFailed, Live
 from dray.runtime.metrics import Metrics
 from dray.runtime.stories import Stories
 from tests.workloads import replicated
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[Embedded]:
-    server = ApiServer(None)
-    await server.start()
-    port = Embedded(server)
-    yield port
-    await port.close()
-    await server.stop()
 
 
 class Scripted:
@@ -128,6 +118,18 @@ async def test_writes_of_different_objects_overlap_up_to_the_limit(cluster: Embe
     slow, decider = Slow(cluster), Scripted(*(create(f"m-{n}") for n in range(40)))
     await run_until(Live(slow, World([CONFIG_MAPS]), [decider], in_flight=8), lambda: len(decider.outcomes) == 40)
     assert slow.most == 8
+
+
+async def test_what_is_begun_is_ended_before_more_is_begun(cluster: Embedded) -> None:
+    decider = Scripted(*(create(f"m-{n}") for n in range(6)))
+
+    def go_on(event: Event) -> None:
+        if isinstance(event, Outcome) and not event.write.goes_on:
+            decider.writes.append(msgspec.structs.replace(label(event.write.name, "1"), goes_on=True))
+
+    decider.on_event = go_on
+    await run_until(Live(cluster, World([CONFIG_MAPS]), [decider], in_flight=1), lambda: len(decider.outcomes) == 12)
+    assert [outcome.write.name for outcome in decider.outcomes] == [f"m-{n}" for n in range(6) for _ in range(2)]
 
 
 async def test_a_write_is_attempted_once_and_its_failure_is_told(cluster: Embedded) -> None:

@@ -147,6 +147,15 @@ class Sim(Lockstep):
 
     # --------------------------------------------------------------------------------------------------------- making
 
+    def holders(self) -> dict[str, list[str]]:
+        """The claims that have each allocated device."""
+        found: dict[str, list[str]] = {}
+        for claim in self.api.objects[kinds.RESOURCE_CLAIMS].values():
+            allocation = claim["status"].get("allocation") or {}
+            for result in allocation.get("devices", {}).get("results", []):
+                found.setdefault(f"{result['pool']}/{result['device']}", []).append(claim["metadata"]["name"])
+        return found
+
     def add_node(self, name: str, **extra: Any) -> dict[str, Any]:
         return self.api.put(kinds.NODES, node(name, **extra))
 

@@ -375,6 +375,26 @@ def test_the_first_alternative_of_a_list_is_preferred_across_nodes(sim: Sim) -> 
     assert sim.claim("c")["status"]["allocation"]["devices"]["results"][0]["request"] == "req/big"
 
 
+@pytest.mark.parametrize(("also", "told"), [((), " (needs 3 of class small, none matches)"), (("n2",), "")])
+def test_a_refused_list_tells_every_alternative(sim: Sim, also: tuple[str, ...], told: str) -> None:
+    sim.add_class("big", driver="big.example.com")
+    sim.add_class("small", driver="small.example.com")
+    for name in ("n1", "n2"):
+        sim.add_node(name)
+        sim.add_slice(name, 1, driver="big.example.com")
+    for name in also:
+        sim.add_slice(name, 1, driver="small.example.com")
+    alternatives = [
+        {"name": name, "deviceClassName": name, "allocationMode": "ExactCount", "count": count}
+        for name, count in (("big", 2), ("small", 3))
+    ]
+    sim.add_claim("c", spec={"devices": {"requests": [{"name": "req", "firstAvailable": alternatives}]}})
+    sim.add_pod("p", claims=["c"])
+    sim.settle()
+    few = "2 nodes have not enough devices of class big for request req/big (needs 2, at most 1 free of 1)"
+    assert f"0/2 nodes are available: {few}, nor for req/small{told}." in sim.condition("p")["message"]
+
+
 def test_an_allocated_device_that_skips_node_operations_needs_a_node_that_knows_that(gpus: Sim) -> None:
     made = allocation("n1", "gpu-0")
     made["devices"]["results"][0]["skipNodeOperations"] = ["*"]  # type: ignore[index]

@@ -30,14 +30,6 @@ def special(sim: Sim) -> list[dict[str, Any]]:
     return [claim for claim in found if ANNOTATION in claim["metadata"].get("annotations", {})]
 
 
-@pytest.fixture
-def dra(sim: Sim) -> Sim:
-    sim.add_class("gpu.example.com", extended=GPU)
-    sim.add_node("dra")
-    sim.add_slice("dra", 8)
-    return sim
-
-
 def test_the_special_claim_is_made_allocated_and_told_to_the_kubelet(dra: Sim) -> None:
     pod = dra.add_pod("demo", containers=[container("demo", 1)])
     dra.settle()

@@ -8,7 +8,8 @@ import pytest
 
 from dray.api import kinds
 from dray.explain.why import why
-from tests.scheduling.scheduling_cluster import Sim
+from tests.scheduling.scheduling_cluster import Sim, pod
+from tests.scheduling.scheduling_cluster import node as made_node
 from tests.scheduling.test_queues_and_gangs import GPU, add_group, add_member, add_queue, cluster, running
 
 
@@ -43,6 +44,32 @@ def full(*gpus: int, priority: int = 0) -> Sim:
 
 def evicted(sim: Sim, before: set[str]) -> set[str]:
     return before - running(sim)
+
+
+def add_asking(sim: Sim, name: str, sort: str) -> None:
+    """A pod that says with whom it starts."""
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "train", "controller": True}
+    body = pod(name, requests={GPU: "1"}, **({"schedulingGroup": {"podGroupName": "train"}} if sort == "core" else {}))
+    if sort == "annotation":
+        body["metadata"] |= {"annotations": {"dray.dev/gang": "3"}, "ownerReferences": [owner]}
+    sim.api.put(kinds.PODS, body)
+
+
+@pytest.mark.parametrize("sort", ["core", "annotation"])
+def test_the_first_gang_of_a_cluster_starts_together_too(sort: str) -> None:
+    """There are no queues, and pods come before their group: nothing starts by itself."""
+    sim = cluster(2)
+    for index in range(2):
+        add_asking(sim, f"g{index}", sort)
+        sim.settle(2)
+    assert running(sim) == set()
+    if sort == "core":
+        add_core_group(sim, "train", 2)
+    else:
+        sim.api.put(kinds.NODES, made_node("n1", resources={GPU: "1"}))
+        add_asking(sim, "g2", sort)
+    sim.settle(5)
+    assert running(sim) == ({"g0", "g1"} if sort == "core" else {"g0", "g1", "g2"})
 
 
 @pytest.mark.parametrize("sort", ["core", "kai"])

@@ -66,17 +66,8 @@ def collect(sim: Sim) -> None:
             sim.api.put(kinds.RESOURCE_CLAIMS, claim)
 
 
-def holders(sim: Sim) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for claim in sim.api.objects[kinds.RESOURCE_CLAIMS].values():
-        allocation = claim["status"].get("allocation") or {}
-        for result in allocation.get("devices", {}).get("results", []):
-            found.setdefault(f"{result['pool']}/{result['device']}", []).append(claim["metadata"]["name"])
-    return found
-
-
 def check(sim: Sim) -> None:
-    doubles = {device: claims for device, claims in holders(sim).items() if len(claims) > 1}
+    doubles = {device: claims for device, claims in sim.holders().items() if len(claims) > 1}
     assert not doubles
     used: dict[str, int] = {}
     for pod in sim.api.objects[kinds.PODS].values():
@@ -109,13 +100,13 @@ def drain(sim: Sim, rng: random.Random) -> None:
         sim.settle(30)
         collect(sim)
     sim.settle(30)
-    assert holders(sim) == {}
+    assert sim.holders() == {}
     for index in range(NODES * DEVICES):
         sim.add_claim(f"last{index}")
         sim.add_pod(f"last{index}", claims=[f"last{index}"])
     sim.settle(30)
     assert all(sim.node_of(f"last{index}") for index in range(NODES * DEVICES))
-    assert len(holders(sim)) == NODES * DEVICES
+    assert len(sim.holders()) == NODES * DEVICES
 
 
 def faulty(rng: random.Random, sim: Sim, rate: float) -> Any:
@@ -193,7 +184,7 @@ def test_each_write_may_fail_once(broken: int, error: ClusterError) -> None:
     assert seen["writes"] > broken
     assert sim.node_of("p") != ""
     check(sim)
-    assert len(holders(sim)) == 2
+    assert len(sim.holders()) == 2
     assert len(sim.api.objects[kinds.RESOURCE_CLAIMS]) == 2
 
 
@@ -203,7 +194,7 @@ def test_an_api_server_that_is_gone_for_a_minute_changes_nothing() -> None:
         add_work(sim, rng, serial)
     sim.fault = lambda write: Unreachable("gone")
     sim.settle(60)
-    assert holders(sim) == {}
+    assert sim.holders() == {}
     sim.fault = None
     sim.settle(30)
     check(sim)
@@ -250,7 +241,7 @@ def test_random_work_with_gaps_in_the_watch(seed: int) -> None:
         if rng.random() < 0.2:
             gap.closes()
         sim.now += rng.choice((0.0, 0.5, 2.0))
-        assert not {device: claims for device, claims in holders(sim).items() if len(claims) > 1}
+        assert not {device: claims for device, claims in sim.holders().items() if len(claims) > 1}
     gap.closes()
     sim.settle(60)
     check(sim)

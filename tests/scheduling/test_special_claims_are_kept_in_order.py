@@ -40,14 +40,6 @@ def taken(claim: dict[str, Any]) -> list[str]:
     return sorted(f"{r['pool']}/{r['device']}" for r in claim["status"]["allocation"]["devices"]["results"])
 
 
-@pytest.fixture
-def dra(sim: Sim) -> Sim:
-    sim.add_class("gpu.example.com", extended=GPU)
-    sim.add_node("dra")
-    sim.add_slice("dra", 8)
-    return sim
-
-
 def is_bind(write: Write) -> bool:
     return write.subresource == "binding"
 

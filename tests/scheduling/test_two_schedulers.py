@@ -43,15 +43,6 @@ def at_write(sim: Sim, number: int, happens: Callable[[], None]) -> None:
     sim.fault = fault
 
 
-def holders(sim: Sim) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for claim in sim.api.objects[kinds.RESOURCE_CLAIMS].values():
-        allocation = claim["status"].get("allocation") or {}
-        for result in allocation.get("devices", {}).get("results", []):
-            found.setdefault(f"{result['pool']}/{result['device']}", []).append(claim["metadata"]["name"])
-    return found
-
-
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_device_that_another_scheduler_took_meanwhile_is_given_up_for_another(sim: Sim, number: int) -> None:
     """1: while the finalizer is written, 2: while the allocation is; then it is taken back before the pod is bound."""
@@ -63,7 +54,7 @@ def test_a_device_that_another_scheduler_took_meanwhile_is_given_up_for_another(
     at_write(sim, number, lambda: take(sim, "foreign", "gpu-0"))
     sim.add_pod("p", claims=["own"])
     sim.settle(5)
-    assert holders(sim) == {"n1/gpu-0": ["foreign"], "n1/gpu-1": ["own"]}
+    assert sim.holders() == {"n1/gpu-0": ["foreign"], "n1/gpu-1": ["own"]}
     assert sim.node_of("p") == "n1"
     assert not any(intent.contested for intent in sim.scheduler.claims.intents())
 
@@ -77,7 +68,7 @@ def test_with_nothing_left_the_pod_waits_and_holds_nothing(sim: Sim) -> None:
     at_write(sim, 2, lambda: take(sim, "foreign", "gpu-0"))
     sim.add_pod("p", claims=["own"])
     sim.settle(5)
-    assert holders(sim) == {"n1/gpu-0": ["foreign"]}
+    assert sim.holders() == {"n1/gpu-0": ["foreign"]}
     assert sim.node_of("p") == ""
     sim.api.put(kinds.RESOURCE_CLAIMS, {**sim.claim("foreign"), "status": {}})
     sim.settle(20)
@@ -113,8 +104,8 @@ def test_a_special_claim_gives_way_too(sim: Sim) -> None:
     sim.add_pod("p", containers=[{"name": "m", "resources": resources}])
     sim.settle(20)
     assert sim.node_of("p") == "n1"
-    assert all(len(claims) == 1 for claims in holders(sim).values())
-    assert sorted(holders(sim)) == ["n1/gpu-0", "n1/gpu-1"]
+    assert all(len(claims) == 1 for claims in sim.holders().values())
+    assert sorted(sim.holders()) == ["n1/gpu-0", "n1/gpu-1"]
 
 
 def test_an_allocation_that_was_replaced_in_a_gap_of_the_watch_counts(sim: Sim) -> None:
@@ -178,6 +169,6 @@ def test_two_at_once_never_give_a_device_twice(seed: int) -> None:
         if rng.random() < 0.5:
             second.catch_up()
         sim.now += rng.choice((0.0, 0.1, 2.0))
-    assert all(len(claims) == 1 for claims in holders(sim).values())
-    assert len(holders(sim)) == 6
+    assert all(len(claims) == 1 for claims in sim.holders().values())
+    assert len(sim.holders()) == 6
     assert sum(bool(sim.node_of(f"p{index}")) for index in range(8)) == 6

@@ -18,6 +18,7 @@ from dray.testing import VirtualCluster, assert_sound, device_class, node_with_d
 from dray.testing import claim as claim_of_devices
 from dray.testing import node as made_node
 from dray.testing import pod as made_pod
+from tests.volumes import local_claim, local_class, local_volume
 
 ZONE = "topology.kubernetes.io/zone"
 SELECTED = "volume.kubernetes.io/selected-node"
@@ -367,33 +368,7 @@ def test_claims_of_an_in_tree_class_count_for_the_driver_that_makes_their_volume
 
 def local_volumes(*names: str) -> list[dict[str, Any]]:
     """A class whose claims wait for their first consumer, and a volume on each node ``n`` and its number."""
-    made: list[dict[str, Any]] = [
-        {
-            "apiVersion": "storage.k8s.io/v1",
-            "kind": "StorageClass",
-            "metadata": {"name": "local"},
-            "provisioner": "kubernetes.io/no-provisioner",
-            "volumeBindingMode": "WaitForFirstConsumer",
-        }
-    ]
-    for number, name in enumerate(names):
-        term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [f"n{number}"]}]}
-        spec = {
-            "storageClassName": "local",
-            "capacity": {"storage": "5Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "local": {"path": "/data"},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
-        }
-        made.append({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})
-    return made
-
-
-def local_claim(name: str) -> dict[str, Any]:
-    resources = {"requests": {"storage": "1Gi"}}
-    spec = {"storageClassName": "local", "accessModes": ["ReadWriteOnce"], "resources": resources}
-    metadata = {"name": name, "namespace": "default"}
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
+    return [local_class(), *(local_volume(name, f"n{number}") for number, name in enumerate(names))]
 
 
 def running(cluster: VirtualCluster) -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dray.api.gates import WITHOUT_EFFECT
 from dray.nodes.hardware import hardware
+from tests.volumes import local_claim, local_class, local_volume
 
 if TYPE_CHECKING:
     from tests.simulate.random_scenarios import Drawing
@@ -163,36 +164,17 @@ class Company:
 
     def volume(self) -> None:
         """Local volumes, each on a node, and claims that wait for their first consumer."""
-        rng, storage = self.rng, "storage.k8s.io/v1"
-        mode = rng.choice(("WaitForFirstConsumer", "WaitForFirstConsumer", "Immediate"))
-        kind = {"apiVersion": storage, "kind": "StorageClass", "metadata": {"name": "local"}}
-        self.add({**kind, "provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": mode})
+        rng = self.rng
+        self.add(local_class(rng.choice(("WaitForFirstConsumer", "WaitForFirstConsumer", "Immediate"))))
         for number in range(rng.randint(1, 5)):
-            self._persistent(f"pv{number}", rng.choice(self.drawing.nodes)["metadata"]["name"])
+            self._now_or_later(local_volume(f"pv{number}", rng.choice(self.drawing.nodes)["metadata"]["name"]))
         for number in range(rng.randint(1, 3)):
-            self._claimed(f"data{number}")
+            self.volumes.append(f"data{number}")
+            self._now_or_later(local_claim(f"data{number}"))
         for pod in self.pod_like():
             if rng.random() < 0.4:
                 claim = {"claimName": rng.choice(self.volumes)}
                 pod["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": claim}]
-
-    def _persistent(self, name: str, node: str) -> None:
-        term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}
-        spec = {
-            "storageClassName": "local",
-            "capacity": {"storage": "5Gi"},
-            "accessModes": ["ReadWriteOnce"],
-            "local": {"path": "/data"},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
-        }
-        self._now_or_later({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})
-
-    def _claimed(self, name: str) -> None:
-        self.volumes.append(name)
-        resources = {"requests": {"storage": "1Gi"}}
-        spec = {"storageClassName": "local", "accessModes": ["ReadWriteOnce"], "resources": resources}
-        metadata = {"name": name, "namespace": "default"}
-        self._now_or_later({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
 
     def _now_or_later(self, document: Document) -> None:
         if self.rng.random() < 0.8:

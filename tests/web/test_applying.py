@@ -11,6 +11,7 @@ from dray.cluster.port import Write
 from dray.web.live import Live
 from tests.web.conftest import serving
 from tests.web.test_server import Watched
+from tests.workloads import TRAIN
 
 MORE = "apiVersion: v1\nkind: Pod\nmetadata: {name: more}\nspec: {containers: [{name: c, image: i}]}"
 RULE = "gpu.dray.dev-gpu8-1-gpu-3-example.com-broken"
@@ -65,38 +66,16 @@ async def test_what_writing_objects_cannot_do_is_said_with_what_to_do_instead() 
         assert "not lost by writing" in plan["whyNot"]
 
 
-DEFINED = """
-apiVersion: example.com/v1
-kind: Train
-metadata: {name: t, namespace: default}
-spec: {gpus: 8}
----
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: trains.example.com}
-spec:
-  group: example.com
-  scope: Namespaced
-  names: {plural: trains, singular: train, kind: Train}
-  versions:
-  - name: v1
-    served: true
-    storage: true
-    schema:
-      openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {gpus: {type: integer}}}}}
-"""
-
-
 async def test_objects_of_kinds_that_others_define_are_applied_by_asking_what_is_served() -> None:
     trains = Kind("example.com", "v1", "trains", "Train", namespaced=True)
     async with Watched() as watched, serving(Live(watched.port, "live"), allow_changes=True) as client:
-        _, plan = await client.post("/api/plan", {"manifests": DEFINED})
+        _, plan = await client.post("/api/plan", {"manifests": TRAIN})
         assert plan["does"] == ["apply CustomResourceDefinition trains.example.com", "apply Train t"]
         status, told = await client.post("/api/apply", {"ticket": plan["ticket"]})
         assert (status, told) == (200, {"done": plan["does"]})
         assert (await watched.port.get(trains, "default", "t"))["spec"] == {"gpus": 8}
         for gpus in (9, 10):  # it is there now, and changed
-            more = DEFINED.split("---")[0].replace("gpus: 8", f"gpus: {gpus}")
+            more = TRAIN.split("---")[0].replace("gpus: 8", f"gpus: {gpus}")
             _, plan = await client.post("/api/plan", {"manifests": more})
             assert any("Train" in each for each in plan["leftOut"])
             assert (await client.post("/api/apply", {"ticket": plan["ticket"]}))[0] == 200

@@ -189,8 +189,10 @@ def _common(one: Reason, other: Reason) -> Reason:
 
 
 def of_several(reason: Reason) -> Reason:
-    """The reason as it can be told of several objects of which only one was looked at: without what only that one has."""
-    return Reason(reason.code, "", {key: value for key, value in reason.data.items() if key not in {*_OF_ONE, "holders"}})
+    """The reason as it can be told of several nodes in one state of which only one was looked at: without what only that one
+    has. What is said of alternatives are names and numbers of the state, the same on all of them."""
+    own = {*_OF_ONE, "holders"} - {"alternatives"}
+    return Reason(reason.code, "", {key: value for key, value in reason.data.items() if key not in own})
 
 
 def _number(value: Any) -> float:

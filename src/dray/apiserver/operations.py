@@ -118,16 +118,19 @@ class Operations:
         context = self.context(options)
         table = self.table(resource)
         key = self._free_key(resource, namespace, obj["metadata"], table)
-        self._prepare_new(resource, obj, context)
+        self._default_new(resource, obj, context)
+        if options.applied:
+            _keep_managed(obj, given)
+        else:
+            self.ownership.record(resource, obj, None, given.get("metadata"), manager=options.manager, now=context.now)
+        # What is added from here on nobody owns: an apply of what was sent leaves it where it is.
+        for prepare in resource.prepare:
+            prepare(obj, None, context)
         self._check(resource, obj, None, context)
         for hook in resource.admit:
             hook(obj, None, context)
         limits.check(resource, obj, None, context)
         charged = self._quotas.admit(resource, namespace, obj, None, context.now)
-        if options.applied:
-            _keep_managed(obj, given)
-        else:
-            self.ownership.record(resource, obj, None, given.get("metadata"), manager=options.manager, now=context.now)
         if options.dry_run:
             return _not_stored(obj)
         stored = self._stored(resource, self.store.put(table, key, obj))
@@ -140,7 +143,7 @@ class Operations:
             hook(entry, removed)
         return entry
 
-    def _prepare_new(self, resource: Resource, obj: dict[str, Any], context: Context) -> None:
+    def _default_new(self, resource: Resource, obj: dict[str, Any], context: Context) -> None:
         metadata = obj["metadata"]
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
             metadata.pop(field, None)
@@ -154,9 +157,6 @@ class Operations:
             obj["status"] = {}
         if resource.structure is None:
             apply_defaults(resource.kind.plural, obj, context.now, context.gates)
-        for hook in resource.prepare:
-            hook(obj, None, context)
-        if resource.structure is None:
             strip_disabled(resource.kind.plural, obj, None, context.gates)
 
     def _free_key(self, resource: Resource, namespace: str, metadata: dict[str, Any], table: Table) -> str:

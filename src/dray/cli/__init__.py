@@ -38,7 +38,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "snapshot": ("snapshot", "Save what decides where pods run, in one file."),
     "plan": ("plan", "Say what would come of a change: placements, evictions, what is left."),
     "simulate": ("simulate", "Run a scenario on virtual time."),
-    "allocate": ("allocate", "Run the device allocator alone, on JSON lines."),
+    "allocate": ("allocate", "Run the device allocator alone, on manifests or JSON lines."),
     "numa": ("numa", "Ask what a kubelet's Topology Manager would say, on JSON lines."),
     "queues": ("queues", "Show queues: what they may have, deserve, hold and wait for."),
     "nodes": ("nodes", "Simulate nodes with devices on any Kubernetes cluster."),

@@ -10,14 +10,15 @@ from rich.markup import escape
 from dray.cli.output import table
 from dray.explain.choice import Choice, NodePoints
 
-# What points are for, by the plugin that gives them.
+# What points are for, by the plugin that gives them; plugins of others are called by their names.
 HEADINGS: Final = {
     "DynamicResources": "rank",
     "DevicesReady": "ready",
     "DeviceWaste": "little waste",
     "DeviceCloseness": "close",
     "DevicesInUse": "in use",
-    "NodeResourcesFit": "cpu, memory",
+    "NUMA": "zones",
+    "NodeResourcesFit": "cpu and memory",
     "NodeResourcesBalancedAllocation": "balance",
     "ImageLocality": "image",
     "NodeAffinity": "affinity",
@@ -49,7 +50,7 @@ def show_choice(choice: Choice, console: Console, *, placed: bool, wide: bool) -
 
 def _columns(choice: Choice) -> tuple[list[str], list[list[str]]]:
     same = _same(choice.nodes)
-    names = [name for name in HEADINGS if name not in same and any(name in node.points for node in choice.nodes)]
+    names = [name for name in _named(choice.nodes) if name not in same]
     rows = [
         [f"{node.node} *" if node.node == choice.node else node.node, _number(node.total)]
         + [_number(node.points.get(name, 0)) for name in names]
@@ -60,8 +61,14 @@ def _columns(choice: Choice) -> tuple[list[str], list[list[str]]]:
 
 def _same(nodes: list[NodePoints]) -> dict[str, float]:
     """What all get equally many points for, if any."""
-    named = [name for name in HEADINGS if all(name in node.points for node in nodes)]
+    named = [name for name in _named(nodes) if all(name in node.points for node in nodes)]
     return {name: nodes[0].points[name] for name in named if len({node.points[name] for node in nodes}) == 1}
+
+
+def _named(nodes: list[NodePoints]) -> list[str]:
+    """Whoever gives points: the known first, in one order."""
+    given = sorted({name for node in nodes for name in node.points})
+    return [name for name in HEADINGS if name in given] + [name for name in given if name not in HEADINGS]
 
 
 def _devices(node: NodePoints) -> str:

@@ -37,6 +37,8 @@ class Released(msgspec.Struct, rename="camel"):
     refused: list[str] = []
     deleted: bool = False
     done: bool = False
+    idle: bool = False
+    """Nothing is held, reserved or kept, so that nothing was or would be done."""
 
 
 @click.command()
@@ -119,6 +121,7 @@ async def _attempt(remote: Remote, key: str, dry_run: bool) -> Released:
     found = usage(claim, [decode(Pod, raw) for raw in raws])
     results = claim.status.allocation.devices.results if claim.status.allocation is not None else ()
     made = Released(key, [f"{r.driver}/{r.pool}/{r.device}" for r in results], found.proof, found.using)
+    made.idle = not (results or claim.status.reserved_for or FINALIZER in claim.metadata.finalizers or found.owner_gone)
     if found.using or dry_run:
         return made
     made.deleted = await _let_go(remote, claim, found.owner_gone)
@@ -159,7 +162,7 @@ def _show(found: list[Released], dry_run: bool, console: Console) -> None:
             told = one.refused
         else:
             did = "would be released" if dry_run else "released and deleted" if one.deleted else "released"
-            console.print(f"{one.claim}{held}: {did}.", markup=False)
+            console.print(f"{one.claim}{held}: {'nothing to release' if one.idle else did}.", markup=False)
             told = one.proof
         for line in told:
             console.print(f"  {line}", markup=False)

@@ -91,6 +91,8 @@ def taint(target: str, what: str, name: str | None, source: Source, output: str,
     if options["preview"]:
         emit(found, output, lambda console: show(found, wanted, console, wide=output == "wide"))
         return
+    if found.unpublished:
+        click.echo(f"warning: {found.unpublished}", err=True)
     if not options["yes"] and _grave(found, wanted, chosen, options["confirm_above"]):
         _confirm(_previewed(world, rule, ask=True), wanted)
     _carry_out(source, rule, found, waves, options, output)
@@ -284,8 +286,10 @@ def _still(world: World, chosen: DeviceTaintSelector) -> Any:
     for name, rule in sorted(world.all(DEVICE_TAINT_RULES).items()):
         other = rule.spec.device_selector
         parts = [(getattr(other, part), getattr(chosen, part)) for part in ("driver", "pool", "device")] if other else []
-        if other is not None and all(theirs is None or theirs == ours for theirs, ours in parts):
-            yield f"rule {name} taints it with {taint_text(rule.spec.taint)}: it is about {selector_text(other)}"
+        if other is None or not all(None in (theirs, ours) or theirs == ours for theirs, ours in parts):
+            continue
+        part = "" if all(theirs is None or theirs == ours for theirs, ours in parts) else "a part of "
+        yield f"rule {name} taints {part}it with {taint_text(rule.spec.taint)}: it is about {selector_text(other)}"
     for slice in world.all(RESOURCE_SLICES).values():
         for device in slice.spec.devices:
             if device.taints and selects(chosen, slice.spec.driver, slice.spec.pool.name, device.name):

@@ -191,7 +191,8 @@ def in_cluster(root: Path = SERVICE_ACCOUNT, environment: Mapping[str, str] = os
     host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT")
     if not host or not port:
         raise KubeconfigError(
-            "no kubeconfig found and not in a cluster (KUBERNETES_SERVICE_HOST is not set); give --kubeconfig FILE"
+            "no kubeconfig found and not in a cluster (KUBERNETES_SERVICE_HOST is not set); give --kubeconfig FILE, or make a"
+            " cluster with `dray up`"
         )
     host = f"[{host}]" if ":" in host else host
     token, namespace = root / "token", root / "namespace"

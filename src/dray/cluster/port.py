@@ -34,7 +34,8 @@ class Write(msgspec.Struct, frozen=True):
     """One write with its preconditions. ``about`` is the key of what it is done for, so that it can be told as a story.
 
     ``uid`` and ``resource_version``, where set, must hold for the write to happen; otherwise it ends in ``Conflict``.
-    A binding is a create on ``pods`` with ``subresource="binding"``; an eviction likewise.
+    A binding is a create on ``pods`` with ``subresource="binding"``; an eviction likewise. One that ``goes_on`` with what an
+    earlier write began is sent before those that begin something, so that what is begun is ended before there is more of it.
     """
 
     verb: Verb
@@ -48,6 +49,7 @@ class Write(msgspec.Struct, frozen=True):
     resource_version: str = ""
     field_manager: str = "dray"
     about: str = ""
+    goes_on: bool = False
 
     @property
     def key(self) -> str:

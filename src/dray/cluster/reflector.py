@@ -69,6 +69,8 @@ class Reflector:
         self.relists = -1
         # Why it counts as empty, while it does.
         self._absent: type[ClusterError] | None = None
+        # What was said last of why it cannot be read, while it cannot.
+        self._said = ""
 
     async def run(self) -> None:
         while True:
@@ -88,9 +90,7 @@ class Reflector:
 
     async def _list_and_watch(self) -> None:
         raws, version = await self._cluster.list(self.kind)
-        if self._absent:
-            log.info("the kind can be read now", extra={"kind": self.kind.resource})
-        self._absent = None
+        self._heard()
         self.relists += 1
         self._sink(self.kind, Listed(raws, version))
         while True:
@@ -100,6 +100,7 @@ class Reflector:
         """Follow one watch to its end and return where to go on."""
         try:
             async for event in self._cluster.watch(self.kind, version):
+                self._heard()
                 self._backoff.reset()
                 version = event.resource_version or version
                 if event.type != "BOOKMARK":
@@ -123,8 +124,16 @@ class Reflector:
             self._sink(self.kind, Listed([], "0", forbidden))
         await asyncio.sleep(self._appears)
 
+    def _heard(self) -> None:
+        if self._absent or self._said:
+            log.info("the kind can be read now", extra={"kind": self.kind.resource})
+            self._absent, self._said = None, ""
+
     async def _pause(self, error: ClusterError) -> None:
+        """The same trouble is told once: there are many kinds, and they tend to have it together."""
         pause = self._backoff.next()
         details = {"kind": self.kind.resource, "error": str(error), "pause": round(pause, 2)}
-        log.warning("cannot list or watch, trying again", extra=details)
+        level = logging.DEBUG if str(error) == self._said else logging.WARNING
+        log.log(level, "cannot list or watch, trying again", extra=details)
+        self._said = str(error)
         await asyncio.sleep(pause)

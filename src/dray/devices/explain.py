@@ -116,11 +116,15 @@ class Explainer:
         return Explanation(tuple(reasons), tuple(findings), nearest, tuple(self._changes()))
 
     def _of_alternatives(self, request: RequestProblem, findings: Sequence[RequestFinding]) -> Reason:
-        """The alternative that lacks least, with what is said of the others."""
+        """The alternative that lacks least, with what is said of the others; their names alone hold for nodes that differ."""
         best = min(findings, key=lambda finding: (not finding.matching, finding.missing))
         reason = self._summary(request, best)
-        others = [f"for {finding.request} ({_in_short(finding)})" for finding in findings if finding is not best]
-        return Reason(reason.code, reason.object, reason.data | {"alternatives": " nor ".join(others)}) if others else reason
+        others = [finding for finding in findings if finding is not best]
+        if not others:
+            return reason
+        told = " nor ".join(f"for {finding.request} ({_in_short(finding)})" for finding in others)
+        also = {"alternatives": told, "others": [finding.request for finding in others]}
+        return Reason(reason.code, reason.object, reason.data | also)
 
     def _constraint(self) -> dict[str, Any]:
         """Of the constraints, the first that not enough devices satisfy whatever else is asked; nothing where none is alone

@@ -55,7 +55,7 @@ class Advisor:
 
     def fixes(self) -> list[Fix]:
         """What touches least first, then what makes most nodes do."""
-        found = [*self._of_nodes(), *self._of_resources(), *self._of_neighbours(), *self._of_devices()]
+        found = [*self._of_nodes(), *self._of_resources(), *self._of_zones(), *self._of_neighbours(), *self._of_devices()]
         if not self._when:
             found += self._of_others(found)
         for fix in found:
@@ -148,15 +148,45 @@ class Advisor:
             changed = self._with_less(resource, most) if most > 0 else None
             if changed is None:
                 continue
-            pod, container, amount = changed
-            if would := self._do(pod, names):
-                total = readable(resource, dict(self._state.demand.requests)[resource])
-                asked = {"name": container, "resources": {"requests": {resource: amount}}}
-                told = in_one_unit({"total": total, "most": readable(resource, most)})
-                text = f"request {told['most']} {resource} instead of {told['total']}"
-                yield Fix(text, as_yaml("in the pod", {"containers": [asked]}), would, rank=3)
+            if would := self._do(changed[0], names):
+                fix, total = self._less(resource, most, changed, would)
+                yield fix
                 if self._when:
-                    yield Fix(f"add a node like {would[0]} with {told['total']} {resource}", rank=6)
+                    yield Fix(f"add a node like {would[0]} with {total} {resource}", rank=6)
+
+    def _less(self, resource: str, most: int, changed: tuple[Pod, str, str], would: list[str]) -> tuple[Fix, str]:
+        """The advice to ask for less, and how much is asked for now."""
+        pod, container, amount = changed
+        limited = any(each.name == container and resource in each.resources.limits for each in pod.spec.containers)
+        total = readable(resource, dict(self._state.demand.requests)[resource])
+        parts = ("requests", "limits") if limited else ("requests",)
+        asked = {"name": container, "resources": {part: {resource: amount} for part in parts}}
+        told = in_one_unit({"total": total, "most": readable(resource, most)})
+        text = f"request {told['most']} {resource} instead of {told['total']}"
+        return Fix(text, as_yaml("in the pod", {"containers": [asked]}), would, rank=3), told["total"]
+
+    def _of_zones(self) -> Iterator[Fix]:
+        """Where resources need different numbers of zones: of the one that needs more, as much as fewer zones have."""
+        for data, names in self._groups("ZoneWidthsDiffer", "widths"):
+            widths = data["widths"]
+            wide = [resource for resource, width in widths.items() if width > min(widths.values())]
+            if len(wide) == 1 and wide[0] in dict(self._state.demand.requests):
+                yield from self._within(wide[0], names[:_MOST_ROOMS])
+
+    def _within(self, resource: str, names: Sequence[str]) -> Iterator[Fix]:
+        """The most of it that a node would take, found by halves."""
+        unit = {"cpu": 1000, "memory": 1 << 30}.get(resource, 1)
+        low, high, best = 1, dict(self._state.demand.requests)[resource] // unit, None
+        while low < high:
+            middle = (low + high) // 2
+            changed = self._with_less(resource, middle * unit)
+            would = self._do(changed[0], names) if changed is not None else []
+            if changed is not None and would:
+                low, best = middle + 1, (middle * unit, changed, would)
+            else:
+                high = middle
+        if best is not None:
+            yield self._less(resource, *best)[0]
 
     def _most_free(self, resource: str, names: Sequence[str]) -> int:
         """The most that a node has left of it, of those that lack nothing else."""
@@ -228,20 +258,22 @@ class Advisor:
             if change.kind == "fewer":
                 asked = (change.claim, change.request)
                 most[asked] = max(change.data["count"], most.get(asked, 0))
-        helped: dict[str, tuple[Change, list[str]]] = {}
+        # Thousands of nodes have few changes between them: each is put into words once.
+        alike: dict[bytes, tuple[Change, dict[str, None]]] = {}
         for change, name in tried:
             if change.kind != "fewer" or change.data["count"] == most[change.claim, change.request]:
-                text, _ = self._told(change)
-                if not text:
-                    continue
-                if name not in helped.setdefault(text, (change, []))[1]:
-                    helped[text][1].append(name)
+                alike.setdefault(msgspec.json.encode(change), (change, {}))[1][name] = None
+        helped: dict[str, tuple[Change, str, dict[str, None]]] = {}
+        for change, names in alike.values():
+            text, command = self._told(change)
+            if text:
+                helped.setdefault(text, (change, command, {}))[2].update(names)
         told: Counter[str] = Counter()
-        for text, (change, names) in sorted(helped.items(), key=lambda item: -len(item[1][1])):
+        for text, (change, command, names) in sorted(helped.items(), key=lambda item: -len(item[1][2])):
             told[change.kind] += 1
             if told[change.kind] > _MOST_ALIKE:
                 continue
-            yield Fix(text, self._told(change)[1], names, rank=_RANKS[change.kind])
+            yield Fix(text, command, list(names), rank=_RANKS[change.kind])
             if change.kind == "fewer" and self._when:
                 yield from self._larger_node(change)
 

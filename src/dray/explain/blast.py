@@ -40,6 +40,7 @@ from dray.api.tolerations import evicts
 from dray.cluster.port import Change
 from dray.cluster.world import World
 from dray.controllers.taints import Affected, Taints, Users, claims_in_use, taint_text
+from dray.explain.targets import unpublished
 from dray.scheduling.ask import Ask
 from dray.scheduling.placing.state import Placement
 from dray.scheduling.scheduler import Scheduler
@@ -91,6 +92,8 @@ class Blast(msgspec.Struct, rename="camel"):
     owners: list[Owner]
     budgets: list[BudgetHit]
     asked: int = 0
+    unpublished: str = ""
+    """Which part of the target nobody publishes, if any: the rule may be meant for later, or misspelt."""
 
 
 def blast(
@@ -114,6 +117,7 @@ def blast(
         owners,
         _budgets(world, affected.pods),
         asked,
+        unpublished(rule.spec.device_selector, world.all(RESOURCE_SLICES).values()) if rule.spec.device_selector else "",
     )
 
 
@@ -135,7 +139,8 @@ def previewed(world: World, rule: DeviceTaintRule, now: float, *, ask: bool) -> 
 def told(found: Blast, wanted: DeviceTaint) -> list[str]:
     """What the rule is about and what it would do, in sentences."""
     published, allocated = _count(found.published, "published device"), _count(found.allocated, "allocation")
-    about = f"{found.taint} on {found.selector}: {published}, {allocated}."
+    doubt = f" ({found.unpublished})" if found.unpublished else ""
+    about = f"{found.taint} on {found.selector}: {published}, {allocated}{doubt}."
     if not found.pods:
         return [about, "No pod would be evicted."]
     would = "evicts" if evicts(wanted) else "evicts nobody; with NoExecute it would evict"

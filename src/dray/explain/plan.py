@@ -25,14 +25,16 @@ from dray.api.kinds import (
     RESOURCE_SLICES,
     Kind,
 )
+from dray.api.meta import decode
 from dray.api.reason import Reason
-from dray.api.resource import DeviceTaint, DeviceTaintSelector
+from dray.api.resource import DeviceTaint, DeviceTaintSelector, ResourceSlice
 from dray.api.words import as_json, message
 from dray.cluster.port import Refused
 from dray.explain.overview import waiting
 from dray.explain.rehearsal import Evicted, Rehearsal
 from dray.explain.snapshot import Snapshot, without_collecting
 from dray.explain.standing import Standing, standing
+from dray.explain.targets import unpublished
 from dray.explain.why import NEVER, PASSING
 from dray.runtime.hand import USER, place_of
 from dray.runtime.local import Unappliable, served_kind
@@ -256,6 +258,8 @@ class Making:
         self._hand.change(NODES, {"metadata": {"name": node}, "spec": {"taints": [*kept, made]}})
 
     def _rule(self, selector: DeviceTaintSelector, taint: DeviceTaint) -> None:
+        if wrong := unpublished(selector, (decode(ResourceSlice, each) for each in self._core.all(RESOURCE_SLICES).values())):
+            raise Unappliable(wrong)
         chosen = {key: value for key, value in msgspec.to_builtins(selector).items() if value is not None}
         said = {key: value for key, value in msgspec.to_builtins(taint).items() if value}
         name = f"plan-{len(self._core.all(DEVICE_TAINT_RULES))}"

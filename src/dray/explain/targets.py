@@ -4,6 +4,7 @@ that they become."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
@@ -12,10 +13,11 @@ import msgspec
 from dray.api.core import Taint
 from dray.api.kinds import DEVICE_TAINT_RULES
 from dray.api.meta import ObjectMeta
-from dray.api.resource import DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
+from dray.api.resource import DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector, ResourceSlice
 from dray.api.times import format_time
 from dray.cluster.port import Write
 from dray.controllers.eviction import EXPIRES_AT
+from dray.explain.missing import nearest
 
 EFFECTS: Final = ("None", "NoSchedule", "NoExecute")
 NODE_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -72,6 +74,27 @@ def node_taint(text: str) -> Taint:
     if not colon or not key or effect not in NODE_EFFECTS:
         raise TargetError(f"{text!r} is not a taint: write key=value:Effect, where Effect is one of {', '.join(NODE_EFFECTS)}")
     return Taint(key=key, value=value, effect=effect)
+
+
+def unpublished(chosen: DeviceTaintSelector, slices: Iterable[ResourceSlice]) -> str:
+    """Which part of the target nobody publishes, and what was probably meant; empty where there are such devices."""
+    left = [
+        {"driver": each.spec.driver, "pool": each.spec.pool.name, "device": device.name}
+        for each in slices
+        for device in each.spec.devices
+    ]
+    of = ""
+    for part in ("driver", "pool", "device"):
+        wanted = getattr(chosen, part)
+        if wanted is None:
+            continue
+        names = sorted({each[part] for each in left})
+        left = [each for each in left if each[part] == wanted]
+        if not left:
+            meant = nearest(wanted, names)
+            return f"no {part} {wanted}{of} is published" + (f"; did you mean {meant}?" if meant else "")
+        of = f" of {part} {wanted}"
+    return ""
 
 
 def rule_name(chosen: DeviceTaintSelector, key: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
+from math import ceil
 from typing import Any, Final
 
 from dray.api.core import Node
@@ -16,6 +17,7 @@ SECONDS: Final = 10.0
 STATUS_SECONDS: Final = 300.0
 LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_SECONDS: Final = 40
+MOMENTS: Final = 100
 
 
 class Heartbeats:
@@ -69,11 +71,13 @@ class Heartbeats:
 
     def _next_lease(self, name: str, due: float | None, now: float) -> float:
         """Spread over the period, so that many nodes do not renew at once; each keeps its moment, also after a late renewal, so
-        that those which were late together do not stay together."""
+        that those which were late together do not stay together. There are few moments: where thousands of nodes share them,
+        looking at everything that a renewal may concern happens once for many."""
         if due is not None:
             return due + self._every * ((now - due) // self._every + 1)
         spread = int.from_bytes(blake2b(name.encode(), digest_size=2).digest(), "big") / 65536
-        return now + self._every * max(spread, 0.1)
+        apart = self._every / MOMENTS
+        return ceil((now + self._every * max(spread, 0.1)) / apart) * apart
 
     def _report(self, node: Node, now: float) -> list[Write]:
         """The node status is reported rarely; the lease says that the node lives. A node that was given up says that it does."""

@@ -1,9 +1,10 @@
 """The live shell: one World, many deciders, a real clock and a real cluster.
 
 Always true: a decider sees a change only after the World shows it; the writes of one object are sent in the order in which
-they were decided, each after the answer to the one before; writes of different objects overlap, up to ``in_flight``; each
-write is attempted once and its outcome goes to the decider that asked for it. A decider that raises ends the shell: what it
-would do next cannot be trusted, and a restart resumes from what the API shows.
+they were decided, each after the answer to the one before; writes of different objects overlap, up to ``in_flight``, and
+those that go on with something are sent before those that begin something; each write is attempted once and its outcome goes
+to the decider that asked for it. A decider that raises ends the shell: what it would do next cannot be trusted, and a restart
+resumes from what the API shows.
 """
 
 from __future__ import annotations
@@ -290,13 +291,14 @@ class Live:
 
 
 class _Writes:
-    """Writes waiting and under way: in order for one object, beside each other for different ones."""
+    """Writes waiting and under way: in order for one object, beside each other for different ones. What was begun has few more
+    writes to come, so those that begin something get their turn."""
 
     def __init__(self, send: Callable[[_Job], Awaitable[None]], limit: int, leading: Callable[[], bool]) -> None:
         self._send, self._limit, self._leading = send, limit, leading
-        self._ready: deque[_Job] = deque()
+        self._beginning: deque[_Job] = deque()
+        self._going_on: deque[_Job] = deque()
         self._behind: dict[tuple[Kind, str], deque[_Job]] = {}
-        self._group: asyncio.TaskGroup | None = None
         self.open = True
         self.in_flight = 0
         self.waiting = 0
@@ -305,18 +307,20 @@ class _Writes:
         self.waiting += 1
         write = job.write
         if not write.name:  # the server makes the name, so no other write can be about the same object
-            self._ready.append(job)
+            self._ready(job)
         elif (queue := self._behind.get((write.kind, write.key))) is not None:
             queue.append(job)
         else:
             self._behind[(write.kind, write.key)] = deque()
-            self._ready.append(job)
+            self._ready(job)
+
+    def _ready(self, job: _Job) -> None:
+        (self._going_on if job.write.goes_on else self._beginning).append(job)
 
     def start(self, group: asyncio.TaskGroup) -> None:
-        self._group = group
         # Whoever no longer leads sends nothing more, also of what was decided while it did.
-        while self.open and self._ready and self.in_flight < self._limit and self._leading():
-            job = self._ready.popleft()
+        while self.open and (ready := self._going_on or self._beginning) and self.in_flight < self._limit and self._leading():
+            job = ready.popleft()
             self.in_flight += 1
             self.waiting -= 1
             group.create_task(self._carry(job), name=f"{job.write.verb} {job.write.kind.resource} {job.write.key}")
@@ -327,11 +331,9 @@ class _Writes:
         if job.write.name:
             key = (job.write.kind, job.write.key)
             if queue := self._behind[key]:
-                self._ready.append(queue.popleft())
+                self._ready(queue.popleft())
             else:
                 del self._behind[key]
-        if self._group is not None:
-            self.start(self._group)
 
 
 def _log_failure(job: _Job, error: ClusterError) -> None:

@@ -11,7 +11,7 @@ import gc
 import logging
 import signal
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -30,6 +30,10 @@ Build = Callable[[World, Metrics], Sequence[Decider]]
 Beside = Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
 
 log = logging.getLogger(__name__)
+
+# Until it is said that not every kind could be listed, and until that is said again.
+_PATIENCE: Final = 5.0
+_REMINDED: Final = 60.0
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -89,7 +93,14 @@ async def _until(
 
 
 async def _announce(live: Live, ready: asyncio.Event | None) -> None:
-    await live.listed.wait()
+    pause = _PATIENCE
+    while not live.listed.is_set():
+        try:
+            async with asyncio.timeout(pause):
+                await live.listed.wait()
+        except TimeoutError:
+            pause = _REMINDED
+            log.warning("nothing is decided before every kind is listed", extra={"missing": ", ".join(live.missing)})
     # What was listed lives long: the collector need not look at it ever again.
     gc.freeze()
     gc.enable()

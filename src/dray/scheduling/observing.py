@@ -150,7 +150,8 @@ class Observer:
         self._preemptor.seen(old, pending, now)
         if changed:
             pending.demand = self._parts.demands.of(new)
-            pending.blocked_until = pending.failed_until = 0.0
+            pending.blocked_until = pending.failed_until = pending.evicts_from = 0.0
+            pending.in_vain = 0
             self._queue.push(pending, now)
 
     # ------------------------------------------------------------------------------------------------- nodes and devices

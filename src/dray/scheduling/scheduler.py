@@ -46,8 +46,10 @@ from dray.scheduling.waiting.queue import Group, QueuedPod
 from dray.scheduling.workloads.part import Workloads
 from dray.scheduling.workloads.together import Seat
 
-# Decisions in one call of ``act``: the shell starts writing them while the next ones are made.
+# Decisions in one call of ``act``: the shell starts writing them while the next ones are made. While little is being written
+# these are fewer, so that the first binding waits for few decisions: what is under way doubles with each call.
 _PER_ACT: Final = 256
+_AT_FIRST: Final = 32
 # How long people may be told of a refusal what was so when it was made, although nodes or devices changed since.
 _STALE: Final = 30.0
 # Events that may make something free for pods, as far as nodes and devices go.
@@ -105,6 +107,7 @@ class Scheduler:
 
     def act(self, now: float) -> list[Write]:
         self.parts.rests.end(now)
+        self.queue.end_pauses(now)
         if self.engine.advance(now):
             self.parts.wakeups.devices()
         self.zones.due(now)
@@ -147,7 +150,10 @@ class Scheduler:
     # -------------------------------------------------------------------------------------------------------- decisions
 
     def _decide(self, now: float) -> None:
-        for _ in range(min(_PER_ACT, self.config.in_flight - self.binder.in_flight)):
+        most = min(self.config.in_flight, max(_AT_FIRST, 2 * self.binder.in_flight))
+        for _ in range(_PER_ACT):
+            if self.binder.in_flight >= most:
+                return
             pending = self.queue.pop(now)
             while pending is not None and self.workloads.collect(pending, now):
                 pending = self.queue.pop(now)

@@ -41,6 +41,14 @@ def device_class(name: str = "gpu", driver: str = DRIVER, **spec: Any) -> Json:
     return {"apiVersion": RESOURCE, "kind": "DeviceClass", "metadata": {"name": name}, "spec": body}
 
 
+def nodes_with_devices(nodes: int, devices: int) -> list[Json]:
+    """A class, and so many nodes ``gpu-0`` … with so many devices ``dev-0`` … each."""
+    made = [device_class()]
+    for name in (f"gpu-{number}" for number in range(nodes)):
+        made += [node(name), resource_slice(name, [device(f"dev-{number}") for number in range(devices)])]
+    return made
+
+
 def claim(name: str, *, class_name: str = "gpu", count: int = 1, namespace: str = "default", **devices: Any) -> Json:
     """A claim for ``count`` devices of a class; keyword arguments replace parts of ``spec.devices``."""
     exactly = {"deviceClassName": class_name, "allocationMode": "ExactCount", "count": count}

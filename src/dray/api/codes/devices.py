@@ -169,7 +169,7 @@ TABLE: Final[dict[str, Code]] = {
         wakes=(DEVICES,),
         subject="node",
         says="<has> not enough devices[ of class {class}][ for request {request}]"
-        "[ (needs {needed}[, {free} free][ of {total}][; {besides}])][, nor {alternatives}]",
+        "[ (needs {needed}[, {free} free][ of {total}][; {besides}])][, nor {alternatives}||, nor for {others}]",
         cure="[add a node with {needed} devices[ of class {class}], or ask for at most {most}"
         "||free more devices[ of class {class}] on one node[ ({missing} missing)], or ask for fewer]",
         upstream=UNALLOCATED,
@@ -180,7 +180,7 @@ TABLE: Final[dict[str, Code]] = {
         meaning="no device matches the request",
         wakes=(DEVICES,),
         subject="node",
-        says="<has> no device[ of class {class}][ for request {request}][, nor {alternatives}]",
+        says="<has> no device[ of class {class}][ for request {request}][, nor {alternatives}||, nor for {others}]",
         cure="add a node with devices[ of class {class}], or change the request[ {request}]",
         upstream=UNALLOCATED,
     ),
@@ -189,7 +189,8 @@ TABLE: Final[dict[str, Code]] = {
         meaning="the request asks for all matching devices and at least one cannot be used",
         wakes=(DEVICES,),
         subject="node",
-        says="<has> not all devices[ of class {class}] available[ for request {request}][ ({free} of {total} are[; {besides}])]",
+        says="<has> not all devices[ of class {class}] available[ for request {request}][ ({free} of {total} are[; {besides}])]"
+        "[, nor {alternatives}||, nor for {others}]",
         cure="wait until every matching device[ of class {class}] on one node is free, or ask for a count instead of All",
         upstream=UNALLOCATED,
         curable=True,

@@ -231,4 +231,12 @@ TABLE: Final[dict[str, Code]] = {
         says="<wait> until pods of lower priority have made room[ on {node}][: {victims}][ and {more} more]",
         cure="wait until the evicted pods are gone",
     ),
+    "EvictionsPaused": Code(
+        plugins=("DefaultPreemption",),
+        meaning="devices failed the pod each time that others had left for it, so for a while nobody else has to",
+        wakes=(ITSELF,),
+        subject="pod",
+        says="<evict> nobody[ before {until}]: devices failed it after others had left for it[, {times} times]",
+        cure="look at the conditions of the pod's claims for why its devices fail; it takes devices that are free meanwhile",
+    ),
 }

@@ -18,6 +18,7 @@ from dray.api.codes.code import UNALLOCATED
 from dray.api.core import Pod
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim
+from dray.api.times import format_time
 from dray.books.changes import EVERYTHING
 from dray.books.nodes import NodeInfo, Placed
 from dray.cluster.port import ClusterError, NotFound, Outcome, Write
@@ -124,12 +125,16 @@ class Preemptor:
         eviction = self.preemption.under_way(state, node) if node else None
         if eviction is None:
             self.preemption.end(pending.uid)
+            if now < pending.evicts_from:
+                self._pause(pending, refused)
+                return False
             self._meter.count("scheduler_preemption_attempts_total")
             eviction = self.preemption.find(state)
             if eviction is None:
                 self.lose(pending)
                 return False
             self.evict(eviction, pending.pod, profile, now)
+            pending.made_room = True
         self.nominator.make(pending, eviction.placement)
         self._wait(pending, refused, eviction, now)
         return True
@@ -146,10 +151,22 @@ class Preemptor:
             self._out.append(reports.status_patch(pod, {"nominatedNodeName": eviction.node}))
         self._reports.tell(pending, waits, now, clear_nominated=False)
 
+    def _pause(self, pending: QueuedPod, refused: NotPlaced) -> None:
+        """Devices failed the pod whenever others had left for it: it waits by itself, since equal pods may evict, until it finds
+        devices that are free or its pause ends."""
+        self.lose(pending)
+        data: dict[str, str | int] = {"until": format_time(pending.evicts_from)}
+        if pending.in_vain > 1:
+            data["times"] = pending.in_vain
+        reason = Reason("EvictionsPaused", f"pod/{pending.key}", data)
+        refusal = refused.refusal
+        refused.key = pending.uid
+        refused.refusal = replace(refusal, reasons=(*refusal.reasons, (reason, 0)))
+
     def without_room(self, refused: NotPlaced) -> Refusal:
         """The refusal of a pod for which no room was made, with what that came to."""
         state, refusal = refused.state, refused.refusal
-        if state is None or not state.profile.preempts:
+        if state is None or not state.profile.preempts or "EvictionsPaused" in refusal.codes:
             return refusal
         never = state.demand.preemption_policy == "Never"
         return replace(refusal, preemption="never" if never else "tried")

@@ -313,7 +313,10 @@ class Binder:
             # The API server copies them to the pod, in the same write.
             about["annotations"] = binding.notes
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": about, "target": {"kind": "Node", "name": binding.node}}
-        binding.writing = Write("create", PODS, metadata.namespace, metadata.name, body, "binding", uid=uid, about=binding.key)
+        begun = bool(binding.claims or binding.volumes)
+        binding.writing = Write(
+            "create", PODS, metadata.namespace, metadata.name, body, "binding", uid=uid, about=binding.key, goes_on=begun
+        )
         self._out.append(binding.writing)
 
     def _unsend(self, binding: Binding) -> None:
@@ -366,7 +369,8 @@ class Binder:
         if binding.special.is_named_in(pod):
             return True
         version = pod.metadata.resource_version
-        binding.mapping = pod_status(pod, {"extendedResourceClaimStatus": binding.special.status()}, version)
+        status = {"extendedResourceClaimStatus": binding.special.status()}
+        binding.mapping = pod_status(pod, status, version, goes_on=True)
         self._out.append(binding.mapping)
         return False
 

@@ -149,6 +149,7 @@ class ClaimWriter:
                 self.allocate(claim, special.allocation, pod, now)
             else:
                 self.reserve(claim, pod)
+            self._for(claim).begun = True
             if not made:
                 self._for(claim).contested = special.claim.uid in self._contested_unmade
                 self.drop_unmade(special)
@@ -337,7 +338,7 @@ class ClaimWriter:
         return write
 
     def _send(self, intent: Intent, claim: ResourceClaim, write: Write) -> None:
-        intent.writing = write
+        intent.writing, intent.begun = write, True
         if intent.allocation is not None and (write.body or {}).get("status", {}).get("allocation") is not None:
             intent.sent.append(intent.allocation)
             self._account(claim, intent)
@@ -383,7 +384,7 @@ class ClaimWriter:
         kept = [_plain(c) for c in claim.status.reserved_for if c.uid not in leaving]
         added = [{"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid} for pod in missing]
         status["reservedFor"] = [*kept, *added]
-        return _patch(claim, {"status": status}, about, "status")
+        return _patch(claim, {"status": status}, about, "status", goes_on=intent.begun)
 
     def _deletes(self, intent: Intent, claim: ResourceClaim) -> Write | None:
         """The claim first, then the finalizer: so it is never without while it has devices, and what was sent for it before
@@ -488,7 +489,7 @@ def _plain(value: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value))
 
 
-def _patch(claim: ResourceClaim, body: dict[str, Any], about: str, subresource: str = "") -> Write:
+def _patch(claim: ResourceClaim, body: dict[str, Any], about: str, subresource: str = "", goes_on: bool = False) -> Write:
     return Write(
         "patch",
         RESOURCE_CLAIMS,
@@ -499,4 +500,5 @@ def _patch(claim: ResourceClaim, body: dict[str, Any], about: str, subresource: 
         uid=claim.metadata.uid,
         resource_version=claim.metadata.resource_version,
         about=about,
+        goes_on=goes_on,
     )

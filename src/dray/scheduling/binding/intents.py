@@ -16,6 +16,7 @@ class Intent:
 
     __slots__ = (
         "allocation",
+        "begun",
         "clear",
         "contested",
         "counted",
@@ -52,6 +53,8 @@ class Intent:
         # Another scheduler's allocation crossed the decision: it is not written, or taken back.
         self.contested = False
         self.writing: Write | None = None
+        # Whether something was written for it already.
+        self.begun = False
         # The last write that nobody answered: it may still come true while the claim is as it was then.
         self.unanswered: Write | None = None
         self.unanswered_until = 0.0

@@ -43,7 +43,7 @@ def still(world: World, held: ResourceClaim, uid: str) -> ResourceClaim | None:
     return claim if reserved_for(claim, uid) else None
 
 
-def pod_status(pod: Pod, status: dict[str, Any], version: str = "") -> Write:
+def pod_status(pod: Pod, status: dict[str, Any], version: str = "", *, goes_on: bool = False) -> Write:
     metadata, body = pod.metadata, {"status": status}
     return Write(
         "patch",
@@ -55,6 +55,7 @@ def pod_status(pod: Pod, status: dict[str, Any], version: str = "") -> Write:
         uid=pod.uid,
         resource_version=version,
         about=pod.key,
+        goes_on=goes_on,
     )
 
 

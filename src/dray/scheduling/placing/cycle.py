@@ -62,7 +62,7 @@ class Cycle:
         if state.unusable:
             raise self._unusable(state)
         if state.view is not None:
-            return self._among_neighbours(state)
+            return self._best_of_neighbours(state)
         placement = self.found(state)
         if placement is None:
             candidates = self.candidates(state)
@@ -71,11 +71,13 @@ class Cycle:
 
     def found(self, state: CycleState) -> Placement | None:
         """As ``best``, for who does not ask why not: a refusal costs nothing then."""
-        if state.unusable or state.view is not None:
+        if state.unusable:
+            return None
+        if state.view is not None:
             try:
-                return self.best(state)
+                return self._among_neighbours(state, {})
             except NotPlaced:
-                return None
+                return None  # a broken request
         candidates = self.candidates(state)
         nominated = state.pod.status.nominated_node_name
         if nominated and (placement := self._on(state, candidates, nominated)) is not None:
@@ -212,11 +214,21 @@ class Cycle:
 
     # --------------------------------------------------------------------------------------------------- other pods
 
-    def _among_neighbours(self, state: CycleState) -> Placement:
-        """Where other pods decide with it, nodes are looked at for this pod alone."""
-        plan = self.plan(state)
-        tally = Tally()
+    def _best_of_neighbours(self, state: CycleState) -> Placement:
         refusals: dict[str, Reasons] = {}
+        placement = self._among_neighbours(state, refusals)
+        if placement is not None:
+            return placement
+        tally = Tally()
+        for reasons in refusals.values():
+            tally.add(reasons)
+        for reasons, count in self.plan(state).left_out(lambda name: self._nodes.get(name) is not None, len(self._nodes)):
+            tally.add(reasons, count)
+        raise self._refused(state, tally.counts(), refusals)
+
+    def _among_neighbours(self, state: CycleState, refusals: dict[str, Reasons]) -> Placement | None:
+        """Where other pods decide with it, nodes are looked at for this pod alone; what nodes say is put into ``refusals``."""
+        plan = self.plan(state)
         infos = self._in_turn(plan)
         wanted = enough(len(infos), state.profile.percentage_of_nodes_to_score)
         found: list[tuple[Found, Placement]] = []
@@ -232,13 +244,8 @@ class Cycle:
                         break
                     continue
                 reasons = placed
-            tally.add(reasons)
             refusals[info.name] = reasons
-        if found:
-            return self._best_of(plan, found)
-        for reasons, count in plan.left_out(lambda name: self._nodes.get(name) is not None, len(self._nodes)):
-            tally.add(reasons, count)
-        raise self._refused(state, tally.counts(), refusals)
+        return self._best_of(plan, found) if found else None
 
     def _ranked(self, state: CycleState, ranking: View, candidates: Candidates) -> Placement | None:
         """The best node as the pods of the same workload rank the best few of each zone: what this costs does not grow

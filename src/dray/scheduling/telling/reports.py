@@ -1,7 +1,8 @@
 """What people see of a refusal: the pod's PodScheduled condition and an event, both within the API's limits.
 
-Always true: a pod is told again only when its reasons changed, not when they were merely counted again. What its condition shows
-counts as told only while nothing else is on its way to it.
+Always true: a pod is told again only when its reasons changed, not when they were merely counted again; where they change to and
+fro, more and more seldom, but what lasts is told in the end. What its condition shows counts as told only while nothing else is
+on its way to it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,11 @@ _FOR_OTHERS: Final = 4
 # A claim that is being generated or given back is there in a moment; only when it takes longer than this are people told.
 _SOON: Final = frozenset({"ClaimNotCreated", "ClaimInFlight"})
 _PATIENCE: Final = 5.0
+# Of reasons that change to and fro so many are told at once; then the time between two grows up to the longest, until there was
+# nothing new for a while.
+_AT_FIRST: Final = 5
+_LONGEST: Final = 30.0
+_CALM: Final = 60.0
 _AT_ONCE: Final = 16
 FOR_PRIORITY: Final = "preempting to accommodate a higher priority pod"
 
@@ -50,17 +56,21 @@ class Reports:
         self._waiting.extend(writes)
 
     def refused(self, pending: QueuedPod, refusal: Refusal, now: float) -> None:
-        """What usually passes by itself in a moment is told only when it lasts."""
-        if refusal.codes <= _SOON and now < pending.seen + _PATIENCE:
-            heappush(self._late, (pending.seen + _PATIENCE, pending.uid))
-        else:
+        """What usually passes by itself in a moment is told only when it lasts, and so is what changes to and fro."""
+        due = _due(pending, refusal, now)
+        if due <= now:
             self.tell(pending, refusal, now)
+        elif not now < pending.told_next <= due:
+            pending.told_next = due
+            heappush(self._late, (due, pending.uid))
 
     def tell(self, pending: QueuedPod, refusal: Refusal, now: float, *, clear_nominated: bool = True) -> None:
         """The pod's condition and an event, unless it was told the same before."""
         refusal = refusal.told_to(claim_keys(pending.pod))
         if not refusal.says_the_same(pending.reported):
             pending.reported = refusal
+            pending.tellings = pending.tellings + 1 if now < pending.told_at + _CALM else 1
+            pending.told_at = now
             writes = refused(pending.pod, refusal, pending.demand.scheduler_name, now, clear_nominated)
             if pending.uid in self._telling or not _says(pending.pod, writes[0].body["status"]["conditions"][0]):
                 self.add(writes)
@@ -112,6 +122,14 @@ class Reports:
         self._telling[uid] -= 1
         if not self._telling[uid]:
             del self._telling[uid]
+
+
+def _due(pending: QueuedPod, refusal: Refusal, now: float) -> float:
+    """When the pod is to be told, if that is so then."""
+    due = now + _PATIENCE if refusal.codes <= _SOON else now
+    if pending.tellings > _AT_FIRST and now < pending.told_at + _CALM:
+        return max(due, pending.told_at + min(2.0 ** min(pending.tellings - _AT_FIRST, 8), _LONGEST))
+    return due
 
 
 def _passes(error: ClusterError | None) -> bool:

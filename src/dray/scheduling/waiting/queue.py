@@ -22,6 +22,8 @@ from dray.scheduling.placing.refusal import Refusal
 
 INITIAL_BACKOFF: Final = 1.0
 MAX_BACKOFF: Final = 10.0
+# The longest time for which nobody is evicted for a pod whose devices fail whenever others made room for it.
+LONGEST_PAUSE: Final = 3600.0
 
 # Marks of pods that moved on which are kept beside those that count.
 _SPARE: Final = 64
@@ -43,11 +45,14 @@ class QueuedPod:
         "attempts",
         "blocked_until",
         "demand",
+        "evicts_from",
         "failed_until",
         "failures",
         "group",
+        "in_vain",
         "key",
         "looks_from",
+        "made_room",
         "nominated",
         "pod",
         "refusal",
@@ -56,6 +61,9 @@ class QueuedPod:
         "since",
         "state",
         "swept",
+        "tellings",
+        "told_at",
+        "told_next",
         "uid",
         "version",
     )
@@ -74,8 +82,16 @@ class QueuedPod:
         # for it. From ``looks_from`` on it may look whether there is something else.
         self.failed_until = 0.0
         self.looks_from = 0.0
+        # Whether others were evicted for it since its devices last failed it, how often that was in vain, and from when on it
+        # may be done again.
+        self.made_room = False
+        self.in_vain = 0
+        self.evicts_from = 0.0
         self.refusal: Refusal | None = None
         self.reported: Refusal | None = None
+        # How often people were told of it something else each time, without a pause; when last, and when next if that is due.
+        self.tellings = 0
+        self.told_at = self.told_next = 0.0
         self.group: Group | None = None
         self.state: State = "active"
         self.swept = False
@@ -120,6 +136,8 @@ class Queue:
         # Of those that back off: whose devices failed them, and for whom something happened meanwhile.
         self._failed: dict[str, QueuedPod] = {}
         self._stirred: list[tuple[int, float, int, int, str]] = []
+        # When pods may evict others again for which that was in vain.
+        self._pauses: list[tuple[float, str]] = []
         self._groups: dict[Hashable, Group] = {}
         self._topics: dict[str, dict[Hashable, Group]] = {}
         self._serial = 0
@@ -154,7 +172,13 @@ class Queue:
         return list(self._topics.get(topic, {}).values())
 
     def next_due(self) -> float | None:
-        """When the first pod that is backing off may be tried again."""
+        """When the first pod that is backing off may be tried again, or one that others were evicted for in vain."""
+        due = self._backoff_ends()
+        if self._pauses:
+            return self._pauses[0][0] if due is None else min(due, self._pauses[0][0])
+        return due
+
+    def _backoff_ends(self) -> float | None:
         while self._backoff and not self._current(self._backoff[0][3], self._backoff[0][2], "backoff"):
             heappop(self._backoff)
         return self._backoff[0][0] if self._backoff else None
@@ -222,7 +246,20 @@ class Queue:
         lower priority would take them."""
         pending.looks_from = now + self._initial
         pending.failed_until = now + min(self._initial * 2 ** min(pending.failures, 16), self._max)
+        if pending.made_room:
+            # Who left for it left in vain: the next ones have to only after a while, longer each time.
+            pending.made_room = False
+            pending.in_vain += 1
+            pending.evicts_from = now + min(self._max * 2 ** min(pending.in_vain - 1, 16), LONGEST_PAUSE)
+            heappush(self._pauses, (pending.evicts_from, pending.uid))
         self.fail(pending, now)
+
+    def end_pauses(self, now: float) -> None:
+        """Pods for which others may be evicted again are tried."""
+        while self._pauses and self._pauses[0][0] <= now:
+            pending = self._pods.get(heappop(self._pauses)[1])
+            if pending is not None and pending.state == "waiting":
+                self.push(pending, now)
 
     def look_later(self, pending: QueuedPod, now: float) -> None:
         """The pod looked before its time and found nothing: it backs off as before."""
@@ -335,7 +372,7 @@ class Queue:
         return pending is not None and pending.version == version and pending.state == state
 
     def _release_due(self, now: float) -> None:
-        while (due := self.next_due()) is not None and due <= now:
+        while (due := self._backoff_ends()) is not None and due <= now:
             self._activate(self._pods[heappop(self._backoff)[3]])
 
     def _subscribe(self, group: Group) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from dray.api import queues
 from dray.api.class_names import ClassNames
 from dray.api.core import Pod
-from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PRIORITY_CLASSES, QUEUES, RESOURCE_CLAIMS
+from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, RESOURCE_CLAIMS
 from dray.api.meta import Object
 from dray.api.resource import AllocationResult, ResourceClaim
 from dray.api.times import parse_time
@@ -162,6 +162,8 @@ class Jobs:
         self.devices = DevicesAsked(world, engine, classes if classes is not None else ClassNames())
         self._kinds = [kind for kind in (QUEUES, POD_GROUPS, CORE_POD_GROUPS) if kind in world.kinds]
         self.active = False
+        # Pods that ask to start with others, whether or not there is a group of that name yet.
+        self._together = {pod.uid for pod in world.all(PODS).values() if self._starts_with_others(pod)}
         self.look()
         self._by_key: dict[str, Job] = {}
         self._by_pod: dict[str, Job] = {}
@@ -183,8 +185,27 @@ class Jobs:
     # --------------------------------------------------------------------------------------------------------- queues
 
     def look(self) -> None:
-        """Whether there are queues or pod groups at all; asked with every pod, so it is found out only when one comes or goes."""
-        self.active = any(self._world.all(kind) for kind in self._kinds)
+        """Whether there are queues or gangs at all; asked with every pod, so it is found out only when one comes or goes."""
+        self.active = bool(self._together) or any(self._world.all(kind) for kind in self._kinds)
+
+    def notice(self, old: Any, new: Any) -> bool:
+        """A pod came, changed or went. Whether that makes there be gangs, or none any more."""
+        had = bool(self._together)
+        if old is not None and (new is None or new.uid != old.uid):
+            self._together.discard(old.uid)
+        if new is not None:
+            if self._starts_with_others(new):
+                self._together.add(new.uid)
+            elif self._together:
+                self._together.discard(new.uid)
+        return bool(self._together) != had
+
+    def _starts_with_others(self, pod: Pod) -> bool:
+        """In a way that Kubernetes or Dray knows of itself. What names a group of KAI where nobody has one was left behind."""
+        group = pod.spec.scheduling_group
+        named = group is not None and bool(group.pod_group_name) and CORE_POD_GROUPS in self._kinds
+        counted = queues.GANG_ANNOTATION in pod.metadata.annotations and pod.metadata.controller is not None
+        return (named or counted) and not pod.terminal
 
     @property
     def tree(self) -> Tree:

@@ -85,17 +85,16 @@ class Workloads:
 
     def observe(self, change: Change) -> None:
         if change.kind is PODS:
+            if self.jobs.notice(change.old, change.new):
+                self._look()
+                self._stale_queues = True
             if self.jobs.active:
                 self._pod(change.old, change.new)
             return
         if change.kind is RESOURCE_CLAIMS and self._listening:
             self._claim(change.old, change.new)
         if change.kind in (QUEUES, POD_GROUPS, CORE_POD_GROUPS):
-            before = self.jobs.active
-            self.jobs.look()
-            if before and not self.jobs.active:
-                # The last one went: those that waited for sessions are pods like any others.
-                self._parts.wakeups.event(_TOPIC)
+            self._look()
         if change.kind is TOPOLOGIES:
             self._dirty = True
         if change.kind is QUEUES:
@@ -104,6 +103,13 @@ class Workloads:
                 self._stale_queues = self._dirty = True
         elif change.kind in (POD_GROUPS, CORE_POD_GROUPS) and not _same(change.old, change.new):
             self._group(change)
+
+    def _look(self) -> None:
+        before = self.jobs.active
+        self.jobs.look()
+        if before and not self.jobs.active:
+            # The last one went: those that waited for sessions are pods like any others.
+            self._parts.wakeups.event(_TOPIC)
 
     def _pod(self, old: Any, new: Any) -> None:
         if new is None or (old is not None and old.uid != new.uid):
@@ -351,6 +357,8 @@ class Workloads:
             profile = self._profiles[first.pending.demand.scheduler_name]
             eviction = Eviction(first.placement, victims, why=_why(job, plan, made_by[key]))
             self._preemptor.evict(eviction, first.pending.pod, profile, now)
+            for seat in plan.seats if victims else ():
+                seat.pending.made_room = True
             for step in (*plan.evicted, *(step for step, _ in plan.moved)):
                 step.job.evicted_at = now
             self._returns.note(plan, now)

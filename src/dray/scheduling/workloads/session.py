@@ -7,7 +7,8 @@ as far as its next step goes (its minimum, or one more), or it is refused with a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from dray.api.times import parse_time
@@ -18,6 +19,7 @@ from dray.scheduling.config import QueueSettings
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.placing.refusal import Refusal
+from dray.scheduling.placing.state import NotPlaced
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.asked import Amounts, add
 from dray.scheduling.workloads.asking import Asking
@@ -66,7 +68,7 @@ class Session:
         now: float,
         settings: QueueSettings,
     ) -> None:
-        self._parts, self._preemption, self._jobs, self._use = parts, preemption, jobs, use
+        self._parts, self._cycle, self._preemption, self._jobs, self._use = parts, cycle, preemption, jobs, use
         self._together, self._decisions, self.now, self._settings = together, decisions, now, settings
         self.tree = jobs.tree
         jobs.devices.look_again()
@@ -91,6 +93,8 @@ class Session:
         self.made_by: dict[str, Action] = {}
         self.returns = Returns()
         self.cut = False
+        # By pod with claims: what makes it the same as others.
+        self._alike: dict[str, Hashable] = {}
 
     def _changed(self, job: Job) -> None:
         self.members.changed(job)
@@ -159,7 +163,7 @@ class Session:
         for each in ready:
             if each in self.returns and not self.members.gang(each).members("leaving"):
                 self._return(each, line)
-        failed: dict[tuple[object, ...], Missing] = {}
+        failed: dict[Hashable, Missing] = {}
         while (job := line.pop()) is not None:
             if not self._decisions.may_start_more():
                 self.cut = True
@@ -203,18 +207,9 @@ class Session:
         found = self._find(job, members)
         return None if isinstance(found, Missing) else found
 
-    def _likeness(self, job: Job, members: Sequence[QueuedPod]) -> tuple[object, ...]:
-        """Jobs that ask for the same find the same; pods with claims of their own are never alike, nor are those that have to be
-        near to pods that have their places."""
-        alike = tuple(sorted((p.demand.id, p.uid if p.pod.spec.resource_claims else "") for p in members))
-        if not job.root.constrained:
-            return alike
-        leaves = tuple(sorted((leaf_of(p.pod, job.subgroups), p.demand.id) for p in members))
-        return (*alike, job.root, leaves, job.key if self.members.active(job) else "")
-
     def could_start(self, without: Collection[str]) -> list[QueuedPod]:
         """Who would find room as things stand in a trial, which has it then: the next pods of all jobs but these."""
-        found, failed = list[QueuedPod](), set[tuple[object, ...]]()
+        found, failed = list[QueuedPod](), set[Hashable]()
         line = self._line([job for job in self._ready() if job.key not in without])
         while (job := line.pop()) is not None:
             members = self.members.next(job)
@@ -262,10 +257,10 @@ class Session:
     def _for_each(self, action: Action, find: Callable[[Job, list[QueuedPod]], Plan | None]) -> None:
         jobs = [job for job in self._ready() if not self._delayed(job)]
         line = self._line(jobs)
-        failed: set[tuple[object, ...]] = set()
+        failed: set[Hashable] = set()
         while (job := line.pop()) is not None:
             members = self.members.next(job)
-            likeness = (job.queue, job.priority, job.preemptible, *self._likeness(job, members))
+            likeness = (job.queue, job.priority, job.preemptible, self._likeness(job, members))
             if not members or likeness in failed:
                 continue
             self.asking.note(job, members)
@@ -319,8 +314,34 @@ class Session:
         line.changed(self._use.changed)
         self._use.changed.clear()
 
+    def _likeness(self, job: Job, members: Sequence[QueuedPod]) -> Hashable:
+        """Jobs that ask for the same find the same. A gang with claims is like no other, nor are pods that have to be near to
+        others that have their places."""
+        if job.root.constrained:
+            asked = tuple(sorted((leaf_of(p.pod, job.subgroups), p.demand.id, bool(p.pod.spec.resource_claims)) for p in members))
+            alone = self.members.active(job) or any(p.pod.spec.resource_claims for p in members)
+            return asked, job.root, job.key if alone else ""
+        if len(members) == 1 and members[0].pod.spec.resource_claims:
+            return self._with_claims(job, members[0])
+        return tuple(sorted((p.demand.id, p.uid if p.pod.spec.resource_claims else "") for p in members))
+
+    def _with_claims(self, job: Job, pending: QueuedPod) -> Hashable:
+        """Claims that were made for one pod each are the same where they ask for the same, in one queue: what is left of it
+        decides between their alternatives. A pod with a claim that others may have too is like no other."""
+        known = self._alike.get(pending.uid)
+        if known is None:
+            known = pending.uid
+            if all(claim.resource_claim_template_name for claim in pending.pod.spec.resource_claims):
+                with suppress(NotPlaced):
+                    profile = self._together.profile_of(pending.demand.scheduler_name)
+                    known = job.queue, self._cycle.state(pending, profile, self.now).key
+            self._alike[pending.uid] = known
+        return known
+
     def _delayed(self, job: Job) -> bool:
         since = max(job.created, job.evicted_at or 0.0)
+        if any(self.now < pending.evicts_from for pending in job.waiting.values()):
+            return True
         return job.delay > 0 and self.now < since + job.delay
 
     # ---------------------------------------------------------------------------------------------------------- stale gangs

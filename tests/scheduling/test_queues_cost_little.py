@@ -1,0 +1,98 @@
+"""What a session of queues costs grows with what is asked for, not with how many pods ask for the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dray.api import kinds
+from dray.devices.engine import Devices
+from dray.scheduling.workloads.room import Room
+from tests.scheduling.scheduling_cluster import Sim, claim, pod
+from tests.scheduling.test_queues_and_gangs import add_queue
+
+QUEUE = {"kai.scheduler/queue": "team"}
+
+
+def add_with_claim(sim: Sim, name: str, count: int, priority: int, **spec: Any) -> None:
+    """A pod with a claim of its own, as it is made from a template."""
+    entry = {"name": "gpu", "resourceClaimTemplateName": "template"}
+    made = pod(name, labels=QUEUE | spec.pop("labels", {}), resourceClaims=[entry], priority=priority, **spec)
+    made["metadata"]["uid"] = f"uid-{name}"
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"uid-{name}", "controller": True}
+    sim.api.put(kinds.RESOURCE_CLAIMS, claim(f"{name}-gpu", count=count, metadata={"ownerReferences": [owner]}))
+    made["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}]
+    sim.api.put(kinds.PODS, made)
+
+
+@pytest.fixture
+def full() -> Sim:
+    """Four devices, which pods of low priority have."""
+    sim = Sim()
+    add_queue(sim, "team", 8)
+    sim.add_class()
+    sim.add_node("n1", cpu="64")
+    sim.add_slice("n1", 4)
+    for number in range(4):
+        add_with_claim(sim, f"low-{number}", 1, 1)
+    sim.settle(3)
+    assert all(sim.node_of(f"low-{number}") for number in range(4))
+    return sim
+
+
+def searches(sim: Sim, monkeypatch: pytest.MonkeyPatch, pods: int, **spec: Any) -> int:
+    """How often it is looked for whom to evict, for so many pods that no eviction would help."""
+    found: list[str] = []
+    for name in ("in_order", "by_node"):
+        original = getattr(Room, name)
+
+        def counted(self: Room, *given: Any, original: Any = original) -> Any:
+            found.append(original.__name__)
+            return original(self, *given)
+
+        monkeypatch.setattr(Room, name, counted)
+    for number in range(pods):
+        add_with_claim(sim, f"large-{number}", 5, 10, **spec)
+    sim.settle()
+    assert not any(sim.node_of(f"large-{number}") for number in range(pods))
+    return len(found)
+
+
+def test_many_pods_with_equal_claims_are_looked_at_once(full: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    once = searches(full, monkeypatch, 30)
+    assert 0 < once <= 4
+
+
+def test_each_is_told_of_its_own_claim(full: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    searches(full, monkeypatch, 3)
+    assert all("needs 5" in full.condition(f"large-{number}")["message"] for number in range(3))
+
+
+def test_those_that_fit_start_one_after_the_other(full: Sim) -> None:
+    """What one found does not speak for the next once devices are left."""
+    for number in range(6):
+        add_with_claim(full, f"high-{number}", 1, 10)
+    full.settle(10)
+    for key, found in list(full.api.objects[kinds.RESOURCE_CLAIMS].items()):
+        if key.startswith("default/low") and f"{key.removesuffix('-gpu')}" not in full.api.objects[kinds.PODS]:
+            full.api.put(kinds.RESOURCE_CLAIMS, {**found, "status": {}})
+    full.settle(10)
+    assert sum(bool(full.node_of(f"high-{number}")) for number in range(6)) == 4
+
+
+def test_why_not_is_not_asked_while_it_is_looked_for_victims(full: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of pods that keep a distance to others, which are looked at one by one: words are made for people alone."""
+    explained: list[str] = []
+    original = Devices.explain
+
+    def counted(self: Devices, *given: Any) -> Any:
+        explained.append(given[0])
+        return original(self, *given)
+
+    monkeypatch.setattr(Devices, "explain", counted)
+    term = {"labelSelector": {"matchLabels": {"app": "far"}}, "topologyKey": "kubernetes.io/hostname"}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    looks = searches(full, monkeypatch, 1, labels={"app": "far"}, affinity=affinity)
+    assert looks > 1
+    assert len(explained) <= 1
