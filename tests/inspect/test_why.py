@@ -456,3 +456,15 @@ def test_fewer_devices_of_an_extended_resource_are_asked_for_where_the_pod_asks(
     assert fewer
     assert "example.com/gpu" in fewer[0]["command"]
     assert "<extended-resources>" not in str(found["advice"])
+
+
+def test_a_selector_that_fails_on_one_node_is_told_though_another_would_do(dray: Run) -> None:
+    """As the scheduler decides: it asks all nodes, and an error of the request itself is one wherever it shows."""
+    fails = 'device.attributes["gpu.example.com"].kind == "part"'
+    devices = [{"name": "g0", "attributes": {"kind": {"string": "part"}}}]
+    slices = [slice_("s1", devices, node="n1"), slice_("s2", [{"name": "g0"}], node="n2")]
+    objects = [node("n1"), node("n2"), device_class("gpu", fails), *slices, claim("one"), pod("new", "one")]
+    found = json.loads(dray("why", objects, "new", "-n", "ns", "-o", "json").stdout)
+    assert found["verdict"] == "impossible"
+    assert "CEL runtime error on device gpu.example.com/n2/g0: no such key: kind" in found["summary"]
+    assert [reason["code"] for reason in found["reasons"]] == ["SelectorError"]

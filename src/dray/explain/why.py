@@ -309,6 +309,8 @@ class _Question:
         if not nodes:
             return self._refused([Reason("NoNodes", "")])
         fits = [node.node for node in nodes if not node.reasons]
+        if fits and (wrong := self._ask.broken(state)):
+            return self._refused(wrong)
         if fits:
             answer = self._fits(fits, nodes)
             answer.choice = choice(self._scheduler, state, fits)

@@ -105,6 +105,19 @@ class Ask:
         except NotPlaced:
             return None
 
+    def broken(self, state: CycleState) -> list[Reason]:
+        """Why the request itself is wrong, on whichever node that shows: then the pod gets none, though others would do."""
+        cycle, nodes = self.scheduler.cycle, self.scheduler.nodes
+        if not state.needs_devices or state.leftover is not None:
+            return []
+        plan = cycle.plan(state)
+        try:
+            for _ in cycle.devices.refusing(state, [info.name for info in nodes if plan.refuses(info) is None], nodes):
+                pass
+        except NotPlaced as refused:
+            return [reason for reason, _ in refused.refusal.reasons]
+        return []
+
     def answers(self, state: CycleState) -> list[Answer]:
         """Every node's answer, by name."""
         return [self.answer(state, info) for info in sorted(self.scheduler.nodes, key=lambda info: info.name)]
