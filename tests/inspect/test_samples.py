@@ -92,14 +92,14 @@ def listed(kubeconfig: Path, kind: Kind) -> list[dict[str, Any]]:
 def test_events_and_pods_are_as_the_pages_show_them(examples: Path) -> None:
     end = time.monotonic() + 15
     notes: dict[str, str] = {}
-    while "Scheduled" not in notes and time.monotonic() < end:
+    while "Started" not in notes and time.monotonic() < end:
         events = [event for event in listed(examples, EVENTS) if event["regarding"]["name"] == "attached"]
         notes = {event["reason"]: event["note"] for event in events}
         time.sleep(0.5)
     page = samples("docs/binding-conditions.md", "kubectl get events --field-selector involvedObject.name=attached")
     shown = [line.split(None, 4) for line in page.splitlines()[1:]]
     assert [(reason, message) for _, _, reason, _, message in shown] == [
-        (reason, notes[reason]) for reason in ("BindingConditionsPending", "Scheduled")
+        (reason, notes[reason]) for reason in ("BindingConditionsPending", "Scheduled", "Started")
     ]
     page = samples("docs/laptop-cluster.md", "kubectl get pods,resourceclaims -o wide")
     (line,) = [line.split() for line in page.splitlines() if line.startswith("pod/attached")]
