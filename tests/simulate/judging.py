@@ -28,7 +28,7 @@ from dray.simulate.scenario import made_of
 from tests.simulate.random_scenarios import Document
 
 # How long after the end it is looked at again; longer than a pod backs off, and at no even distance.
-AGAIN: Final = (17.0, 41.0)
+AGAIN: Final = (17.0, 41.0, 74.0, 112.0)
 CHECK_EVERY: Final = 0.5
 # How nodes are refused, in the order of the checks; devices and other pods come after all of these.
 _CHECKS: Final = ("is cordoned", "taint", "node selector or affinity", "host port", "not enough cpu", "not enough memory")
