@@ -98,8 +98,12 @@ def faults(seed: int) -> list[str]:
     return watched.wrong
 
 
+# The first, and those in which something was wrong once.
+SEEDS: Final = (*range(24), 249, 264, 267)
+
+
 def test_gangs_are_never_in_two_domains_and_nothing_waits_that_fits_into_one() -> None:
-    assert {seed: wrong for seed in range(24) if (wrong := faults(seed))} == {}
+    assert {seed: wrong for seed in SEEDS if (wrong := faults(seed))} == {}
 
 
 @pytest.mark.slow

@@ -95,14 +95,17 @@ class Joint:
         return False
 
     def _steps(self, entries: Sequence[Entry], victims: Sequence[Job]) -> list[Step]:
-        """In their order those who may go, then those who were to go and would have to be among them."""
+        """In their order those who may go, then those who were to go or to move and would have to be among them. One of a gang
+        that was to move may find no place now: then it does not go without the others."""
         own = {each.job.key for each in entries}
         steps = self._taking.steps([job for job in victims if job.key not in own], MOST_STEPS)
         known = {placed.pod.uid for step in steps for placed in step.pods}
-        for each in entries:
-            if each.plan is not None:
-                before = (*each.plan.evicted, *(step for step, _ in each.plan.moved))
-                steps += [step for step in before if not any(placed.pod.uid in known for placed in step.pods)]
+        plans = [each.plan for each in entries if each.plan is not None]
+        moved = self._taking.steps([step.job for plan in plans for step, _ in plan.moved], MOST_STEPS)
+        for step in (*(step for plan in plans for step in plan.evicted), *moved):
+            if known.isdisjoint(_uids(step)):
+                steps.append(step)
+                known |= _uids(step)
         return steps
 
     def _find(self, entries: Sequence[Entry], steps: Sequence[Step]) -> Plan | None:

@@ -119,6 +119,9 @@ class Workloads:
                 # Before the first pod this is nothing, and nothing has to be worked out again for those that follow.
                 self.know()
             job = self._put(new)
+            started = old is not None and not old.spec.node_name and bool(new.spec.node_name)
+            if started and self.last_session is not None and self.last_session.spared_starting:
+                self._dirty = True
             if job is not None and (new.terminal or (old is not None and old.metadata.annotations != new.metadata.annotations)):
                 self._dirty = True
 

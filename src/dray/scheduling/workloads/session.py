@@ -93,6 +93,8 @@ class Session:
         self.made_by: dict[str, Action] = {}
         self.returns = Returns()
         self.cut = False
+        # Whether somebody was no victim only because it is about to start.
+        self.spared_starting = False
         # By pod with claims: what makes it the same as others.
         self._alike: dict[str, Hashable] = {}
 

@@ -46,7 +46,7 @@ class Taking:
     ) -> None:
         self._session, self._parts, self._jobs, self._use = session, parts, jobs, use
         self._together, self._room, self._settings = together, room, settings
-        self._members, self._asking, self._denials = session.members, session.asking, session.denials
+        self._asking, self._denials = session.asking, session.denials
         self._victims = Victims(session, self, parts.nodes, use)
         self._budgets = Budgets(parts.world)
         self._tries = MOST_TRIES
@@ -67,7 +67,7 @@ class Taking:
         enough = enough_free(self._parts.nodes, members, self._room.leaving, self._parts.classes.offers)
         if not enough or self._denials.of_start(job) is not None:
             return None
-        allowed = {each.key for each in self._jobs if each.preemptible and each is not job and self._moves(each)}
+        allowed = {each.key for each in self._jobs if each.preemptible and each is not job}
         allowance = self._budgets.now(self._room.leaving)
 
         def judge(plan: Plan) -> bool:
@@ -86,9 +86,6 @@ class Taking:
             return iter((NOWHERE_SPECIAL,))
         nodes = self._victims.nodes({each.key for each in candidates})
         return self._session.nearness.scopes(job, members, self._gone(candidates), nodes)
-
-    def _moves(self, job: Job) -> bool:
-        return job.single or bool(self._members.gang(job))
 
     # --------------------------------------------------------------------------------------------------------- reclaim
 
@@ -208,7 +205,7 @@ class Taking:
             plan = self._room.in_order(there, choose(self._victims.in_order(candidates, protected)))
             if plan is not None:
                 return plan
-            plan = self._by_node(there, {each.key for each in candidates if not protected(each) and self._moves(each)}, choose)
+            plan = self._by_node(there, {each.key for each in candidates if not protected(each)}, choose)
             if plan is not None:
                 return plan
         return None

@@ -64,8 +64,15 @@ class Victims:
                 line.push(job)
 
     def _may_go(self, job: Job, placed: Placed) -> bool:
-        """A pod for which others are leaving already keeps its promise; one of a plan of this session may lose it."""
-        return placed.standing != "promised" or job.key in self._session.plans
+        """A pod for which others are leaving already, or have left, keeps its promise; one of a plan of this session may lose
+        it."""
+        if placed.standing == "shown":
+            return True
+        had_promise = placed.standing == "promised" or bool(placed.pod.status.nominated_node_name)
+        if not had_promise or job.key in self._session.plans:
+            return True
+        self._session.spared_starting |= placed.standing != "promised"
+        return False
 
     def nodes(self, allowed: Collection[str]) -> list[str]:
         """Nodes by how many pods would have to go; of those with as many, the one whose jobs are served last."""
