@@ -32,10 +32,14 @@ AGAIN: Final = (17.0, 41.0, 74.0, 112.0)
 CHECK_EVERY: Final = 0.5
 # How nodes are refused, in the order of the checks; devices and other pods come after all of these.
 _CHECKS: Final = ("is cordoned", "taint", "node selector or affinity", "host port", "not enough cpu", "not enough memory")
+# Said of nodes of which it is not looked into what they lack.
+_LACKING: Final = "has not enough devices"
 # Found only where each request alone could have its devices.
 _TOGETHER: Final = "no combination that satisfies"
 # Between what is said of some nodes and of others; what is said may have commas of its own.
 _NEXT: Final = re.compile(r", (?=\d+ nodes? |and \d+ more reasons?$)")
+# What only the scheduler knows: how often devices failed a pod for which others had left.
+_PAUSED: Final = re.compile(r", pod \S+ evicts nobody before [^,]*: [^,]*, \d+ times?")
 # How the last attempt ended is so whatever is found out since, until the next one.
 _OF_THE_LAST_ATTEMPT: Final = ("could not be bound to node", "did not become ready within")
 _NUMBER: Final = re.compile(r"(?<!\S)\d+")  # not of a name
@@ -173,7 +177,8 @@ def _untrue(told: str, summary: str) -> str:
         return ""
     said = _phrases(summary)
     first = min(map(_turn, said))
-    untrue = (phrase for phrase in _phrases(told) if not any(each.startswith(phrase) for each in said))
+    known = said | {_LACKING} if any("device" in each for each in said) else said
+    untrue = (phrase for phrase in _phrases(told) if not any(each.startswith(phrase) for each in known))
     return "; ".join(sorted(phrase for phrase in untrue if _turn(phrase) <= first))
 
 
@@ -191,6 +196,7 @@ def _phrases(message: str) -> set[str]:
     before, found, listed = message.partition(UPSTREAM)[0].partition(" nodes are available: ")
     if not found:
         return {before}
+    listed = _PAUSED.sub("", listed)
     listed = re.sub(r" (incomplete|invalid) pool \S+ of ", r" \1 pool of ", listed)  # of several nodes, none is named
     whole = _NEXT.split(re.sub(r" \([^()]*\)", "", listed).removesuffix("."))
     kept = whole[:-1] if message.endswith("…") or re.match(r"and \d+ more reasons?$", whole[-1]) else whole

@@ -184,10 +184,11 @@ class Scheduler:
     def _place(
         self, pending: QueuedPod, placement: Placement, profile: Profile, now: float, gang: Gang[Binding] | None = None
     ) -> None:
+        # What was decided on just before it may have made room: that would have woken it in a moment.
+        if pending.swept and not (pending.group and self.parts.wakeups.happened(pending.group.topics)):
+            self.meter.count("dray_missed_wakeups_total")
         self.queue.placed(pending, now)
         self.meter.count("scheduler_schedule_attempts_total", ("scheduled", profile.scheduler_name))
-        if pending.swept:
-            self.meter.count("dray_missed_wakeups_total")
         if pending.nominated or placement.rested:
             # What it was promised and what it takes are one change: others hear only of what is left.
             with self.parts.books.trial() as trial:

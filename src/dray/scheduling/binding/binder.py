@@ -389,11 +389,14 @@ class Binder:
         else:
             self._fail(binding, write_failed(outcome.error), now)
 
-    def _orphaned(self, outcome: Outcome) -> None:
-        """An answer for a pod that is gone, or is decided on anew: a claim that was made for it is deleted again."""
+    def _orphaned(self, outcome: Outcome, binding: Binding | None) -> None:
+        """An answer for a pod that is gone, or is decided on anew: a claim that was made for it is deleted again, unless the
+        watch was faster and the pod is to have it after all."""
         write = outcome.write
         if write.kind is RESOURCE_CLAIMS and write.verb == "create" and outcome.object is not None:
-            self._claims.delete(decode(ResourceClaim, outcome.object), write.about)
+            made = decode(ResourceClaim, outcome.object)
+            if binding is None or made.key not in binding.claims:
+                self._claims.delete(made, write.about)
 
     # --------------------------------------------------------------------------------------------------------- outcomes
 
@@ -401,7 +404,7 @@ class Binder:
         write = outcome.write
         binding = self.bindings.get(write.uid) if write.kind is PODS else self.bindings.of_pod(write.about)
         if binding is None or (write.kind is RESOURCE_CLAIMS and write is not binding.creation):
-            self._orphaned(outcome)
+            self._orphaned(outcome, binding)
         elif write is binding.writing:
             binding.writing = None
             self._bind_ended(binding, outcome.error, now)

@@ -309,6 +309,12 @@ class Queue:
             self._activate(first)
         return first
 
+    def set_apart(self, uid: str, now: float) -> None:
+        """Something of this pod's own changed: what its group is told need not be so for it any more."""
+        pending = self._pods.get(uid)
+        if pending is not None and pending.state == "waiting" and pending.group is not None and len(pending.group.members) > 1:
+            self.push(pending, now)
+
     def placed(self, pending: QueuedPod, now: float) -> None:
         """The pod has its node: the next of its group may have luck too."""
         if pending.group is not None:

@@ -5,7 +5,7 @@ Always true: whatever can change a refusal passes through here, and nothing else
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from math import inf
 from typing import Any
 
@@ -55,6 +55,10 @@ class Wakeups:
         found, openings = self._events, self._openings
         self._events, self._openings = {}, Openings()
         return found, openings
+
+    def happened(self, topics: Collection[str]) -> bool:
+        """Whether anything of this happened since the last time."""
+        return not self._events.keys().isdisjoint(topics)
 
     # --------------------------------------------------------------------------------------------------- from the books
 
