@@ -169,6 +169,22 @@ def test_an_answer_for_an_earlier_attempt_is_not_taken_for_this_one(dra: Sim) ->
     assert taken(claim) == ["other/gpu-0"]
 
 
+def test_a_claim_that_shows_before_its_answer_is_the_one_of_the_next_attempt(dra: Sim) -> None:
+    dra.add_pod("p", containers=[container("c", gpu=1)])
+    (create,) = [write for write in dra.scheduler.act(dra.now) if write.verb == "create"]
+    made = dra.api.write(create)
+    dra.add_node("other")
+    dra.add_slice("other", 1)
+    dra.remove(kinds.NODES, "dra")
+    second = dra.scheduler.act(dra.now)
+    dra.scheduler.observe(Outcome(create, made, None), dra.now)
+    dra.carry_out(second)
+    dra.settle(15)
+    assert dra.node_of("p") == "other"
+    (claim,) = special(dra)
+    assert claim["metadata"]["name"] == made["metadata"]["name"]
+
+
 # ----------------------------------------------------------------------------------------------------------- restarts
 
 

@@ -365,6 +365,29 @@ def test_a_pod_is_told_of_its_own_claims_although_it_shares_the_refusal_of_anoth
         assert f"for default/{name}" in sim.condition(name)["message"]
 
 
+def test_a_pod_whose_own_claim_changes_is_looked_at_by_itself(sim: Sim) -> None:
+    sim.add_class()
+    for node in ("n1", "n2"):
+        sim.add_node(node)
+        sim.add_slice(node, 2)
+    for name in ("a", "b", "c"):
+        sim.add_claim(f"{name}-one")
+        sim.add_claim(f"{name}-two", count=2)
+        sim.add_pod(name, claims=[f"{name}-one", f"{name}-two"])
+        claim = sim.claim(f"{name}-one")
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": sim.pod(name)["metadata"]["uid"], "controller": True}
+        claim["metadata"]["ownerReferences"] = [owner]
+        sim.api.put(kinds.RESOURCE_CLAIMS, claim)
+    sim.settle(20)
+    assert "no combination" in sim.condition("b")["message"]
+    claim = sim.claim("b-one")
+    result = {"request": "req", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
+    claim["status"] = {"allocation": {"devices": {"results": [result]}}}
+    sim.api.put(kinds.RESOURCE_CLAIMS, claim)
+    sim.settle(20)
+    assert [sim.node_of(name) for name in ("a", "b", "c")] == ["", "n2", ""]
+
+
 def test_words_about_devices_are_not_old_for_long(sim: Sim) -> None:
     """Devices came, but not those that the pod needs: it still fits nowhere, and soon says why it does not fit now."""
     sim.add_class()
