@@ -196,7 +196,7 @@ class Observer:
         self._binder.claim_changed(key, now)
         if claim_matters(old, new):
             self._wakeups.event(claim_topic(key))
-            if (owner := found.metadata.controller) is not None:
+            if self._queue.count("waiting") and (owner := found.metadata.controller) is not None:
                 self._queue.set_apart(owner.uid, now)
 
     def _slice(self, old: Any, new: Any, now: float) -> None:
