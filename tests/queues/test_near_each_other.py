@@ -12,7 +12,7 @@ import pytest
 
 from dray.simulate.settle import Settling, WorldLine
 from tests.queues.random_clusters import UNLIMITED, cluster
-from tests.queues.test_random_clusters import Watched
+from tests.queues.test_random_clusters import Watched, faults_of
 
 Json = dict[str, Any]
 LEVELS: Final = ["row", "rack"]
@@ -89,13 +89,7 @@ class Near(Watched):
 
 
 def faults(seed: int) -> list[str]:
-    watched = Near(near_cluster(seed))
-    watched.settle()
-    watched.look_at_the_end()
-    again = Settling(msgspec.convert(watched.again(), WorldLine))
-    if again.round():
-        watched.wrong.append("asked once more, it is changed")
-    return watched.wrong
+    return faults_of(Near(near_cluster(seed)))
 
 
 # The first, and those in which something was wrong once.

@@ -168,14 +168,18 @@ def _within(amount: float, bound: float) -> bool:
     return bound == -1 or amount <= bound
 
 
-def faults(seed: int) -> list[str]:
-    watched = Watched(cluster(seed))
+def faults_of(watched: Watched) -> list[str]:
+    """What is wrong with the cluster while it settles, at its end, and when its end is where it begins."""
     watched.settle()
     watched.look_at_the_end()
     again = Settling(msgspec.convert(watched.again(), WorldLine))
     if again.round():
         watched.wrong.append("asked once more, it is changed")
     return watched.wrong
+
+
+def faults(seed: int) -> list[str]:
+    return faults_of(Watched(cluster(seed)))
 
 
 # The first, and those in which something was wrong once.
