@@ -468,3 +468,15 @@ def test_a_selector_that_fails_on_one_node_is_told_though_another_would_do(dray:
     assert found["verdict"] == "impossible"
     assert "CEL runtime error on device gpu.example.com/n2/g0: no such key: kind" in found["summary"]
     assert [reason["code"] for reason in found["reasons"]] == ["SelectorError"]
+
+
+def test_a_gang_of_manifests_by_hand_is_judged_as_a_gang(dray: Run) -> None:
+    """Nothing is defaulted in them, the scheduler's name neither."""
+    queue = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "team"}, "spec": {}}
+    metadata = {"name": "train", "namespace": "ns"}
+    spec = {"queue": "team", "minMember": 3}
+    group = {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+    asked = {"name": "w", "namespace": "ns", "uid": "u", "annotations": {"pod-group-name": "train"}}
+    alone = {"apiVersion": "v1", "kind": "Pod", "metadata": asked, "spec": {"containers": [{"name": "c"}]}}
+    answer = ask(dray, "w", [node("n1"), queue, group, alone])
+    assert "has too few pods to start: 1 of 3" in answer["summary"]

@@ -14,6 +14,7 @@ import msgspec
 from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, QUEUES
+from dray.api.queues import GANG_ANNOTATION
 from dray.books.nodes import Placed
 from dray.cluster.world import World
 from dray.explain.evicting import Victim, WouldEvict, devices_of
@@ -76,9 +77,9 @@ class Outlooks:
 
     def of(self, pod: Pod) -> Outlook | None:
         """None for a pod that no queue and no gang has to do with."""
-        if not self._any:
+        if not self._any and GANG_ANNOTATION not in pod.metadata.annotations and pod.spec.scheduling_group is None:
             return None
-        scheduler, session, before = self._session(pod.spec.scheduler_name or "default-scheduler")
+        scheduler, session, before = self._session(pod.spec.scheduler_name)
         job = scheduler.workloads.jobs.of(pod.uid)
         if job is None:
             return None

@@ -103,7 +103,7 @@ TABLE: Final[dict[str, Code]] = {
         wakes=(NODE,),
         subject="node",
         says="<is> not in the domain that was tried",
-        nodes="were not in the domain that was tried",
+        nodes="<is> not in the domain that was tried",
     ),
     "GangIncomplete": Code(
         plugins=("Scheduler",),
