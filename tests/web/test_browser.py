@@ -81,6 +81,25 @@ def test_without_the_token_it_is_asked_for(chromium: Any, shown: browser.Served)
     context.close()
 
 
+# Frames and timers come a second after the answers.
+LATE = """const later = window.setTimeout;
+window.requestAnimationFrame = (call) => later(() => call(performance.now()), 1000);
+window.setTimeout = (call, after = 0, ...given) => later(call, after + 1000, ...given);"""
+
+
+@pytest.mark.parametrize("address", ["", "#/waiting"])
+def test_a_browser_that_draws_late_shows_it_too(chromium: Any, shown: browser.Served, address: str) -> None:
+    context = chromium.new_context()
+    page = context.new_page()
+    page.add_init_script(LATE)
+    page.goto(shown.url)
+    page.wait_for_selector("header.top")
+    if address:
+        page.evaluate("address => { location.hash = address }", address)
+    page.wait_for_selector("main h1" if address else MAP)
+    context.close()
+
+
 class _Evil(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)

@@ -1,7 +1,7 @@
 // The page: header, views by address, and what is shown while there is nothing to show.
 
 import { render } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { link, read } from "./address";
 import { adoptToken, hasToken, setToken } from "./api";
 import { cluster } from "./cluster";
@@ -20,7 +20,7 @@ const VIEWS: [string, string][] = [["map", "Map"], ["waiting", "Waiting"], ["wha
 function Page() {
   const [address, set] = useState(read);
   const { link: state, trouble } = useCluster();
-  useEffect(() => {
+  useLayoutEffect(() => {
     const change = () => set(read());
     addEventListener("hashchange", change);
     return () => removeEventListener("hashchange", change);

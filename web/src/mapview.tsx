@@ -236,7 +236,7 @@ function onto(
 
 /** On paper everything is there, not only what is scrolled to. */
 function usePrinting(whole: () => void): void {
-  useEffect(() => {
+  useLayoutEffect(() => {
     addEventListener("beforeprint", whole);
     return () => removeEventListener("beforeprint", whole);
   });

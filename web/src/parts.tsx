@@ -6,10 +6,11 @@ import { get, type Asked } from "./api";
 import { cluster } from "./cluster";
 import { DARK, LIGHT, draw, type Palette } from "./paint";
 
-/** Draws again whenever the cluster's picture changes. */
+/** Draws again whenever the cluster's picture changes. Like all that listens it begins with the first drawing (a layout effect):
+ * other effects wait for the next frame, and what is told before it, perhaps for the last time, would never be shown. */
 export function useCluster(): typeof cluster {
   const [, set] = useState(0);
-  useEffect(() => cluster.listen(() => set(cluster.version)), []);
+  useLayoutEffect(() => cluster.listen(() => set(cluster.version)), []);
   return cluster;
 }
 
@@ -72,7 +73,7 @@ export function setTheme(theme: Theme): void {
 export function usePalette(): Palette {
   const pick = () => (chosenTheme() === "dark" || (chosenTheme() === "auto" && dark.matches) ? DARK : LIGHT);
   const [palette, set] = useState(pick);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const change = () => set(pick());
     dark.addEventListener("change", change);
     addEventListener("theme", change);
