@@ -58,6 +58,10 @@ class Everything:
                 self.devices.charge(f"c{number}", charges, pick.choice(("decided", "writing", "shown")), f"d/c{number}")
             case "release":
                 self.devices.release(f"c{number}")
+            case "hand over":
+                to = pick.choice([f"c{other}" for other in range(4, 8)])
+                if self.devices.entry(to) is None:
+                    self.devices.hand_over(f"c{number}", to, f"d/{to}")
             case "take":
                 self.volumes.take(f"u{number}", ((f"d/v{number % 3}", f"pv-{pick.randrange(2)}-{number % 3}"),))
             case _:
@@ -65,11 +69,12 @@ class Everything:
 
     def snapshot(self) -> tuple[Any, ...]:
         numbers = {info.name: self.nodes.state_of(info) for info in self.nodes}
-        entries = dict(self.devices.entries())
+        entries = dict(self.devices.entries()), {device: sorted(self.devices.owners(device)) for device in DEVICES}
+        entries = *entries, self.devices.on_the_way()
         return self.nodes.snapshot(), self.devices.snapshot(), entries, self.volumes.snapshot(), numbers
 
 
-WORK = st.lists(st.sampled_from(["place", "displace", "charge", "release", "take", "give back"]), max_size=14)
+WORK = st.lists(st.sampled_from(["place", "displace", "charge", "release", "hand over", "take", "give back"]), max_size=14)
 
 
 @settings(max_examples=150, deadline=None)
@@ -127,6 +132,33 @@ def _content_of(snapshot: tuple[Any, ...]) -> tuple[Any, ...]:
     """What holders have, without numbers of states and identities of pods."""
     nodes, devices, entries, volumes, _ = snapshot
     return {(repr(placed), placed.demand.id) for _, placed in nodes[""]}, devices, entries, volumes
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32), WORK)
+def test_who_holds_a_device_is_who_has_a_charge_of_it(seed: int, work: list[str]) -> None:
+    pick, made = random.Random(seed), Everything()
+    for what in work:
+        made.do(what, pick)
+    entries = made.devices.entries()
+    for device in DEVICES:
+        holders = sorted(holder for holder, entry in entries if any(charge.device == device for charge in entry.charges))
+        assert sorted(made.devices.owners(device)) == holders
+    assert made.devices.on_the_way() == {holder for holder, entry in entries if entry.standing in ("decided", "writing")}
+    for holder, _ in entries:
+        made.devices.release(holder)
+    assert made.devices.snapshot() == {}
+    assert not any(made.devices.owners(device) for device in DEVICES)
+
+
+def test_what_changes_hands_is_told_to_nobody() -> None:
+    made = Everything()
+    made.devices.charge("c0", (Charge(DEVICES[0], "exclusive", (), None),), "decided", "d/c0")
+    heard = len(made.told)
+    made.devices.hand_over("c0", "c1", "d/c1")
+    assert len(made.told) == heard
+    assert made.devices.owners(DEVICES[0]) == ("c1",)
+    assert made.devices.name_of("c1") == "d/c1"
 
 
 def test_a_node_that_a_pod_came_to_and_left_is_in_the_state_that_it_was_in() -> None:

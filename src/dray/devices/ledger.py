@@ -134,6 +134,25 @@ class Ledger:
         else:
             self.post(holder, entry)
 
+    def hand_over(self, holder: str, to: str, name: str) -> None:
+        """All that the holder has is another's from now on, who had nothing. Of that nobody hears either."""
+        known = self._entries.get(holder)
+        if known is None:
+            return
+        entry = Entry(known.charges, known.standing, name)
+        if self._books.trying:
+            self._books.post(self, to, entry)
+            self._books.post(self, holder, None)
+            return
+        del self._entries[holder]
+        self._entries[to] = entry
+        for device in {charge.device for charge in entry.charges}:
+            owners = self._owners[device]
+            owners[to] = owners.pop(holder)
+        if holder in self._unshown:
+            self._unshown.remove(holder)
+            self._unshown.add(to)
+
     def release(self, holder: str) -> None:
         if holder in self._entries:
             self._books.post(self, holder, None)

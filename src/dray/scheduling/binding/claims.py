@@ -142,18 +142,19 @@ class ClaimWriter:
 
     def adopt(self, special: Special, claim: ResourceClaim, pod: Pod, now: float) -> None:
         """The special claim exists now: it gets its devices and its pod, and holds for itself what was held for it."""
-        made = special.claim.uid == claim.uid
-        # One change of the books: nothing becomes free by it, so nobody hears of it.
-        with self._engine.books.trial() as trial:
-            if claim.status.allocation is None:
-                self.allocate(claim, special.allocation, pod, now)
-            else:
-                self.reserve(claim, pod)
-            self._for(claim).begun = True
-            if not made:
-                self._for(claim).contested = special.claim.uid in self._contested_unmade
-                self.drop_unmade(special)
-            trial.keep()
+        unmade = special.claim.metadata.uid
+        made = unmade == claim.metadata.uid
+        if not made:
+            self._engine.hand_over(unmade, claim)
+        if claim.status.allocation is None:
+            self.allocate(claim, special.allocation, pod, now)
+        else:
+            self.reserve(claim, pod)
+        intent = self._for(claim)
+        intent.begun = True
+        if not made:
+            intent.contested = unmade in self._contested_unmade
+            self._contested_unmade.discard(unmade)
         special.claim, special.name = claim, claim.metadata.name
 
     # ------------------------------------------------------------------------------------------------------- deciding

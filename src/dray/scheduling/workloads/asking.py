@@ -27,14 +27,12 @@ class Asking:
     def capacity(self, nodes: Nodes) -> Amounts:
         """What the nodes that take pods have for queues: without what pods of no queue hold there. Nothing is less than none:
         where more is held than there is, none is left."""
-        total: Amounts = dict.fromkeys((*NATIVE, *self._jobs.tree.resources), 0.0)
-        for info in nodes:
-            if info.node.spec.unschedulable:
-                continue
-            for resource, offered in info.allocatable.items():
-                name = GPU if resource == GPU_RESOURCE else resource
-                if name in total:
-                    total[name] += offered
+        total: Amounts = {}
+        counted = [info for info in nodes if not info.node.spec.unschedulable]
+        for name in (*NATIVE, *self._jobs.tree.resources):
+            resource = GPU_RESOURCE if name == GPU else name
+            total[name] = float(sum([info.allocatable.get(resource, 0) for info in counted]))
+        for info in counted if self._use.beside else ():
             for name, value in self._use.beside.get(info.name, {}).items():
                 if name in total:
                     total[name] -= value

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from dray.books.nodes import Nodes, Placed
 from dray.scheduling.waiting.queue import QueuedPod
+
+# What there is most of is looked at last.
+_COMMON: Final = frozenset({"cpu", "memory"})
 
 
 def hopeless(nodes: Nodes, members: Sequence[QueuedPod], gone: Iterable[Placed], from_devices: Callable[[str], bool]) -> bool:
@@ -36,8 +40,17 @@ def enough_free(nodes: Nodes, members: Sequence[QueuedPod], gone: Iterable[Place
             if value and not from_devices(name):
                 asked[name] = asked.get(name, 0) + value
     freed = by_node(gone)
-    free = ((name, sum(max(0, info.free(name) + freed.get(info.name, {}).get(name, 0)) for info in nodes)) for name in asked)
-    return all(amount >= asked[name] for name, amount in free)
+    return all(_has(nodes, freed, name, asked[name]) for name in sorted(asked, key=_COMMON.__contains__))
+
+
+def _has(nodes: Nodes, freed: dict[str, dict[str, int]], name: str, wanted: int) -> bool:
+    found = 0
+    for info in nodes:
+        more = freed.get(info.name)
+        found += max(0, info.free(name) + (more.get(name, 0) if more is not None else 0))
+        if found >= wanted:
+            return True
+    return False
 
 
 def by_node(pods: Iterable[Placed]) -> dict[str, dict[str, int]]:
