@@ -8,7 +8,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -87,17 +87,34 @@ window.requestAnimationFrame = (call) => later(() => call(performance.now()), 10
 window.setTimeout = (call, after = 0, ...given) => later(call, after + 1000, ...given);"""
 
 
-@pytest.mark.parametrize("address", ["", "#/waiting"])
-def test_a_browser_that_draws_late_shows_it_too(chromium: Any, shown: browser.Served, address: str) -> None:
+@contextmanager
+def drawing_late(chromium: Any, shown: browser.Served) -> Iterator[Any]:
     context = chromium.new_context()
     page = context.new_page()
     page.add_init_script(LATE)
     page.goto(shown.url)
     page.wait_for_selector("header.top")
-    if address:
-        page.evaluate("address => { location.hash = address }", address)
-    page.wait_for_selector("main h1" if address else MAP)
+    yield page
     context.close()
+
+
+def test_a_browser_that_draws_late_shows_the_map_too(chromium: Any, shown: browser.Served) -> None:
+    with drawing_late(chromium, shown) as page:
+        page.wait_for_selector(MAP)
+
+
+def test_an_address_that_is_gone_to_before_the_first_frame_is_shown(chromium: Any, shown: browser.Served) -> None:
+    with drawing_late(chromium, shown) as page:
+        page.evaluate("() => { location.hash = '#/waiting' }")
+        page.wait_for_selector("main h1")
+
+
+def test_what_is_asked_before_the_first_frame_is_rehearsed(chromium: Any, shown: browser.Served) -> None:
+    with drawing_late(chromium, shown) as page:
+        page.goto(shown.at(f"#/what-if?add=taintDevices+{DRIVER}/gpu8-0/gpu-3"))
+        page.get_by_label("taint", exact=True).fill("example.com/broken=ecc:NoSchedule")
+        page.keyboard.press("Enter")
+        page.get_by_role("article", name="plan").get_by_text(f"--taint-device {DRIVER}/gpu8-0/gpu-3 example.com").wait_for()
 
 
 class _Evil(http.server.BaseHTTPRequestHandler):
@@ -391,7 +408,7 @@ def test_the_keyboard_alone_is_enough(chromium: Any, shown: browser.Served) -> N
         page.keyboard.press("Home")
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="node gpu8-0").wait_for()
-        page.wait_for_function("document.activeElement.tagName === 'H2'")
+        page.wait_for_function("() => document.activeElement.tagName === 'H2'")
         page.get_by_role("link", name="gpu-0", exact=True).wait_for()
         for _ in range(10):
             page.keyboard.press("Tab")
@@ -400,10 +417,10 @@ def test_the_keyboard_alone_is_enough(chromium: Any, shown: browser.Served) -> N
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="device gpu-0").wait_for()
         # What is read out next has the focus, a moment after it is shown.
-        page.wait_for_function("document.activeElement.tagName === 'H2'")
+        page.wait_for_function("() => document.activeElement.tagName === 'H2'")
         page.keyboard.press("Escape")
         page.locator(".panel").wait_for(state="detached")
-        page.wait_for_function("document.activeElement.getAttribute('role') === 'application'")
+        page.wait_for_function("() => document.activeElement.getAttribute('role') === 'application'")
         before = page.locator(".zoom input").input_value()
         page.keyboard.press("-")
         page.wait_for_timeout(100)

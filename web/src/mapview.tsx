@@ -59,7 +59,7 @@ interface ToolsOf { picture: Picture; filter: Filter; text: string; groupBy: str
 
 function Tools({ picture, filter, text, groupBy, cell, fit, table, layout }: ToolsOf) {
   const [typed, setTyped] = useState(text);
-  useEffect(() => setTyped(text), [text]);
+  useLayoutEffect(() => setTyped(text), [text]);
   useEffect(() => {
     if (typed === text) return;
     const timer = setTimeout(() => go(withOptions({ filter: typed }), true), 150);

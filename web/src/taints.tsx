@@ -1,6 +1,6 @@
 // Taints on devices: the rules there are, what one more would do, and, where it is allowed, doing it.
 
-import { useEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 import { onMap, podAddress, read } from "./address";
 import { post, remove } from "./api";
 import { Command, labelled, Shown, useAnswer, useCluster } from "./parts";
@@ -62,7 +62,7 @@ function Try({ target, changes }: { target: string; changes: boolean }) {
   const [preview, setPreview] = useState<Preview | null>(null);
   const [said, say] = useState("");
   const [asking, setAsking] = useState(false);
-  useEffect(() => { setWanted((before) => ({ ...before, target })); setPreview(null); }, [target]);
+  useLayoutEffect(() => { setWanted((before) => ({ ...before, target })); setPreview(null); }, [target]);
   const ask = async (event: SubmitEvent) => {
     event.preventDefault();
     setAsking(true);

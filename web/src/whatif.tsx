@@ -1,7 +1,7 @@
 // What would come of a change: manifests that are pasted or dropped, nodes that are cordoned, drained, tainted or lost, devices that are
 // tainted. Nothing is changed by asking; where it is allowed, what was shown can be done then.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { go, onMap, podAddress, read, withOptions, write } from "./address";
 import { post } from "./api";
 import { cluster } from "./cluster";
@@ -65,7 +65,7 @@ export function WhatIfView() {
   typed = manifests;
   const kept = known();
   const key = JSON.stringify([kept, options.get("at")]);
-  useEffect(() => sessionStorage.setItem(KEPT, JSON.stringify(kept)), [key]);
+  useLayoutEffect(() => sessionStorage.setItem(KEPT, JSON.stringify(kept)), [key]);
 
   const ask = async () => {
     const mine = ++turn.current;
@@ -82,16 +82,19 @@ export function WhatIfView() {
     }
     if (mine === turn.current) setAsking(false);
   };
-  // An answer is of what was asked: it goes when that changes, also while it is on its way.
-  useEffect(() => {
+  // An answer is of what was asked: it goes when that changes, also while it is on its way. At once: not with the next frame,
+  // before which somebody may ask again.
+  useLayoutEffect(() => {
     turn.current++;
     setAnswer(null);
     setAsking(false);
-    if (read().options.get("ask") === "now") {
-      go(withOptions({ ask: null }), true);
-      void ask();
-    }
   }, [key, manifests]);
+  const now = options.get("ask") === "now";
+  useLayoutEffect(() => {
+    if (!now) return;
+    go(withOptions({ ask: null }), true);
+    void ask();
+  }, [now, key]);
   const apply = async () => {
     try {
       setDone((await post<{ done: string[] }>("apply", { ticket: answer!.ticket })).done);
@@ -147,7 +150,7 @@ function AddChange({ asked }: { asked: string }) {
   const [name, setName] = useState(target);
   const [taint, setTaint] = useState("");
   const input = useRef<HTMLInputElement>(null);
-  useEffect(() => { if (target) input.current?.focus(); }, []);
+  useLayoutEffect(() => { if (target) input.current?.focus(); }, []);
   const device = what === "taintDevices";
   const enough = (device ? !!name.trim() : !!cluster.picture?.nodes[name]) && (!TAINTS.has(what) || /^\S+:\w+$/.test(taint.trim()));
   const add = (event: SubmitEvent) => {
