@@ -6,8 +6,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dray.cluster.metrics import METRICS
+from dray.cluster.numbers import Registry
 from dray.runtime.meter import Meter
-from dray.runtime.numbers import Registry
 
 
 def test_attempts_and_their_durations_are_exported_by_upstreams_names() -> None:

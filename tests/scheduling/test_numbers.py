@@ -6,8 +6,8 @@ from scheduling_cluster import Sim
 
 from dray.api import kinds
 from dray.cluster.metrics import METRICS
+from dray.cluster.numbers import Registry
 from dray.runtime.meter import Meter
-from dray.runtime.numbers import Registry
 
 DURATION = "scheduler_scheduling_attempt_duration_seconds"
 FILTER = "scheduler_framework_extension_point_duration_seconds"

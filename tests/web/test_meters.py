@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from aiohttp import web
 
-from dray.runtime.numbers import Counter, Family, Gauge, Registry
+from dray.cluster.numbers import Counter, Family, Gauge, Registry
 from dray.web.meters import LINES_MAX, SAMPLES_MAX, Meters, Unreadable, families, of_pages, of_registry
 from tests.web.clusters import small
 from tests.web.conftest import serving, still

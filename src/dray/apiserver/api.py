@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.kinds import PODS, Kind
+from dray.apiserver import metrics
 from dray.apiserver.authentication.accounts import Accounts
 from dray.apiserver.authentication.authenticator import Authenticator
 from dray.apiserver.authentication.impersonation import impersonated, wanted_user
@@ -45,11 +46,15 @@ from dray.apiserver.schema import WRONG_TYPE
 from dray.apiserver.store import Entry, encode
 from dray.apiserver.subresources import Subresources
 from dray.apiserver.watching import Stream, watch_options
+from dray.cluster import numbers
 
 log = logging.getLogger(__name__)
 
 TEXT: Final = "text/plain; charset=utf-8"
 HEALTH: Final = frozenset({"healthz", "livez", "readyz"})
+PATHS: Final = (
+    "/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"
+)  # fmt: skip
 # The checks by name. What clients know as etcd is the journal here.
 PING, STORAGE = "ping", "etcd"
 _OF_CONTAINERS: Final = ("log", "exec", "attach", "portforward", "proxy", "ephemeralcontainers")
@@ -124,6 +129,8 @@ class Api:
         path = request.path
         parts = path.strip("/").split("/")
         request = self._admitted(request, parts)
+        if parts == ["metrics"] and request.method == "GET":
+            return Answer(200, metrics.page(self._registry, self.store), numbers.FORMAT)
         if parts[0] in HEALTH:
             return self._health(parts[0], "/".join(parts[1:]), request.query)
         if "timeout" in request.query:
@@ -213,9 +220,7 @@ class Api:
             case ["openapi", "v3", *path]:
                 return self._openapi.v3("/".join(path))
             case [""]:
-                return Document(
-                    {"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]}
-                )
+                return Document({"paths": list(PATHS)})
             case _:
                 return None
 

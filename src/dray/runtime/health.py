@@ -7,16 +7,15 @@ each has its own path, as in every Kubernetes component.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
 import msgspec
 from aiohttp import web
 
+from dray.cluster.numbers import FORMAT
 from dray.runtime.metrics import Metrics
 from dray.runtime.stories import Stories
 
 Check = Callable[[], str | None]
-METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def ping() -> str | None:
@@ -78,7 +77,7 @@ class Health:
 
     async def _serve_metrics(self, request: web.Request) -> web.Response:
         assert self._metrics is not None
-        return web.Response(body=self._metrics.text(), headers={"Content-Type": METRICS_TYPE})
+        return web.Response(body=self._metrics.text(), headers={"Content-Type": FORMAT})
 
     async def _serve_story(self, request: web.Request) -> web.Response:
         assert self._stories is not None

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from dray.runtime.numbers import Counter, Family, Gauge, Histogram, Registry
+from dray.cluster.numbers import Counter, Family, Gauge, Histogram, Registry
 
 # A tenth of a second to a quarter of an hour: upstream's buckets for waits, and fine enough for scheduling.
 BUCKETS: Final = (0.001, 0.01, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6, 819.2)

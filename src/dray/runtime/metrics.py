@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from dray.cluster.numbers import Registry
 from dray.cluster.port import ClusterError, Outcome, Refused, Unreachable
-from dray.runtime.numbers import Registry
 
 SECONDS: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 

@@ -18,8 +18,8 @@ import msgspec
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from dray.cluster.numbers import Registry
 from dray.cluster.port import ClusterError
-from dray.runtime.numbers import Registry
 
 Read = Callable[[], Awaitable[Iterable[Metric]]]
 Ask = Callable[[str], Awaitable[bytes]]

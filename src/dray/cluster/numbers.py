@@ -11,6 +11,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
+FORMAT: Final = "text/plain; version=0.0.4; charset=utf-8"
+
 Sample = tuple[str, tuple[tuple[str, str], ...], float]
 """What is added to the name of the family, labels, value."""
 
