@@ -5,10 +5,21 @@ from __future__ import annotations
 import pytest
 
 from dray.api.gates import Gates
-from dray.api.kinds import DEVICE_TAINT_RULES, NAMESPACES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
-from dray.api.resource import POD_CLAIM_NAME, Device, DeviceTaint, ResourcePool, ResourceSlice, ResourceSliceSpec
-from dray.cluster.port import Write
-from dray.controllers.taints import Taints
+from dray.api.kinds import DEVICE_TAINT_RULES, EVENTS, NAMESPACES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from dray.api.meta import decode
+from dray.api.resource import (
+    POD_CLAIM_NAME,
+    Device,
+    DeviceTaint,
+    DeviceTaintRule,
+    ResourcePool,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
+from dray.cluster.port import Change, Write
+from dray.cluster.world import World
+from dray.controllers.eviction import TaintEviction
+from dray.controllers.taints import Taints, Users
 from tests.controllers.eviction_cluster import DRIVER, Tainted, owned, taint, tolerates
 
 
@@ -109,6 +120,25 @@ class TestARule:
         cluster.run(20)
         assert not cluster.evicted("train")
         assert cluster.told() == ("False", "NotStarted", "")
+
+    @pytest.mark.parametrize("names", [{}, {"driver": DRIVER, "pool": "n1", "device": "gpu-0"}])
+    @pytest.mark.parametrize("more", [{"deviceClassName": "gpu"}, {"selectors": [{"cel": {"expression": "true"}}]}])
+    def test_of_kubernetes_1_34_that_selects_by_class_or_expression_matches_nothing_and_is_told(
+        self, names: dict[str, str], more: dict[str, object]
+    ) -> None:
+        """Newer servers have no such fields; read without them, it would be a rule about every device."""
+        spec = {"deviceSelector": {**names, **more}, "taint": {"key": "a", "effect": "NoExecute"}}
+        rule = decode(DeviceTaintRule, {"metadata": {"name": "old", "uid": "u"}, "spec": spec})
+        world = World(TaintEviction.kinds)
+        controller, taints = TaintEviction(world), Taints()
+        taints.put_rule(rule)
+        assert list(taints.on(DRIVER, "n1", "gpu-0")) == []
+        assert Users(world).selected(rule.spec.device_selector) == []
+        controller.observe(Change(DEVICE_TAINT_RULES, None, rule), 0.0)
+        (event,) = [write for write in controller.act(0.0) if write.kind == EVENTS]
+        assert isinstance(event.body, dict)
+        assert (event.body["type"], event.body["reason"]) == ("Warning", "SelectsNothing")
+        assert "name driver, pool and device" in event.body["note"]
 
     def test_evicts_from_a_device_that_no_slice_lists(self, cluster: Tainted) -> None:
         cluster.delete(RESOURCE_SLICES, "n1")

@@ -133,6 +133,12 @@ def test_a_rule_without_selector_taints_nothing_and_an_empty_one_everything() ->
     assert made.allocate("n1", [claim(exactly())]).ok
 
 
+@pytest.mark.parametrize("more", [{"deviceClassName": "gpu"}, {"selectors": [{"cel": {"expression": "true"}}]}])
+def test_a_rule_of_kubernetes_1_34_that_selects_by_class_or_expression_taints_nothing(more: dict[str, Any]) -> None:
+    made = engine(slice_([device("a")]), rule("old", more), rule("old-too", {"device": "a", **more}))
+    assert made.allocate("n1", [claim(exactly())]).ok
+
+
 def test_a_formerly_shared_device_is_not_handed_out_whole() -> None:
     made = engine(slice_([device("a", allowMultipleAllocations=True)]))
     share = claim(exactly())

@@ -151,6 +151,14 @@ class DeviceTaintSelector(Struct):
     driver: str | None = None
     pool: str | None = None
     device: str | None = None
+    # Of Kubernetes 1.34 and older. Only a published device has a class and attributes, so these were taken out of the API again.
+    device_class_name: str | None = None
+    selectors: tuple[DeviceSelector, ...] = ()
+
+    @property
+    def by_names(self) -> bool:
+        """Whether the names of a device are enough to say if it is selected."""
+        return self.device_class_name is None and not self.selectors
 
 
 class DeviceTaintRuleSpec(Struct):

@@ -108,8 +108,9 @@ def refused_taint(
 
 
 def selects(selector: DeviceTaintSelector | None, driver: str, pool: str, device: str) -> bool:
-    """Whether a DeviceTaintRule is about a device. Without a selector it is about none; the empty selector is about all."""
-    if selector is None:
+    """Whether a DeviceTaintRule is about a device. Without a selector it is about none; the empty selector is about all. One
+    that wants more than names is about none: taken for the names alone, it would taint far more than was meant."""
+    if selector is None or not selector.by_names:
         return False
     return (
         (selector.driver is None or selector.driver == driver)

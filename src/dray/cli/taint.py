@@ -286,7 +286,7 @@ def _still(world: World, chosen: DeviceTaintSelector) -> Any:
     for name, rule in sorted(world.all(DEVICE_TAINT_RULES).items()):
         other = rule.spec.device_selector
         parts = [(getattr(other, part), getattr(chosen, part)) for part in ("driver", "pool", "device")] if other else []
-        if other is None or not all(None in (theirs, ours) or theirs == ours for theirs, ours in parts):
+        if other is None or not other.by_names or not all(None in (theirs, ours) or theirs == ours for theirs, ours in parts):
             continue
         part = "" if all(theirs is None or theirs == ours for theirs, ours in parts) else "a part of "
         yield f"rule {name} taints {part}it with {taint_text(rule.spec.taint)}: it is about {selector_text(other)}"

@@ -44,6 +44,11 @@ CANCELS_TOLD: Final = 200
 # What happened just before a rule was made may be seen just after it: the watches of different kinds are not in step.
 PREVIEW_SECONDS: Final = 1.0
 
+BY_NAMES_ONLY: Final = (
+    "the selector has deviceClassName or selectors, which nobody can check for a device that is in use; the rule taints nothing: "
+    "name driver, pool and device instead"
+)
+
 METRICS: Final[dict[str, tuple[str, Labels, str]]] = {
     "device_taint_eviction_controller_pod_deletions_total": ("counter", (), "Pods that were evicted because of device taints"),
     "device_taint_eviction_controller_pod_deletion_duration_seconds": (
@@ -154,6 +159,10 @@ class TaintEviction(Keyed):
         for rule in (old, new):
             if rule is not None and evicts(rule.spec.taint):
                 touched |= dict.fromkeys(self._users.selected(rule.spec.device_selector))
+        if new is not None and new.spec.device_selector is not None and not new.spec.device_selector.by_names:
+            self.say(
+                self._recorder.warning(DEVICE_TAINT_RULES, new, "SelectsNothing", BY_NAMES_ONLY, action="Evicting", now=self._now)
+            )
         if old is not None:
             self._taints.drop_rule(old)
         if new is not None:

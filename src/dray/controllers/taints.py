@@ -136,7 +136,7 @@ class Taints:
 
     def put_rule(self, rule: DeviceTaintRule) -> None:
         selector = rule.spec.device_selector
-        if selector is not None and evicts(rule.spec.taint):
+        if selector is not None and selector.by_names and evicts(rule.spec.taint):
             self._rules.setdefault(_selector(selector), {})[rule.metadata.name] = rule
 
     def drop_rule(self, rule: DeviceTaintRule) -> None:
@@ -239,7 +239,7 @@ class Users:
 
     def selected(self, selector: DeviceTaintSelector | None) -> list[str]:
         """The devices in use that a rule's selector is about."""
-        if selector is None:
+        if selector is None or not selector.by_names:
             return []
         if selector.driver is not None and selector.pool is not None and selector.device is not None:
             name = device_name(selector.driver, selector.pool, selector.device)

@@ -175,6 +175,8 @@ def _count(number: int, noun: str) -> str:
 def selector_text(selector: DeviceTaintSelector | None) -> str:
     if selector is None:
         return "no device"
+    if not selector.by_names:
+        return "no device: it selects by class or expression, which only Kubernetes 1.34 and older knew"
     parts = (selector.driver, selector.pool, selector.device)
     return "/".join(part if part is not None else "*" for part in parts) if any(parts) else "every device of every driver"
 

@@ -145,7 +145,7 @@ def _device(pool: PublishedPool, slice: ResourceSlice, device: Device, rules: It
 
 def _selects(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool:
     selector = rule.spec.device_selector
-    if selector is None:
+    if selector is None or not selector.by_names:
         return False
     wanted = ((selector.driver, driver), (selector.pool, pool), (selector.device, device))
     return all(want is None or want == have for want, have in wanted)
