@@ -76,11 +76,25 @@ def test_an_empty_claim_is_accepted(api):
         ({"tolerations": [{"key": "a", "operator": "Exists", "value": "b"}]}, "tolerations[0].value"),
         ({"tolerations": [{"key": "a", "operator": "Exists", "effect": "PreferNoSchedule"}]}, "tolerations[0].effect"),
         ({"tolerations": [{"key": "a b", "operator": "Exists"}]}, "tolerations[0].key"),
+        ({"tolerations": [{"key": "a"}, {"value": "b"}]}, "tolerations[1].operator"),
+        ({"tolerations": [{"key": f"k{n}", "operator": "Exists"} for n in range(17)]}, "tolerations"),
         ({"tolerations": [{"key": "a", "value": "b c"}]}, "tolerations[0].value"),
     ],
 )
 def test_what_is_wrong_with_a_request_is_named(api, exactly, fields, path):
     assert api.create("resourceclaims", exactly(**fields)) == [f"{R0}.exactly.{path}"]
+
+
+def test_16_tolerations_are_accepted_for_each_alternative(api, claim, exactly):
+    def tolerating(count):
+        return [{"key": f"k{n}", "operator": "Exists"} for n in range(count)]
+
+    def alternatives(*counts):
+        return {"name": "r", "firstAvailable": [{**SUB, "name": f"s{n}", "tolerations": tolerating(n)} for n in counts]}
+
+    assert api.create("resourceclaims", exactly(tolerations=tolerating(16))) == []
+    assert api.create("resourceclaims", claim(alternatives(15, 16))) == []
+    assert api.create("resourceclaims", claim(alternatives(16, 17))) == [f"{R0}.firstAvailable[1].tolerations"]
 
 
 @pytest.mark.parametrize("mode", ["ExactCount", "All"])

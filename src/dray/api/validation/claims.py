@@ -26,7 +26,7 @@ from dray.api.validation.errors import (
 )
 from dray.api.validation.expressions import MAX_COST, Costs, expression
 from dray.api.validation.selectors import annotation_keys, labels
-from dray.api.validation.taints import tolerations
+from dray.api.validation.taints import requested_tolerations
 
 Object = dict[str, Any]
 
@@ -158,7 +158,7 @@ class _DeviceRequests:
         yield from each(derived, MAX_DERIVED, f"{path}.derivedAttributes", lambda item, at: self._derived(item, at, reference))
         yield from unique(derived, f"{path}.derivedAttributes", lambda item: item.get("name"), MAX_DERIVED)
         yield from _mode(request, path)
-        yield from tolerations(request, path)
+        yield from requested_tolerations(request, path)
 
     def _selector(self, selector: Object, path: str) -> Errors:
         yield from device_selector(selector, path, self.gates)

@@ -14,6 +14,7 @@ Object = dict[str, Any]
 EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
 OPERATORS: Final = ("Equal", "Exists")
 MAX_TAINTS: Final = 16
+MAX_TOLERATIONS: Final = 16
 MAX_CONDITIONS: Final = 8
 
 
@@ -40,6 +41,19 @@ def toleration(value: Object, path: str) -> Errors:
     else:
         yield not_supported(f"{path}.operator", operator, OPERATORS)
     yield from one_of(value.get("effect"), EFFECTS, f"{path}.effect", optional=True)
+
+
+def requested_tolerations(owner: Object, path: str) -> Errors:
+    """Those of a request: so many at most, and a key unless every key is meant. Copies of them in an allocation are only
+    checked one by one, so that a claim from before can be allocated."""
+    found = owner.get("tolerations") or ()
+    if len(found) > MAX_TOLERATIONS:
+        yield too_many(f"{path}.tolerations", len(found), MAX_TOLERATIONS)
+    for index, value in enumerate(found):
+        if not value.get("key") and value.get("operator") == "Equal":
+            words = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+            yield invalid(f"{path}.tolerations[{index}].operator", value["operator"], words)
+    yield from tolerations(owner, path)
 
 
 def tolerations(owner: Object, path: str) -> Errors:
