@@ -300,6 +300,19 @@ class TestNumbers:
         assert 100 <= first < 102
         assert second < 2
 
+    def test_the_queue_is_measured_as_controllers_of_kubernetes_are(self, cluster: Tainted) -> None:
+        queue = ("device-taint-eviction-controller",)
+        fails(cluster, is_delete, *[Refused(500, "InternalError", "not now")] * 6)
+        cluster.slice({"gpu-0": [taint()]})
+        cluster.run(2)
+        assert 0 < cluster.meter.gauges["workqueue_longest_running_processor_seconds", queue] <= 2
+        cluster.run(60)
+        assert cluster.meter.counters["workqueue_adds_total", queue] == 1
+        (waited,), (took,) = (cluster.meter.samples[f"workqueue_{what}_duration_seconds", queue] for what in ("queue", "work"))
+        assert waited < took
+        for gauge in ("depth", "unfinished_work_seconds", "longest_running_processor_seconds"):
+            assert cluster.meter.gauges[f"workqueue_{gauge}", queue] == 0
+
     def test_a_pod_without_a_taint_time_counts_from_its_object(self, cluster: Tainted) -> None:
         """The API server always gives a time; the text of a broken one does no harm."""
         for text in (None, "", "yesterday"):

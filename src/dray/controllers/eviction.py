@@ -64,6 +64,9 @@ METRICS: Final[dict[str, tuple[str, Labels, str]]] = {
         ("name",),
         "How long something waited for its turn after its time had come",
     ),
+    "workqueue_work_duration_seconds": ("evictions", ("name",), "From its turn until a pod was on its way or need not leave"),
+    "workqueue_unfinished_work_seconds": ("gauge", ("name",), "How long the evictions that are under way have taken, together"),
+    "workqueue_longest_running_processor_seconds": ("gauge", ("name",), "How long the slowest of them has taken"),
 }
 
 
@@ -94,7 +97,7 @@ class TaintEviction(Keyed):
         self._dirty: dict[str, None] = {}  # pods to be judged again
         self._pending: dict[str, Eviction] = {}  # pods that must leave, now or later
         self._by_rule: dict[str, dict[str, None]] = {}  # uid of a rule -> the pods that must leave because of it
-        self._leaving: set[str] = set()  # pods whose turn has come
+        self._leaving: dict[str, float] = {}  # pods whose turn has come, and since when
         self._resting: set[str] = set()  # of these, the ones whose last write failed
         self._marked: set[str] = set()  # uids of pods that were looked at live and carry the condition
         self._deleting: dict[str, tuple[str, Eviction]] = {}  # uid -> the delete that was sent and not answered
@@ -182,11 +185,14 @@ class TaintEviction(Keyed):
         for key in dirty:
             self._judge(key, now)
         for key, since in self._pace.due(now, self._places):
-            self._leaving.add(key)
+            self._leaving[key] = now
             self._work.add([key])
             self._meter.observe("workqueue_queue_duration_seconds", now - since, (CONTROLLER,))
         writes = super().act(now)
+        taking = [now - since for since in self._leaving.values()]
         self._meter.gauge("workqueue_depth", len(self._pace), (CONTROLLER,))
+        self._meter.gauge("workqueue_unfinished_work_seconds", sum(taking), (CONTROLLER,))
+        self._meter.gauge("workqueue_longest_running_processor_seconds", max(taking, default=0.0), (CONTROLLER,))
         return writes
 
     def wake(self) -> float | None:
@@ -230,7 +236,8 @@ class TaintEviction(Keyed):
         if before is None:
             return
         self._pace.drop(key)
-        self._leaving.discard(key)
+        if (since := self._leaving.pop(key, None)) is not None:
+            self._meter.observe("workqueue_work_duration_seconds", max(0.0, self._now - since), (CONTROLLER,))
         self._resting.discard(key)
         for cause in before.causes:
             if cause.rule_uid in self._by_rule:
