@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dray.apiserver.api import Answer
 from tests.apiserver.conftest import Cluster
 
 Json = dict[str, Any]
@@ -118,6 +119,26 @@ def test_webhooks_of_one_configuration_have_names_of_their_own(cluster: Cluster)
     twice["webhooks"] *= 2
     refused = cluster.post(VALIDATING, twice, code=422)
     assert [cause["field"] for cause in refused["details"]["causes"]] == ["webhooks[1].name"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionPolicyBinding",
+        "ValidatingWebhookConfiguration",
+        "MutatingWebhookConfiguration",
+    ],
+)
+def test_whoever_relies_on_what_is_not_asked_is_warned(cluster: Cluster, kind: str) -> None:
+    """KEP-5055: such policies are how administrators limit which taints may be tolerated."""
+    plural = f"{kind.lower()}s".replace("policys", "policies")
+    made = cluster.ask("POST", f"{ADMISSION}/{plural}", {"metadata": {"name": "p"}, "spec": {"policyName": "p"}})
+    assert isinstance(made, Answer)
+    assert made.code == 201, made.body
+    assert [value for name, value in made.headers if name == "Warning" and "has no effect" in value]
 
 
 def test_another_server_is_listed_and_never_said_to_answer(cluster: Cluster) -> None:

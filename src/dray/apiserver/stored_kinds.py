@@ -6,11 +6,11 @@ real cluster does not happen. ``docs/api-server.md`` says so for each group.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from dray.api.kinds import Kind
 from dray.apiserver import columns_stored
-from dray.apiserver.registry import ALL_METADATA, STATUS, Resource
+from dray.apiserver.registry import ALL_METADATA, STATUS, Context, Resource
 
 
 def _kind(group: str, plural: str, kind: str, namespaced: bool = False, version: str = "v1") -> Kind:
@@ -21,6 +21,12 @@ NETWORKING: Final = "networking.k8s.io"
 ADMISSION: Final = "admissionregistration.k8s.io"
 FLOW: Final = "flowcontrol.apiserver.k8s.io"
 REGISTRATION: Final = "apiregistration.k8s.io"
+
+
+def _not_asked(obj: dict[str, Any], old: dict[str, Any] | None, context: Context) -> None:
+    """Whoever writes a policy relies on it: silence would be taken for protection."""
+    context.warnings.append("this is stored and has no effect: the server asks neither admission policies nor webhooks")
+
 
 STORED: Final = (
     Resource(
@@ -68,21 +74,34 @@ STORED: Final = (
     ),
     Resource(
         kind=_kind(ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
+        prepare=(_not_asked,),
         subresources=(STATUS,),
         status_metadata=ALL_METADATA,
         generation=True,
     ),
-    Resource(kind=_kind(ADMISSION, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"), generation=True),
-    Resource(kind=_kind(ADMISSION, "mutatingadmissionpolicies", "MutatingAdmissionPolicy"), generation=True),
-    Resource(kind=_kind(ADMISSION, "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"), generation=True),
+    Resource(
+        kind=_kind(ADMISSION, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"),
+        prepare=(_not_asked,),
+        generation=True,
+    ),
+    Resource(
+        kind=_kind(ADMISSION, "mutatingadmissionpolicies", "MutatingAdmissionPolicy"), prepare=(_not_asked,), generation=True
+    ),
+    Resource(
+        kind=_kind(ADMISSION, "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding"),
+        prepare=(_not_asked,),
+        generation=True,
+    ),
     Resource(
         kind=_kind(ADMISSION, "validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
+        prepare=(_not_asked,),
         categories=("api-extensions",),
         columns=columns_stored.WEBHOOKS,
         generation=True,
     ),
     Resource(
         kind=_kind(ADMISSION, "mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
+        prepare=(_not_asked,),
         categories=("api-extensions",),
         columns=columns_stored.WEBHOOKS,
         generation=True,
