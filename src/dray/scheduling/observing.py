@@ -26,6 +26,7 @@ from dray.api.kinds import (
     Kind,
 )
 from dray.api.resource import ResourceClaim
+from dray.api.tolerations import evicts
 from dray.books.nodes import Placed
 from dray.cluster.port import Change
 from dray.numa.refused import REASONS
@@ -37,7 +38,7 @@ from dray.scheduling.plugins.neighbours import Neighbours
 from dray.scheduling.plugins.zones import Zones
 from dray.scheduling.shape.claims import claim_keys, claim_topic
 from dray.scheduling.waiting import events
-from dray.scheduling.waiting.hints import claim_matters, pod_matters, same_node, unbound_claim_keys, with_conditions
+from dray.scheduling.waiting.hints import claim_matters, must_be_left, pod_matters, same_node, unbound_claim_keys, with_conditions
 from dray.scheduling.waiting.queue import QueuedPod
 
 
@@ -205,6 +206,8 @@ class Observer:
         else:
             self._engine.put_slice(new)
         self._cycle.devices.scorer.binding_conditions += with_conditions(new) - with_conditions(old)
+        if new is not None and must_be_left(old, new):
+            self._binder.taints_changed(now)
         for found in (old, new):
             if found is not None:
                 self._wakeups.devices(found.spec.node_name or "")
@@ -226,6 +229,8 @@ class Observer:
             self._engine.remove_rule(old.metadata.name)
         else:
             self._engine.put_rule(new)
+            if evicts(new.spec.taint):
+                self._binder.taints_changed(now)
         self._wakeups.devices()
 
     # ------------------------------------------------------------------------------------------- volumes and namespaces

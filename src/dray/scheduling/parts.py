@@ -43,4 +43,6 @@ class Parts:
         self.rests = Rests(self.engine, config.device_rest)
         conditions = gates("DRADeviceBindingConditions")
         self.claims = ClaimWriter(world, self.engine, frozenset(config.by_name), stamps=conditions)
-        self.binder = Binder(world, self.nodes, self.claims, self.volumes, self.rests, meter, waits=conditions)
+        self.binder = Binder(
+            world, self.nodes, self.claims, self.volumes, self.rests, self.engine.inventory, meter, waits=conditions
+        )

@@ -16,11 +16,13 @@ from dray.api.kinds import EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_V
 from dray.api.meta import decode
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim
+from dray.api.tolerations import evicts
 from dray.books.nodes import Nodes
 from dray.books.volumes import Chosen, VolumeAccount
 from dray.cluster.metrics import Meter
 from dray.cluster.port import ClusterError, Conflict, NotFound, Outcome, Unreachable, Write
 from dray.cluster.world import World
+from dray.devices.inventory import Inventory
 from dray.scheduling.binding import conditions
 from dray.scheduling.binding.bindings import Binding, Bindings, Ended
 from dray.scheduling.binding.claims import RETRY_AFTER, ClaimWriter, Settled
@@ -29,6 +31,7 @@ from dray.scheduling.binding.gang import Gang
 from dray.scheduling.binding.measures import Measures
 from dray.scheduling.binding.rests import Rests
 from dray.scheduling.binding.stages import TRANSITIONS, Stage, Stimulus
+from dray.scheduling.binding.tainted import tainted
 from dray.scheduling.binding.volumes import binds_volume
 from dray.scheduling.binding.writing import creation, pod_status, still, usable, with_answer, write_failed
 from dray.scheduling.config import Profile
@@ -40,9 +43,19 @@ from dray.scheduling.waiting.queue import QueuedPod
 
 class Binder:
     def __init__(
-        self, world: World, nodes: Nodes, claims: ClaimWriter, volumes: VolumeAccount, rests: Rests, meter: Meter, *, waits: bool
+        self,
+        world: World,
+        nodes: Nodes,
+        claims: ClaimWriter,
+        volumes: VolumeAccount,
+        rests: Rests,
+        inventory: Inventory,
+        meter: Meter,
+        *,
+        waits: bool,
     ) -> None:
         self._world, self._nodes, self._claims, self._volumes, self._rests = world, nodes, claims, volumes, rests
+        self._inventory = inventory
         self._measures = Measures(meter)
         # Whether binding conditions count; without the feature pods are bound at once, as older schedulers do.
         self._waits = waits
@@ -198,6 +211,12 @@ class Binder:
                 self._unsend(binding)
                 self._advance(binding, now)
 
+    def taints_changed(self, now: float) -> None:
+        """Some device has a taint that evicts: nobody waits to be bound to it."""
+        for binding in self.bindings if self._waiting else ():
+            if binding.stage == "conditions":
+                self._check_conditions(binding, now)
+
     def pod_changed(self, binding: Binding, pod: Pod, now: float) -> None:
         binding.pending.pod = pod
         self._advance(binding, now)
@@ -267,6 +286,10 @@ class Binder:
         if ended:
             self._not_ready(binding, ended, now)
             return True
+        leave = [(claim, reason) for claim in claims if (reason := self._must_be_left(claim, now)) is not None]
+        if leave:
+            self._end_wait(binding, [claim for claim, _ in leave], leave[0][1], "failure", now)
+            return True
         if all(verdict.readiness == "ready" for verdict in verdicts):
             self._observe_wait(binding, "success", now)
             self._prebound(binding, "success", now)
@@ -281,19 +304,28 @@ class Binder:
         return False
 
     def _not_ready(self, binding: Binding, ended: list[tuple[ResourceClaim, Verdict]], now: float) -> None:
-        """Some claims failed or ran out of time. Those are cleared, unless a pod runs with them; what is ready, or on its
-        way to be, stays where it is, so that the pod finds it again on the same node."""
+        """Some claims failed or ran out of time."""
         claim, worst = min(ended, key=lambda found: found[1].readiness != "failed")
-        status = "failure" if worst.readiness == "failed" else "timeout"
-        self._observe_wait(binding, status, now)
-        self._prebound(binding, status, now)
-        for bad, verdict in ended:
+        for _, verdict in ended:
             for device in verdict.devices:
                 self._rests.rest(device, now)
-            if not runs_with(bad, self._nodes):
-                self._claims.deallocate(bad)
-        binding.reason = conditions.reason_for(claim, worst, binding.profile.binding_timeout, binding.node)
-        binding.keeps = binding.node
+        reason = conditions.reason_for(claim, worst, binding.profile.binding_timeout, binding.node)
+        self._end_wait(binding, [bad for bad, _ in ended], reason, "failure" if worst.readiness == "failed" else "timeout", now)
+
+    def _must_be_left(self, claim: ResourceClaim, now: float) -> Reason | None:
+        """A taint that would evict the pod as soon as it is bound."""
+        allocation = claim.status.allocation
+        return tainted(self._inventory, claim.key, allocation, now, evicts) if allocation is not None else None
+
+    def _end_wait(self, binding: Binding, bad: list[ResourceClaim], reason: Reason, status: str, now: float) -> None:
+        """These claims are cleared, unless a pod runs with them; what is ready, or on its way to be, stays where it is, so
+        that the pod finds it again on the same node."""
+        self._observe_wait(binding, status, now)
+        self._prebound(binding, status, now)
+        for claim in bad:
+            if not runs_with(claim, self._nodes):
+                self._claims.deallocate(claim)
+        binding.reason, binding.keeps = reason, binding.node
         self._step(binding, "failed", now)
 
     def _observe_wait(self, binding: Binding, status: str, now: float) -> None:

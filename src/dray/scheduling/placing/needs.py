@@ -13,9 +13,8 @@ from dray.api.core import Pod
 from dray.api.kinds import DEVICE_CLASSES
 from dray.api.reason import Reason
 from dray.api.resource import AllocationResult, ResourceClaim, ResourceClaimStatus
-from dray.api.tolerations import refused_taint
-from dray.devices import DeviceKey
 from dray.scheduling.binding import conditions
+from dray.scheduling.binding.tainted import tainted
 from dray.scheduling.config import Profile
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.refusal import Refusal
@@ -183,12 +182,6 @@ class Needs:
                 return conditions.reason_for(claim, verdict, timeout)
         if reserved_for(claim, state.pod.uid):
             return None
-        return (self._tainted(state, claim, now) if self._taints_on else None) or self.promised_away(state, claim)
-
-    def _tainted(self, state: CycleState, claim: ResourceClaim, now: float) -> Reason | None:
-        for result in state.resolved.allocations[claim.uid].devices.results:
-            device = DeviceKey(result.driver, result.pool, result.device)
-            refused = refused_taint(self._engine.inventory.taints_now(device), result.tolerations, now)
-            if refused is not None:
-                return Reason("ClaimTainted", f"claim/{claim.key}", {"device": str(device), **refused[1]})
-        return None
+        allocation = state.resolved.allocations[claim.uid]
+        found = tainted(self._engine.inventory, claim.key, allocation, now) if self._taints_on else None
+        return found or self.promised_away(state, claim)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dray.api.core import Pod
-from dray.api.resource import ResourceClaim
+from dray.api.resource import ResourceClaim, ResourceSlice
+from dray.api.tolerations import evicts
 from dray.scheduling.plugins.neighbours import View
 from dray.scheduling.shape.claims import claim_keys
 
@@ -35,6 +36,13 @@ def claim_matters(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
     if old is None or new is None:
         return True
     return old.status != new.status or old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
+
+
+def must_be_left(old: ResourceSlice | None, new: ResourceSlice) -> bool:
+    """Whether a device of the slice has a taint that evicts and that it did not have before."""
+    found = [(device.name, taint) for device in new.spec.devices for taint in device.taints if evicts(taint)]
+    before = {device.name: device.taints for device in old.spec.devices} if found and old is not None else {}
+    return any(taint not in before.get(name, ()) for name, taint in found)
 
 
 def with_conditions(slice: Any) -> int:
