@@ -181,6 +181,49 @@ def test_a_device_that_failed_another_pod_goes_to_one_that_waits(sim: Sim) -> No
     assert (sim.devices_of("first"), sim.devices_of("second")) == ([], ["fabric/gpu-0"])
 
 
+def at_no_node(spec: dict[str, Any]) -> None:
+    key = {"key": "example.com/attachable", "operator": "Exists"}
+    spec["nodeSelector"] = {"nodeSelectorTerms": [{"matchExpressions": [key]}]}
+
+
+def from_the_slice(spec: dict[str, Any]) -> None:
+    del spec["allNodes"]
+    at_no_node(spec)
+
+
+def from_the_device(spec: dict[str, Any]) -> None:
+    del spec["allNodes"]
+    spec["perDeviceNodeSelection"] = True
+    at_no_node(spec["devices"][0])
+    spec["devices"][1]["allNodes"] = True
+
+
+def by_a_taint(spec: dict[str, Any]) -> None:
+    spec["devices"][0]["taints"] = [{"key": "example.com/broken", "effect": "NoSchedule"}]
+
+
+def by_taking_it_out(spec: dict[str, Any]) -> None:
+    spec["devices"] = spec["devices"][1:]
+
+
+@pytest.mark.parametrize("keep_away", [from_the_slice, from_the_device, by_a_taint, by_taking_it_out])
+def test_a_controller_keeps_a_device_that_failed_from_being_picked_again(fabric: Sim, keep_away: Any) -> None:
+    """KEP-5007, handling attachment failures: in each way that it names, also after the device has rested."""
+    fabric.add_claim("other")
+    fabric.add_pod("blocker", claims=["other"])
+    waiting_pod(fabric)
+    failed = fabric.devices_of("p")
+    assert failed == ["fabric/gpu-1"]
+    fabric.remove(kinds.PODS, "default/blocker")
+    published = fabric.api.objects[kinds.RESOURCE_SLICES]["fabric-gpu.example.com"]
+    published["spec"]["devices"].reverse()  # the device that fails is the first
+    keep_away(published["spec"])
+    say(fabric, "p", FAILED)
+    fabric.api.put(kinds.RESOURCE_SLICES, published)
+    fabric.settle(300)
+    assert fabric.devices_of("p") == ([] if keep_away is from_the_slice else ["fabric/gpu-0"])
+
+
 def test_a_device_that_failed_is_a_choice_like_any_other_after_its_rest(fabric: Sim) -> None:
     waiting_pod(fabric)
     say(fabric, "p", FAILED)
