@@ -101,6 +101,7 @@ class Binder:
     # ---------------------------------------------------------------------------------------------------- transitions
 
     def _step(self, binding: Binding, stimulus: Stimulus, now: float) -> None:
+        self._measure(binding, stimulus, now)
         before, binding.stage = binding.stage, TRANSITIONS[binding.stage, stimulus]
         self._waiting += (binding.stage == "conditions") - (before == "conditions")
         self._enter[binding.stage](binding, now)
@@ -112,10 +113,20 @@ class Binder:
             return
         if binding.writing is not None:
             self._unsend(binding)
-        if binding.stage != "binding":
-            self._prebound(binding, "failure", now)
         binding.reason = reason
         self._step(binding, "failed", now)
+
+    def _measure(self, binding: Binding, stimulus: Stimulus, now: float) -> None:
+        """An attempt counts once, when it is clear how it ended; a member of a gang was ready when its own devices were."""
+        if binding.stage == "binding" or stimulus not in ("ready", "failed"):
+            return
+        late = binding.reason is not None and binding.reason.code == "BindingTimeout"
+        status = "success" if stimulus == "ready" else "timeout" if late else "failure"
+        end = now if stimulus == "failed" or binding.ready_since is None else binding.ready_since
+        if binding.waited is not None:
+            self._measures.waited(binding.held.values(), end - binding.waited, binding.profile.scheduler_name, status)
+        if binding.has_devices:
+            self._measures.prebound(end - binding.since, status, waited=bool(binding.held))
 
     # ------------------------------------------------------------------------------------------------------- starting
 
@@ -247,12 +258,12 @@ class Binder:
             binding.held = {claim.key: claim for claim in claims}
             self._step(binding, "devices awaited", now)
             return
-        if binding.stage == "claims":
-            self._prebound(binding, "success", now)
         self._ready(binding, now)
 
     def _ready(self, binding: Binding, now: float) -> None:
         """It is bound; a member of a gang together with all others."""
+        if binding.ready_since is None:
+            binding.ready_since = now
         if binding.gang is None:
             self._step(binding, "ready", now)
             return
@@ -277,7 +288,6 @@ class Binder:
         claims = [claim for held in binding.held.values() if (claim := still(self._world, held, binding.uid)) is not None]
         if len(claims) < len(binding.held):
             lost = next(key for key in binding.held if key not in {claim.key for claim in claims})
-            self._observe_wait(binding, "failure", now)
             self._fail(binding, Reason("ClaimLost", f"claim/{lost}"), now)
             return True
         dues = [conditions.deadline(claim, binding.profile.binding_timeout, binding.waited) for claim in claims]
@@ -288,13 +298,12 @@ class Binder:
             return True
         leave = [(claim, reason) for claim in claims if (reason := self._must_be_left(claim, now)) is not None]
         if leave:
-            self._end_wait(binding, [claim for claim, _ in leave], leave[0][1], "failure", now)
+            self._end_wait(binding, [claim for claim, _ in leave], leave[0][1], now)
             return True
         if all(verdict.readiness == "ready" for verdict in verdicts):
-            self._observe_wait(binding, "success", now)
-            self._prebound(binding, "success", now)
             self._ready(binding, now)
             return True
+        binding.ready_since = None
         if binding.gang is not None:
             binding.gang.not_ready(binding.uid)
         due = min(due for due, verdict in zip(dues, verdicts) if verdict.readiness == "pending")
@@ -310,31 +319,21 @@ class Binder:
             for device in verdict.devices:
                 self._rests.rest(device, now)
         reason = conditions.reason_for(claim, worst, binding.profile.binding_timeout, binding.node)
-        self._end_wait(binding, [bad for bad, _ in ended], reason, "failure" if worst.readiness == "failed" else "timeout", now)
+        self._end_wait(binding, [bad for bad, _ in ended], reason, now)
 
     def _must_be_left(self, claim: ResourceClaim, now: float) -> Reason | None:
         """A taint that would evict the pod as soon as it is bound."""
         allocation = claim.status.allocation
         return tainted(self._inventory, claim.key, allocation, now, evicts) if allocation is not None else None
 
-    def _end_wait(self, binding: Binding, bad: list[ResourceClaim], reason: Reason, status: str, now: float) -> None:
+    def _end_wait(self, binding: Binding, bad: list[ResourceClaim], reason: Reason, now: float) -> None:
         """These claims are cleared, unless a pod runs with them; what is ready, or on its way to be, stays where it is, so
         that the pod finds it again on the same node."""
-        self._observe_wait(binding, status, now)
-        self._prebound(binding, status, now)
         for claim in bad:
             if not runs_with(claim, self._nodes):
                 self._claims.deallocate(claim)
         binding.reason, binding.keeps = reason, binding.node
         self._step(binding, "failed", now)
-
-    def _observe_wait(self, binding: Binding, status: str, now: float) -> None:
-        waited = now - (binding.waited if binding.waited is not None else now)
-        self._measures.waited(binding.held.values(), waited, binding.profile.scheduler_name, status)
-
-    def _prebound(self, binding: Binding, status: str, now: float) -> None:
-        if binding.has_devices:
-            self._measures.prebound(now - binding.since, status, waited=bool(binding.held))
 
     # --------------------------------------------------------------------------------------------------------- the bind
 

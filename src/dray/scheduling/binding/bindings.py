@@ -50,6 +50,7 @@ class Binding:
         "notes",
         "pending",
         "profile",
+        "ready_since",
         "reason",
         "since",
         "special",
@@ -87,7 +88,9 @@ class Binding:
         self.stage: Stage = "claims"
         # The bind that is under way.
         self.writing: Write | None = None
+        # Since when devices have been waited for, and since when nothing is in the way of this pod by itself.
         self.waited: float | None = None
+        self.ready_since: float | None = None
         # The claims as they were when the wait began, by key.
         self.held: dict[str, ResourceClaim] = {}
         self.due = 0.0

@@ -1,0 +1,84 @@
+"""KEP-5007, story 3: the pods of a gang are bound together once the devices of all are ready; and how such waits are counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.api import kinds
+from dray.api.times import format_time
+from tests.scheduling.scheduling_cluster import Sim
+from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, cluster, running
+
+READY, FAILED, DRIVER = "dra.example.com/is-prepared", "dra.example.com/preparing-failed", "gpu.example.com"
+FABRIC = {"bindsToNode": True, "bindingConditions": [READY], "bindingFailureConditions": [FAILED]}
+ATTEMPTS = "scheduler_dra_bindingconditions_allocations_total"
+WAITED = "scheduler_dra_bindingconditions_wait_duration_seconds"
+PREBIND = "scheduler_dra_bindingconditions_prebind_duration_seconds"
+
+
+@pytest.fixture
+def gang() -> Sim:
+    """Two pods, w0 and w1, that wait for their devices on n0."""
+    sim = cluster(0)
+    sim.add_class()
+    sim.add_slice("n0", 3, **FABRIC)
+    add_queue(sim, "team", 8)
+    add_group(sim, "train", "team", 2)
+    for index in range(2):
+        sim.add_claim(f"c{index}")
+        add_member(sim, f"w{index}", "train", 0, claims=[f"c{index}"])
+    sim.settle(5)
+    assert sim.scheduler.binder.waiting == 2
+    return sim
+
+
+def say(sim: Sim, claim: str, *types: str, message: str = "") -> None:
+    found = sim.claim(claim)
+    (result,) = found["status"]["allocation"]["devices"]["results"]
+    common = {"status": "True", "reason": "Said", "message": message, "lastTransitionTime": format_time(sim.now)}
+    place = {key: result[key] for key in ("driver", "pool", "device")}
+    found["status"]["devices"] = [{**place, "conditions": [{"type": type, **common} for type in types]}]
+    sim.api.put(kinds.RESOURCE_CLAIMS, found)
+
+
+def attempts(sim: Sim) -> dict[str, int]:
+    """How many ended how."""
+    return {labels[2]: number for (name, labels), number in sim.meter.counters.items() if name == ATTEMPTS}
+
+
+def test_none_is_bound_before_the_devices_of_all_are_ready_and_then_all_are(gang: Sim) -> None:
+    say(gang, "c0", READY)
+    gang.settle(30)
+    assert running(gang) == set()
+    say(gang, "c1", READY)
+    gang.settle(1)
+    assert running(gang) == {"w0", "w1"}
+
+
+def test_each_counts_once_with_its_own_time_however_often_its_claim_changes(gang: Sim) -> None:
+    for message in ("attached", "attached, still", "attached, still, again"):
+        say(gang, "c0", READY, message=message)
+        gang.settle(10)
+    say(gang, "c1", READY)
+    gang.settle(1)
+    assert attempts(gang) == {"success": 2}
+    first, second = sorted(gang.meter.samples[WAITED, ("default-scheduler", DRIVER, "success")])
+    assert first < 10 < second
+    assert len(gang.meter.samples[PREBIND, ("success", "true")]) == 2
+
+
+def test_when_one_fails_none_has_succeeded(gang: Sim) -> None:
+    say(gang, "c0", READY)
+    gang.settle(5)
+    say(gang, "c1", FAILED)
+    gang.settle(0.5)
+    assert running(gang) == set()
+    assert attempts(gang) == {"failure": 2}
+    assert [len(gang.meter.samples.get((PREBIND, (status, "true")), ())) for status in ("failure", "success")] == [2, 0]
+
+
+def test_a_wait_that_ends_because_its_node_goes_is_a_failure(gang: Sim) -> None:
+    gang.remove(kinds.NODES, "n0")
+    gang.settle(0.5)
+    assert attempts(gang) == {"failure": 2}
+    assert len(gang.meter.samples[PREBIND, ("failure", "true")]) == 2
