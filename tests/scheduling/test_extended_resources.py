@@ -197,6 +197,36 @@ def test_more_devices_than_a_claim_can_hold_is_a_reason(dra: Sim) -> None:
     assert "needs 128, at most 32" in dra.condition("p")["message"]
 
 
+def test_more_devices_than_a_claim_can_hold_come_from_a_device_plugin(dra: Sim) -> None:
+    dra.add_node("plugin", resources={GPU: "200"})
+    dra.add_pod("p", containers=[container("c", 128)])
+    dra.settle()
+    assert dra.node_of("p") == "plugin"
+    assert special(dra) == []
+
+
+def test_who_asks_for_too_many_devices_waits_for_a_device_plugin(dra: Sim) -> None:
+    dra.add_pod("p", containers=[container("c", 128)])
+    dra.settle()
+    assert dra.node_of("p") == ""
+    dra.add_node("plugin", resources={GPU: "200"})
+    dra.settle(15)
+    assert dra.node_of("p") == "plugin"
+
+
+def test_a_class_whose_selector_fails_keeps_nobody_from_a_device_plugin(dra: Sim) -> None:
+    failing = {"cel": {"expression": 'device.attributes["gpu.example.com"].absent == "x"'}}
+    spec = {"selectors": [failing], "extendedResourceName": GPU}
+    dra.api.put(kinds.DEVICE_CLASSES, {"metadata": {"name": "gpu.example.com"}, "spec": spec})
+    dra.add_pod("p", containers=[container("c", 1)])
+    dra.settle()
+    assert dra.node_of("p") == ""
+    assert "no such key" in dra.condition("p")["message"]
+    dra.add_node("plugin", resources={GPU: "1"})
+    dra.settle(15)
+    assert dra.node_of("p") == "plugin"
+
+
 @pytest.mark.parametrize(("strategy", "nodes"), [("MostAllocated", ["used"]), ("LeastAllocated", ["free", "free"])])
 def test_a_resource_of_devices_is_scored_by_how_many_of_them_are_in_use(strategy: str, nodes: list[str]) -> None:
     fit = {"scoringStrategy": {"type": strategy, "resources": [{"name": GPU, "weight": 1}]}}

@@ -27,6 +27,7 @@ from dray.scheduling.plugins.device_scoring import DeviceScorer
 from dray.scheduling.plugins.node import names_in
 from dray.scheduling.shape.claims import claim_topic
 from dray.scheduling.shape.extended import (
+    UNMADE,
     Requests,
     Special,
     by_devices,
@@ -238,8 +239,9 @@ class DynamicResources:
         return [each for each in found.values() if each[0]]
 
     def raise_fatal(self, state: CycleState, verdict: Verdict) -> None:
-        """An error that does not depend on the node: trying others would say the same."""
-        if verdict.error and not verdict.node_error:
+        """An error that does not depend on the node: trying others would say the same. One of the special claim does: a node
+        with a device plugin needs no such claim."""
+        if verdict.error and not verdict.node_error and not _of_special(state, verdict):
             reasons = tuple(verdict.reasons) or (Reason("InvalidRequest", "", {"error": verdict.error}),)
             refusal = Refusal(tuple((reason, 0) for reason in reasons))
             also = claim_topics(state) | {events.DEVICES, events.CLASSES}
@@ -271,6 +273,11 @@ class DynamicResources:
 def claim_topics(state: CycleState) -> frozenset[str]:
     found = [*state.resolved.all, state.leftover] if state.leftover is not None else state.resolved.all
     return frozenset(claim_topic(claim.key) for claim in found)
+
+
+def _of_special(state: CycleState, verdict: Verdict) -> bool:
+    key = f"{state.pod.metadata.namespace}/{UNMADE}" if state.leftover is None else state.leftover.key
+    return bool(state.names) and any(reason.object == f"claim/{key}" for reason in verdict.reasons)
 
 
 def refusal_of(verdict: Verdict) -> Reasons:
