@@ -52,6 +52,7 @@ CLAIM = {
     },
 }
 CLASS = {"spec": {"extendedResourceName": "example.com/gpu"}}
+POD = {"status": {"extendedResourceClaimStatus": {"resourceClaimName": "c", "requestMappings": [{"requestName": "r"}]}}}
 
 CASES = [
     ("resourceslices", SLICE, "DRADeviceTaints", ["spec.devices.0.taints"]),
@@ -105,6 +106,7 @@ CASES = [
     ("resourceclaims", CLAIM, "DRADeviceCompatibilityGroups", ["status.allocation.devices.results.0.compatibilityGroups"]),
     ("resourceclaims", CLAIM, "DRAResourceClaimDeviceStatus", ["status.devices"]),
     ("deviceclasses", CLASS, "DRAExtendedResource", ["spec.extendedResourceName"]),
+    ("pods", POD, "DRAExtendedResource", ["status.extendedResourceClaimStatus"]),
 ]
 IDS = [f"{plural}-{gate}" for plural, _, gate, _ in CASES]
 EVERYTHING = Gates(Gates.dray().on | {"DRANodeAllocatableResources", "DRAResourcePoolStatus", "DRAPartitionableDevicesType"})

@@ -136,4 +136,5 @@ _RULES: Final[dict[str, tuple[Rule, ...]]] = {
     ),
     "resourceclaimtemplates": _claim_spec_rules("spec.spec.devices"),
     "deviceclasses": (Rule(("DRAExtendedResource",), ("spec.extendedResourceName",)),),
+    "pods": (Rule(("DRAExtendedResource",), ("status.extendedResourceClaimStatus",)),),
 }
