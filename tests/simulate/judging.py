@@ -131,10 +131,17 @@ def _pod(simulation: Simulation, world: World, pod: Pod, failures: list[FailedBi
         if not pod.spec.node_name or _tended(world, pod):
             yield Failure("never goes", _of(pod), "is deleted and stays")
     elif pod.spec.node_name:
-        if pod.status.phase == "Pending" and _tended(world, pod):
+        if pod.status.phase == "Pending" and _tended(world, pod) and not _excluded(simulation, pod):
             yield Failure("never starts", _of(pod), f"is bound to {pod.spec.node_name} and does not start")
     elif not pod.terminal:
         yield from _waiting(simulation, world, pod, failures)
+
+
+def _excluded(simulation: Simulation, pod: Pod) -> bool:
+    """Whether the pod may wait for a driver: without compatibility groups schedulers give out what hardware cannot do."""
+    return not simulation.gates("DRADeviceCompatibilityGroups") and bool(
+        pod.spec.resource_claims or pod.status.extended_resource_claim_status
+    )
 
 
 def _tended(world: World, pod: Pod) -> bool:

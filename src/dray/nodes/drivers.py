@@ -17,6 +17,7 @@ from dray.api.durations import seconds
 from dray.api.kinds import RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.resource import ResourceClaim, ResourceSlice
 from dray.cluster.world import World
+from dray.nodes.exclusion import Exclusion
 from dray.nodes.faults import SIMULATED, fault_of
 
 PREPARE: Final = "dray.dev/prepare"
@@ -99,7 +100,8 @@ class Simulated:
     """Drivers for everything: a claim's devices are prepared as they were allocated.
 
     How long it takes and how it ends is set with annotations on the claim: ``dray.dev/prepare`` and ``dray.dev/unprepare`` are
-    ``succeed``, ``fail`` or ``silence`` (never answered), ``dray.dev/prepare-seconds`` is how long preparing takes.
+    ``succeed``, ``fail`` or ``silence`` (never answered), ``dray.dev/prepare-seconds`` is how long preparing takes. What the
+    hardware cannot do beside what is in use is refused.
     """
 
     def __init__(self, world: World) -> None:
@@ -107,6 +109,7 @@ class Simulated:
         self._began: dict[tuple[Operation, str, str, tuple[ClaimName, ...]], float] = {}
         self._slices = world.index(RESOURCE_SLICES, _pool_key)
         self._published = world.index(RESOURCE_SLICES, _published_by)
+        self._exclusion = Exclusion(world)
 
     def publishes(self, driver: str) -> bool:
         """Whether simulated hardware has devices of the driver."""
@@ -127,7 +130,19 @@ class Simulated:
         del self._began[mark]
         if silent:
             return Failed("rpc error: code = DeadlineExceeded desc = context deadline exceeded")
-        return {name.uid: _outcome(operation, driver, claim) for name, claim in zip(claims, found)}
+        return {name.uid: self._outcome(operation, driver, name, claim) for name, claim in zip(claims, found)}
+
+    def _outcome(self, operation: Operation, driver: str, name: ClaimName, claim: ResourceClaim | None) -> Done:
+        done = _outcome(operation, driver, claim)
+        if done.error:
+            return done
+        if operation == "unprepare":
+            self._exclusion.release(driver, name.uid)
+        elif claim is not None:
+            if why := self._exclusion.refusal(driver, claim):
+                return Done(error=why)
+            self._exclusion.hold(driver, name.uid)
+        return done
 
     def health(self, node: str, driver: str, pool: str, device: str) -> Health | None:
         for key in self._slices[f"{driver} {pool}"]:

@@ -129,6 +129,7 @@ class Simulation:
         recorder: Recorder | None = None,
     ) -> None:
         self._scenario, self._meter = scenario, meter
+        self.gates = scenario.gates
         self._interval = check_every or max(scenario.until / CHECKS_MAX, 1.0)
         self.clock = Clock(scenario.start)
         self._core = InProcess(self.clock, seed=scenario.seed, gates=scenario.gates)

@@ -35,6 +35,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from dray.api.quantity import Quantity, QuantityError
+from dray.nodes.exclusion import GROUPS, remembered
 from dray.nodes.faults import SIMULATED
 from dray.nodes.hardware.template import ITEMS_MAX, Made, TemplateError, compiled, names
 from dray.nodes.zoned import NUMA, ZonesError, zoning
@@ -194,6 +195,8 @@ def _numbered(objects: Sequence[Manifest]) -> list[Manifest]:
         if manifest["kind"] != "ResourceSlice":
             continue
         spec, metadata = manifest["spec"], manifest["metadata"]
+        if groups := remembered(spec.get("devices") or []):
+            metadata["annotations"] = {GROUPS: groups, **metadata.get("annotations", {})}
         pools.setdefault((spec["driver"], spec["pool"]["name"]), []).append(manifest)
         taken = known[metadata["name"]] = known.get(metadata["name"], -1) + 1
         if taken:
