@@ -108,3 +108,26 @@ def test_why_says_where_nothing_is_guaranteed() -> None:
     (note,) = made.why("mixed").notes
     assert "nothing guarantees it" in note
     assert made.why("cores").notes == []
+
+
+def test_why_says_what_a_kubelet_refused_and_what_its_zones_lack_now() -> None:
+    made = cluster()
+    made.create(aligned_pod("refused", 2, nodeName="n1"))
+    made.run(20)
+    pod = made.world().all(PODS)["default/refused"]
+    answer = why(made.world(), pod, now=made.clock.now)
+    assert answer.summary.startswith("pod default/refused was on node n1 and failed: TopologyAffinityError: ")
+    assert any("n1 has not enough cpu free in the same zones (needs 2 within 1, 1 free)" in note for note in answer.notes)
+    made.delete(PODS, "a")
+    made.run(20)
+    assert "Such a pod would find room in the zones of node n1 now." in why(made.world(), pod, now=made.clock.now).notes
+
+
+def test_why_says_of_a_refused_pod_that_nobody_publishes_the_zones_of_its_node() -> None:
+    made = cluster()
+    made.create(aligned_pod("refused", 2, nodeName="n1"))
+    made.run(20)
+    world = made.world()
+    world.replace(NODE_RESOURCE_TOPOLOGIES, [])
+    pod = world.all(PODS)["default/refused"]
+    assert any("Nobody publishes the zones of node n1" in note for note in why(world, pod, now=made.clock.now).notes)

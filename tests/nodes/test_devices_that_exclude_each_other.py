@@ -8,6 +8,7 @@ import pytest
 
 from dray.api.gates import Gates
 from dray.api.kinds import EVENTS, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from dray.explain.failures import not_started
 from dray.nodes.exclusion import GROUPS
 from dray.nodes.hardware import hardware
 from dray.testing import VirtualCluster, claim, pod
@@ -59,6 +60,9 @@ def test_a_server_without_the_feature_keeps_no_groups_and_the_driver_refuses() -
     (why,) = set(told(cluster, "FailedPrepareDynamicResources"))
     assert "device gpu-0-timeslice-0 (timesliced) cannot be used beside others of counter set gpu-0" in why
     assert "gpu-0-1g-0: partitioned" in why
+    (note,) = not_started(cluster.world().all(PODS)["default/second"], cluster.all(EVENTS))
+    assert note == f"Its kubelet cannot start it: {why}."
+    assert not_started(cluster.world().all(PODS)["default/first"], cluster.all(EVENTS)) == []
 
 
 def test_it_is_prepared_when_the_others_are_gone() -> None:

@@ -22,7 +22,7 @@ from dray.cli.source import Source, placing_of, source_options
 from dray.cli.trouble import Trouble
 from dray.cluster.world import World
 from dray.explain.evicting import WouldEvict
-from dray.explain.failures import failed_bindings
+from dray.explain.failures import failed_bindings, not_started
 from dray.explain.overview import WORKLOADS, causes, pods_of, waiting
 from dray.explain.plain import plain_causes, plain_why
 from dray.explain.queued import Queued
@@ -65,6 +65,7 @@ def why(pod: str | None, namespace: str | None, config: Path | None, source: Sou
     found = _asked_for(world, pod, namespace, source)
     if isinstance(found, Pod):
         answer = ask(world, found, now=now, config=settings, gates=gates, failures=failures, unknown=snapshot.unknown)
+        answer.notes += not_started(found, snapshot.plain(EVENTS))
         emit(plain_why(answer), output, lambda console: show(answer, console, wide=output == "wide"))
         return
     told = causes(world, waiting(found), now=now, config=settings, gates=gates, failures=failures, unknown=snapshot.unknown)

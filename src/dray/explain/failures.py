@@ -1,4 +1,4 @@
-"""Bindings that failed, read from what the API keeps of them: the scheduler's events and the pod's condition.
+"""Bindings and starts that failed, read from what the API keeps of them: events and the pod's condition.
 
 Always true: only sentences that ``words`` makes for failed bindings are recognised; the latest failure of a device wins.
 """
@@ -18,6 +18,7 @@ from dray.api.words import UPSTREAM
 
 # As the texts of BindingFailed and BindingTimeout begin when they speak of a device.
 _SAID: Final = re.compile(r"device (?P<device>[^\s/]+/\S+/[^\s/]+) (?:(?P<failed>could not be bound)|did not become ready)")
+_UNPREPARED: Final = "FailedPrepareDynamicResources"
 
 
 class FailedBinding(msgspec.Struct, frozen=True):
@@ -50,6 +51,15 @@ def failed_bindings(events: Iterable[Mapping[str, Any]]) -> list[FailedBinding]:
     return sorted(found.values(), key=lambda failure: (_time(failure), failure.device, failure.pod))
 
 
+def not_started(pod: Pod, events: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What a kubelet says of a pod that has its node and does not start; the last that it said."""
+    if not pod.spec.node_name or pod.status.phase != "Pending":
+        return []
+    about = [each for each in events if each.get("reason") == _UNPREPARED and _uid(each) == pod.uid]
+    last = max(about, key=_when, default=None)
+    return [f"Its kubelet cannot start it: {_text(last).rstrip('.')}."] if last is not None else []
+
+
 def of_condition(pod: Pod) -> FailedBinding | None:
     """The failure that the pod's own condition tells of; when it was is not written there."""
     said = next((c.message for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False"), "")
@@ -61,11 +71,26 @@ def _time(failure: FailedBinding) -> float:
 
 
 def _of_event(event: Mapping[str, Any]) -> FailedBinding | None:
-    about = event.get("regarding") or event.get("involvedObject") or {}
-    at = event.get("eventTime") or event.get("lastTimestamp") or event.get("deprecatedLastTimestamp")
-    said = str(event.get("note") or event.get("message") or "")
+    about, at = _about(event), _when(event)
     pod = f"{about.get('namespace')}/{about.get('name')}"
-    return _recognised(said, pod, str(about.get("uid") or ""), parse_time(str(at)) if at else None)
+    return _recognised(_text(event), pod, _uid(event), parse_time(at) if at else None)
+
+
+def _about(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = event.get("regarding") or event.get("involvedObject") or {}
+    return found
+
+
+def _uid(event: Mapping[str, Any]) -> str:
+    return str(_about(event).get("uid") or "")
+
+
+def _when(event: Mapping[str, Any]) -> str:
+    return str(event.get("eventTime") or event.get("lastTimestamp") or event.get("deprecatedLastTimestamp") or "")
+
+
+def _text(event: Mapping[str, Any]) -> str:
+    return str(event.get("note") or event.get("message") or "")
 
 
 def _recognised(said: str, pod: str, uid: str, at: float | None) -> FailedBinding | None:

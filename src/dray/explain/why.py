@@ -37,7 +37,7 @@ from dray.explain.evicting import WouldEvict, would_evict
 from dray.explain.failures import FailedBinding, of_condition
 from dray.explain.fix import Fix
 from dray.explain.queued import Outlook, Outlooks, Queued
-from dray.explain.zones import where, without_guarantee, without_zones
+from dray.explain.zones import refused_for_zones, where, without_guarantee, without_zones
 from dray.nodes.autoscaling import attachment
 from dray.scheduling.actions.preemption import Eviction
 from dray.scheduling.actions.preemptor import preempting
@@ -141,7 +141,7 @@ def why(
     ``unknown``: kinds that could not be read, and why: their objects are not called missing; ``outlooks``: where many are asked
     about, what comes of those of queues."""
     answer = _why(world, pod, now, config, gates or Gates.dray(), failures, unknown, outlooks)
-    answer.notes = [*without_guarantee(world, pod), *without_zones(pod, unknown)]
+    answer.notes += [*without_guarantee(world, pod), *without_zones(pod, unknown)]
     return answer
 
 
@@ -156,7 +156,8 @@ def _why(
     outlooks: Outlooks | None,
 ) -> Why:
     if pod.spec.node_name:
-        answer = _bound(world, pod)
+        answer = _failed(pod) if pod.status.phase == "Failed" and pod.status.reason else _bound(world, pod)
+        answer.notes = refused_for_zones(world, pod, now, config, gates)
         if not pod.terminal and not pod.metadata.deletion_timestamp:
             answer.choice = _placed_again(world, pod, now, config, gates)
         return answer
@@ -190,6 +191,13 @@ def _decided(answer: Why, pod: Pod, verdict: VerdictName, refusal: Refusal, evic
         answer.fits, answer.nodes, answer.choice, answer.fixes = [], [], None, []
     answer.fixes = [] if evicts is not None and evicts.victims else [*fixes(counts, limit=2), *answer.fixes]
     return answer
+
+
+def _failed(pod: Pod) -> Why:
+    """What its kubelet said; what it was to have is nobody's by now."""
+    said = f"{pod.status.reason}: {pod.status.message.rstrip('.')}" if pod.status.message else pod.status.reason
+    again = "It stays as it is: whoever made it makes another one"
+    return Why(pod.key, "bound", f"pod {pod.key} was on node {pod.spec.node_name} and failed: {said}. {again}.", [])
 
 
 def _bound(world: World, pod: Pod) -> Why:

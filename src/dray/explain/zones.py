@@ -11,10 +11,12 @@ from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, Kind
 from dray.api.topology import NodeResourceTopology
+from dray.api.words import words
 from dray.cluster.world import World
 from dray.numa.account import Held
 from dray.numa.available import unreported
 from dray.numa.demand import demand
+from dray.numa.evaluate import reason
 from dray.numa.fingerprint import counts_exactly
 from dray.numa.placement import OBSERVED, PREDICTED, Record, record, shares_of
 from dray.scheduling.ask import Ask
@@ -23,6 +25,7 @@ from dray.scheduling.plugins.resources import readable
 from dray.scheduling.scheduler import Scheduler
 
 Amounts = dict[str, str]
+TOPOLOGY_AFFINITY_ERROR: Final = "TopologyAffinityError"
 _NO_GUARANTEE: Final = (
     "No kubelet aligns the devices of claims with CPUs and memory: the scheduler chooses devices near to the zones that the "
     "kubelet will probably take, and nothing guarantees it."
@@ -124,6 +127,21 @@ def where(pod: Pod) -> str:
         if zones:
             return f"zone{'s' if len(zones) > 1 else ''} {' and '.join(sorted(zones))} ({known})"
     return ""
+
+
+def refused_for_zones(world: World, pod: Pod, now: float, config: Config | None, gates: Gates) -> list[str]:
+    """Of a pod that its kubelet refused because of zones: what they lack for it now. Which they were then nobody has kept."""
+    if pod.status.reason != TOPOLOGY_AFFINITY_ERROR:
+        return []
+    scheduler = Scheduler(world, config, gates)
+    Ask(scheduler, now)
+    info = scheduler.nodes.get(pod.spec.node_name)
+    state = scheduler.zones.state(info) if info is not None else None
+    if info is None or state is None:
+        return [f"Nobody publishes the zones of node {pod.spec.node_name}, so it cannot be told what they lacked."]
+    asked = scheduler.zones.asked(pod, scheduler.demands.of(pod))
+    found = reason(scheduler.zones.evaluators.admit(state, asked), state, info.name)
+    return [f"Now {words(found)}." if found is not None else f"Such a pod would find room in the zones of node {info.name} now."]
 
 
 def without_zones(pod: Pod, unknown: Mapping[Kind, str]) -> list[str]:
