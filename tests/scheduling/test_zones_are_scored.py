@@ -124,6 +124,11 @@ class TestConfiguration:
         (profile,) = load(self.text(args)).profiles
         assert profile.zones == ZoneArgs(frozenset({"memory"}), False, 3.0, "MostAllocated")
 
+    def test_arguments_as_kai_writes_them_are_read(self) -> None:
+        (profile,) = load(self.text('{ignoreList: " memory , cpu,", reconstructAvailable: "true"}')).profiles
+        assert profile.zones.ignored == {"memory", "cpu"}
+        assert profile.zones.reconstruct
+
     @pytest.mark.parametrize(
         ("args", "told"),
         [

@@ -99,8 +99,8 @@ class _ZoneScoring(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 
 class _Zones(_Args):
-    ignore_list: list[str] = []
     # KAI's plugin arguments are all text.
+    ignore_list: list[str] | str = []
     reconstruct_available: bool | str = True
     placement_wait: str = "10s"
     scoring_strategy: _ZoneScoring | None = None
@@ -213,13 +213,19 @@ def _zones(args: _Zones, at: str) -> ZoneArgs:
     if args.reconstruct_available not in (True, False, "true", "false"):
         raise ConfigError(f"{at}.reconstructAvailable: must be true or false, got {args.reconstruct_available!r}")
     return ZoneArgs(
-        ignored=frozenset(args.ignore_list),
+        ignored=_names(args.ignore_list),
         reconstruct=args.reconstruct_available in (True, "true"),
         wait=duration(args.placement_wait, f"{at}.placementWait"),
         strategy=strategy.type,
         weights=_resources(strategy.resources, f"{at}.scoringStrategy"),
         distances=strategy.distance_aware,
     )
+
+
+def _names(listed: list[str] | str) -> frozenset[str]:
+    """A list, or names with commas between them."""
+    names = listed.split(",") if isinstance(listed, str) else listed
+    return frozenset(filter(None, (name.strip() for name in names)))
 
 
 def _needs(gates: Gates, gate: str, where: str) -> None:
