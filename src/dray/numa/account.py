@@ -39,6 +39,11 @@ class Held(msgspec.Struct, frozen=True):
     def doubt(self) -> Doubt:
         return (self.asked, self.sure) if self.sure in UNSURE else None
 
+    @property
+    def foreseen(self) -> Held:
+        """The same for whoever is placed with it in one plan, and bound after it: when that comes, it is there."""
+        return msgspec.structs.replace(self, sure="assumed") if self.sure in UNSURE else self
+
 
 _NOBODY: Final[Mapping[str, Held]] = MappingProxyType({})
 

@@ -82,6 +82,7 @@ class Scheduler:
         images = ImageNodes(parts.nodes)
         devices = DynamicResources(parts)
         self.zones = Zones(parts)
+        self.binder.overtakes = self.zones.overtakes
         devices.limits = DevicesInZones(self.zones, parts.engine).limits
         needs = Needs(parts, neighbours, volumes, devices)
         self.cycle = Cycle(parts, needs, plugins(parts, volumes, images, devices, self.zones), volumes, devices)

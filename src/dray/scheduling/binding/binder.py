@@ -8,7 +8,7 @@ the pod, and continues from there. A pod with a claim for extended resources is 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from dray.api.core import PersistentVolume, PersistentVolumeClaim, Pod
 from dray.api.events import event_body
@@ -40,6 +40,9 @@ from dray.scheduling.plugins.volumes import bound, reachable
 from dray.scheduling.shape.claims import runs_with
 from dray.scheduling.waiting.queue import QueuedPod
 
+# When it is looked again whether it is the turn of a member that has to come after another one.
+TURN_AFTER: Final = 0.5
+
 
 class Binder:
     def __init__(
@@ -59,6 +62,8 @@ class Binder:
         self._measures = Measures(meter)
         # Whether binding conditions count; without the feature pods are bound at once, as older schedulers do.
         self._waits = waits
+        # Whether a member of a gang has to wait for another one that is on its way to the same kubelet.
+        self.overtakes: Callable[[str], bool] = lambda uid: False
         self.bindings = Bindings()
         self._out: list[Write] = []
         self._events: list[Write] = []
@@ -268,7 +273,10 @@ class Binder:
             self._step(binding, "ready", now)
             return
         for each in binding.gang.ready(binding.uid):
-            self._step(each, "ready", now)
+            if self.overtakes(each.uid):
+                self.bindings.remind(each, now + TURN_AFTER)
+            else:
+                self._step(each, "ready", now)
 
     # ---------------------------------------------------------------------------------------------- binding conditions
 

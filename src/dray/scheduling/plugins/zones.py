@@ -117,6 +117,17 @@ class Zones:
         beside each other: whichever is admitted first, the same zones are taken."""
         return self._first(info, lambda held: held.asked is not asked)
 
+    def overtakes(self, uid: str) -> bool:
+        """Whether a pod that is to be on its node would come to the kubelet before another one that was there when it was
+        decided what this one gets, and that is not admitted yet. Equal pods may come in any order."""
+        held = self._account.entry(uid)
+        for other, found in self._account.on(held.node).items() if held is not None else ():
+            if other == uid:
+                break
+            if held is not None and found.sure in UNSURE and found.asked is not held.asked and not self._admitted(other):
+                return True
+        return False
+
     def _first(self, info: NodeInfo, concerned: Callable[[Held], bool]) -> str:
         unsure = self._account.unsure(info.name)
         return next((info.pods[uid].pod.key for uid, held in unsure.items() if uid in info.pods and concerned(held)), "")

@@ -456,7 +456,7 @@ class Room:
         before, noted = out.noted(step.pods), table.noted()
         within = self._where(step)
         with self._parts.books.trial() as trial:
-            for placed in self._cannot_stay(step, table, out):
+            for placed in self._cannot_stay(step, wanted, table, out):
                 place = self._best_for(placed, out, within.get(placed.pod.uid))
                 if place is None:
                     break
@@ -470,12 +470,13 @@ class Room:
         table.restore(noted)
         return None
 
-    def _cannot_stay(self, step: Step, table: Table, out: TakenOut) -> list[Placed]:
+    def _cannot_stay(self, step: Step, wanted: Wanted, table: Table, out: TakenOut) -> list[Placed]:
         """Of several, those that do not fit where they were, the largest first: nobody has to go for another of its own gang."""
         pods = sorted(step.pods, key=lambda each: size(Step(step.job, (each,))), reverse=True)
         if len(pods) == 1:
             return pods
-        return [each for each in pods if self._holds_devices(each) or not self._fits_back(each, table, out)]
+        alone = (Step(step.job, (each,)) for each in pods)
+        return [each.pods[0] for each in alone if self._holds_devices(each.pods[0]) or not self._stays(each, wanted, table, out)]
 
     def _where(self, step: Step) -> Scope:
         """Who has to be near to others of its gang moves within its domain, so that nobody has to ask where those are going."""

@@ -15,6 +15,7 @@ from dray.api.core import Pod
 from dray.api.resource import RESERVED_FOR_MAX, AllocationResult, ResourceClaim
 from dray.books.demand import Demand
 from dray.books.nodes import NodeInfo
+from dray.numa.account import Held
 from dray.scheduling.config import Profile
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
@@ -145,7 +146,7 @@ class Table:
         """Whoever it is, a member or one who makes room for them, has this place from now on."""
         self._parts.nodes.place(placement.placed(pod, demand, "promised"))
         for account, entry in placement.postings:
-            self._parts.books.post(account, pod.uid, entry)
+            self._parts.books.post(account, pod.uid, entry.foreseen if isinstance(entry, Held) else entry)
         for claim, result in placement.given:
             self._parts.engine.promise(claim, result)
 

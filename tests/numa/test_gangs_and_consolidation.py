@@ -1,0 +1,153 @@
+"""Zones and what is decided for several pods at once: gangs, and pods that move so that others find an aligned slot.
+
+The kubelets really give out zones, so a wrong order shows as a pod that is refused.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from dray.api.kinds import PODS
+from tests.numa.clusters import ZonedCluster, aligned_pod, zoned_node
+
+CPU4 = {"cpus": 4, "memory": "8Gi"}
+Json = dict[str, Any]
+
+
+def queues() -> list[Json]:
+    amounts = {name: {"quota": -1, "limit": -1, "overQuotaWeight": 1} for name in ("cpu", "gpu", "memory")}
+    kind = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue"}
+    leaf = {**kind, "metadata": {"name": "team"}, "spec": {"parentQueue": "all", "resources": amounts}}
+    return [{**kind, "metadata": {"name": "all"}, "spec": {"resources": amounts}}, leaf]
+
+
+def queued(name: str, cpu: int, gang: str = "", **annotations: str) -> Json:
+    pod = aligned_pod(name, cpu, annotations={**({"pod-group-name": gang} if gang else {}), **annotations})
+    pod["metadata"]["labels"] = {"kai.scheduler/queue": "team"}
+    return pod
+
+
+def deployment(name: str, cpu: int) -> Json:
+    pod = queued(name, cpu)
+    template = {"metadata": {"labels": {**pod["metadata"]["labels"], "app": name}}, "spec": pod["spec"]}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def group(name: str, members: int) -> Json:
+    """Its pods are nobody's, so they are not to be moved."""
+    kind = {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup"}
+    spec = {"minMember": members, "queue": "team", "preemptibility": "non-preemptible"}
+    return {**kind, "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+def running(cluster: ZonedCluster, app: str) -> list[str]:
+    """The zones of the running pods of a deployment."""
+    pods = [pod for pod in cluster.all(PODS, app=app) if pod["status"]["phase"] == "Running"]
+    return [zone for pod in pods for zone in cluster.zones_of(pod["metadata"]["name"])]
+
+
+class TestGangs:
+    def test_members_that_differ_start_on_one_node(self) -> None:
+        cluster = ZonedCluster(zoned_node("n1", CPU4, CPU4))
+        cluster.create(*queues(), group("g", 2), queued("leader", 2, "g"), queued("worker", 4, "g"))
+        cluster.run(60)
+        assert [cluster.phase(name) for name in ("leader", "worker")] == ["Running", "Running"]
+        assert cluster.refused == 0
+
+    def test_they_come_to_the_kubelet_in_the_order_in_which_they_fit(self) -> None:
+        """The small one would take the empty zone if it came first."""
+        cluster = ZonedCluster(zoned_node("n1", CPU4, CPU4))
+        cluster.create(*queues(), queued("first", 2), queued("second", 2), queued("third", 2))
+        cluster.run(30)
+        cluster.delete(PODS, "first")
+        cluster.delete(PODS, "second")
+        cluster.run(30)
+        assert list(cluster.zones_of("third")) == ["node-1"]
+        cluster.create(group("g", 2), queued("a-small", 2, "g"), queued("large", 4, "g"))
+        cluster.run(60)
+        assert [cluster.phase(name) for name in ("a-small", "large")] == ["Running", "Running"]
+        assert cluster.refused == 0
+
+    def test_nobody_of_a_gang_starts_that_does_not_fit_as_a_whole(self) -> None:
+        cluster = ZonedCluster(zoned_node("n1", CPU4, CPU4))
+        members = [queued(f"m{number}", cpu, "g") for number, cpu in enumerate((3, 3, 2))]
+        cluster.create(*queues(), group("g", 3))
+        cluster.run(2)
+        cluster.create(*members)
+        cluster.run(60)
+        assert [cluster.node_of(f"m{number}") for number in range(3)] == ["", "", ""]
+
+    def test_a_scheduler_that_crashes_between_two_members_starts_the_other_one(self) -> None:
+        cluster = ZonedCluster(zoned_node("n1", CPU4, CPU4))
+        cluster.create(*queues(), group("g", 2), queued("leader", 2, "g"), queued("worker", 4, "g"))
+        cluster.run_until(lambda: any(map(cluster.node_of, ("leader", "worker"))), 30)
+        assert not all(map(cluster.node_of, ("leader", "worker")))
+        cluster.crash("scheduler")
+        cluster.run(60)
+        assert [cluster.phase(name) for name in ("leader", "worker")] == ["Running", "Running"]
+        assert cluster.refused == 0
+
+    def test_random_gangs_all_run_in_the_end_and_no_kubelet_refuses_one(self) -> None:
+        for seed in range(4):
+            rng = random.Random(seed)
+            cluster = ZonedCluster(*(zoned_node(f"n{number}", CPU4, CPU4) for number in range(2)), seed=seed)
+            cluster.create(*queues())
+            cluster.run(1)
+            for gang in range(8):
+                sizes = [rng.randint(1, 4) for _ in range(rng.randint(1, 3))]
+                lasts = {"dray.dev/finishes-after": f"{rng.randint(5, 40)}s"}
+                name = f"g{gang}"
+                cluster.create(group(name, len(sizes)), *(queued(f"{name}-{n}", c, name, **lasts) for n, c in enumerate(sizes)))
+                cluster.run(rng.randint(1, 15))
+            cluster.run(300)
+            assert {pod["status"]["phase"] for pod in cluster.all(PODS)} == {"Succeeded"}
+            assert cluster.refused == 0
+
+
+class TestConsolidation:
+    def test_a_pod_moves_to_another_zone_of_its_node(self) -> None:
+        cluster = ZonedCluster(zoned_node("n1", CPU4, CPU4))
+        cluster.create(*queues(), deployment("a", 2), queued("between", 2))
+        cluster.run(20)
+        cluster.create(deployment("b", 2))
+        cluster.run(20)
+        cluster.delete(PODS, "between")
+        cluster.run(20)
+        assert (running(cluster, "a"), running(cluster, "b")) == (["node-0"], ["node-1"])
+        cluster.create(deployment("large", 4))
+        cluster.run(60)
+        (zone,) = running(cluster, "large")
+        (other,) = {"node-0", "node-1"} - {zone}
+        assert (running(cluster, "a"), running(cluster, "b")) == ([other], [other])
+        assert cluster.refused == 0
+
+    def test_a_pod_moves_to_a_zone_of_another_node(self) -> None:
+        cluster = ZonedCluster(*(zoned_node(f"n{number}", CPU4) for number in range(2)))
+        cluster.create(*queues(), deployment("a", 2))
+        cluster.run(20)
+        between = queued("between", 2)
+        between["spec"]["nodeName"] = cluster.all(PODS, app="a")[0]["spec"]["nodeName"]
+        cluster.create(between)
+        cluster.run(20)
+        cluster.create(deployment("b", 2))
+        cluster.run(20)
+        cluster.delete(PODS, "between")
+        cluster.run(20)
+        assert len({pod["spec"]["nodeName"] for pod in cluster.all(PODS)}) == 2
+        cluster.create(deployment("large", 4))
+        cluster.run(60)
+        assert running(cluster, "large") == ["node-0"]
+        assert len(running(cluster, "a") + running(cluster, "b")) == 2
+        assert cluster.refused == 0
+
+    def test_of_three_three_and_two_cores_nobody_moves_in_vain(self) -> None:
+        cluster = ZonedCluster(zoned_node("n1", CPU4, CPU4))
+        cluster.create(*queues(), deployment("a", 3), deployment("b", 3))
+        cluster.run(30)
+        before = sorted(pod["metadata"]["uid"] for pod in cluster.all(PODS))
+        cluster.create(deployment("c", 2))
+        cluster.run(120)
+        assert running(cluster, "c") == []
+        assert set(before) < {pod["metadata"]["uid"] for pod in cluster.all(PODS)}
