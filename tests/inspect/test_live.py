@@ -137,3 +137,18 @@ class TestACommandThatIsToldNoCluster:
         found = self.ask(monkeypatch, tmp_path)
         assert found.exit_code == 2
         assert "choose with --kubeconfig" in found.stderr
+
+
+def test_features_are_switched_as_the_cluster_says(tmp_path: Path) -> None:
+    limits = {"limits": {"dray.dev/gpu": "1"}}
+    classic = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "classic", "namespace": "default"}}
+    classic["spec"] = {"containers": [{"name": "c", "image": "i", "resources": limits}]}
+    manifest, taken = tmp_path / "pod.yaml", tmp_path / "now.json"
+    manifest.write_text(yaml.safe_dump(classic))
+    arguments = ["--hardware", "gpu8:1", "--feature-gates", "DRAExtendedResource=false", "-f", manifest]
+    with dray_up(tmp_path / "up", without="", arguments=arguments) as server:
+        told = dray(server.kubeconfig, "why", "classic").output
+        assert dray(server.kubeconfig, "snapshot", "-o", str(taken)).exit_code == 0
+    assert "1 node does not offer dray.dev/gpu" in told
+    later = CliRunner().invoke(root, ["why", "classic", "-f", str(taken)], catch_exceptions=False).output
+    assert "1 node does not offer dray.dev/gpu" in later

@@ -40,6 +40,26 @@ GATES: Final[dict[str, tuple[bool, tuple[str, ...]]]] = {
     "DRAWorkloadResourceClaims": (False, ("DynamicResourceAllocation", "GenericWorkload")),
 }
 
+# Those that are no longer, or not yet, beta in Kubernetes 1.37.
+_STABLE: Final = frozenset(
+    {
+        *("DynamicResourceAllocation", "DRAAdminAccess", "DRAPrioritizedList", "DRAResourceClaimDeviceStatus"),
+        *("DRAExtendedResource", "DRADeviceTaints", "DRADeviceTaintRules"),
+    }
+)
+_ALPHA: Final = frozenset(
+    {
+        *("DRAListTypeAttributes", "DRADerivedAttributes", "DRADeviceCompatibilityGroups", "DRAOptionalNodeOperations"),
+        *("DRANodeAllocatableResources", "DRAResourcePoolStatus", "DRAPartitionableDevicesType"),
+    }
+)
+
+
+def stage(gate: str) -> str:
+    """As metrics of Kubernetes say it."""
+    return "" if gate in _STABLE else "ALPHA" if gate in _ALPHA else "BETA"
+
+
 # What Dray does nothing for; switching one on is told.
 WITHOUT_EFFECT: Final = frozenset(
     {

@@ -130,7 +130,7 @@ class Api:
         parts = path.strip("/").split("/")
         request = self._admitted(request, parts)
         if parts == ["metrics"] and request.method == "GET":
-            return Answer(200, metrics.page(self._registry, self.store), numbers.FORMAT)
+            return Answer(200, metrics.page(self._registry, self.store, self.operations.gates), numbers.FORMAT)
         if parts[0] in HEALTH:
             return self._health(parts[0], "/".join(parts[1:]), request.query)
         if "timeout" in request.query:

@@ -1,4 +1,4 @@
-"""What the API server tells of itself at ``/metrics``: how many objects there are, by kind.
+"""What the API server tells of itself at ``/metrics``: how many objects there are, by kind, and which features are on.
 
 Always true: counted when asked for, so that a write costs nothing more; each stored object counts once, whatever versions it is
 served in.
@@ -6,16 +6,21 @@ served in.
 
 from __future__ import annotations
 
+from dray.api import features
+from dray.api.gates import GATES, Gates, stage
 from dray.apiserver.registry import Registry
 from dray.apiserver.store import Store
 from dray.cluster import numbers
 
 
-def page(registry: Registry, store: Store) -> bytes:
+def page(registry: Registry, store: Store, gates: Gates) -> bytes:
     """In Prometheus' text format."""
     told = numbers.Registry()
     objects = told.gauge("apiserver_resource_objects", "Objects that are stored, by group and resource.", ("group", "resource"))
     stored = {each.storage: each for each in reversed(registry.resources) if "list" in each.verbs}
     for resource in stored.values():
         objects.labels(resource.kind.group, resource.kind.plural).set(len(store.table(resource.storage).entries))
+    enabled = told.gauge(features.METRIC, "The stage of each feature, and whether it is on.", ("name", "stage"))
+    for name in sorted(GATES):
+        enabled.labels(name, stage(name)).set(int(gates(name)))
     return told.text()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dray.cli.source import KUBECONFIG_HELP, Source, as_configuration
+from dray.cli.source import KUBECONFIG_HELP, Source, as_configuration, features_of
 from dray.cli.trouble import Trouble
 from dray.cluster.port import Forbidden
 from dray.explain.snapshot import KINDS, Header, Snapshot, from_cluster, undecodable
@@ -51,6 +52,7 @@ def snapshot(output: Path | None, config: Path | None, feature_gates: str, kubec
 
 
 def _taken(source: Source, config: Path | None, feature_gates: str) -> tuple[Snapshot, Header]:
+    from dray.api.gates import Gates
     from dray.cli.running import gates
     from dray.explain.taking import header
 
@@ -58,11 +60,13 @@ def _taken(source: Source, config: Path | None, feature_gates: str) -> tuple[Sna
     chosen = gates(feature_gates)
     switched = {name.partition("=")[0].strip() for name in feature_gates.split(",") if name.strip()}
 
-    async def read(remote: Any) -> tuple[Snapshot, str]:
-        return await from_cluster(remote, KINDS), await remote.version()
+    async def read(remote: Any) -> tuple[Snapshot, str, Mapping[str, bool]]:
+        return await from_cluster(remote, KINDS), await remote.version(), await features_of(remote)
 
-    found, version = source.run(read)
-    return found, header(found, time.time(), version, {name: chosen(name) for name in sorted(switched)}, configuration)
+    found, version, told = source.run(read)
+    differing = {name: on for name, on in told.items() if on != Gates.dray()(name)}
+    named = {**differing, **{name: chosen(name) for name in switched}}
+    return found, header(found, time.time(), version, dict(sorted(named.items())), configuration)
 
 
 def _write(found: Snapshot, header: Header, output: Path | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -123,7 +123,7 @@ class Source:
         """Everything; without the kinds that it ``needs`` there is no answer, others that are not shown are warned of."""
         try:
             with without_collecting():
-                found = self._from_files() if self._files else self.run(lambda remote: from_cluster(remote))
+                found = self._from_files() if self._files else self.run(_from_cluster)
         except SnapshotError as error:
             raise Trouble(str(error)) from error
         _judge_unread(found, needs)
@@ -151,6 +151,22 @@ class Source:
             return asyncio.run(go())
         except (KubeconfigError, ClusterError) as error:
             raise Trouble(told(error)) from error
+
+
+async def _from_cluster(remote: Remote) -> Snapshot:
+    found = await from_cluster(remote)
+    found.feature_gates = await features_of(remote)
+    return found
+
+
+async def features_of(remote: Remote) -> Mapping[str, bool]:
+    """How features are switched. Only of a `dray up` it is known that all parts have what the API server has."""
+    from dray.api import features
+
+    try:
+        return features.read(await remote.raw("/metrics")) if "+dray" in await remote.version() else {}
+    except ClusterError:
+        return {}
 
 
 def _judge_unread(found: Snapshot, needs: Sequence[Kind]) -> None:
@@ -190,7 +206,8 @@ def placing_of(file: Path | None, found: Snapshot | None) -> tuple[Config | None
 
     header = found.header if found is not None else None
     try:
-        gates = Gates.dray().updated(header.feature_gates) if header is not None else Gates.dray()
+        switched = header.feature_gates if header is not None else found.feature_gates if found is not None else {}
+        gates = Gates.dray().updated(switched)
         if file is not None:
             return load(file.read_text(), gates), gates
         told = header.scheduler_configuration if header is not None else None

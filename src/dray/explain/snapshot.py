@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -95,6 +95,8 @@ class Snapshot(msgspec.Struct):
     versions: dict[Kind, str] = msgspec.field(default_factory=dict)
     """At which version of the cluster each kind was listed."""
     live: bool = False
+    feature_gates: Mapping[str, bool] = msgspec.field(default_factory=dict)
+    """How features are switched in a cluster that says so for all its parts: a ``dray up``."""
 
     def plain(self, kind: Kind) -> Iterator[dict[str, Any]]:
         return (body for (found, _), body in self.objects.items() if found == kind)
