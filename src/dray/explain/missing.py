@@ -16,6 +16,7 @@ import msgspec
 from dray.api.core import Pod
 from dray.api.kinds import (
     DEVICE_CLASSES,
+    NODES,
     PERSISTENT_VOLUME_CLAIMS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
@@ -23,6 +24,7 @@ from dray.api.kinds import (
     Kind,
 )
 from dray.api.reason import Reason
+from dray.api.resource import IMPLICIT_RESOURCE_PREFIX, DeviceClass
 from dray.cluster.world import World
 from dray.explain.fix import Fix, patch
 
@@ -60,12 +62,40 @@ def _class(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
     yield from _absent(world, pod, DEVICE_CLASSES, str(reason.data.get("class")), spec)
 
 
+def _resource(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
+    """An extended resource that neither a node nor a class offers."""
+    name = str(reason.data.get("resource"))
+    if name.startswith(IMPLICIT_RESOURCE_PREFIX):
+        yield from _class(world, pod, Reason("ClassMissing", "", {"class": name.removeprefix(IMPLICIT_RESOURCE_PREFIX)}))
+        return
+    classes: Sequence[DeviceClass] = list(world.all(DEVICE_CLASSES).values()) if DEVICE_CLASSES in world.kinds else ()
+    served = {each.spec.extended_resource_name: each.metadata.name for each in classes if each.spec.extended_resource_name}
+    if name in served:
+        yield Fix(f"switch on the feature gate DRAExtendedResource: then device class {served[name]} serves {name}")
+        return
+    offered = {each for node in world.all(NODES).values() for each in node.status.allocatable if "/" in each}
+    for near in get_close_matches(name, sorted(offered | served.keys()), 1, 0.85):
+        yield Fix(f"ask for {near}, which there is, instead of {name}")
+    if free := sorted(each.metadata.name for each in classes if not each.spec.extended_resource_name):
+        change = shlex.quote(msgspec.json.encode({"spec": {"extendedResourceName": name}}).decode())
+        such = nearest(name.rpartition("/")[2], free) or free[0]
+        command = f"kubectl patch deviceclass {such} --type merge -p {change}"
+        yield Fix(f"let a device class serve {name}, such as {such}", command)
+
+
+def nowhere(refusals: Sequence[Sequence[Reason]]) -> list[Reason]:
+    """The resources that no node offers, by what the nodes say."""
+    each = [{str(r.data.get("resource")): r for r in reasons if r.code == "ResourceUnknown"} for reasons in refusals]
+    return [reason for name, reason in each[0].items() if all(name in found for found in each)] if each else []
+
+
 _OF: Final[dict[str, Callable[[World, Pod, Reason], Iterator[Fix]]]] = {
     "SchedulingGated": _gates,
     "ClaimMissing": _claim,
     "TemplateMissing": _template,
     "VolumeClaimMissing": _volume,
     "ClassMissing": _class,
+    "ResourceUnknown": _resource,
 }
 
 

@@ -433,7 +433,8 @@ class _Question:
         return Why(self._pod.key, "waiting", summary, [reason], nodes, fixes(counts))
 
     def _nowhere(self, state: CycleState, nodes: list[NodeAnswer]) -> Why:
-        advice = [*self._attach(state), *Advisor(self._world, self._ask, state, _refused(nodes)).fixes()]
+        advice = missing.advice(self._world, self._pod, missing.nowhere([node.reasons for node in nodes]))
+        advice += [*self._attach(state), *Advisor(self._world, self._ask, state, _refused(nodes)).fixes()]
         alone = self._alone()
         possible = alone is None or bool(alone.fits)
         verdict: VerdictName = "unschedulable" if possible else "impossible"

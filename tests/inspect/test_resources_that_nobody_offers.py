@@ -1,0 +1,64 @@
+"""What ``dray why`` advises where neither a node nor a device class offers an extended resource."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+from dray.api.gates import Gates
+from dray.api.kinds import DEVICE_CLASSES, PODS
+from dray.explain.why import Why
+from dray.testing import VirtualCluster, device, device_class, node, pod, resource_slice
+
+IMPLICIT = "deviceclass.resource.kubernetes.io/"
+
+
+def asked(resource: str, gates: Gates | None = None, extended: str = "example.com/gpu") -> Why:
+    cluster = VirtualCluster(gates=gates)
+    cls = device_class("gpu.example.com")
+    if extended:
+        cls["spec"]["extendedResourceName"] = extended
+    cluster.plant(cls)
+    cluster.create(node("n1"), resource_slice("n1", [device("gpu-0")]), pod("p", limits={resource: "1"}))
+    return cluster.why("p")
+
+
+def test_a_name_that_is_nearly_the_same_is_suggested() -> None:
+    answer = asked("example.com/gpus")
+    assert "ask for example.com/gpu, which there is, instead of example.com/gpus" in answer.fixes
+
+
+def test_a_class_that_has_no_name_may_be_given_it() -> None:
+    (fix,) = [fix for fix in asked("example.com/card", extended="").advice if "device class" in fix.text]
+    assert fix.text == "let a device class serve example.com/card, such as gpu.example.com"
+    *command, change = shlex.split(fix.command)
+    assert command == ["kubectl", "patch", "deviceclass", "gpu.example.com", "--type", "merge", "-p"]
+    assert json.loads(change) == {"spec": {"extendedResourceName": "example.com/card"}}
+
+
+def test_with_that_name_the_pod_is_placed() -> None:
+    cluster = VirtualCluster()
+    cluster.create(device_class("gpu.example.com"), node("n1"), resource_slice("n1", [device("gpu-0")]))
+    cluster.create(pod("p", limits={"example.com/card": "1"}))
+    cluster.start_all()
+    cluster.run(10)
+    (fix,) = [fix for fix in cluster.why("p").advice if "device class" in fix.text]
+    change = json.loads(shlex.split(fix.command)[-1])
+    cluster.patch(DEVICE_CLASSES, "gpu.example.com", change)
+    cluster.run(30)
+    placed = cluster.get(PODS, "p")
+    assert placed is not None
+    assert placed["status"]["phase"] == "Running"
+
+
+def test_an_implicit_name_is_that_of_a_class() -> None:
+    fixes = asked(f"{IMPLICIT}gpus.example.com").fixes
+    assert "name DeviceClass gpu.example.com, which exists, instead of gpus.example.com" in fixes
+    assert "create DeviceClass gpus.example.com" in fixes
+
+
+def test_a_class_offers_it_and_the_feature_is_off() -> None:
+    answer = asked("example.com/gpu", Gates.dray().updated({"DRAExtendedResource": False}))
+    assert answer.fixes == [
+        "switch on the feature gate DRAExtendedResource: then device class gpu.example.com serves example.com/gpu"
+    ]
