@@ -209,19 +209,29 @@ class TestAClaimThatCannotBeMade:
         assert cluster.claims() == []
         assert gate in cluster.events()[0]["note"]
 
-    def test_is_tried_again_ever_more_slowly_when_the_api_refuses(self, cluster: Cluster) -> None:
+    @pytest.mark.parametrize(
+        ("refused", "seconds"),
+        [
+            (Refused(429, "TooManyRequests", "no"), [0.05, 0.1, 0.2, 0.4]),
+            # It may have been made all the same.
+            (Refused(500, "InternalError", "no"), [5.0] * 4),
+        ],
+    )
+    def test_is_tried_again_ever_more_slowly_when_the_api_refuses(
+        self, cluster: Cluster, refused: Refused, seconds: list[float]
+    ) -> None:
         cluster.template()
         cluster.pod()
         cluster.deliver()
         waits = []
         for _ in range(4):
-            cluster.refuse["create"] = Refused(500, "InternalError", "no")
+            cluster.refuse["create"] = refused
             assert len(cluster.step()) == 1
             assert cluster.step() == []
             wake = cluster.controller.wake()
             assert wake is not None
             waits.append(wake - cluster.now)
             cluster.now = wake
-        assert waits == pytest.approx([0.05, 0.1, 0.2, 0.4], rel=1e-3)
+        assert waits == pytest.approx(seconds, rel=1e-3)
         cluster.settle()
         assert len(cluster.claims()) == 1

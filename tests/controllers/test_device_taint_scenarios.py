@@ -68,6 +68,7 @@ class Watched(Tainted):
 
     def __init__(self, seed: int, faults: Faults) -> None:
         super().__init__(seed, faults, rate=50.0)
+        self.lag = self._lag(faults)  # also of what was sent before they end
         self.due: dict[str, list[tuple[float, float]]] = {}  # uid -> (asked at, must leave at)
         self.unjust: list[str] = []
         self.deleted: set[str] = set()
@@ -83,16 +84,15 @@ class Watched(Tainted):
             return
         self.deleted.add(write.uid)
         # What was true within the time that events and writes take counts.
-        lag = self.faults_lag()
         noted = self.due.get(write.uid, [])
-        recent = [when for at, when in noted if at >= self.now - lag] or [when for _, when in noted[-1:]]
+        recent = [when for at, when in noted if at >= self.now - self.lag] or [when for _, when in noted[-1:]]
         if min(recent, default=float("inf")) > self.now:
             self.unjust.append(write.name)
 
-    def faults_lag(self) -> float:
-        faults = self.shell.faults
+    def _lag(self, faults: Faults) -> float:
         away = max((end - start for start, end in faults.away), default=0.0)
-        return 2 * (faults.event_delay[1] + faults.write_delay[1]) + faults.gap[1] + away + 1.0
+        late = faults.late_by[1] if faults.late_write else 0.0
+        return 2 * (faults.event_delay[1] + faults.write_delay[1]) + faults.gap[1] + away + late + 1.0
 
     def left_behind(self) -> list[str]:
         """Pods that had to leave by now and were not told."""

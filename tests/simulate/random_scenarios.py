@@ -23,6 +23,8 @@ END: Final = 600
 BINDING_TIMEOUT: Final = 40
 
 _GROUP: Final = "resource.k8s.io/v1"
+# Faults that are drawn apart, so that the rest of a scenario does not hang on them.
+_DOUBTS: Final = "doubtful answers"
 # hardware -> its classes; attributes on which its devices can be held together
 _CLASSES: Final = {
     "plain": (),
@@ -139,8 +141,12 @@ class Drawing:
         return {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration", "profiles": [profile]}
 
     def _faults(self) -> Document:
-        kind = self.rng.choice(("", *EVERY, "everything"))
-        return {"faults": {"kind": kind, "until": f"{self.rng.randint(BUSY // 2, QUIET)}s"}} if kind else {}
+        kind = self.rng.choice(("", *(each for each in EVERY if each != _DOUBTS), "everything"))
+        until = self.rng.randint(BUSY // 2, QUIET) if kind else 0
+        apart = random.Random(f"doubts {self.seed}")
+        if apart.random() < 0.15:
+            kind, until = _DOUBTS, apart.randint(BUSY // 2, QUIET)
+        return {"faults": {"kind": kind, "until": f"{until}s"}} if kind else {}
 
     def _scenario(self, faults: Document) -> Document:
         spec: Document = {"until": f"{END}s", "seed": self.seed, "hardware": self.hardware, "steps": self.steps}

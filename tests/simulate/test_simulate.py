@@ -210,7 +210,9 @@ class TestTheSameSeed:
         assert first != self.run(simulate.file, 8, "1")
 
 
-@pytest.mark.parametrize("kind", ["slow", "conflicts", "lost answers", "lost watches", "away", "crashes", "everything"])
+@pytest.mark.parametrize(
+    "kind", ["slow", "conflicts", "lost answers", "doubtful answers", "lost watches", "away", "crashes", "everything"]
+)
 def test_invariants_hold_and_every_pod_ends_whatever_goes_wrong(kind: str, simulate: Simulate) -> None:
     steps = [
         {"at": "1s", "apply": pod("p", finishes_after="15s"), "count": 8},

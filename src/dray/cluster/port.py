@@ -14,6 +14,9 @@ Errors::
     │   ├── Forbidden      401 and 403: an administrator must grant something
     │   └── Expired        410: the watch or list position is compacted; list again
     └── Unreachable        no answer: the write may or may not have happened
+
+An error is ``in_doubt`` where the write may have happened all the same, or may yet: without an answer, and with one that tells
+of a failure of the server (5xx: its storage did not answer in time, or something between it and us gave up).
 """
 
 from __future__ import annotations
@@ -135,11 +138,20 @@ class Cluster(Protocol):
 
 
 class ClusterError(Exception):
-    """A cluster did not do what was asked."""
+    """A cluster did not do what was asked, as far as is known."""
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether what was asked may have happened all the same, or may yet."""
+        return False
 
 
 class Unreachable(ClusterError):
     """No answer from the API server; what was asked may or may not have happened."""
+
+    @property
+    def in_doubt(self) -> bool:
+        return True
 
 
 class Refused(ClusterError):
@@ -148,6 +160,10 @@ class Refused(ClusterError):
     def __init__(self, code: int, reason: str, message: str, status: dict[str, Any] | None = None) -> None:
         super().__init__(f"{code} {reason}: {message}")
         self.code, self.reason, self.message, self.status = code, reason, message, status or {}
+
+    @property
+    def in_doubt(self) -> bool:
+        return self.code >= 500
 
 
 class NotFound(Refused):

@@ -33,7 +33,7 @@ from dray.api.resource import (
     ResourceClaimTemplate,
 )
 from dray.cluster.metrics import Labels, Meter, Silent
-from dray.cluster.port import Change, Event, Forbidden, Invalid, NotFound, Outcome, Unreachable, Write
+from dray.cluster.port import Change, Event, Forbidden, Invalid, NotFound, Outcome, Write
 from dray.cluster.world import World
 from dray.controllers.claim_templates import (
     TemplateError,
@@ -123,6 +123,8 @@ class ClaimsController:
             self._work.add([f"pod:{pod.key}"])
             if pod.spec.node_name:
                 self._work.add(f"claim:{key}" for key in _claims_named_by(pod))
+            if isinstance(change.old, Pod) and change.old.status.resource_claim_statuses != pod.status.resource_claim_statuses:
+                self._work.add(f"claim:{key}" for key in self._claims_by_owner[pod.uid])
 
     def _claim_changed(self, change: Change) -> None:
         claim = change.object
@@ -174,7 +176,7 @@ class ClaimsController:
         if answered or outcome.ok or isinstance(outcome.error, NotFound):
             self._work.succeeded(key)
         else:
-            unsure = write.verb == "create" and isinstance(outcome.error, Unreachable)
+            unsure = write.verb == "create" and outcome.error is not None and outcome.error.in_doubt
             self._work.failed(key, now, UNSURE_REST if unsure else 0.0, over_quota(outcome))
 
     def _create_ended(self, outcome: Outcome) -> None:
@@ -387,7 +389,7 @@ class ClaimsController:
         if protected and claim.status.allocation is None and (claim.metadata.deletion_timestamp or claim.uid in self._unused):
             others = [name for name in claim.metadata.finalizers if name != FINALIZER]
             return [_patch(claim, {"metadata": {"finalizers": others or None}})]
-        if not claim.metadata.deletion_timestamp and self._outlived(claim):
+        if not claim.metadata.deletion_timestamp and (self._outlived(claim) or self._surplus(claim)):
             return [
                 Write(
                     "delete",
@@ -409,6 +411,16 @@ class ClaimsController:
             return False
         pod: Pod | None = self._world.get(PODS, f"{claim.metadata.namespace}/{owner.name}")
         return pod is not None and (pod.uid != owner.uid or _done(pod))
+
+    def _surplus(self, claim: ResourceClaim) -> bool:
+        """Its pod has another one for the entry that it was made for: a create that nobody answered came true too late."""
+        key = next((key for uid in _owner(claim) for key in self._pods_by_uid[uid]), "")
+        pod: Pod | None = self._world.get(PODS, key) if claim.status.allocation is None else None
+        for entry in pod.spec.resource_claims if pod is not None else ():
+            if pod is not None and made_for(claim, entry) and recorded(pod, entry) not in ("", claim.metadata.name):
+                other = self._world.get(RESOURCE_CLAIMS, f"{claim.metadata.namespace}/{recorded(pod, entry)}")
+                return other is not None and pod.uid in _owner(other) and made_for(other, entry)
+        return False
 
     # -------------------------------------------------------------------------------------------------------- numbers
 

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from dray.api.kinds import Kind
-from dray.cluster.port import Conflict, Outcome, Unreachable, Write
+from dray.cluster.port import Conflict, Outcome, Write
 
 ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 NAME_MAX: Final = 63
@@ -63,7 +63,7 @@ class Creates:
 
     def ended(self, key: str, outcome: Outcome, now: float) -> None:
         """What the answer says: it exists, it does not, or nobody knows."""
-        if isinstance(outcome.error, Unreachable):
+        if outcome.error is not None and outcome.error.in_doubt:
             return
         write = outcome.write
         self._unsure.get(key, {}).pop(write.name, None)

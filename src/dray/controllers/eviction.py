@@ -22,7 +22,7 @@ from dray.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.api.times import format_time, parse_time
 from dray.api.tolerations import evicts
 from dray.cluster.metrics import Labels, Meter, Silent
-from dray.cluster.port import Change, Conflict, Event, NotFound, Outcome, Unreachable, Write
+from dray.cluster.port import Change, Conflict, Event, NotFound, Outcome, Write
 from dray.cluster.recorder import Recorder
 from dray.cluster.world import World
 from dray.controllers import eviction_status as status
@@ -287,7 +287,7 @@ class TaintEviction(Keyed):
             self._dirty[key] = None
         else:
             pod: Pod | None = self.world.get(PODS, key)
-            if not isinstance(error, Unreachable):
+            if not error.in_doubt:
                 self._deleting.pop(write.uid, None)
             elif pod is None or pod.uid != write.uid or pod.metadata.deletion_timestamp is not None:
                 self._happened(write.uid)

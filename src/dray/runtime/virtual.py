@@ -22,13 +22,26 @@ import msgspec
 
 from dray.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, Kind
 from dray.cluster.custom import CustomKinds, Followed, Follower
-from dray.cluster.port import Change, ClusterError, Conflict, Decider, Event, Expired, Outcome, Unreachable, WatchEvent, Write
+from dray.cluster.port import (
+    Change,
+    ClusterError,
+    Conflict,
+    Decider,
+    Event,
+    Expired,
+    Outcome,
+    Refused,
+    Unreachable,
+    WatchEvent,
+    Write,
+)
 from dray.cluster.world import World
 from dray.runtime.faults import NONE, Faults, Range
 from dray.runtime.picture import apply_answer
 
 START: Final = 1_800_000_000.0
 THINK_SECONDS: Final = 0.0005
+_FAILED: Final = Refused(500, "InternalError", "etcdserver: request timed out")
 
 
 class Core(Protocol):
@@ -167,6 +180,27 @@ class Virtual:
             return None, Unreachable("the API server is away")
         if self.chance(self.faults.conflict):
             return None, Conflict(409, "Conflict", "injected")
+        if host.name not in self.faults.in_time and self.chance(self.faults.late_write):
+            self.schedule(self.delay(self.faults.late_by), lambda: self._arrive_late(host, host.life, write))
+            return None, Unreachable("the write is late")
+        failed = self.chance(self.faults.failed_answer)
+        if failed and self.rng.random() < 0.5:
+            return None, _FAILED
+        answer, error = self._do(host, write)
+        if failed:
+            return None, _FAILED
+        if error is None and self.chance(self.faults.crossed_answer):
+            return None, Conflict(409, "AlreadyExists" if write.verb == "create" else "Conflict", "it is so already")
+        if self.chance(self.faults.lost_answer):
+            return None, Unreachable("the answer was lost")
+        return answer, error
+
+    def _arrive_late(self, host: Host, life: int, write: Write) -> None:
+        """A server stops working on what a process asked that is gone."""
+        if host.life == life:
+            self._do(host, write)
+
+    def _do(self, host: Host, write: Write) -> tuple[dict[str, Any] | None, ClusterError | None]:
         answer: dict[str, Any] | None = None
         error: ClusterError | None = None
         try:
@@ -175,8 +209,6 @@ class Virtual:
             error = refused
         self._record(Written(self.clock.now, host.name, write, error))
         self.pump()
-        if self.chance(self.faults.lost_answer):
-            return None, Unreachable("the answer was lost")
         return answer, error
 
     def _record(self, written: Written) -> None:

@@ -117,9 +117,13 @@ class Observer:
         """A claim that was allocated for a pod that never started, and that no other pod names, is free again."""
         for key in claim_keys(pod):
             claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
-            unused = claim is not None and claim.status.allocation is not None and not claim.status.reserved_for
-            if claim is not None and unused and not self._pods_by_claim[key]:
+            if claim is None or self._pods_by_claim[key]:
+                continue
+            if claim.status.allocation is not None and not claim.status.reserved_for:
                 self._claims.deallocate(claim)
+            elif self._claims.in_doubt(claim):
+                # It may turn out to be allocated for this pod.
+                self._claims.unreserve(key, pod.uid, gone=True)
 
     def _pod_placed(self, old: Pod | None, pod: Pod, now: float) -> None:
         uid = pod.metadata.uid

@@ -15,11 +15,12 @@ from dray.api.kinds import NAMESPACES, PODS, RESOURCE_CLAIMS
 from dray.api.resource import ResourceClaim
 from dray.api.selectors import selects
 from dray.cluster.metrics import Meter, Silent
-from dray.cluster.port import Conflict, Event, Outcome, Write
+from dray.cluster.port import ClusterError, Conflict, Event, Outcome, Write
 from dray.cluster.world import World
 from dray.scheduling.actions.preemptor import Preemptor
 from dray.scheduling.binding.bindings import Binding, Ended
 from dray.scheduling.binding.gang import Gang
+from dray.scheduling.binding.writing import write_failed
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.kinds import KINDS
 from dray.scheduling.observing import Observer
@@ -52,6 +53,8 @@ _PER_ACT: Final = 256
 _AT_FIRST: Final = 32
 # How long people may be told of a refusal what was so when it was made, although nodes or devices changed since.
 _STALE: Final = 30.0
+# A server that failed to bind a pod so often in a row does not do it in a moment.
+_FAILED_OFTEN: Final = 3
 # Events that may make something free for pods, as far as nodes and devices go.
 _OPENING: Final = frozenset((events.NODE, events.FREE, events.DEVICES))
 
@@ -103,6 +106,8 @@ class Scheduler:
         else:
             self.workloads.observe(event)
             self._observer.observe(event, now)
+            if event.kind is PODS and isinstance(event.new, Pod):
+                self.reports.seen(event.new, now)
         if self.claims.news or self.binder.ended:
             self._settle(now)
 
@@ -112,6 +117,7 @@ class Scheduler:
         if self.engine.advance(now):
             self.parts.wakeups.devices()
         self.zones.due(now)
+        self.claims.end_doubts(now)
         self._wake_waiting(now)
         self.reports.tell_late(now)
         self._sweep(now)
@@ -310,6 +316,14 @@ class Scheduler:
             self.claims.ended(outcome, now)
         else:
             self.binder.observe(outcome, now)
+            if write.subresource == "binding" and outcome.error is not None:
+                self._tell_of_bind(write.uid, outcome.error, now)
+
+    def _tell_of_bind(self, uid: str, error: ClusterError, now: float) -> None:
+        """The server fails again and again to bind a pod, which keeps its place: people see why it does not start."""
+        binding = self.binder.bindings.get(uid)
+        if binding is not None and binding.failures >= _FAILED_OFTEN and (reason := write_failed(error)) is not None:
+            self.reports.tell(binding.pending, Refusal(((reason, 0),)), now, only_as_seen=True)
 
     # ----------------------------------------------------------------------------------------------------------- waking
 

@@ -87,6 +87,12 @@ class _Step(msgspec.Struct, forbid_unknown_fields=True):
     count: int = 1
 
 
+# The faults that have a probability.
+_CHANCES: Final = (
+    "conflict", "lost_answer", "late_write", "failed_answer", "crossed_answer", "lost_watch", "crash_per_write",
+)  # fmt: skip
+
+
 class _Faults(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     kind: str = ""
     event_delay: tuple[Time, Time] | None = None
@@ -94,6 +100,9 @@ class _Faults(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     gap: tuple[Time, Time] | None = None
     conflict: float = 0.0
     lost_answer: float = 0.0
+    late_write: float = 0.0
+    failed_answer: float = 0.0
+    crossed_answer: float = 0.0
     lost_watch: float = 0.0
     crash_per_write: float = 0.0
     away: list[tuple[Time, Time]] = []
@@ -220,9 +229,7 @@ def _faults(given: _Faults | str | None, before: Faults, where: str) -> Faults:
     changed: Plain = {
         name: _range(value, where) for name in ("event_delay", "write_delay", "gap") if (value := getattr(given, name))
     }
-    changed |= {
-        name: value for name in ("conflict", "lost_answer", "lost_watch", "crash_per_write") if (value := getattr(given, name))
-    }
+    changed |= {name: value for name in _CHANCES if (value := getattr(given, name))}
     if given.away:
         changed["away"] = tuple(_range(span, where) for span in given.away)
     if given.until:

@@ -20,7 +20,7 @@ from dray.api.tolerations import evicts
 from dray.books.nodes import Nodes
 from dray.books.volumes import Chosen, VolumeAccount
 from dray.cluster.metrics import Meter
-from dray.cluster.port import ClusterError, Conflict, NotFound, Outcome, Unreachable, Write
+from dray.cluster.port import ClusterError, Conflict, NotFound, Outcome, Refused, Write
 from dray.cluster.world import World
 from dray.devices.inventory import Inventory
 from dray.scheduling.binding import conditions
@@ -42,6 +42,7 @@ from dray.scheduling.waiting.queue import QueuedPod
 
 # When it is looked again whether it is the turn of a member that has to come after another one.
 TURN_AFTER: Final = 0.5
+_RETRY_AT_MOST: Final = 60.0
 
 
 class Binder:
@@ -365,9 +366,10 @@ class Binder:
     def _bind_ended(self, binding: Binding, error: ClusterError | None, now: float) -> None:
         if error is None:
             self._step(binding, "bound", now)
-        elif isinstance(error, Unreachable | Conflict | NotFound):
+        elif error.in_doubt or isinstance(error, Conflict | NotFound):
             # It may be bound, or gone: the watch will tell. Until then it keeps its place, and binding again does no harm.
-            self.bindings.remind(binding, now + RETRY_AFTER)
+            self.bindings.remind(binding, now + min(RETRY_AFTER * 2**binding.failures, _RETRY_AT_MOST))
+            binding.failures += isinstance(error, Refused) and error.in_doubt
         else:
             self._fail(binding, write_failed(error), now)
 

@@ -41,6 +41,7 @@ class Binding:
         "claims",
         "creation",
         "due",
+        "failures",
         "gang",
         "held",
         "keeps",
@@ -88,6 +89,8 @@ class Binding:
         self.stage: Stage = "claims"
         # The bind that is under way.
         self.writing: Write | None = None
+        # How often the server failed to bind it, or said so.
+        self.failures = 0
         # Since when devices have been waited for, and since when nothing is in the way of this pod by itself.
         self.waited: float | None = None
         self.ready_since: float | None = None

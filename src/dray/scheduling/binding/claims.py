@@ -83,6 +83,11 @@ class ClaimWriter:
         intent = self._of(claim)
         return intent is not None and intent.delete is not None
 
+    def in_doubt(self, claim: ResourceClaim) -> bool:
+        """Whether something was sent for it of which nobody knows what became."""
+        intent = self._of(claim)
+        return intent is not None and intent.unanswered is not None
+
     def next_due(self) -> float | None:
         return 0.0 if self._dirty else min(self._resting.values(), default=None)
 
@@ -303,6 +308,14 @@ class ClaimWriter:
 
     # -------------------------------------------------------------------------------------------------------- writing
 
+    def end_doubts(self, now: float) -> None:
+        """What was sent too long ago to come true counts no more; to be done before anybody is woken for what is free."""
+        for uid in [uid for uid, at in self._resting.items() if at <= now] if self._resting else ():
+            intent = self._intents.get(uid)
+            claim = self._world.get(RESOURCE_CLAIMS, intent.key) if intent is not None else None
+            if intent is not None and claim is not None and claim.uid == uid and intent.settle_doubt(claim, now):
+                self._account(claim, intent)
+
     def writes(self, now: float) -> list[Write]:
         for uid in [uid for uid, at in self._resting.items() if at <= now] if self._resting else ():
             del self._resting[uid]
@@ -333,7 +346,7 @@ class ClaimWriter:
         if write is not None:
             self._send(intent, claim, write)
         elif intent.unanswered is not None:
-            self._resting[intent.uid] = intent.not_before = intent.unanswered_until
+            self._resting[intent.uid] = intent.unanswered_until
         else:
             self._tidy(intent)
         return write
@@ -356,7 +369,8 @@ class ClaimWriter:
             return _patch(claim, body, claim.key, "status")
         intent.clear = False
         if intent.drop and not intent.reservers:
-            intent.drop = False
+            # What was sent and does not show yet is cleared when it does.
+            intent.drop = intent.unanswered is not None and claim.status.allocation is None
             unused = all(c.uid in intent.leaving for c in claim.status.reserved_for)
             if unused and claim.status.allocation is not None:
                 intent.clear = True
@@ -428,7 +442,8 @@ class ClaimWriter:
         for uid in intent.reservers:
             self.news.append(Settled(uid, intent.key))
         intent.reservers.clear()
-        intent.leaving.clear()
+        if intent.unanswered is None:
+            intent.leaving.clear()
         intent.allocation = None
         self._account(claim, intent)
 
@@ -454,13 +469,14 @@ class ClaimWriter:
             return
         intent.writing = None
         self._dirty[intent.uid] = None
-        if isinstance(error, Unreachable):
-            # It may have happened, and may yet: what the API shows next decides.
-            intent.unanswered, intent.unanswered_until = write, now + _DOUBTFUL
-            intent.not_before = now + RETRY_AFTER
-            return
         if error is None:
             intent.unanswered, intent.failures = None, 0
+        elif error.in_doubt or isinstance(error, Conflict):
+            # It may have happened, and may yet; what it conflicts with may be itself. What the API shows next decides.
+            intent.unanswered, intent.unanswered_until = write, now + _DOUBTFUL
+        if isinstance(error, Unreachable):
+            intent.not_before = now + RETRY_AFTER
+            return
         sent = bool(intent.sent)
         if intent.unanswered is None:
             intent.sent.clear()
@@ -473,7 +489,8 @@ class ClaimWriter:
             # It may not be written, or not deleted: then it is used again.
             intent.failures += 1
             intent.not_before = now + min(RETRY_AFTER * 2 ** (intent.failures - 1), _RETRY_AT_MOST)
-            intent.delete = None
+            if not error.in_doubt:
+                intent.delete = None
             self._fail_all(intent, error)
         else:
             if sent:

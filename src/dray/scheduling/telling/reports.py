@@ -11,13 +11,15 @@ from collections import deque
 from heapq import heappop, heappush
 from typing import Any, Final
 
+import msgspec
+
 from dray.api.core import Pod
 from dray.api.events import event_body, shortened
 from dray.api.kinds import EVENTS, PODS, Kind
 from dray.api.meta import Object
 from dray.api.times import format_time
 from dray.api.words import notice
-from dray.cluster.port import ClusterError, Conflict, Outcome, Refused, Unreachable, Write
+from dray.cluster.port import ClusterError, Conflict, Outcome, Refused, Write
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.shape.claims import claim_keys
 from dray.scheduling.waiting.queue import Group, Queue, QueuedPod
@@ -64,16 +66,33 @@ class Reports:
             pending.told_next = due
             heappush(self._late, (due, pending.uid))
 
-    def tell(self, pending: QueuedPod, refusal: Refusal, now: float, *, clear_nominated: bool = True) -> None:
-        """The pod's condition and an event, unless it was told the same before."""
+    def tell(
+        self, pending: QueuedPod, refusal: Refusal, now: float, *, clear_nominated: bool = True, only_as_seen: bool = False
+    ) -> None:
+        """The pod's condition and an event, unless it was told the same before. ``only_as_seen``: not where the pod is another
+        by now, as one is that has its node."""
         refusal = refusal.told_to(claim_keys(pending.pod))
         if not refusal.says_the_same(pending.reported):
             pending.reported = refusal
             pending.tellings = pending.tellings + 1 if now < pending.told_at + _CALM else 1
             pending.told_at = now
             writes = refused(pending.pod, refusal, pending.demand.scheduler_name, now, clear_nominated)
-            if pending.uid in self._telling or not _says(pending.pod, writes[0].body["status"]["conditions"][0]):
+            condition = writes[0].body["status"]["conditions"][0]
+            pending.said = condition["message"]
+            if only_as_seen:
+                writes[0] = msgspec.structs.replace(writes[0], resource_version=pending.pod.metadata.resource_version)
+            if pending.uid in self._telling or not _says(pending.pod, condition):
                 self.add(writes)
+
+    def seen(self, pod: Pod, now: float) -> None:
+        """The pod shows something else than it was told last, because that came late or somebody wrote over it: it is told
+        again, after a while."""
+        pending = self._queue.get(pod.uid)
+        if pending is None or pending.reported is None or pod.uid in self._telling:
+            return
+        if not any(known.type == "PodScheduled" and known.message == pending.said for known in pod.status.conditions):
+            pending.reported = None
+            heappush(self._late, (now + _PATIENCE, pod.uid))
 
     def tell_others(self, group: Group) -> None:
         """The group is refused for other reasons than before: its other pods are told when there is time for that."""
@@ -134,7 +153,8 @@ def _due(pending: QueuedPod, refusal: Refusal, now: float) -> float:
 
 def _passes(error: ClusterError | None) -> bool:
     """Whether the same write may well succeed later: there was no answer, or the server was not able to."""
-    return isinstance(error, Unreachable | Conflict) or (isinstance(error, Refused) and (error.code == 429 or error.code >= 500))
+    overloaded = isinstance(error, Refused) and error.code == 429
+    return error is not None and (error.in_doubt or overloaded or isinstance(error, Conflict))
 
 
 def refused(pod: Pod, refusal: Refusal, controller: str, now: float, clear_nominated: bool) -> list[Write]:

@@ -57,6 +57,7 @@ class QueuedPod:
         "pod",
         "refusal",
         "reported",
+        "said",
         "seen",
         "since",
         "state",
@@ -89,6 +90,8 @@ class QueuedPod:
         self.evicts_from = 0.0
         self.refusal: Refusal | None = None
         self.reported: Refusal | None = None
+        # The words in which it was told that.
+        self.said = ""
         # How often people were told of it something else each time, without a pause; when last, and when next if that is due.
         self.tellings = 0
         self.told_at = self.told_next = 0.0
