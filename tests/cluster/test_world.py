@@ -56,6 +56,15 @@ def test_a_list_keeps_what_was_written_after_it_was_made(world: World) -> None:
     assert names(world) == ["n/new"]
 
 
+def test_a_list_that_is_late_does_not_bring_back_what_was_replaced_since(world: World) -> None:
+    """Made again under its name by a write whose answer was faster than the list; the watch tells of it once more."""
+    world.put(PODS, pod(12, uid="u2"))
+    assert world.replace(PODS, [pod(5)], "10") == []
+    assert world.get(PODS, "n/p").uid == "u2"
+    world.put(PODS, pod(13, uid="u2", nodeName="a"))
+    assert world.get(PODS, "n/p").spec.node_name == "a"
+
+
 def test_a_late_answer_that_a_newer_list_does_not_know_is_not_believed(world: World) -> None:
     world.replace(PODS, [], "10")
     assert world.put(PODS, pod(8)) == []

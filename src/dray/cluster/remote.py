@@ -9,7 +9,7 @@ What is retried here, and what never is:
   may have happened; the watch will show it, and preconditions keep a second try from doing it twice.
 - 401: the credentials are made anew once (exec plugins, rotated token files).
 - A claim that cannot be written in JSON (``dray.cluster.protobuf`` says why) is written in protobuf.
-- Everything else is an answer and becomes an error of ``dray.cluster.port``; a 5xx is one that leaves in doubt whether a write happened.
+- Everything else is an answer and becomes an error of ``dray.cluster.port``; a 5xx leaves in doubt whether a write happened.
 
 Requests go over connections of our own, because their cost bounds what a scheduler can do; where a proxy is configured, through
 aiohttp, which is loaded only then.

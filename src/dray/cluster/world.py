@@ -152,7 +152,7 @@ class World:
         missing = [k for k in objects if k not in listed and (restored or not _after(objects[k], resource_version))]
         changes = [self._change(kind, objects[key], None) for key in missing]
         for key, new in listed.items():
-            if new.uid in self._gone and not restored:
+            if not restored and (new.uid in self._gone or self._succeeded(objects.get(key), new, resource_version)):
                 continue
             self._gone.pop(new.uid, None)
             old = objects.get(key)
@@ -173,6 +173,10 @@ class World:
         for index in self._indexes[kind]:
             index.update(change)
         return change
+
+    def _succeeded(self, known: Object | None, listed: Object, resource_version: str) -> bool:
+        """Whether what is known under the name was made after the list, in the place of what was listed."""
+        return known is not None and known.uid != listed.uid and _after(known, resource_version)
 
     def _passed(self, kind: Kind, new: Object) -> bool:
         """Whether a list that is newer than this object did not have it: the answer was late, and the object went."""
