@@ -31,6 +31,15 @@ def test_a_scheduler_is_made_without_looking_through_what_is_installed() -> None
     assert loaded(modules, "importlib.metadata", "email", "http.client", "prometheus_client", "yaml", "tempfile") == "[]"
 
 
+def test_a_cluster_in_this_process_loads_what_it_runs() -> None:
+    """An API server alone needs no scheduler, no controllers, no nodes and, until there is an expression, no compiler; neither
+    needs, until it is up, what serves the page."""
+    parts = ("dray.scheduling", "dray.controllers.sets", "dray.nodes", "dray.devices", "dray.cel.compiler")
+    never = ("aiohttp", "dray.explain.plan", "prometheus_client", "rich")
+    assert loaded("dray.cli.up, dray.runtime.local, dray.runtime.onlooker", *parts, *never) == "[]"
+    assert loaded("dray.cli.up, dray.runtime.local, dray.runtime.parts", "dray.cel.compiler", *never) == "[]"
+
+
 def test_a_command_that_has_a_typo_is_still_told_which_one_is_near() -> None:
     answer = subprocess.run([sys.executable, "-m", "dray", "schedular"], capture_output=True, text=True, check=False)
     assert "Did you mean 'scheduler'?" in answer.stderr

@@ -188,15 +188,16 @@ async def _show(local: Any, look: Look, settings: Any, onlookers: list[Onlooker]
     early wait."""
 
     def load() -> Any:
+        from dray.scheduling.config import EMBEDDED
         from dray.web import live, meters, server
 
-        return live, meters, server
+        return live, meters, server, EMBEDDED
 
-    live, meters, server = await asyncio.to_thread(load)
+    live, meters, server, embedded = await asyncio.to_thread(load)
     if stop.is_set():
         return
     onlooker = next(iter(onlookers), None)
-    scene = live.Live(local.port, f"dray up, {local.server.url}", settings.config, settings.gates, onlooker)
+    scene = live.Live(local.port, f"dray up, {local.server.url}", settings.config or embedded, settings.gates, onlooker)
     numbers = meters.of_registry(local.metrics.registry) if local.metrics is not None else None
     page = server.Page(scene, Guard(look.token), allow_changes=look.changes, metrics=numbers)
     await page.serve(look.socket)
@@ -235,15 +236,16 @@ def _merged(server: Any) -> Path:
 
 
 def _split(objects: list[dict[str, Any]], chosen: Any) -> tuple[Any, list[dict[str, Any]]]:
-    """The scheduler's configuration, if the manifests carry one, and the objects."""
-    from dray.runtime.local import EMBEDDED
+    """The scheduler's configuration, or None where the manifests carry none, and the objects."""
+    configs = [found for found in objects if found["kind"] == _CONFIG_KIND]
+    if not configs:
+        return None, objects
     from dray.scheduling.configuration import ConfigError, parse
 
-    configs = [found for found in objects if found["kind"] == _CONFIG_KIND]
     if len(configs) > 1:
         raise click.BadParameter(f"{len(configs)} {_CONFIG_KIND} objects are given; one at most", param_hint="-f")
     try:
-        config = parse(configs[0], chosen) if configs else EMBEDDED
+        config = parse(configs[0], chosen)
     except ConfigError as error:
         raise click.BadParameter(str(error), param_hint="-f") from error
     return config, [found for found in objects if found["kind"] != _CONFIG_KIND]

@@ -167,3 +167,7 @@ def _steps(seconds: float) -> int:
     if not seconds:
         return LONGEST_SEARCH
     return min(max(round(seconds * BUDGET / DEFAULT_FILTER_TIMEOUT), 1), LONGEST_SEARCH)
+
+
+# The embedded cluster serves pods that name no scheduler, and pods that name Dray's.
+EMBEDDED: Final = Config((Profile("default-scheduler"), Profile("dray")))

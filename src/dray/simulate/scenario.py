@@ -24,9 +24,9 @@ from dray.api.kinds import NODES, Kind
 from dray.explain.snapshot import documents, files_of
 from dray.nodes.hardware import UnknownHardware, hardware
 from dray.runtime.faults import EVERY, NONE, Faults
-from dray.runtime.local import EMBEDDED, Unappliable, served_kind
+from dray.runtime.local import Unappliable, served_kind
 from dray.runtime.virtual import START
-from dray.scheduling.config import Config
+from dray.scheduling.config import EMBEDDED, Config
 from dray.scheduling.configuration import ConfigError, parse
 
 API_VERSION: Final = "dray.dev/v1alpha1"

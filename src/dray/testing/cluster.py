@@ -24,10 +24,10 @@ from dray.explain.snapshot import KINDS
 from dray.explain.verify import Report, verify
 from dray.explain.why import Why, why
 from dray.runtime.faults import NONE, Faults
-from dray.runtime.local import EMBEDDED, served_kind
+from dray.runtime.local import served_kind
 from dray.runtime.machines import Machines
 from dray.runtime.virtual import Clock, Virtual
-from dray.scheduling.config import Config
+from dray.scheduling.config import EMBEDDED, Config
 from dray.scheduling.kinds import KINDS as SCHEDULER_KINDS
 from dray.scheduling.scheduler import Scheduler
 from dray.testing.server import Plain, Server

@@ -1,12 +1,15 @@
-"""CEL expressions in claims and classes: they must compile, and their worst case must be cheap enough."""
+"""CEL expressions in claims and classes: they must compile, and their worst case must be cheap enough.
+
+The compiler is loaded with the first expression.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
+from dray import cel
 from dray.api.gates import Gates
 from dray.api.validation.errors import Errors, forbidden, invalid, required, too_long
-from dray.cel import CompileError, compile
 
 MAX_LENGTH: Final = 10 * 1024
 MAX_COST: Final = 1_000_000
@@ -28,8 +31,8 @@ def expression(text: str, path: str, gates: Gates, derived: Costs | None = None)
         yield required(path)
         return
     try:
-        program = compile(text, features=gates.on, derived=derived is not None)
-    except CompileError as error:
+        program = cel.compile(text, features=gates.on, derived=derived is not None)
+    except cel.CompileError as error:
         yield invalid(path, text, f"compilation failed: {error}\n{error.pointer()}")
         return
     if program.estimated_cost > MAX_COST:
