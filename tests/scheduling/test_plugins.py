@@ -2,67 +2,53 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from scheduling_cluster import Sim
 
 from dray.api.codes import CODES, CURABLE
-from dray.api.codes.code import NODE, Code
-from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import NODES
-from dray.books.nodes import NodeInfo
-from dray.scheduling import configuration, plugin_arguments
+from dray.scheduling import configuration
 from dray.scheduling.config import DEFAULT_PLUGINS, FILTERS, SCORES
-from dray.scheduling.parts import Parts
-from dray.scheduling.plugins import installed, registry
-from dray.scheduling.plugins.base import Compiled, PodShape, Reasons, because
+from dray.scheduling.plugins import installed
+from dray.scheduling.values import ConfigError
 
-CODE = Code(plugins=("Quiet",), meaning="the node is noisy", wakes=(NODE,), subject="node", says="<is> noisy", cure="wait")
-
-
-class Quiet:
-    """As docs/plugins.md shows it: pods labelled quiet go to nodes without the label noisy, the emptiest first."""
-
-    name = "Quiet"
-    codes = {"NodeNoisy": CODE}
-
-    def __init__(self, parts: Parts) -> None:
-        self.asked = 0
-
-    def sign(self, pod: Pod) -> bool:
-        return "quiet" in pod.metadata.labels
-
-    def compile(self, shape: PodShape) -> Compiled | None:
-        if "quiet" not in shape.pod.metadata.labels:
-            return None
-        return Compiled(["node", "labels"], check=self._check, measure=lambda info: -len(info.pods), normalize="reverse")
-
-    def _check(self, info: NodeInfo) -> Reasons | None:
-        self.asked += 1
-        return because("NodeNoisy") if "noisy" in info.node.metadata.labels else None
+PAGE = Path(__file__).parents[2] / "docs/plugins.md"
 
 
-CONFIGURED = """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-profiles:
-- plugins:
-    multiPoint:
-      enabled:
-      - {name: Quiet, weight: 100}
-"""
+def installed_beside(folder: Path, code: str, entry: str) -> None:
+    """A package as pip puts it into a folder of the path."""
+    metadata = folder / "quiet-0.1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: quiet\nVersion: 0.1\n")
+    (metadata / "entry_points.txt").write_text(f"[{installed.GROUP}]\n{entry}\n")
+    (folder / "quiet.py").write_text(code)
 
 
 @pytest.fixture
-def quiet(monkeypatch: pytest.MonkeyPatch) -> Sim:
-    entry = EntryPoint("Quiet", f"{__name__}:Quiet", installed.GROUP)
-    monkeypatch.setattr(EntryPoint, "load", lambda self: Quiet)
-    for module in (registry, configuration, plugin_arguments):
-        monkeypatch.setattr(module, "installed", lambda: {"Quiet": entry})
-    monkeypatch.setitem(CODES, "NodeNoisy", CODE)
-    return Sim(configuration.load(CONFIGURED, Gates.dray()))
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The path has a folder more, and what comes in with it goes again."""
+    monkeypatch.syspath_prepend(tmp_path)
+    installed.installed.cache_clear()
+    yield tmp_path
+    installed.installed.cache_clear()
+    sys.modules.pop("quiet", None)
+    CODES.pop("NodeNoisy", None)
+
+
+@pytest.fixture
+def quiet(package: Path) -> Sim:
+    """The package that docs/plugins.md shows, installed and configured as it says."""
+    code, declared, configured = re.findall(r"^```(?:python|toml)?\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    [(name, where)] = tomllib.loads(declared)["project"]["entry-points"][installed.GROUP].items()
+    installed_beside(package, code, f"{name} = {where}")
+    return Sim(configuration.load(configured, Gates.dray()))
 
 
 def test_a_plugin_of_another_package_filters_tells_why_and_wakes(quiet: Sim) -> None:
@@ -84,6 +70,13 @@ def test_its_score_counts_with_its_weight(quiet: Sim) -> None:
         quiet.add_pod(f"p{number}", labels={"quiet": "1"})
         quiet.settle(1)
     assert sorted(quiet.node_of(f"p{number}") for number in range(4)) == ["a", "a", "b", "b"]
+
+
+def test_one_that_cannot_be_loaded_is_named_with_its_package(package: Path) -> None:
+    installed_beside(package, "import nothing_of_this_name", "Quiet = quiet:Quiet")
+    text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- plugins:\n    score:\n"
+    with pytest.raises(ConfigError, match=r"plugin 'Quiet' of quiet 0.1 cannot be loaded: ModuleNotFoundError: No module named"):
+        configuration.load(text + "      enabled: [{name: Quiet}]\n", Gates.dray())
 
 
 def test_every_builtin_plugin_owns_its_codes(sim: Sim) -> None:
