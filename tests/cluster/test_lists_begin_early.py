@@ -69,9 +69,12 @@ async def test_a_list_of_some_is_not_answered_with_all(remote: Asked) -> None:
     assert len(found) == 1
 
 
-async def test_a_kind_that_was_just_missed_is_not_asked_for_again_at_once_but_later(remote: Asked) -> None:
+async def test_a_kind_that_was_just_missed_is_not_asked_for_again_at_once_but_later(
+    remote: Asked, caplog: pytest.LogCaptureFixture
+) -> None:
     await remote.write(Write("delete", CUSTOM_RESOURCE_DEFINITIONS, name=NODE_RESOURCE_TOPOLOGIES.resource))
     served = await Served.of(remote, [NODE_RESOURCE_TOPOLOGIES], begin=True)
+    assert not caplog.records, "whoever reads it says that it is missing"
     asked = len(remote.asked)
     with pytest.raises(NotFound):
         await served.list(NODE_RESOURCE_TOPOLOGIES)

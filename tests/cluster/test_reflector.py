@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, PODS, Kind
+from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, PODS, QUEUES, RESOURCE_SLICES, Kind
 from dray.cluster.port import ClusterError, Forbidden, NotFound, WatchEvent
 from dray.cluster.reflector import Backoff, Listed, Reflector
 
@@ -53,6 +53,15 @@ async def listed(kind: Kind, *answers: ClusterError | list[bytes], count: int) -
 async def test_a_kind_that_is_not_served_counts_as_empty_until_it_is() -> None:
     missing = NotFound(404, "NotFound", "no such kind")
     assert await listed(PODS, missing, missing, [b"{}"], count=2) == [Listed([], "0"), Listed([b"{}"], "7")]
+
+
+@pytest.mark.parametrize(("kind", "level"), [(QUEUES, "INFO"), (NODE_RESOURCE_TOPOLOGIES, "INFO"), (RESOURCE_SLICES, "WARNING")])
+async def test_that_a_kind_is_not_served_is_a_warning_where_clusters_have_it(
+    kind: Kind, level: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    await listed(kind, NotFound(404, "NotFound", "no such kind"), count=1)
+    assert [record.levelname for record in caplog.records] == [level]
 
 
 async def test_zones_that_may_not_be_read_count_as_none_with_a_warning_until_they_may(caplog: pytest.LogCaptureFixture) -> None:

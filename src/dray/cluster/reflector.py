@@ -17,12 +17,14 @@ from typing import Final
 
 import msgspec
 
-from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, Kind
+from dray.api.kinds import CORE_POD_GROUPS, DEVICE_TAINT_RULES, NODE_RESOURCE_TOPOLOGIES, POD_GROUPS, QUEUES, TOPOLOGIES, Kind
 from dray.cluster.port import Cluster, ClusterError, Expired, Forbidden, NotFound, Unreachable, WatchEvent
 
 BACKOFF_SECONDS: Final = (0.5, 30.0)
 # How often is asked for a kind that is not served.
 APPEARS_SECONDS: Final = 3.0
+# Clusters do well without these. That any other kind is not served is worth a warning.
+OPTIONAL: Final = frozenset({CORE_POD_GROUPS, DEVICE_TAINT_RULES, NODE_RESOURCE_TOPOLOGIES, POD_GROUPS, QUEUES, TOPOLOGIES})
 ADVISORY: Final = frozenset({NODE_RESOURCE_TOPOLOGIES})
 # Who asks is not known at all: another request, or another right, would not help.
 _UNAUTHORIZED: Final = 401
@@ -120,7 +122,8 @@ class Reflector:
             if forbidden:
                 log.warning("may not list or watch the kind; it counts as empty until that is granted", extra=about)
             else:
-                log.info("the kind is not served; it counts as empty", extra=about)
+                level = logging.INFO if self.kind in OPTIONAL else logging.WARNING
+                log.log(level, "the kind is not served; it counts as empty until it is", extra=about)
             self._sink(self.kind, Listed([], "0", forbidden))
         await asyncio.sleep(self._appears)
 

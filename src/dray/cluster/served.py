@@ -58,7 +58,6 @@ class Served:
         found = self._versions[kind] = await lists.newest(kind)
         if found is None:
             self._just_missed.add(kind)
-            log.warning("the cluster does not serve this kind; it counts as empty until it does", extra={"kind": kind.resource})
             return
         if found != kind:
             log.info("the cluster serves an older version", extra={"kind": kind.resource, "version": found.version})
