@@ -9,6 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from dray.api.kinds import NODES, RESOURCE_SLICES
 from dray.cli import root
 from dray.testing import node_with_devices, pod
 from tests.plan.clusters import cluster, deployment, read
@@ -60,7 +61,18 @@ def test_without_a_template_that_takes_all_the_exit_code_is_1(snapshot: Path, tm
 def test_hardware_of_the_catalogue_is_a_template_too(snapshot: Path) -> None:
     answer = asked(snapshot, "--node-template", "gpu8", "-o", "json")
     (gpu8,) = json.loads(answer.stdout)["templates"]
+    assert gpu8["template"] == "gpu8"
     assert gpu8["admits"] == ["default/cpu"]
+
+
+def test_a_node_that_exists_is_a_template_as_kubectl_prints_it(snapshot: Path, tmp_path: Path) -> None:
+    other = cluster(*node_with_devices("gpus", 4, cpu="4"))
+    items = [item for kind in (NODES, RESOURCE_SLICES) for item in other.server.all(kind).values()]
+    assert all(item["metadata"]["resourceVersion"] and item["metadata"]["uid"] for item in items)
+    file = tmp_path / "existing.yaml"
+    file.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items}))
+    (found,) = json.loads(asked(snapshot, "--node-template", str(file), "-o", "json").stdout)["templates"]
+    assert (found["template"], [len(node["pods"]) for node in found["nodes"]]) == ("gpus", [2, 2, 1])
 
 
 def test_only_so_many_nodes_are_tried(snapshot: Path, tmp_path: Path) -> None:

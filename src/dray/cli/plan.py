@@ -35,6 +35,8 @@ _NEEDED: Final = (PODS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES)
 _COLOURS: Final = {"placed": "green", "waits": "yellow", "unschedulable": "red", "impossible": "red"}
 _MANY: Final = 40
 _NAMED: Final = 4
+# Fields of metadata that only a server sets.
+_WRITTEN: Final = frozenset({"uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "ownerReferences"})
 
 
 @click.command()
@@ -114,8 +116,22 @@ def _admitted(
     from dray.explain.plan import begun
     from dray.explain.templates import admitted, templates_in
 
-    found = [template for each in asked for template in templates_in(_template_objects(each))]
-    return admitted(lambda: begun(snapshot, changes, now_of(snapshot), config, gates, "Node"), changes, found, most)
+    named = [(_template_name(each, t.name), t) for each in asked for t in templates_in(_template_objects(each))]
+    found = [template for _, template in named]
+    answers = admitted(lambda: begun(snapshot, changes, now_of(snapshot), config, gates, "Node"), changes, found, most)
+    for (name, _), answer in zip(named, answers.templates, strict=True):
+        answer.template = name
+    return answers
+
+
+def _template_name(asked: str, node: str) -> str:
+    """A node of the catalogue is known by the name that was asked for, any other by its own."""
+    return asked if node == f"{asked}-0" else node
+
+
+def _unwritten(body: dict[str, Any]) -> dict[str, Any]:
+    """An object without what a server wrote into it, so that another can be made like it."""
+    return {**body, "metadata": {name: said for name, said in (body.get("metadata") or {}).items() if name not in _WRITTEN}}
 
 
 def _template_objects(asked: str) -> list[tuple[str, dict[str, Any]]]:
@@ -126,7 +142,7 @@ def _template_objects(asked: str) -> list[tuple[str, dict[str, Any]]]:
     try:
         objects = [(f"{each}: object {n}", body) for each in files_of([file]) for n, body in enumerate(documents(each), 1)]
         if not any(body["kind"] == "Hardware" for _, body in objects):
-            return objects
+            return [(where, _unwritten(body)) for where, body in objects]
     except SnapshotError as error:
         if file.exists():
             raise Trouble(str(error)) from error
