@@ -139,3 +139,19 @@ def test_settings_without_effect_are_told_when_the_scheduler_starts(tmp_path: Pa
 def test_a_gate_for_which_nothing_is_done_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str], gate: str) -> None:
     result = dray("scheduler", "--feature-gates", f"{gate}=true", "--kubeconfig", str(tmp_path / "absent"))
     assert f"warning: feature gate {gate} has no effect" in result.output + capfd.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--attach-seconds", "--idle-seconds"])
+def test_no_time_is_less_than_none(option: str) -> None:
+    result = dray("fabric", option, "-1")
+    assert result.exit_code == 2
+    assert f"Invalid value for '{option}'" in result.output
+
+
+def test_a_scheduler_that_is_not_there_is_told_in_plain_words() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        server = f"http://127.0.0.1:{free.getsockname()[1]}"
+    result = dray("story", "train", "--server", server)
+    assert result.exit_code == 2
+    assert result.output.startswith(f"Error: cannot connect to {server}: ")
+    assert "ssl" not in result.output

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from dray.api.kinds import DEVICE_TAINT_RULES, Kind
+from dray.api.kinds import DEVICE_TAINT_RULES, QUEUES, Kind
 from dray.cli import root, source
 from dray.cluster.port import Forbidden, NotFound
 from tests.inspect.conftest import Plain, healthy
@@ -127,6 +127,13 @@ def test_a_cluster_without_the_kind_is_told_which_kubernetes_has_it(server: Serv
     answer = dray(kubeconfig, "verify")
     assert answer.exit_code == 2
     assert "does not serve resourceclaims.resource.k8s.io/v1; Kubernetes 1.34" in answer.stderr
+
+
+def test_of_a_kind_that_nobody_has_defined_there_is_nothing(server: Server, kubeconfig: Path) -> None:
+    """Queues are no part of Kubernetes, whatever its version."""
+    server.unserved = (f"{QUEUES.plural}/{QUEUES.version}",)
+    answer = dray(kubeconfig, "queues")
+    assert (answer.exit_code, answer.stdout) == (0, "There are no queues: pods are scheduled by priority and age.\n")
 
 
 def test_taint_rules_are_read_in_the_version_that_the_server_has(server: Server, kubeconfig: Path) -> None:

@@ -118,7 +118,7 @@ class TestTaint:
         monkeypatch.setattr("dray.cli.evicting.SILENCE_SECONDS", 1.0)
         answer = dray(place, "taint", target(place), "a/b:NoExecute")
         assert answer.exit_code == 1
-        assert "does a device taint eviction controller run?" in answer.stdout
+        assert "see that a device taint eviction controller runs" in answer.stdout
 
     def test_a_name_that_is_taken_by_another_selector_is_refused(self, place: Place) -> None:
         dray(place, "taint", target(place, "g0"), "a/b:None", "--rule", f"mine-{place.namespace}")

@@ -67,7 +67,7 @@ async def watched(cluster: Cluster, name: str, end: float, tell: Tell) -> Left:
             if found.status == "False":
                 return Left(done=True, message=found.message or found.reason)
         elif time.time() > silent:
-            return Left(message="no controller says anything about the rule: does a device taint eviction controller run?")
+            return Left(message="no controller says anything about the rule; see that a device taint eviction controller runs")
         if time.time() > end:
             return Left(message=last or "the rule says nothing yet")
         await asyncio.sleep(POLL_SECONDS)

@@ -16,9 +16,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option("--driver", default="fabric.dray.dev", show_default=True, help="Attach the devices of this driver.")
-@click.option("--attach-seconds", default=3.0, show_default=True, help="How long an attach takes.")
+@click.option("--attach-seconds", default=3.0, show_default=True, type=click.FloatRange(0), help="How long an attach takes.")
 @click.option("--autoscale", is_flag=True, help="Attach spare devices for pods that wait, and take back those that are idle.")
-@click.option("--idle-seconds", default=600.0, show_default=True, help="How long a device is kept that nobody uses.")
+@click.option(
+    "--idle-seconds",
+    default=600.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="How long a device is kept that nobody uses.",
+)
 @cluster_options
 def fabric(driver: str, attach_seconds: float, autoscale: bool, idle_seconds: float, **options: Any) -> None:
     """Attach fabric devices for demonstration: sets the binding conditions of allocated devices after a while.

@@ -69,6 +69,10 @@ def _asked(server: str, key: str) -> list[Line]:
     try:
         found: Any = msgspec.json.decode(asyncio.run(get()))
         return msgspec.convert(found["story"] if isinstance(found, dict) else found, list[Line])
+    except aiohttp.ClientConnectorError as error:
+        raise Trouble(
+            f"cannot connect to {server}: {error.os_error.strerror}; it is what a scheduler serves with --serve"
+        ) from error
     except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, KeyError) as error:
         raise Trouble(f"{server}: {error or 'no answer in 10 seconds'}") from error
 

@@ -148,7 +148,7 @@ def _carry_out(
         return left
 
     try:
-        left = source.run(job)
+        left = source.run(job, waiting_for="the pods to leave")
     except KeyboardInterrupt:  # what it leaves behind is not what was asked for, and must be known
         still = "eviction goes on" if effect == "NoExecute" else "it keeps new pods away, and nobody more is evicted"
         tell(f"stopped watching; rule {rule.metadata.name} stays: {still}")
