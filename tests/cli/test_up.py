@@ -96,7 +96,8 @@ def test_a_pod_with_a_claim_runs_on_it_and_survives_a_restart(tmp_path: Path) ->
         assert (result["pool"], result["device"]) == ("gpu8-0", "gpu-0")
         process.send_signal(signal.SIGKILL)
         process.wait()
-    with running(tmp_path, "--data", data) as process:
+    # The same line once more: what there is already is as the file says.
+    with running(tmp_path, "--data", data, "--hardware", "gpu8:1", "-f", str(manifest)) as process:
         again, _ = asyncio.run(_until_running(tmp_path / "kc"))
         assert again["metadata"]["uid"] == pod["metadata"]["uid"]  # type: ignore[index]
         process.send_signal(signal.SIGTERM)

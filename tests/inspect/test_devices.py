@@ -85,6 +85,7 @@ def test_for_people_there_is_a_line_for_each_and_a_total(dray: Run) -> None:
     told = dray("devices", healthy()).stdout
     assert "4 devices: 3 free, 1 allocated. Most free on one node: 2 on n2." in told
     assert "ns/train" in told
+    assert "\n1 device: 1 allocated." in dray("devices", healthy(), "--state", "allocated").stdout
     assert "No devices" in dray("devices", [node("n")]).stdout
 
 

@@ -92,7 +92,7 @@ def test_the_difference_is_shown_for_people(tmp_path: Path) -> None:
     arguments = ["simulate", "--from-cluster", "--snapshot", str(file), "--add", str(add), "--until", "60s"]
     answer = CliRunner().invoke(root, arguments)
     assert "default/late  Pending" in answer.stdout
-    assert "4 pods run without it after 60 s, 4 with it; 0 end otherwise, 0 are gone, 0 more leave." in answer.stdout
+    assert "After 60 s 4 pods would run without it, 4 with it; 0 end otherwise, 0 are gone, 0 more leave." in answer.stdout
 
 
 def test_an_object_that_is_added_and_refused_is_named(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import msgspec
 import yaml
 
 from dray.api.kinds import DEVICE_CLASSES, NODES, RESOURCE_SLICES
+from dray.cli.output import counted
 from dray.cli.source import Source, source_options
 from dray.cli.trouble import Trouble
 from dray.nodes.hardware.capture import Captured, captured
@@ -58,6 +59,6 @@ def capture(source: Source, only: Sequence[str], all_nodes: bool, name: str, out
 
 def _tell(made: Sequence[Captured]) -> None:
     for each in made:
-        nodes = f"{len(each.nodes)} node{'s' if len(each.nodes) != 1 else ''}" if each.nodes else "no node of their own"
-        click.echo(f"{each.document['metadata']['name']}: {nodes}, {each.devices} devices each", err=True)
+        nodes = counted(len(each.nodes), "node") if each.nodes else "no node of their own"
+        click.echo(f"{each.document['metadata']['name']}: {nodes}, {counted(each.devices, 'device')} each", err=True)
     click.echo("Simulate it:  dray up --hardware FILE.yaml, or one of it: --hardware FILE.yaml#NAME:COUNT", err=True)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dray.api.kinds import PODS, RESOURCE_CLAIMS
-from dray.cli.output import emit, output_option, table
+from dray.cli.output import counted, emit, output_option, table
 from dray.cli.source import Source, source_options
 from dray.explain.orphans import ClaimRow, claim_rows
 
@@ -50,9 +50,7 @@ def _show(rows: list[ClaimRow], orphans: bool, console: Console, *, wide: bool) 
     states = Counter(row.state for row in rows)
     console.print()
     console.print(
-        ("1 claim: " if len(rows) == 1 else f"{len(rows)} claims: ")
-        + ", ".join(f"{count} {state}" for state, count in states.most_common())
-        + "."
+        f"{counted(len(rows), 'claim')}: " + ", ".join(f"{count} {state}" for state, count in states.most_common()) + "."
     )
     if orphans:
         console.print("`dray release CLAIM -n NAMESPACE` lets go of one, with proof that no pod uses it.")

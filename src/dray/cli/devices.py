@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dray.api.kinds import RESOURCE_CLAIMS, RESOURCE_SLICES
-from dray.cli.output import emit, output_option, table
+from dray.cli.output import counted, emit, output_option, table
 from dray.cli.source import Source, source_options
 from dray.explain.inventory import STATES, Inventory, NodeRow, Row, inventory, narrowed
 from dray.explain.published import Published
@@ -116,7 +116,7 @@ def _totals(found: Inventory) -> str:
     states = Counter(row.state for row in found.devices)
     told = ", ".join(f"{states[state]} {state}" for state in STATES if states[state])
     free = Counter(row.node for row in found.devices if row.state == "free" and row.node not in ("", "*"))
-    line = f"{len(found.devices)} devices: {told}."
+    line = f"{counted(len(found.devices), 'device')}: {told}."
     if free:
         node, most = min(free.items(), key=lambda item: (-item[1], item[0]))
         line += f" Most free on one node: {most} on {node}."

@@ -16,7 +16,7 @@ from rich.markup import escape
 
 from dray.api.durations import seconds
 from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
-from dray.cli.output import emit, output_option, table
+from dray.cli.output import counted, emit, output_option, table
 from dray.cli.source import Source, now_of, placing_of, source_options_beside_files
 from dray.cli.trouble import Trouble, patience
 
@@ -153,7 +153,8 @@ def _show_difference(found: WhatIf, console: Console) -> None:
             f"[yellow]{escape(f'{each.namespace}/{each.name}')} is evicted or deleted at {each.at:.3f}s by {each.by}[/yellow]"
         )
     running = [sum(pod["phase"] == "Running" for pod in report.pods) for report in (found.before, found.after)]
-    console.print(f"{running[0]} pods run without it after {found.after.until:g} s, {running[1]} with it; ", end="")
+    without = counted(running[0], "pod")
+    console.print(f"After {found.after.until:g} s {without} would run without it, {running[1]} with it; ", end="")
     console.print(f"{len(told.changed)} end otherwise, {len(told.gone)} are gone, {len(told.evictions)} more leave.")
 
 
@@ -182,9 +183,9 @@ def _show(report: Any, console: Console) -> None:
     console.print(table(("pod", "phase", "node", "bound at", "devices", "why not"), [_row(pod) for pod in report.pods]))
     phases = Counter(pod["phase"] for pod in report.pods)
     told = ", ".join(f"{count} {phase or 'unknown'}" for phase, count in sorted(phases.items()))
-    pods = f"{len(report.pods)} pod{'' if len(report.pods) == 1 else 's'}" + (f" ({told})" if told else "")
+    pods = counted(len(report.pods), "pod") + (f" ({told})" if told else "")
     console.print(f"\n{report.until:g} s simulated with seed {report.seed}: {pods}, ", end="")
-    console.print(f"{len(report.evictions)} deleted or evicted, {len(report.events)} events.")
+    console.print(f"{len(report.evictions)} deleted or evicted, {counted(len(report.events), 'event')}.")
     for refused in report.refused_objects:
         if refused.at:
             console.print(f"[yellow]refused:[/yellow] {escape(refused.text)}")

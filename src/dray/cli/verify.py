@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 
 from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
-from dray.cli.output import emit, output_option, table
+from dray.cli.output import counted, emit, output_option, table
 from dray.cli.source import Source, source_options
 from dray.explain.verify import Finding, Report
 from dray.explain.verify import verify as check
@@ -46,25 +46,21 @@ def verify(source: Source, strict: bool, output: str) -> None:
 def _show(report: Report, console: Console) -> None:
     counts = report.checked
     claims, devices, pools, pods, nodes = (
-        _count(counts[f"{noun}s"], noun) for noun in ("claim", "device", "pool", "pod", "node")
+        counted(counts[f"{noun}s"], noun) for noun in ("claim", "device", "pool", "pod", "node")
     )
-    allocations = _count(counts["allocated"], "allocation")
+    allocations = counted(counts["allocated"], "allocation")
     console.print(f"Checked {claims}, {devices} in {pools}, {allocations}, {pods} on {nodes}.")
     if not report.found:
         console.print("[yellow]Nothing was checked.[/yellow]")
     elif not report.violations:
         console.print("[green]Nothing is owned twice; every rule holds.[/green]")
     else:
-        console.print(f"[red]{_count(len(report.violations), 'violation')}:[/red]")
+        console.print(f"[red]{counted(len(report.violations), 'violation')}:[/red]")
         console.print(_table(report.violations))
     if report.leftovers:
-        console.print(f"[yellow]{_count(len(report.leftovers), 'leftover')}, normal for a short while:[/yellow]")
+        console.print(f"[yellow]{counted(len(report.leftovers), 'leftover')}, normal for a short while:[/yellow]")
         console.print(_table(report.leftovers))
 
 
 def _table(findings: list[Finding]) -> object:
     return table(("rule", "objects", "detail"), [(f.rule, "\n".join(f.objects), f.detail) for f in findings])
-
-
-def _count(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number} {noun}s"

@@ -34,7 +34,10 @@ class Hand:
         try:
             self._core.write(Write("create", kind, namespace, name, body, field_manager=USER))
         except Conflict:
-            self.change(kind, body)
+            applied = {key: value for key, value in body.items() if key != "status"}
+            self._core.write(Write("patch", kind, namespace, name, applied, patch="apply", field_manager=USER))
+            if body.get("status"):
+                self._status(kind, namespace, name, body["status"])
             return
         if body.get("status") and kind != NODES:
             self._status(kind, namespace, name, body["status"])

@@ -97,8 +97,8 @@ class Local:
 
 
 async def bring_in(cluster: Cluster, objects: Sequence[dict[str, Any]], registry: Registry | None = None) -> None:
-    """Create the objects in a cluster, or change them to these if they exist; definitions first, so that their kinds are served.
-    Raises Unappliable."""
+    """Create the objects in a cluster, or apply them where they exist, so that what the server added counts as no difference;
+    definitions first, so that their kinds are served. Raises Unappliable."""
     for found in sorted(objects, key=lambda found: found.get("kind") != CUSTOM_RESOURCE_DEFINITIONS.kind):
         kind = served_kind(found, registry)
         metadata = found.get("metadata") or {}
@@ -108,7 +108,7 @@ async def bring_in(cluster: Cluster, objects: Sequence[dict[str, Any]], registry
             try:
                 await cluster.write(Write("create", kind, namespace, name, found))
             except Conflict:
-                await cluster.write(Write("patch", kind, namespace, name, found))
+                await cluster.write(Write("patch", kind, namespace, name, found, patch="apply"))
         except Refused as error:
             raise Unappliable(f"{kind.kind} {name}: {error.message}") from error
 
