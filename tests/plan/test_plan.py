@@ -57,6 +57,13 @@ def asked(tmp_path: Path) -> Asked:
     return Asked(tmp_path, cluster(*nodes, deployment("web", 3, working("x", **low)), pod("alone", requests={"cpu": "1"}, **low)))
 
 
+def test_what_a_file_does_not_say_of_a_pod_that_is_there_stays_as_it_is(asked: Asked) -> None:
+    """So a file that made a pod can be given again, although a server has added to its containers since."""
+    code, found = asked.json(files=[pod("alone", priorityClassName="low"), working("new")])
+    assert (code, [each["verdict"] for each in found["pods"]]) == (0, ["placed"] * len(found["pods"]))
+    assert found["after"]["resources"]["cpu"] == {"used": "5", "total": "8"}
+
+
 def urgent_pod() -> Plain:
     """It must have two devices of the node that is full."""
     return working("urgent", priorityClassName="high", nodeSelector={"kubernetes.io/hostname": "n2"})
