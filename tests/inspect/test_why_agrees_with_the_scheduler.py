@@ -109,6 +109,7 @@ def agree(seeds: range) -> None:
         pod, placement = decision
         told = why(sim.world, pod, now=sim.now, config=sim.config, gates=sim.gates)
         ask = Ask(Scheduler(sim.world, sim.config, sim.gates), sim.now)
+        each_by_itself(ask, pod)
         if placement is None:
             assert not told.fits, (seed, pod.key, told.summary)
             assert told.verdict in ("unschedulable", "impossible", "waiting"), (seed, pod.key, told.summary)
@@ -121,6 +122,23 @@ def agree(seeds: range) -> None:
                 assert (told.choice.node, would.node) == (placement.node, placement.node), (seed, pod.key)
                 assert devices(would) == devices(placement), (seed, pod.key)
     assert compared
+
+
+def each_by_itself(ask: Ask, pod: Pod) -> None:
+    """What nodes answer together is what each answers when nobody else is asked."""
+    try:
+        state = ask.state(pod)
+    except NotPlaced:
+        return
+    cycle, engine = ask.scheduler.cycle, ask.scheduler.engine
+    for answer in ask.answers(state):
+        info = ask.scheduler.nodes.get(answer.node)
+        assert info is not None
+        assert bool(answer.reasons) != isinstance(ask.on(state, info), Placement)
+        if answer.reasons and state.needs_devices and cycle.checks(state)(info) is None:
+            assert answer.devices == engine.explain(answer.node, cycle.devices.claims_on(state, info)[0])
+        else:
+            assert answer.devices is None
 
 
 def test_a_pod_whose_own_special_claim_is_allocated_fits_where_it_is() -> None:

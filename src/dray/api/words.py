@@ -79,13 +79,12 @@ def summary(reasons_by_node: Mapping[str, Sequence[Reason]], total: int) -> str:
 
 def counted(reasons_by_node: Mapping[str, Sequence[Reason]]) -> list[Counted]:
     """Equal reasons with the number of nodes that give them, the most frequent first."""
-    groups: dict[str, list[Any]] = {}
+    groups: dict[str, _Counting] = {}
     for reasons in reasons_by_node.values():
         for key, reason in {_group(reason): reason for reason in reversed(reasons)}.items():
-            found = groups.setdefault(key, [reason, 0])
-            found[0], found[1] = _common(found[0], reason), found[1] + 1
-    ordered = sorted(groups.items(), key=lambda item: (-item[1][1], item[0]))
-    return [(reason, count) for _, (reason, count) in ordered]
+            groups.setdefault(key, _Counting(reason)).add(reason)
+    ordered = sorted(groups.items(), key=lambda item: (-item[1].count, item[0]))
+    return [(group.common(), group.count) for _, group in ordered]
 
 
 def message(counts: Sequence[Counted], total: int, limit: int = MESSAGE_MAX) -> str:
@@ -177,15 +176,43 @@ def _merged(counts: Iterable[Counted], *, keep_general: bool = False) -> list[Co
     return [groups[key] for key in sorted(groups, key=lambda key: (-groups[key][1], key))]
 
 
+class _Counting:
+    """A reason that several nodes give. Who holds what they lack is collected and put in order once: it can be thousands."""
+
+    def __init__(self, first: Reason) -> None:
+        self._reason, self.count = first, 0
+        self._holders: set[str] = set()
+
+    def add(self, reason: Reason) -> None:
+        self.count += 1
+        self._reason = _best(self._reason, reason)
+        if "holders" in self._reason.data:
+            self._holders.update(reason.data.get("holders", ()))
+        else:
+            self._holders.clear()
+
+    def common(self) -> Reason:
+        return _held_by(self._reason, self._holders)
+
+
 def _common(one: Reason, other: Reason) -> Reason:
-    """What two equal reasons have in common: the numbers of the one that misses less, and no detail that only one has."""
+    """What two equal reasons have in common."""
+    return _held_by(_best(one, other), {*one.data.get("holders", ()), *other.data.get("holders", ())})
+
+
+def _best(one: Reason, other: Reason) -> Reason:
+    """Of two equal reasons the numbers of the one that misses less, and no detail that only one has."""
     if one is other:
         return one
     best = other if _number(other.data.get("free")) > _number(one.data.get("free")) else one
     data = {key: value for key, value in best.data.items() if key not in _OF_ONE or one.data.get(key) == other.data.get(key)}
-    if "holders" in data:
-        data["holders"] = sorted({*one.data.get("holders", ()), *other.data.get("holders", ())})
     return Reason(best.code, one.object if one.object == other.object else "", data)
+
+
+def _held_by(reason: Reason, holders: set[str]) -> Reason:
+    if not isinstance(reason.data.get("holders"), list):
+        return reason  # none, or those of zones, which are told as they are
+    return Reason(reason.code, reason.object, {**reason.data, "holders": sorted(holders)})
 
 
 def of_several(reason: Reason) -> Reason:

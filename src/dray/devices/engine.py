@@ -20,7 +20,7 @@ from dray.api.resource import AllocationResult, DeviceClass, DeviceTaintRule, Re
 from dray.books.journal import Books, Standing
 from dray.devices.answers import INVALID_POOLS, Answer, Answers
 from dray.devices.demand import Compiler, Demand, Limit
-from dray.devices.explain import Explainer, Explanation
+from dray.devices.explain import Explainer, Explanation, Outlines
 from dray.devices.inventory import Inventory
 from dray.devices.ledger import Charge, DeviceKey, charged, charges_of
 from dray.devices.packing import DeviceScore, scores
@@ -179,9 +179,12 @@ class Devices:
         """End a device's rest."""
         self.ledger.release(_rest_uid(device))
 
-    def owner_names(self, device: DeviceKey) -> tuple[str, ...]:
-        """``namespace/name`` of the claims that hold the device."""
-        return tuple(self.ledger.name_of(uid) or uid for uid in self.ledger.owners(device))
+    def owner_name(self, uid: str) -> str:
+        """``namespace/name`` of a claim that holds something; of anybody else, the uid."""
+        return self.ledger.name_of(uid) or uid
+
+    def charges(self, uid: str) -> tuple[Charge, ...]:
+        return self.ledger.charges(uid)
 
     def owners(self, device: DeviceKey) -> tuple[str, ...]:
         """The uids of the claims that hold the device."""
@@ -196,6 +199,8 @@ class Devices:
     def rivals(self, allocation: AllocationResult) -> list[str]:
         """The uids of claims whose decision is on its way and needs what somebody else's allocation has: the same device,
         or counters of the same pool."""
+        if not (under_way := self.ledger.on_the_way()):
+            return []
         devices = {charge.device for charge in charges_of(allocation, shareable=self._shareable)}
         pools = {(device.driver, device.pool) for device in devices}
         counted = {pool for pool in pools if self.inventory.counts(pool)}
@@ -204,7 +209,7 @@ class Devices:
             held = (charge.device for charge in self.ledger.charges(uid))
             return any(device in devices or (device.driver, device.pool) in counted for device in held)
 
-        return sorted(uid for uid in self.ledger.on_the_way() if crosses(uid))
+        return sorted(uid for uid in under_way if crosses(uid))
 
     # ------------------------------------------------------------------------------------------------------ questions
 
@@ -335,8 +340,9 @@ class Devices:
             known = demand.could[serial] = answer.picks is not None or answer.spent
         return known
 
-    def explain(self, node_name: str, claims: Sequence[ResourceClaim]) -> Explanation:
-        """Why the claims do not fit on this node: per node, request and device, and what would help."""
+    def explain(self, node_name: str, claims: Sequence[ResourceClaim], known: Outlines | None = None) -> Explanation:
+        """Why the claims do not fit on this node: per node, request and device, and what would help. ``known``: what was found
+        out about other nodes since anything changed; more is put into it."""
         verdict = self.allocate(node_name, claims)
         if verdict.ok:
             return Explanation(())
@@ -345,7 +351,8 @@ class Devices:
         if view is None or demand.error is not None:
             return Explanation(verdict.reasons)
         problem = self.analysis.problem(demand, view.layout)
-        found = Explainer(self, view, problem, claims, binding=self.analysis.binding, now=self.analysis.now).explain()
+        explainer = Explainer(self, view, problem, claims, binding=self.analysis.binding, now=self.analysis.now)
+        found = explainer.explain(self.inventory.state(view), known if known is not None else {})
         unreadable = tuple(self._answers.incomplete(view, key) for key in view.incomplete)
         found.reasons = verdict.reasons or (*found.reasons, *unreadable)
         return found

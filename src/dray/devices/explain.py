@@ -2,14 +2,16 @@
 
 Nothing here is on the path of a decision: it is worked out only when somebody asks. For every device it names the first check
 that fails, with its numbers, on the node as the ledger has it. ``changes`` are the smallest changes that would admit the
-claims here: each one was tried before it is told.
+claims here: each one was tried before it is told. Nodes in the same state, whose devices are divided among their holders in the
+same way, differ in names only: they share an ``Outline``, and what is told of them is the same as if each were asked by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -20,7 +22,7 @@ from dray.api.tolerations import refused_taint
 from dray.devices.attempt import Attempt
 from dray.devices.capacity import CapacityError
 from dray.devices.demand import Alternative
-from dray.devices.ledger import DeviceKey
+from dray.devices.ledger import Charge, DeviceKey, PoolKey
 from dray.devices.problem import Option, Problem, RequestProblem, positions
 from dray.devices.selection import Failure
 from dray.devices.shapes import Kind
@@ -73,18 +75,95 @@ class Explanation(msgspec.Struct):
     changes: tuple[Change, ...] = ()
 
 
-# A change, the claims that have it, and the uid of the claim that is let go of.
-Trial = tuple[Change, Sequence[ResourceClaim], str]
+Check = tuple[str, dict[str, Any]]
+"""The code and the data of a check that fails, but for names of devices and holders."""
+
+
+class Outlined(NamedTuple):
+    """One alternative of a request without names: the first check that fails, by position, and how many match."""
+
+    checks: tuple[Check | None, ...]
+    matching: int
+    refused: dict[str, int]
+
+
+class Outline(NamedTuple):
+    """An explanation without names. ``changes``: a holder that is to let go stands as its number among those of the node."""
+
+    options: tuple[Outlined, ...]
+    constraint: dict[str, Any]
+    changes: tuple[Change | int, ...]
+
+
+Outlines = dict[Hashable, Outline]
+"""What nodes share, by the state that they are in and by how their devices are divided: for as long as nothing changes."""
+
+# A change, or the number of the holder that lets go; the claims that have it; and the uid of that holder.
+Trial = tuple[Change | int, Sequence[ResourceClaim], str]
 
 
 class Engine(Protocol):
     """What explaining needs of the allocator: who holds a device, and trials that leave no trace."""
 
-    def owner_names(self, device: DeviceKey) -> tuple[str, ...]: ...
-
     def owners(self, device: DeviceKey) -> tuple[str, ...]: ...
 
+    def owner_name(self, uid: str) -> str: ...
+
+    def charges(self, uid: str) -> tuple[Charge, ...]: ...
+
     def fits(self, node_name: str, claims: Sequence[ResourceClaim], without: str = "") -> bool: ...
+
+
+class Holders:
+    """Who holds the devices that a node sees: numbered in the order in which they are met."""
+
+    def __init__(self, engine: Engine, view: NodeView) -> None:
+        self._engine, self._view = engine, view
+        self.numbers: dict[str, int] = {}
+        self.on: dict[DeviceKey, tuple[str, ...]] = {}
+        self._met: list[int] = []
+        for content in view.contents:
+            driver, pool = content.key
+            names = content.names() if content.holdings else []
+            for bit in sorted(content.holdings):
+                key = DeviceKey(driver, pool, names[bit])
+                found = self.on[key] = engine.owners(key)
+                self._met.append(~bit)
+                for uid in found:
+                    self._met.append(self.numbers.setdefault(uid, len(self.numbers) + 1))
+            self._met.append(0)
+
+    def names(self, key: DeviceKey) -> str:
+        return ", ".join([self._engine.owner_name(uid) for uid in self.on.get(key, ()) if not rests(uid)])
+
+    def rest(self, key: DeviceKey) -> bool:
+        """Whether nobody holds the device, and it only rests."""
+        found = self.on.get(key)
+        return bool(found) and all(map(rests, found or ()))
+
+    def division(self) -> Hashable:
+        """How the devices are divided, without names: where it is equal, letting go of the same numbers leaves the same."""
+        contents = self._view.contents
+        resting = [number for uid, number in self.numbers.items() if rests(uid)]
+        if all(content.whole for content in contents):
+            return tuple(self._met), tuple(resting), None
+        pools = {content.key: (number, content.bits) for number, content in enumerate(contents)}
+        charges = [[_nameless(charge, pools) for charge in self._engine.charges(uid)] for uid in self.numbers]
+        return tuple(self._met), tuple(resting), tuple(map(tuple, charges))
+
+
+def rests(uid: str) -> bool:
+    """Whether this is no claim but the rest that a device has after a failure."""
+    return uid.startswith("rest/")
+
+
+def _nameless(charge: Charge, pools: dict[PoolKey, tuple[int, dict[str, tuple[int, ...]]]]) -> Hashable:
+    """What a holder has of a device that the node sees; nothing of any other."""
+    found = pools.get((charge.device.driver, charge.device.pool))
+    if found is None:
+        return None
+    number, bits = found
+    return number, bits.get(charge.device.device, charge.device.device), charge.mode, charge.consumed, charge.groups
 
 
 class Explainer:
@@ -99,21 +178,76 @@ class Explainer:
         self._claims = claims
         self._binding, self._now = binding, now
         self._attempt = Attempt(problem, view)
+        self._holders = Holders(engine, view)
 
-    def explain(self) -> Explanation:
+    def explain(self, state: int, known: Outlines) -> Explanation:
+        """``state``: the number of the state that the node is in; ``known``: what was found out about other nodes."""
+        key = (state, self._problem.demand, tuple(claim.key for claim in self._claims), self._holders.division())
+        outline = known.get(key)
+        if outline is None:
+            outline = known[key] = self._outline()
         findings: list[RequestFinding] = []
         reasons: list[Reason] = []
+        keys = self._view.keys()
+        names = [str(device) for device in keys]
+        outlined = iter(outline.options)
         for request in self._problem.requests:
-            own = [self._request(request, option) for option in request.options]
+            own = [self._finding(request, option, next(outlined), keys, names) for option in request.options]
             findings.extend(own)
             if all(finding.missing or not finding.needed for finding in own) and own:
                 reasons.append(self._of_alternatives(request, own))
         if not reasons:
             claim = ", ".join(claim.key for claim in self._claims)
-            reasons.append(Reason("NoCombination", f"node/{self._view.name}", {"claim": claim} | self._constraint()))
+            reasons.append(Reason("NoCombination", f"node/{self._view.name}", {"claim": claim} | outline.constraint))
         lacking = [number for number, finding in enumerate(findings) if finding.missing]
         nearest = min(lacking, key=lambda number: findings[number].missing, default=None)
-        return Explanation(tuple(reasons), tuple(findings), nearest, tuple(self._changes()))
+        return Explanation(tuple(reasons), tuple(findings), nearest, self._named(outline.changes))
+
+    def _named(self, changes: Sequence[Change | int]) -> tuple[Change, ...]:
+        names = [self._engine.owner_name(uid) for uid in self._holders.numbers] if changes else []
+        return tuple(Change("release", names[change - 1]) if isinstance(change, int) else change for change in changes)
+
+    def _finding(
+        self, request: RequestProblem, option: Option, outlined: Outlined, keys: Sequence[DeviceKey], names: Sequence[str]
+    ) -> RequestFinding:
+        devices = tuple(
+            [
+                DeviceFinding(name, self._reason(check, key, name) if check is not None else None)
+                for check, key, name in zip(outlined.checks, keys, names)
+            ]
+        )
+        return RequestFinding(
+            self._claims[request.claim].key,
+            option.alternative.name,
+            option.alternative.class_.metadata.name,
+            option.count,
+            outlined.matching,
+            outlined.matching - sum(outlined.refused.values()),
+            outlined.refused,
+            devices,
+        )
+
+    def _reason(self, check: Check, key: DeviceKey, name: str) -> Reason:
+        code, data = check
+        if code == "DeviceTaken":
+            data = {"claim": self._holders.names(key)}
+        elif code == "SelectorError":
+            data = {"device": name, **data}
+        return Reason(code, f"device/{name}", data)
+
+    # --------------------------------------------------------------------------------------------------- without names
+
+    def _outline(self) -> Outline:
+        options = [(request, option) for request in self._problem.requests for option in request.options]
+        outlined = tuple(self._outlined(request, option) for request, option in options)
+        # Which constraint is to blame is told only where nothing else is, but costs little.
+        return Outline(outlined, self._constraint(), tuple(self._changes()))
+
+    def _outlined(self, request: RequestProblem, option: Option) -> Outlined:
+        checks = tuple(self._check(request, option, position) for position in range(self._view.layout.width))
+        unselected = ("DeviceNotSelected", "DeviceOtherNode")
+        matching = [check for check in checks if check is None or check[0] not in unselected]
+        return Outlined(checks, len(matching), dict(Counter(check[0] for check in matching if check is not None)))
 
     def _of_alternatives(self, request: RequestProblem, findings: Sequence[RequestFinding]) -> Reason:
         """The alternative that lacks least, with what is said of the others; their names alone hold for nodes that differ."""
@@ -134,7 +268,7 @@ class Explainer:
                 asked = [
                     (request, option)
                     for request in self._problem.requests
-                    if request.claim == claim and index in (option := request.options[0]).values and len(request.options) == 1
+                    if request.claim == claim and len(request.options) == 1 and index in (option := request.options[0]).values
                 ]
                 needed = sum(option.count for _, option in asked)
                 most = self._agreeing(index, asked) if constraint.match else self._differing(index, asked)
@@ -169,53 +303,22 @@ class Explainer:
             return Reason("AllDevicesBusy", node, data)
         return Reason("NotEnoughDevices", node, data | {"missing": finding.missing})
 
-    def _request(self, request: RequestProblem, option: Option) -> RequestFinding:
-        devices = tuple(
-            DeviceFinding(str(self._view.key(position)), self._check(request, option, position))
-            for position in range(self._view.layout.width)
-        )
-        unselected = ("DeviceNotSelected", "DeviceOtherNode")
-        matching = [device for device in devices if device.reason is None or device.reason.code not in unselected]
-        refused: dict[str, int] = {}
-        for device in matching:
-            if device.reason is not None:
-                refused[device.reason.code] = refused.get(device.reason.code, 0) + 1
-        alternative = option.alternative
-        return RequestFinding(
-            self._claims[request.claim].key,
-            alternative.name,
-            alternative.class_.metadata.name,
-            option.count,
-            len(matching),
-            len(matching) - sum(refused.values()),
-            refused,
-            devices,
-        )
-
     # ---------------------------------------------------------------------------------------------- one device
 
-    def _check(self, request: RequestProblem, option: Option, position: int) -> Reason | None:
+    def _check(self, request: RequestProblem, option: Option, position: int) -> Check | None:
         """The first check that fails, in the order in which a search makes them."""
-        key = self._view.key(position)
-        name = f"device/{key}"
-        kind = self._view.layout.kinds[position]
-        bit = 1 << position
-        for code, data in self._failing(request, option, position, kind, key, bit):
-            return Reason(code, name, data)
-        return None
+        return next(self._failing(request, option, position, self._view.layout.kinds[position], 1 << position), None)
 
-    def _failing(
-        self, request: RequestProblem, option: Option, position: int, kind: Kind, key: DeviceKey, bit: int
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _failing(self, request: RequestProblem, option: Option, position: int, kind: Kind, bit: int) -> Iterator[Check]:
         if kind.binding and not self._binding:
             yield "BindingConditionsOff", {}
         failure = option.failures.get(position)
         if isinstance(failure, Failure):
-            yield "SelectorError", {"device": str(key), "error": failure.message, "expression": failure.source.expression}
+            yield "SelectorError", {"error": failure.message, "expression": failure.source.expression}
         if not option.selected & bit and not isinstance(failure, CapacityError):
             yield self._not_selected(option, position, kind)
         if not option.alternative.admin and self._attempt.base_taken & bit:
-            yield self._taken(key)
+            yield ("DeviceCoolingDown" if self._holders.rest(self._view.key(position)) else "DeviceTaken"), {}
         if isinstance(failure, CapacityError):
             yield "CapacityPolicy", {"policy": str(failure)}
         yield from self._capacity(option, position)
@@ -229,7 +332,7 @@ class Explainer:
             if not values.present & bit:
                 yield "AttributeMissing", {"attribute": self._problem.constraints[request.claim][index].attribute}
 
-    def _not_selected(self, option: Option, position: int, kind: Kind) -> tuple[str, dict[str, Any]]:
+    def _not_selected(self, option: Option, position: int, kind: Kind) -> Check:
         if not self._view.layout.here >> position & 1:
             return (
                 ("FeatureOff", {"feature": "DRADeviceCompatibilityGroups"}) if kind.declares_groups else ("DeviceOtherNode", {})
@@ -239,13 +342,7 @@ class Explainer:
                 return "DeviceNotSelected", {"source": source.owner, "expression": source.expression}
         return "DeviceNotSelected", {}
 
-    def _taken(self, key: DeviceKey) -> tuple[str, dict[str, Any]]:
-        owners = self._engine.owner_names(key)
-        if owners and all(owner.startswith("rest/") for owner in owners):
-            return "DeviceCoolingDown", {}
-        return "DeviceTaken", {"claim": ", ".join(owner for owner in owners if not owner.startswith("rest/"))}
-
-    def _capacity(self, option: Option, position: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _capacity(self, option: Option, position: int) -> Iterator[Check]:
         takes = option.consumes.get(position)
         if takes is None:
             return
@@ -263,7 +360,7 @@ class Explainer:
             format = takes.values[full].format
             yield "CapacityExhausted", {"capacity": full, "needed": str(takes.values[full]), "free": str(Quantity(left, format))}
 
-    def _counters(self, position: int, kind: Kind, bit: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _counters(self, position: int, kind: Kind, bit: int) -> Iterator[Check]:
         layout = self._view.layout
         if not kind.consumes or (kind.multiple and self._attempt.base_shared & bit):
             return
@@ -294,13 +391,14 @@ class Explainer:
 
     # ---------------------------------------------------------------------------------------------- smallest change
 
-    def _changes(self) -> Iterator[Change]:
+    def _changes(self) -> Iterator[Change | int]:
         """Changes that were tried and would do: tolerate one taint, let go of one claim, ask one request for fewer devices."""
         seen: set[object] = set()
         options = [(request, option) for request in self._problem.requests for option in request.options]
         yield from self._tried(trial for request, option in options for trial in self._tolerations(request, option, seen))
         yield from self._tried(trial for _, option in options for trial in self._releases(option, seen))
         for change in self._tried(trial for request in self._problem.requests for trial in self._smaller(request, seen)):
+            assert isinstance(change, Change)
             seen.add((change.claim, change.request))
             yield change
         yield from self._tried(self._unconstrained())
@@ -314,7 +412,7 @@ class Explainer:
                 named = {"attribute": constraint.attribute, "index": index}
                 yield Change("unbind", self._claims[claim].key, data=named), claims, ""
 
-    def _tried(self, trials: Iterable[Trial]) -> Iterator[Change]:
+    def _tried(self, trials: Iterable[Trial]) -> Iterator[Change | int]:
         for change, claims, without in islice(trials, TRIALS):
             if self._engine.fits(self._view.name, claims, without):
                 yield change
@@ -349,10 +447,10 @@ class Explainer:
 
     def _releases(self, option: Option, seen: set[object]) -> Iterator[Trial]:
         for key in self._in_the_way(option):
-            for uid, name in zip(self._engine.owners(key), self._engine.owner_names(key)):
-                if uid not in seen and not uid.startswith("rest/"):
+            for uid in self._holders.on.get(key, ()):
+                if uid not in seen and not rests(uid):
                     seen.add(uid)
-                    yield Change("release", name), self._claims, uid
+                    yield self._holders.numbers[uid], self._claims, uid
 
     def _in_the_way(self, option: Option) -> Iterator[DeviceKey]:
         """The devices that the option may take, and those in use that draw from the same counter sets."""

@@ -187,6 +187,10 @@ class PoolContent:
         start, slice = self._slices[number]
         return PoolDevice(slice.spec.devices[bit - start], self.layout.kinds[bit], slice)
 
+    def names(self) -> list[str]:
+        """Names of devices, by position."""
+        return [device.name for _, slice in self._slices for device in slice.spec.devices]
+
     @property
     def bits(self) -> dict[str, tuple[int, ...]]:
         """Positions by device name. A name may occur twice, on different nodes, and is then one device in use."""
@@ -258,10 +262,15 @@ class PoolContent:
                 return True
         return False
 
+    @property
+    def whole(self) -> bool:
+        """Whether what is in use is in use as a whole, and nothing else is known about it."""
+        return not (self.shared or self._strays or self._has_snapshots())
+
     def state_key(self) -> object:
         """Two contents with the same layout and the same key admit the same devices."""
         if self._key is None:
-            if not (self.shared or self._strays or self._has_snapshots()):
+            if self.whole:
                 self._key = (self.taken, self.allocated)
             else:
                 groups = tuple(sorted((number, state.key()) for number, state in self.groups.items()))

@@ -129,6 +129,15 @@ class NodeView:
         content, bit = self.place(position)
         return DeviceKey(*content.key, content.device(bit).name)
 
+    def keys(self) -> list[DeviceKey]:
+        """All devices, by position."""
+        found: list[DeviceKey] = []
+        for part, content in zip(self.layout.parts, self.contents):
+            (driver, pool), names = content.key, content.names()
+            for start, length, _ in part.segments:
+                found += [DeviceKey(driver, pool, name) for name in names[start : start + length]]
+        return found
+
     def taken(self) -> int:
         """Positions that are in use as a whole."""
         mask = 0

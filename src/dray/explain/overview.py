@@ -18,6 +18,7 @@ from dray.cluster.world import World
 from dray.explain.failures import FailedBinding
 from dray.explain.fix import Fix
 from dray.explain.queued import Outlooks
+from dray.explain.snapshot import without_collecting
 from dray.explain.why import VerdictName, why
 from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config
@@ -69,6 +70,7 @@ def _owned(found: Pod, owners: set[tuple[str, str]]) -> bool:
     return any((owner.kind, owner.name) in owners for owner in found.metadata.owner_references)
 
 
+@without_collecting()
 def causes(
     world: World,
     pods: Sequence[Pod],

@@ -7,7 +7,7 @@ must change). Nothing is changed by asking.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
@@ -37,6 +37,7 @@ from dray.explain.evicting import WouldEvict, would_evict
 from dray.explain.failures import FailedBinding, of_condition
 from dray.explain.fix import Fix
 from dray.explain.queued import Outlook, Outlooks, Queued
+from dray.explain.snapshot import without_collecting
 from dray.explain.zones import refused_for_zones, where, without_guarantee, without_zones
 from dray.nodes.autoscaling import attachment
 from dray.scheduling.actions.preemption import Eviction
@@ -48,7 +49,8 @@ from dray.scheduling.kinds import KINDS
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.placing.state import CycleState, NotPlaced
 from dray.scheduling.scheduler import Scheduler
-from dray.scheduling.shape.extended import is_special
+from dray.scheduling.shape.claims import claim_keys
+from dray.scheduling.shape.extended import is_special, owner_uid
 
 VerdictName = Literal["bound", "waiting", "unschedulable", "impossible"]
 
@@ -126,6 +128,7 @@ class Why(msgspec.Struct):
     """The queue and the gang that it waits in."""
 
 
+@without_collecting()
 def why(
     world: World,
     pod: Pod,
@@ -251,20 +254,18 @@ def _placed_again(world: World, pod: Pod, now: float, config: Config | None, gat
     placed, node = pod, pod.spec.node_name
     status = msgspec.structs.replace(pod.status, nominated_node_name="")
     pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=""), status=status)
-    pods = [pod if each is placed else each for each in world.all(PODS).values()]
-    claims = [found for claim in world.all(RESOURCE_CLAIMS).values() if (found := before(claim)) is not None]
+    pods = (pod if each is placed else each for each in world.all(PODS).values())
+    claims = (found for claim in world.all(RESOURCE_CLAIMS).values() if (found := before(claim)) is not None)
     question = _Question(_world_with(world, pods, claims), pod, now, config, gates, ())
     return question.choice(node)
 
 
-def _world_with(world: World, pods: Sequence[Pod], claims: Sequence[ResourceClaim]) -> World:
+def _world_with(world: World, pods: Iterable[Pod], claims: Iterable[ResourceClaim]) -> World:
     """Another world with these pods and claims, and everything else as it is."""
-    made = World(KINDS)
-    for kind in KINDS:
-        found: Sequence[Any] = list(world.all(kind).values()) if kind in world.kinds else []
-        found = pods if kind == PODS else claims if kind == RESOURCE_CLAIMS else found
-        made.replace(kind, [msgspec.json.encode(each) for each in found])
-    return made
+    objects: dict[Kind, Mapping[str, Any]] = {kind: world.all(kind) if kind in world.kinds else {} for kind in KINDS}
+    objects[PODS] = {pod.key: pod for pod in pods}
+    objects[RESOURCE_CLAIMS] = {claim.key: claim for claim in claims}
+    return World.of(objects)
 
 
 class _Alone(NamedTuple):
@@ -494,10 +495,12 @@ class _Question:
         return next((found for found in reversed(self._failures) if found.of(self._pod)), of_condition(self._pod))
 
     def _alone(self) -> _Alone | None:
-        """The cluster without any other pod and any allocation; None where that says nothing, since a claim of the pod could not
-        be allocated again as it is."""
-        claims: list[ResourceClaim] = list(self._world.all(RESOURCE_CLAIMS).values())
-        free = [msgspec.structs.replace(claim, status=ResourceClaimStatus()) for claim in claims]
+        """The cluster without any other pod, its claims and any allocation; None where that says nothing, since a claim of the
+        pod could not be allocated again as it is."""
+        named = set(claim_keys(self._pod))
+        claims: Iterable[ResourceClaim] = self._world.all(RESOURCE_CLAIMS).values()
+        own = (claim for claim in claims if claim.key in named or self._pod.uid in owner_uid(claim))
+        free = [msgspec.structs.replace(claim, status=ResourceClaimStatus()) for claim in own]
         scheduler = Scheduler(_world_with(self._world, [self._pod], free), self._config, self._gates)
         ask = Ask(scheduler, self._now, self._profile)
         try:

@@ -6,6 +6,7 @@ what the scheduler would decide because it is the same decision, made in a trial
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 from dray.api.core import NodeSelectorRequirement, NodeSelectorTerm, Pod
@@ -14,6 +15,7 @@ from dray.api.reason import Reason
 from dray.api.selectors import SelectorError, node_selector_matches, node_term_matches
 from dray.books.nodes import NodeInfo
 from dray.devices import Explanation
+from dray.devices.explain import Outlines
 from dray.scheduling.actions.preemption import Eviction
 from dray.scheduling.config import Profile
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
@@ -22,16 +24,26 @@ from dray.scheduling.plugins.node import names_in
 from dray.scheduling.plugins.numa import NUMA, told
 from dray.scheduling.plugins.resources import readable
 from dray.scheduling.scheduler import Scheduler
+from dray.scheduling.shape.extended import by_devices
 from dray.scheduling.waiting.queue import QueuedPod
 
 
 class Answer(NamedTuple):
-    """What one node says: a placement, or reasons with their numbers; ``devices`` has the details where devices decide."""
+    """What one node says: nothing where it would do, else reasons with their numbers; ``devices`` has the details where devices
+    decide."""
 
     node: str
-    placement: Placement | None
     reasons: list[Reason]
     devices: Explanation | None = None
+
+
+class _Known:
+    """What nodes share while nothing changes: the devices that would do, those that will not, and what is said of these."""
+
+    def __init__(self) -> None:
+        self.would: set[Hashable] = set()
+        self.lacking: set[Hashable] = set()
+        self.outlines: Outlines = {}
 
 
 class Ask:
@@ -119,19 +131,43 @@ class Ask:
         return []
 
     def answers(self, state: CycleState) -> list[Answer]:
-        """Every node's answer, by name."""
-        return [self.answer(state, info) for info in sorted(self.scheduler.nodes, key=lambda info: info.name)]
+        """Every node's answer, by name. Where devices decide, those of nodes that differ in names only are looked at once."""
+        check, known = self.scheduler.cycle.checks(state), _Known()
+        found = []
+        for info in sorted(self.scheduler.nodes, key=lambda info: info.name):
+            refused = check(info)
+            found.append(self._refused(state, info, refused) if refused is not None else self._answer(state, info, known))
+        return found
 
-    def answer(self, state: CycleState, info: NodeInfo) -> Answer:
-        found = self.on(state, info)
-        if isinstance(found, Placement):
-            return Answer(info.name, found, [])
-        reasons = [self._of_zones(with_numbers(reason, state, info), state, info) for reason in found]
-        if self.scheduler.cycle.plan(state).refuses(info) is not None or not state.needs_devices:
-            return Answer(info.name, None, reasons)
+    def _refused(self, state: CycleState, info: NodeInfo, reasons: Reasons) -> Answer:
+        return Answer(info.name, [self._of_zones(with_numbers(reason, state, info), state, info) for reason in reasons])
+
+    def _answer(self, state: CycleState, info: NodeInfo, known: _Known) -> Answer:
+        """Of a node that will do but for its devices and for volumes."""
+        alike = self._devices_of(state, info)
+        said: Reasons = ()
+        if alike not in known.lacking:
+            found = self.on(state, info) if alike not in known.would else None
+            if found is None or isinstance(found, Placement):
+                known.would.add(alike)
+                return Answer(info.name, [])
+            said = found
+        if not state.needs_devices:
+            return self._refused(state, info, said)
         claims = self.scheduler.cycle.devices.claims_on(state, info)[0]
-        told = self.scheduler.engine.explain(info.name, claims)
-        return Answer(info.name, None, list(told.reasons) or reasons, told)
+        told = self.scheduler.engine.explain(info.name, claims, known.outlines)
+        if not told.reasons:
+            return Answer(info.name, self._refused(state, info, said).reasons, told)
+        known.lacking.add(alike)
+        return Answer(info.name, list(told.reasons), told)
+
+    def _devices_of(self, state: CycleState, info: NodeInfo) -> Hashable:
+        """Nodes of which this is equal, and that nothing else refuses, all take the pod or none does."""
+        inventory = self.scheduler.engine.inventory
+        view = inventory.view(info.name)
+        if view is None or state.demand.volumes or state.leftover is not None:
+            return info.name  # more than devices and zones would have to be equal
+        return by_devices(state.names, info), inventory.state(view), self.scheduler.zones.stamp(info)
 
     def _of_zones(self, reason: Reason, state: CycleState, info: NodeInfo) -> Reason:
         """With the zones that come nearest, and who has them."""

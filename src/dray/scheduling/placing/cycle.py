@@ -22,7 +22,7 @@ from dray.scheduling.placing.needs import Needs
 from dray.scheduling.placing.plan import Found, Plan
 from dray.scheduling.placing.refusal import Refusal, Tally
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
-from dray.scheduling.plugins.base import Plugin, Reasons, Signs, because
+from dray.scheduling.plugins.base import Check, Plugin, Reasons, Signs, because
 from dray.scheduling.plugins.devices import LACKING, DynamicResources, claim_topics
 from dray.scheduling.plugins.neighbours import View
 from dray.scheduling.plugins.volumes import Volumes
@@ -180,17 +180,19 @@ class Cycle:
     def try_on(self, state: CycleState, info: NodeInfo, results: Sequence[AllocationResult] | None = None) -> Placement | Reasons:
         """The pod on this node as things are just now, without any cache of candidates; ``results``: what its open claims get
         there, where that was found already."""
-        if not _allowed(state, info.name):
-            return because("OutsideDomain")
-        self._look_again(state)
-        plan = self.plan(state)
-        reasons = plan.refuses(info)
+        reasons = self.checks(state)(info)
         if reasons is not None:
             return reasons
         try:
-            return self._place(state, info, plan, results)
+            return self._place(state, info, self.plan(state), results)
         except NotPlaced as refused:
             return tuple(reason for reason, _ in refused.refusal.reasons)
+
+    def checks(self, state: CycleState) -> Check:
+        """Why a node will not do as things are just now, whatever its devices are and however volumes are chosen."""
+        self._look_again(state)
+        plan = self.plan(state)
+        return lambda info: plan.refuses(info) if _allowed(state, info.name) else because("OutsideDomain")
 
     def _look_again(self, state: CycleState) -> None:
         """Other pods may be elsewhere than they were, and so have a say that they did not have, or none that they had."""
