@@ -480,3 +480,84 @@ def test_a_gang_of_manifests_by_hand_is_judged_as_a_gang(dray: Run) -> None:
     alone = {"apiVersion": "v1", "kind": "Pod", "metadata": asked, "spec": {"containers": [{"name": "c"}]}}
     answer = ask(dray, "w", [node("n1"), queue, group, alone])
     assert "has too few pods to start: 1 of 3" in answer["summary"]
+
+
+WAYS = (["new"], ["pod/new"], ["pods/new"], ["po/new"], ["pod", "new"], ["pods", "new"], ["Pod/new"], ["ns/new"])
+
+
+@pytest.mark.parametrize("way", [*WAYS, ["claim/one"], ["resourceclaim", "one"], ["resourceclaims.resource.k8s.io/one"]])
+def test_a_pod_is_named_in_every_way_of_kubectl(dray: Run, way: list[str]) -> None:
+    objects = [*healthy(), claim("one"), pod("new", "one")]
+    namespace = [] if way == ["ns/new"] else ["-n", "ns"]
+    answer = dray("why", objects, *way, *namespace, "-o", "json")
+    assert answer.exit_code == 0, answer.output
+    assert json.loads(answer.stdout)["pod"] == "ns/new"
+
+
+def test_a_claim_that_several_pods_use_is_told_of_by_all_that_wait(dray: Run) -> None:
+    objects = [*healthy(), claim("one"), pod("a", "one"), pod("b", "one"), pod("other")]
+    answer = dray("why", objects, "claim/one", "-n", "ns", "-o", "json")
+    assert [each["pods"] for each in json.loads(answer.stdout)["causes"]] == [["ns/a", "ns/b"]]
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        (["node/n1"], '"node" is nothing that has pods: write POD, NAMESPACE/POD, or KIND/NAME where KIND is one of pod, '),
+        (["node", "n1"], "resourceclaim, podgroup, deployment"),
+        (["a", "b", "c"], "one at a time"),
+        (["pod/a", "pod/b"], "one at a time"),
+        (["pod/"], '"pod/" names no object'),
+        (["claim/unused"], 'ResourceClaim "unused" has no pods in namespace "ns"; see `dray claims -n ns`'),
+        (["claim/none"], 'ResourceClaim "none" has no pods in namespace "ns", or does not exist'),
+        (["nothing"], 'pod "nothing" not found in namespace "ns"'),
+    ],
+)
+def test_what_cannot_be_asked_about_says_what_to_write(dray: Run, target: list[str], said: str) -> None:
+    answer = dray("why", [*healthy(), claim("unused")], *target, "-n", "ns")
+    assert answer.exit_code != 0
+    assert said in " ".join(answer.output.split())
+
+
+class TestAGangThatOnlyItsPodsName:
+    """No PodGroup, no queue, nothing defaulted: manifests by hand."""
+
+    def pods(self, size: int, cpu: str, by: str) -> list[Plain]:
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "uid-train", "controller": True}
+        return [self.member(f"w{number}", cpu, owner, by, size) for number in range(size)]
+
+    def member(self, name: str, cpu: str, owner: Plain, by: str, size: int) -> Plain:
+        metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "ownerReferences": [owner]}
+        spec: Plain = {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}
+        if by == "annotation":
+            metadata["annotations"] = {"dray.dev/gang": str(size)}
+        else:
+            spec["schedulingGroup"] = {"podGroupName": "train"}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    def test_that_fits_as_a_whole_only_waits_for_its_scheduler(self, dray: Run) -> None:
+        found = ask(dray, "w0", [node("n1"), node("n2"), *self.pods(4, "4", "annotation")])
+        assert (found["verdict"], found["fits"]) == ("waiting", ["n1", "n2"])
+        assert (found["queued"]["group"], found["queued"]["needs"]) == ("ns/Job/train", 4)
+
+    def test_that_does_not_fit_as_a_whole_is_unschedulable_though_each_would_fit_alone(self, dray: Run) -> None:
+        found = ask(dray, "w0", [node("n1"), *self.pods(3, "4", "annotation")])
+        assert found["verdict"] == "unschedulable"
+        assert found["fits"] == []
+        assert codes(found["reasons"])[0] == "GangBlocked"
+        assert "podgroup ns/Job/train cannot start as a whole: 2 of 3 pods fit together" in found["summary"]
+
+    def test_of_kubernetes_whose_group_nobody_made_waits_for_it(self, dray: Run) -> None:
+        found = ask(dray, "w0", [node("n1"), *self.pods(2, "1", "schedulingGroup")])
+        assert (found["verdict"], found["fits"]) == ("unschedulable", [])
+        assert found["summary"] == "pod ns/w0 cannot be scheduled now: podgroup ns/train does not exist."
+        assert found["queued"] == {"queue": "", "group": "ns/train"}
+
+    @pytest.mark.parametrize(("cpu", "verdict"), [("4", "waiting"), ("5", "unschedulable")])
+    def test_of_kubernetes_is_judged_as_a_whole_once_the_group_is_there(self, dray: Run, cpu: str, verdict: str) -> None:
+        metadata = {"name": "train", "namespace": "ns"}
+        spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+        group = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+        found = ask(dray, "w0", [node("n1"), group, *self.pods(2, cpu, "schedulingGroup")])
+        assert (found["verdict"], found["fits"]) == (verdict, ["n1"] if verdict == "waiting" else [])
+        assert (found["queued"]["group"], found["queued"]["needs"]) == ("ns/train", 2)

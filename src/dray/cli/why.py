@@ -17,13 +17,13 @@ from dray.cli.choice import show_choice
 from dray.cli.output import emit, output_option, table
 from dray.cli.overview import COLOURS
 from dray.cli.overview import show as show_causes
-from dray.cli.pods import find, named
+from dray.cli.pods import find
 from dray.cli.source import Source, placing_of, source_options
 from dray.cli.trouble import Trouble
 from dray.cluster.world import World
 from dray.explain.evicting import WouldEvict
 from dray.explain.failures import failed_bindings, not_started
-from dray.explain.overview import WORKLOADS, causes, pods_of, waiting
+from dray.explain.overview import ASKED, causes, pods_of, waiting
 from dray.explain.plain import plain_causes, plain_why
 from dray.explain.queued import Queued
 from dray.explain.tree import Branch, nearest, tree
@@ -34,25 +34,27 @@ _NEEDED: Final = (PODS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES)
 
 
 @click.command()
-@click.argument("pod", required=False)
+@click.argument("target", metavar="[POD | KIND/NAME | KIND NAME]", nargs=-1)
 @click.option("-n", "--namespace", help="The pod's namespace; without a pod: only pods of this one.")
 @click.option("--config", type=click.Path(path_type=Path), help="The scheduler's KubeSchedulerConfiguration, if it has one.")
 @source_options
 @output_option
-def why(pod: str | None, namespace: str | None, config: Path | None, source: Source, output: str) -> None:
+def why(target: tuple[str, ...], namespace: str | None, config: Path | None, source: Source, output: str) -> None:
     """Say why a pod is where it is, or why it is nowhere.
 
     One sentence first; then a tree from claim and request to node and device with the first check that fails and its
     numbers; then the smallest changes that would help. The verdict is bound, waiting, unschedulable (not now) or
     impossible (not even on an empty cluster). Each advice was tried before it is told, and comes with what to paste.
 
-    Without a pod: all pods that wait, by cause, worst first. For deploy/NAME, job/NAME and other workloads: their pods.
+    Without a pod: all pods that wait, by cause, worst first. For deploy/NAME, job/NAME and other workloads: their pods; for
+    claim/NAME: the pods that use it; for podgroup/NAME: those that start together.
 
     \b
     Examples:
       dray why                                        what are pods waiting for?
-      dray why train-0
+      dray why train-0                                as pod/train-0 and pod train-0, too
       dray why deploy/inference -n research
+      dray why claim/weights -n research              who waits for it, or with it?
       dray why train-0 -n research -o json
       dray why train-0 -o wide                        every node and device
       dray snapshot -o now.json                       for somebody who has no access to the cluster
@@ -62,7 +64,7 @@ def why(pod: str | None, namespace: str | None, config: Path | None, source: Sou
     world, failures = snapshot.world, failed_bindings(snapshot.plain(EVENTS))
     settings, gates = placing_of(config, snapshot)
     now = snapshot.taken_at or time.time()
-    found = _asked_for(world, pod, namespace, source)
+    found = _asked_for(world, target, namespace, source)
     if isinstance(found, Pod):
         answer = ask(world, found, now=now, config=settings, gates=gates, failures=failures, unknown=snapshot.unknown)
         answer.notes += not_started(found, snapshot.plain(EVENTS))
@@ -72,19 +74,37 @@ def why(pod: str | None, namespace: str | None, config: Path | None, source: Sou
     emit(plain_causes(told, len(found)), output, lambda console: show_causes(told, len(found), console, wide=output == "wide"))
 
 
-def _asked_for(world: World, pod: str | None, namespace: str | None, source: Source) -> Pod | list[Pod]:
+def _asked_for(world: World, target: tuple[str, ...], namespace: str | None, source: Source) -> Pod | list[Pod]:
     """The pod that is named, or all that are meant."""
-    if pod is None:
+    if not target:
         return [each for each in world.all(PODS).values() if namespace in (None, each.metadata.namespace)]
-    kind, _, workload = pod.partition("/")
-    if kind not in WORKLOADS:
-        name, where = named(pod, namespace)
-        return find(world, name, where or source.namespace(None))
-    where = source.namespace(namespace)
-    pods = pods_of(world, WORKLOADS[kind], where, workload)
+    kind, name, prefix = _named(target, namespace)
+    where = namespace or prefix or source.namespace(None)
+    if kind == "Pod":
+        return find(world, name, where)
+    pods = pods_of(world, kind, where, name)
     if not pods:
-        raise Trouble(f'{WORKLOADS[kind]} "{workload}" has no pods in namespace "{where}", or does not exist')
+        there = kind == "ResourceClaim" and world.get(RESOURCE_CLAIMS, f"{where}/{name}") is not None
+        more = f"; see `dray claims -n {where}`" if there else ", or does not exist"
+        raise Trouble(f'{kind} "{name}" has no pods in namespace "{where}"{more}')
     return pods[0] if len(pods) == 1 else pods
+
+
+def _named(target: tuple[str, ...], namespace: str | None) -> tuple[str, str, str]:
+    """Kind, name, and the namespace that stands before the name of a pod: as kubectl has it, and ``NAMESPACE/POD``."""
+    first, slash, rest = target[0].partition("/")
+    if len(target) == 1 and not slash:
+        return "Pod", first, ""
+    if len(target) > 2 or (len(target) == 2 and slash):
+        raise Trouble(f"one at a time: {' '.join(target)} are {len(target)} names; without a name all pods that wait are told")
+    kind = ASKED.get(first.partition(".")[0].lower())
+    name = rest if slash else target[1]
+    if kind is None and (namespace or not slash or not rest):
+        known = ", ".join(dict.fromkeys(each.lower() for each in ASKED.values()))
+        raise Trouble(f'"{first}" is nothing that has pods: write POD, NAMESPACE/POD, or KIND/NAME where KIND is one of {known}')
+    if not name or "/" in name:
+        raise Trouble(f'"{" ".join(target)}" names no object: write KIND/NAME, and the namespace with -n')
+    return (kind, name, "") if kind is not None else ("Pod", name, first)
 
 
 # --------------------------------------------------------------------------------------------------------- for people

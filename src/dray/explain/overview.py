@@ -5,7 +5,7 @@ Pods that the scheduler cannot tell apart are asked about once; pods with the sa
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import PODS, REPLICA_SETS, Kind
+from dray.api.queues import POD_GROUP_ANNOTATION
 from dray.api.reason import Reason
 from dray.cluster.world import World
 from dray.explain.failures import FailedBinding
@@ -24,10 +25,14 @@ from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config
 from dray.scheduling.placing.state import NotPlaced
 from dray.scheduling.scheduler import Scheduler
+from dray.scheduling.shape.claims import claim_keys
 
 _WORST: Final = ("impossible", "unschedulable", "waiting", "bound")
-# Kinds that own pods, by what people write before the slash.
-WORKLOADS: Final = {
+# What can be asked about, by what people write before the slash: pods, and what has pods.
+ASKED: Final = {
+    **dict.fromkeys(("po", "pod", "pods"), "Pod"),
+    **dict.fromkeys(("claim", "claims", "resourceclaim", "resourceclaims"), "ResourceClaim"),
+    **dict.fromkeys(("pg", "podgroup", "podgroups"), "PodGroup"),
     **dict.fromkeys(("deploy", "deployment", "deployments"), "Deployment"),
     **dict.fromkeys(("job", "jobs"), "Job"),
     **dict.fromkeys(("rs", "replicaset", "replicasets"), "ReplicaSet"),
@@ -54,12 +59,29 @@ def waiting(pods: Iterable[Pod]) -> list[Pod]:
 
 
 def pods_of(world: World, kind: str, namespace: str, name: str) -> list[Pod]:
-    """The pods of a workload; those of a deployment through its replica sets."""
+    """The pods of a workload, those of a deployment through its replica sets; of a claim those that use it, of a group those
+    that start together."""
+    if kind in _NAMED_BY_PODS:
+        return [pod for pod in world.all(PODS).values() if _in(pod, namespace) and name in _NAMED_BY_PODS[kind](pod)]
     owners = {(kind, name)}
     if kind == "Deployment":
         sets = (world.all(REPLICA_SETS) if REPLICA_SETS in world.kinds else {}).values()
         owners |= {("ReplicaSet", each.metadata.name) for each in sets if _owned(each, owners) and _in(each, namespace)}
     return [pod for pod in world.all(PODS).values() if _in(pod, namespace) and _owned(pod, owners)]
+
+
+def _claims(pod: Pod) -> list[str]:
+    special = pod.status.extended_resource_claim_status
+    named = [key.rpartition("/")[2] for key in claim_keys(pod)]
+    return [*named, special.resource_claim_name] if special is not None else named
+
+
+def _groups(pod: Pod) -> list[str]:
+    core = pod.spec.scheduling_group
+    return [pod.metadata.annotations.get(POD_GROUP_ANNOTATION, ""), core.pod_group_name or "" if core is not None else ""]
+
+
+_NAMED_BY_PODS: Final[Mapping[str, Callable[[Pod], list[str]]]] = {"ResourceClaim": _claims, "PodGroup": _groups}
 
 
 def _in(found: Pod, namespace: str) -> bool:

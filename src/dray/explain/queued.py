@@ -22,7 +22,7 @@ from dray.queues.order import Standing
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.scheduler import Scheduler
-from dray.scheduling.workloads.jobs import BESIDE, Job, told
+from dray.scheduling.workloads.jobs import BESIDE, CORE, Job, told
 from dray.scheduling.workloads.room import Plan
 from dray.scheduling.workloads.session import Session
 
@@ -48,7 +48,8 @@ class Queued(msgspec.Struct, rename="camel", omit_defaults=True):
     def told(self) -> str:
         """In a sentence, or nothing where there is neither queue nor gang."""
         place = f" in queue {self.queue}" if self.queue else ""
-        gang = f" with pod group {self.group}, of which {self.needs} start together" if self.group else ""
+        together = f", of which {self.needs} start together" if self.needs > 1 else ""
+        gang = f" with pod group {self.group}{together}" if self.group else ""
         return f"It waits{place}{gang}." if place or gang else ""
 
 
@@ -131,7 +132,7 @@ def _place(session: Session, job: Job, pod: Pod, before: Mapping[str, Standing])
         if asked[name] and job.queue != BESIDE
     ]
     needs = 1 if job.single else sum(leaf.needed for leaf in session.members.gang(job).leaves.values())
-    return Queued("" if job.queue == BESIDE else job.queue, "" if job.single else job.key, needs, of)
+    return Queued("" if job.queue == BESIDE else job.queue, "" if job.single else job.key.replace(CORE, "/"), needs, of)
 
 
 # ------------------------------------------------------------------------------------------------------------ a plan in words

@@ -68,7 +68,7 @@ TABLE: Final[dict[str, Code]] = {
         wakes=(ITSELF,),
         subject="podgroup",
         says="<does> not exist",
-        cure="create the PodGroup, or remove the annotation pod-group-name",
+        cure="create the PodGroup, or let the pod name none (annotation pod-group-name, spec.schedulingGroup)",
     ),
     "GpuSharing": Code(
         plugins=("Scheduler",),
@@ -111,7 +111,7 @@ TABLE: Final[dict[str, Code]] = {
         wakes=(ITSELF,),
         subject="podgroup",
         says="<has> too few pods to start[: {pods} of {needed}]",
-        cure="create the pods that are missing, or lower minMember",
+        cure="create the pods that are missing, or let fewer start together (minMember, minCount, dray.dev/gang)",
     ),
     "GangBlocked": Code(
         plugins=("Scheduler",),
@@ -119,7 +119,7 @@ TABLE: Final[dict[str, Code]] = {
         wakes=(NODE, FREE, DEVICES),
         subject="podgroup",
         says="cannot start as a whole[: {placed} of {needed} pods fit together, and then there is no place for {member}]",
-        cure="make room for all pods of the gang at once, or lower minMember",
+        cure="make room for all pods of the gang at once, or let fewer start together (minMember, minCount, dray.dev/gang)",
         curable=True,
     ),
     "GangMemberFailed": Code(
