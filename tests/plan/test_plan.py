@@ -151,6 +151,26 @@ def test_a_pod_that_nobody_makes_again_finds_no_place(asked: Asked) -> None:
     assert found["after"]["nodes"] == 1
 
 
+@pytest.mark.parametrize("change", ["--drain", "--remove-node", "--cordon"])
+def test_what_takes_something_away_is_not_about_pods_that_wait_anyhow(asked: Asked, tmp_path: Path, change: str) -> None:
+    """Nobody makes the pod of the third node again, so that none of the change's own gets a node; the others wait as before."""
+    for body in node_with_devices("n3", 1):
+        asked.cluster.create(body)
+    asked.cluster.create(pod("bare", template="gpu-1", nodeSelector={"kubernetes.io/hostname": "n3"}))
+    asked.cluster.create(working("too-large", 4))
+    asked.cluster.run(30)
+    again = Asked(tmp_path, asked.cluster)
+    code, found = again.json(change, "n3")
+    assert (found["pods"], found["others"], found["waiting"]) == ([], [], 1)
+    assert [each["pod"] for each in found["evictions"]] == ([] if change == "--cordon" else ["default/bare"])
+    assert code == (0 if change == "--cordon" else 1)
+    said = again(change, "n3").output
+    assert "too-large" not in said
+    last = "No pod is concerned; 1 then waits." if change == "--cordon" else "1 leaves and finds no place; 1 then waits."
+    assert said.splitlines()[-1] == last
+    assert ("is not made again" in said) == (change != "--cordon")
+
+
 def test_a_budget_keeps_pods_on_a_node_that_is_drained(asked: Asked, tmp_path: Path) -> None:
     budget = {
         "apiVersion": "policy/v1",
@@ -169,7 +189,7 @@ def test_nodes_that_are_added_take_pods_that_wait(asked: Asked, tmp_path: Path) 
     asked.cluster.create(working("waits", 4))
     asked.cluster.run(30)
     again = Asked(tmp_path, asked.cluster)
-    assert again.json("--cordon", "n1")[1]["pods"][0]["verdict"] == "unschedulable"
+    assert again.json("--uncordon", "n1")[1]["pods"][0]["verdict"] == "unschedulable"
     code, found = again.json(files=[*node_with_devices("n3", 4)])
     assert (code, [(each["pod"], each["node"]) for each in found["pods"]]) == (0, [("default/waits", "n3")])
 

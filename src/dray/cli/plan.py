@@ -75,7 +75,8 @@ def plan(source: Source, output: str, config: Path | None, templates: Sequence[s
 
     The cluster is read, or taken from a snapshot, and rehearsed with the real scheduler: first as it is, then with the change.
     Workloads become pods; pods that are evicted are made again by their controllers, and told where they find a place, if
-    anywhere. Asked about are the pods of the files and those that the change displaces; without any, the pods that wait.
+    anywhere. Asked about are the pods of the files and those that the change displaces; of a change that only brings something
+    (nodes, devices), the pods that wait.
     Exit code 0 when all of them get a node, 1 when not all do, 2 when the change or the cluster cannot be read.
 
     \b
@@ -192,7 +193,10 @@ def _show(found: Plan, console: Console, *, wide: bool) -> None:
         _show_pods(found.pods, console, wide)
         console.print()
     if found.evictions:
-        rows = [(e.pod, e.node, e.place_then or Text("finds no place", "red"), e.why) for e in found.evictions]
+        rows = [
+            (e.pod, e.node, e.place_then or Text("finds no place" if e.again else "is not made again", "red"), e.why)
+            for e in found.evictions
+        ]
         console.print(table(("leaves", "from", "goes to", "why"), rows))
         console.print()
     for key in found.protected:

@@ -107,8 +107,8 @@ class PlannedEviction(msgspec.Struct, rename="camel"):
 
 
 class Plan(msgspec.Struct, rename="camel"):
-    """``pods``: those of the change, and those that it displaces; of a change without pods, those that wait. ``others``: pods
-    that waited and get a node by the way. ``protected``: pods that a disruption budget keeps on a node that is to be drained.
+    """``pods``: those of the change, and those that are made again for who has to leave; of a change that only brings something
+    else (nodes, devices, quota), those that wait. ``others``: pods that waited and get a node by the way. ``protected``: pods that a disruption budget keeps on a node that is to be drained.
     ``left_out``: objects of kinds that no placement depends on."""
 
     pods: list[PlannedPod]
@@ -192,10 +192,13 @@ class Making:
         self.added: list[str] = []
         self.protected: list[str] = []
         self.left_out: list[str] = []
+        self.brings = False
+        """Whether there may be more after the change than before, so that it is about pods that wait."""
         self.why: dict[str, str] = {}
         """Why a node's pods leave, by node."""
 
     def all(self, changes: Changes) -> None:
+        self.brings = bool(changes.objects or changes.uncordon)
         for where, body in changes.objects:
             self._try(where, self._object, body)
         for node in changes.cordon:
@@ -336,7 +339,8 @@ class _Told:
         again = {new: each.pod.key for each, new in self._replacements() if not each.about and new in pods}
         asked = added | made | again
         waited = [key for key, pod in sorted(pods.items()) if pod.uid in self._idle and key not in asked]
-        if not asked:
+        displaces = any(not each.about for each in self._rehearsal.evicted.values())
+        if not asked and self._making.brings and not displaces:
             return [self._pod(pods[key]) for key in waited], []
         placed = [key for key in waited if self._rehearsal.node_of(pods[key])]
         return [self._pod(pods[key], old) for key, old in asked.items()], [self._pod(pods[key]) for key in placed]

@@ -11,17 +11,21 @@ if TYPE_CHECKING:
 
 def verdict(found: Plan) -> str:
     placed = sum(pod.verdict == "placed" for pod in found.pods)
-    told = f"{placed} of {len(found.pods)} pods get a node" if found.pods else "No pod is concerned"
+    told = [f"{placed} of {len(found.pods)} pods get a node"] if found.pods else []
     if found.evictions:
-        told += f"; {_leaving(len(found.evictions), sum(not each.finds_place for each in found.evictions))}"
+        told.append(_leaving(len(found.evictions), sum(not each.finds_place for each in found.evictions)))
     if found.others:
-        told += f"; {len(found.others)} that waited get one too"
+        told.append(
+            f"{len(found.others)} that waited get one too" if found.pods else f"{len(found.others)} that waited get a node"
+        )
     impossible = sum(pod.verdict == "impossible" for pod in found.pods)
     if impossible:
-        told += f"; {impossible} would not fit on any node if all were empty"
+        told.append(f"{impossible} would not fit on any node if all were empty")
+    if not told and not found.protected:
+        told.append("No pod is concerned")
     if waits := found.waiting - impossible:
-        told += f"; {waits} then {'waits' if waits == 1 else 'wait'}"
-    return f"{told}."
+        told.append(f"{waits} then {'waits' if waits == 1 else 'wait'}")
+    return f"{'; '.join(told)}." if told else "No pod leaves."
 
 
 def _leaving(count: int, lost: int) -> str:
