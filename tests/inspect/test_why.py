@@ -13,6 +13,7 @@ import yaml
 from dray.api.reason import Reason
 from dray.api.times import format_micro_time
 from dray.api.words import words
+from dray.explain.tree import _devices
 from tests.inspect.conftest import Plain, Run, claim, device_class, healthy, node, pod, result, slice_
 
 
@@ -561,3 +562,24 @@ class TestAGangThatOnlyItsPodsName:
         found = ask(dray, "w0", [node("n1"), group, *self.pods(2, cpu, "schedulingGroup")])
         assert (found["verdict"], found["fits"]) == (verdict, ["n1"] if verdict == "waiting" else [])
         assert (found["queued"]["group"], found["queued"]["needs"]) == ("ns/train", 2)
+
+
+class TestDevicesThatSeveralNodesShare:
+    def objects(self) -> list[Plain]:
+        fabric = slice_("f", [{"name": "gpu-2"}, {"name": "gpu-3"}], pool="fabric", allNodes=True)
+        own = [slice_(f"s-{name}", [{"name": "gpu-2"}], node=name) for name in ("n1", "n2")]
+        held = [claim("x", result("gpu-2", pool="fabric"), pods=("uses",)), pod("uses", "x", node="n1")]
+        return [node("n1"), node("n2"), device_class(), fabric, *own, *held, claim("three", count=3), pod("wants", "three")]
+
+    def test_are_told_once_and_as_what_they_are(self, dray: Run) -> None:
+        shown = " ".join(dray("why", self.objects(), "wants", "-n", "ns").output.split())
+        assert "device fabric/gpu-2, which these nodes share: allocated to ns/x" in shown
+        assert "device fabric/gpu-3, which these nodes share: usable" in shown
+        assert "devices gpu-2 on each: usable" in shown
+
+    def test_stand_in_the_wide_tree_once(self, dray: Run) -> None:
+        shown = dray("why", self.objects(), "wants", "-n", "ns", "-o", "wide").output
+        assert shown.count("gpu.example.com/fabric/gpu-3: usable") == 1
+
+    def test_are_of_some_nodes_where_not_all_see_them(self) -> None:
+        assert _devices(["d/fabric/a", "d/fabric/a"], 3) == "device fabric/a, which some of these nodes share"

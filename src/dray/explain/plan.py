@@ -108,8 +108,9 @@ class PlannedEviction(msgspec.Struct, rename="camel"):
 
 class Plan(msgspec.Struct, rename="camel"):
     """``pods``: those of the change, and those that are made again for who has to leave; of a change that only brings something
-    else (nodes, devices, quota), those that wait. ``others``: pods that waited and get a node by the way. ``protected``: pods that a disruption budget keeps on a node that is to be drained.
-    ``left_out``: objects of kinds that no placement depends on."""
+    else (nodes, devices, quota), those that wait. ``others``: pods that waited and get a node by the way. ``protected``: pods
+    that a disruption budget keeps on a node that is to be drained. ``left_out``: objects of kinds that no placement depends
+    on."""
 
     pods: list[PlannedPod]
     evictions: list[PlannedEviction]

@@ -6,6 +6,7 @@ is markup; whoever shows it escapes it for where it goes.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
@@ -132,16 +133,20 @@ def _device_lines(findings: Sequence[RequestFinding], *, wide: bool) -> list[str
     """Each device with its first failing check; without ``wide``, devices that fail alike are one line, of all these nodes."""
     devices = [device for found in findings for device in found.devices]
     if wide:
-        return [f"{device.device}: {words(device.reason) if device.reason is not None else 'usable'}" for device in devices]
-    groups: dict[str, tuple[Reason | None, list[str]]] = {}
+        told = (f"{device.device}: {words(device.reason) if device.reason is not None else 'usable'}" for device in devices)
+        return list(dict.fromkeys(told))
+    seen = Counter(device.device for device in devices)
+    groups: dict[tuple[str, int], tuple[Reason | None, list[str]]] = {}
     for device in devices:
         said = _about_device(device.reason, plural=False)
-        groups.setdefault(said, (device.reason, []))[1].append(device.device)
+        groups.setdefault((said, min(seen[device.device], 2)), (device.reason, []))[1].append(device.device)
     taken = [device.reason for device in devices if device.reason is not None and device.reason.code == "DeviceTaken"]
     holders = list(dict.fromkeys(str(reason.data.get("claim") or "another claim") for reason in taken))
     ordered = sorted(groups.values(), key=lambda group: -len(group[1]))
-    told = [(names, _about_device(reason, plural=len(names) > 1)) for reason, names in ordered[:_NAMED]]
-    lines = [f"{_devices(names, len(findings))}: {text}{_some(holders) if text == _TAKEN else ''}" for names, text in told]
+    lines = []
+    for reason, names in ordered[:_NAMED]:
+        text = _about_device(reason, plural=len(set(names)) > 1)
+        lines.append(f"{_devices(names, len(findings))}: {text}{_some(holders) if text == _TAKEN else ''}")
     return lines + ([f"… {len(ordered) - _NAMED} more kinds of refusal"] if len(ordered) > _NAMED else [])
 
 
@@ -155,7 +160,12 @@ def _about_device(reason: Reason | None, *, plural: bool) -> str:
 
 
 def _devices(names: Sequence[str], nodes: int) -> str:
-    """By name where they are of one node, or have the same names on all; else how many."""
+    """By name where they are of one node, or have the same names on all; else how many. Devices that several of the nodes see,
+    of a fabric, are named with their pool, and counted once."""
+    apart = list(dict.fromkeys(names))
+    if len(apart) < len(names):
+        of = "these nodes" if len(names) == len(apart) * nodes else "some of these nodes"
+        return f"device{'s' if len(apart) > 1 else ''} {_some([name.partition('/')[2] for name in apart])}, which {of} share"
     short = list(dict.fromkeys(name.rpartition("/")[2] for name in names))
     if len(names) not in (len(short), len(short) * nodes):
         return f"{len(names)} devices"
