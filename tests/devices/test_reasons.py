@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.api.words import as_json
+from dray.api.meta import decode
+from dray.api.resource import DeviceTaintRule
+from dray.api.words import as_json, words
 from tests.devices.building import claim, class_, counters, device, engine, exactly, node, slice_, take, takes
 
 TAINT = {"key": "maintenance", "effect": "NoSchedule"}
@@ -59,6 +61,15 @@ def test_numbers_are_told() -> None:
     finding = made.explain("n1", [claim(exactly())]).requests[0].devices[0]
     assert finding.reason is not None
     assert finding.reason.data == {"counterSet": "g", "counter": "slots", "needed": "9", "free": "4", "missing": "5"}
+
+
+def test_the_rule_that_taints_a_device_is_named_and_a_driver_is_not() -> None:
+    spec = {"deviceSelector": {"device": "a"}, "taint": {"key": "k", "effect": "NoSchedule"}}
+    rule = decode(DeviceTaintRule, {"metadata": {"name": "maintenance"}, "spec": spec})
+    own = device("b", taints=[{"key": "k", "effect": "NoExecute"}])
+    devices = engine(slice_([device("a"), own]), rule).explain("n1", [claim(exactly())]).requests[0].devices
+    told = [words(finding.reason) for finding in devices if finding.reason is not None]
+    assert [text.partition("taint ")[2] for text in told] == ["{k:NoSchedule} by rule maintenance", "{k:NoExecute}"]
 
 
 def test_incompatible_groups_are_named() -> None:

@@ -105,6 +105,18 @@ def test_a_rule_taints_what_meets_all_its_criteria(gpu: Sim, selector: dict[str,
     assert ask(gpu, "p") == ("" if tainted else "n1")
 
 
+def test_that_devices_are_tainted_is_said_of_many_nodes_that_are_alike_too(gpu: Sim) -> None:
+    for name in ("n2", "n3"):
+        gpu.add_node(name)
+        gpu.add_slice(name, 1)
+    rule(gpu, "r", {})
+    assert ask(gpu, "p") == ""
+    assert (
+        "3 nodes have not enough devices of class gpu for request req (needs 1, at most 0 free of 1; 1 tainted)"
+        in (gpu.condition("p")["message"])
+    )
+
+
 def test_a_rule_that_goes_or_loses_its_effect_wakes_who_waits(gpu: Sim) -> None:
     rule(gpu, "r", {})
     assert ask(gpu, "p") == ""

@@ -44,6 +44,9 @@ BESIDES: Final = {
     "NodeOperationsUnsupported": "with operations that the node lacks",
 }
 
+# Of these it depends on the holder which one it is.
+_BY_HOLDER: Final = frozenset({"DeviceTaken", "DeviceCoolingDown"})
+
 Counted = tuple[Reason, int]
 Preemption = Literal["", "never", "tried"]
 """Whether evicting others was thought of for a pod that no node takes, or is not allowed to it."""
@@ -217,9 +220,13 @@ def _held_by(reason: Reason, holders: set[str]) -> Reason:
 
 def of_several(reason: Reason) -> Reason:
     """The reason as it can be told of several nodes in one state of which only one was looked at: without what only that one
-    has. What is said of alternatives are names and numbers of the state, the same on all of them."""
-    own = {*_OF_ONE, "holders"} - {"alternatives"}
-    return Reason(reason.code, "", {key: value for key, value in reason.data.items() if key not in own})
+    has. What is said of alternatives, and what keeps how many devices from a request, are names and numbers of the state, the
+    same on all of them; but for who has a device."""
+    own = {*_OF_ONE, "holders"} - {"alternatives", "refused"}
+    data = {key: value for key, value in reason.data.items() if key not in own}
+    if "refused" in data:
+        data["refused"] = {code: number for code, number in data["refused"].items() if code not in _BY_HOLDER}
+    return Reason(reason.code, "", data)
 
 
 def _number(value: Any) -> float:

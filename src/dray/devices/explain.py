@@ -22,6 +22,7 @@ from dray.api.tolerations import refused_taint
 from dray.devices.attempt import Attempt
 from dray.devices.capacity import CapacityError
 from dray.devices.demand import Alternative
+from dray.devices.inventory import Inventory
 from dray.devices.ledger import Charge, DeviceKey, PoolKey
 from dray.devices.problem import Option, Problem, RequestProblem, positions
 from dray.devices.selection import Failure
@@ -103,7 +104,9 @@ Trial = tuple[Change | int, Sequence[ResourceClaim], str]
 
 
 class Engine(Protocol):
-    """What explaining needs of the allocator: who holds a device, and trials that leave no trace."""
+    """What explaining needs of the allocator: who holds a device, what is published, and trials that leave no trace."""
+
+    inventory: Inventory
 
     def owners(self, device: DeviceKey) -> tuple[str, ...]: ...
 
@@ -233,7 +236,16 @@ class Explainer:
             data = {"claim": self._holders.names(key)}
         elif code == "SelectorError":
             data = {"device": name, **data}
+        elif code == "DeviceTainted":
+            data = data | self._by_rule(key, data)
         return Reason(code, f"device/{name}", data)
+
+    def _by_rule(self, key: DeviceKey, told: dict[str, str]) -> dict[str, str]:
+        """The rule that a taint comes from; nothing if the driver publishes it."""
+        taints = ((rule.metadata.name, rule.spec.taint) for rule in self._engine.inventory.rules_for(*key))
+        wanted = (told["key"], told["value"], told["effect"])
+        rule = next((name for name, taint in taints if (taint.key, taint.value, taint.effect) == wanted), "")
+        return {"rule": rule} if rule else {}
 
     # --------------------------------------------------------------------------------------------------- without names
 

@@ -23,9 +23,9 @@ TABLE: Final[dict[str, Code]] = {
         meaning="the device has a taint that the request does not tolerate",
         wakes=(DEVICES,),
         subject="device",
-        says="<has> an untolerated taint[" + TAINT + "][, tolerated until {until} only]",
+        says="<has> an untolerated taint[" + TAINT + "][ by rule {rule}][, tolerated until {until} only]",
         cure="add a toleration for the taint[" + TAINT + "] to the request[ beyond {until}], or have the taint removed",
-        nodes="<has> only devices with an untolerated taint[" + TAINT + "][, tolerated until {until} only]",
+        nodes="<has> only devices with an untolerated taint[" + TAINT + "][ by rule {rule}][, tolerated until {until} only]",
         upstream=UNALLOCATED,
     ),
     "DeviceNotSelected": Code(
