@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -117,3 +118,26 @@ def test_the_configuration_is_understood() -> None:
     parsed = parse(yaml.safe_load(config["data"]["config.yaml"]), Gates.dray())
     assert [profile.scheduler_name for profile in parsed.profiles] == ["dray"]
     assert parsed.profiles[0].binding_timeout == 600
+
+
+class TestAlerts:
+    RULES = [
+        rule
+        for found in OBJECTS
+        if found["kind"] == "PrometheusRule"
+        for group in found["spec"]["groups"]
+        for rule in group["rules"]
+    ]
+
+    @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+    def test_asks_for_numbers_that_there_are(self, rule: dict[str, Any]) -> None:
+        source = "\n".join(path.read_text() for path in (DEPLOY.parent / "src" / "dray").rglob("*.py"))
+        named = re.findall(r"\b(?:dray|scheduler|dynamic_resource_allocation)_\w+", rule["expr"])
+        assert named
+        assert [name for name in named if f'"{name.removesuffix("_bucket")}"' not in source] == []
+
+    @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+    def test_says_what_is_wrong_and_what_to_look_at(self, rule: dict[str, Any]) -> None:
+        assert rule["expr"].count("(") == rule["expr"].count(")")
+        assert set(rule["annotations"]) == {"summary", "description"}
+        assert rule["labels"]["severity"] == "warning"
