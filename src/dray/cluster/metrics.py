@@ -60,7 +60,7 @@ METRICS: Final[dict[str, tuple[str, Labels, str]]] = {
     "dynamic_resource_allocation_resourceclaim_creates_total": (
         "counter",
         ("status", "admin_access", "owner_api_group", "owner_api_kind"),
-        "Claims created for extended resources",
+        "Claims created for pods, by how the create ended",
     ),
     "dray_missed_wakeups_total": ("counter", (), "Waiting pods that the sweep could place although no event had woken them"),
     "dray_numa_admission_refusals_total": (
