@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from scheduling_cluster import Sim
 
 from dray.api import kinds
 from dray.cluster.port import ClusterError, Conflict, Forbidden, Refused, Unreachable, Write
-from tests.scheduling.scheduling_cluster import Sim
 
 DOUBTFUL = [
     Refused(500, "InternalError", "etcdserver: request timed out"),

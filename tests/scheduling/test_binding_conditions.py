@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from dray.api import kinds
 from dray.api.gates import Gates
 from dray.api.meta import decode
 from dray.api.resource import ResourceClaim
+from dray.explain.failures import failed_bindings
 from dray.explain.why import awaited
 from dray.scheduling.binding.conditions import judge
 from dray.scheduling.config import Config, Profile
@@ -443,3 +445,23 @@ def test_each_share_of_a_device_is_judged_by_what_is_said_of_it() -> None:
     ready = msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, devices=(*claim.status.devices, both)))
     assert judge(ready, EPOCH, EPOCH + 600).readiness == "ready"
     assert list(awaited(ready, 600.0, EPOCH)) == []
+
+
+def test_devices_that_fail_again_and_again_are_told_of_once(fabric: Sim) -> None:
+    """Which of them failed last is in events, one for each of them; what else there is to say is told as before."""
+    told: list[str] = []
+    fabric.api.watchers.append(
+        lambda kind, obj, gone: told.append(fabric.condition("p").get("message", "")) if kind is kinds.PODS else None
+    )
+    waiting_pod(fabric)
+    for number in range(20):
+        say(fabric, "p", FAILED, message="out of reach")
+        fabric.settle(10 + number)
+        assert fabric.claim("p")["status"].get("allocation"), "it is tried again"
+    failures = [event for event in fabric.events("FailedScheduling") if "could not be bound" in event["note"]]
+    assert 2 <= len(failures) <= 8
+    assert sum(event.get("series", {}).get("count", 1) for event in failures) == 20
+    changes = [after for before, after in pairwise(told) if before != after]
+    assert len(changes) <= 3
+    failed = failed_bindings(fabric.events("FailedScheduling"))
+    assert max(found.at or 0.0 for found in failed) > fabric.now - 60, "when each failed last is known"

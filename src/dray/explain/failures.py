@@ -86,7 +86,9 @@ def _uid(event: Mapping[str, Any]) -> str:
 
 
 def _when(event: Mapping[str, Any]) -> str:
-    return str(event.get("eventTime") or event.get("lastTimestamp") or event.get("deprecatedLastTimestamp") or "")
+    told_again = (event.get("series") or {}).get("lastObservedTime")
+    first = event.get("eventTime") or event.get("lastTimestamp") or event.get("deprecatedLastTimestamp")
+    return str(told_again or first or "")
 
 
 def _text(event: Mapping[str, Any]) -> str:

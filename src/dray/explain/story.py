@@ -103,4 +103,8 @@ def _of_events(pod: Pod, events: Iterable[Mapping[str, Any]]) -> Iterator[Line]:
             by = event.get("reportingController") or event.get("reportingComponent") or ""
             by = by or (event.get("source") or event.get("deprecatedSource") or {}).get("component", "")
             said = str(event.get("note") or event.get("message") or "")
-            yield Line(parse_time(str(at)), str(event.get("reason") or "Event"), f"pod {pod.key}", str(by), said)
+            what, series = str(event.get("reason") or "Event"), event.get("series") or {}
+            yield Line(parse_time(str(at)), what, f"pod {pod.key}", str(by), said)
+            if last := series.get("lastObservedTime"):
+                again = f"the same again, {series.get('count')} times so far: {said}"
+                yield Line(parse_time(str(last)), what, f"pod {pod.key}", str(by), again)

@@ -293,9 +293,13 @@ class Scheduler:
             self.preemptor.keep(pending, node)
         if reason is not None:
             refusal = Refusal(((reason, 0),))
-            pending.refusal, pending.reported = refusal, None
+            pending.refusal = refusal
             profile = self._profiles[pending.demand.scheduler_name]
-            self.reports.tell(pending, refusal, now, clear_nominated=not node)
+            if node:
+                self.reports.failed(pending, refusal, now)
+            else:
+                pending.reported = None
+                self.reports.tell(pending, refusal, now)
             self.meter.count("scheduler_schedule_attempts_total", ("error", profile.scheduler_name))
         if reason is None or reason.code == "ClaimLost":
             self.queue.push(pending, now)

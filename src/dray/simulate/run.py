@@ -53,12 +53,16 @@ class Eviction(msgspec.Struct):
     by: str
 
 
-class Happening(msgspec.Struct):
+class Happening(msgspec.Struct, omit_defaults=True):
+    """An event; one that was told several times says how often, and when last."""
+
     at: float
     object: str
     type: str
     reason: str
     message: str
+    count: int = 1
+    last: float | None = None
 
 
 class Invariants(msgspec.Struct):
@@ -350,12 +354,15 @@ def _happening(event: dict[str, Any], epoch: float) -> Happening:
     about = event.get("regarding") or event.get("involvedObject") or {}
     at = event.get("eventTime") or event.get("lastTimestamp") or event.get("deprecatedLastTimestamp")
     name = "/".join(part for part in (about.get("namespace"), about.get("name")) if part)
+    series = event.get("series") or {}
     return Happening(
         _rounded(parse_time(at) - epoch) if at else 0.0,
         f"{str(about.get('kind') or '').lower()}/{name}",
         str(event.get("type") or ""),
         str(event.get("reason") or ""),
         str(event.get("note") or event.get("message") or ""),
+        int(series.get("count") or 1),
+        _rounded(parse_time(last) - epoch) if (last := series.get("lastObservedTime")) else None,
     )
 
 

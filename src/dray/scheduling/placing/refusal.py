@@ -17,8 +17,15 @@ _OF_OBJECTS: Final = ("volume", "claim", "class", "request", "member", "victims"
 _NAMES: Final = ("resource", "port", "key", "effect", "topologyKey", *_OF_OBJECTS)
 
 
+# Of devices that failed: which of them it was is told by events, each time.
+_OF_FAILURES: Final = ("claim", "driver", "condition")
+_FAILED: Final = frozenset({"BindingFailed", "BindingTimeout"})
+
+
 def told(reason: Reason) -> tuple[object, ...]:
     """What a reason says, but for numbers."""
+    if reason.code in _FAILED:
+        return (reason.code, *(reason.data.get(name) for name in _OF_FAILURES))
     return (reason.code, reason.object, *(reason.data.get(name) for name in _NAMES))
 
 

@@ -22,6 +22,7 @@ from dray.api.words import notice
 from dray.cluster.port import ClusterError, Conflict, Outcome, Refused, Write
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.shape.claims import claim_keys
+from dray.scheduling.telling.series import Series
 from dray.scheduling.waiting.queue import Group, Queue, QueuedPod
 
 # Writes for pods that wait with others of their kind and were not tried themselves: they may come a little later.
@@ -50,12 +51,13 @@ class Reports:
         self._late: list[tuple[float, str]] = []
         # Pods that wait for the same as one that was told something new.
         self._others: dict[str, None] = {}
+        self._series = Series()
 
     def add(self, writes: list[Write]) -> None:
         for write in writes:
             if write.kind is PODS:
                 self._telling[write.uid] = self._telling.get(write.uid, 0) + 1
-        self._waiting.extend(writes)
+        self._waiting.extend(self._series.of(write) if write.kind is EVENTS else write for write in writes)
 
     def refused(self, pending: QueuedPod, refusal: Refusal, now: float) -> None:
         """What usually passes by itself in a moment is told only when it lasts, and so is what changes to and fro."""
@@ -66,11 +68,28 @@ class Reports:
             pending.told_next = due
             heappush(self._late, (due, pending.uid))
 
+    def failed(self, pending: QueuedPod, refusal: Refusal, now: float) -> None:
+        """Devices failed the pod. An event tells of each time, so that it can be known what rests; the condition tells what is
+        new in it, as seldom as any reason that changes to and fro."""
+        due = _due(pending, refusal, now)
+        if due <= now:
+            self.tell(pending, refusal, now, clear_nominated=False, eventless=True)
+        else:
+            heappush(self._late, (due, pending.uid))
+        self.add(refused(pending.pod, refusal, pending.demand.scheduler_name, now, False)[1:])
+
     def tell(
-        self, pending: QueuedPod, refusal: Refusal, now: float, *, clear_nominated: bool = True, only_as_seen: bool = False
+        self,
+        pending: QueuedPod,
+        refusal: Refusal,
+        now: float,
+        *,
+        clear_nominated: bool = True,
+        only_as_seen: bool = False,
+        eventless: bool = False,
     ) -> None:
-        """The pod's condition and an event, unless it was told the same before. ``only_as_seen``: not where the pod is another
-        by now, as one is that has its node."""
+        """The pod's condition and an event (not if ``eventless``), unless it was told the same before. ``only_as_seen``: not
+        where the pod is another by now, as one is that has its node."""
         refusal = refusal.told_to(claim_keys(pending.pod))
         if not refusal.says_the_same(pending.reported):
             pending.reported = refusal
@@ -82,7 +101,7 @@ class Reports:
             if only_as_seen:
                 writes[0] = msgspec.structs.replace(writes[0], resource_version=pending.pod.metadata.resource_version)
             if pending.uid in self._telling or not _says(pending.pod, condition):
-                self.add(writes)
+                self.add(writes[:1] if eventless else writes)
 
     def seen(self, pod: Pod, now: float) -> None:
         """The pod shows something else than it was told last, because that came late or somebody wrote over it: it is told
@@ -129,6 +148,8 @@ class Reports:
         write = outcome.write
         if self._under_way.pop(id(write), None) is None:
             return False
+        if write.kind is EVENTS and outcome.error is not None:
+            self._series.lost(write.name)
         if write.kind is PODS:
             self._told(write.uid)
             pending = self._queue.get(write.uid)
