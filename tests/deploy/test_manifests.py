@@ -113,6 +113,23 @@ def test_the_devices_of_a_fabric_are_those_of_the_drivers_that_nodes_may_speak_f
     assert set(named) == attached
 
 
+def test_the_image_stands_in_one_place() -> None:
+    """Whoever names another one names it for everything."""
+    files = {path.parent: yaml.safe_load(path.read_text()) for path in DEPLOY.rglob("kustomization.yaml")}
+    assert [folder.name for folder, found in files.items() if "images" in found] == ["image"]
+    using = {file.parent for file in FILES if "image: dray\n" in file.read_text()}
+    assert using
+    for folder in using:
+        assert DEPLOY / "components/image" in {(folder / each).resolve() for each in files[folder]["components"]}, folder
+
+
+def test_the_address_of_metrics_in_the_help_is_that_of_the_service() -> None:
+    told = root.get_command(click.Context(root), "ui").help or ""  # type: ignore[union-attr]
+    (service,) = (found for found in OBJECTS if found["kind"] == "Service")
+    port = service["spec"]["ports"][0]["port"]
+    assert f"/namespaces/dray-system/services/{service['metadata']['name']}:{port}/proxy/metrics" in told
+
+
 def test_the_configuration_is_understood() -> None:
     (config,) = (found for found in OBJECTS if found["kind"] == "ConfigMap")
     parsed = parse(yaml.safe_load(config["data"]["config.yaml"]), Gates.dray())

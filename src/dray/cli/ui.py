@@ -101,7 +101,7 @@ def ui(
       dray ui                                          the cluster that kubectl would use
       dray ui --kubeconfig ~/.kube/config --context production
       dray ui --metrics http://127.0.0.1:8080/metrics    with plots of what a scheduler counts
-      dray ui --metrics /api/v1/namespaces/dray-system/services/dray:8080/proxy/metrics
+      dray ui --metrics /api/v1/namespaces/dray-system/services/dray-scheduler:8080/proxy/metrics
       dray ui --snapshot now.yaml                      files taken from a cluster
       dray simulate scenario.yaml --record run.gz && dray ui --run run.gz
       dray ui --run run.gz --follow                    while it is being simulated
