@@ -159,3 +159,30 @@ def test_nobody_goes_instead_of_more_of_lower_priority() -> None:
     settled = cluster.settle()
     assert (settled["low"], settled["urgent"]) == (0, 3)
     assert settled["small"] + settled["large"] == 1
+
+
+def test_what_is_left_over_goes_to_who_grows_before_somebody_from_whom_it_would_be_taken_back() -> None:
+    """The second pod of who grows asks for room in the next session only; what its first one leaves over is for it."""
+    jobs = [
+        job("gang", "lent", 1, "n0", "n0"),
+        job("grows", "owner", 1, count=2, least=1),
+        job("other", "poor", 1, count=1, priority=60),
+        job("large", "poor", 8, count=1),
+    ]
+    cluster = Cluster({"n0": 2}, [queue("lent", 0, weight=0), queue("owner", 2), queue("poor", 0, weight=0)], jobs)
+    assert cluster.settle() == {"gang": 0, "grows": 2, "other": 0, "large": 0}
+    assert cluster.evicted == {"gang-0", "gang-1"}
+
+
+def test_what_is_left_over_goes_to_who_may_not_ask_for_room_but_comes_first() -> None:
+    """The old one has what is due to its queue, and takes from nobody; the other would have to give it back."""
+    jobs = [
+        job("gang", "lent", 1, "n0", "n0", "n0"),
+        job("due", "owner", 2, count=1, priority=75),
+        job("old", "owner", 1, count=1),
+        job("other", "poor", 1, count=1, priority=60),
+        job("large", "poor", 8, count=1),
+    ]
+    cluster = Cluster({"n0": 3}, [queue("lent", 0, weight=0), queue("owner", 2), queue("poor", 0, weight=0)], jobs)
+    assert cluster.settle() == {"gang": 0, "due": 1, "old": 1, "other": 0, "large": 0}
+    assert cluster.evicted == {"gang-0", "gang-1", "gang-2"}

@@ -39,6 +39,8 @@ from dray.scheduling.workloads.use import QueueUse, Standings, shares_of
 Action = str
 # A pod that was to be gone this long ago, in seconds, does not count as making room.
 STUCK_AFTER: Final = 120.0
+# Of how many that come before a job it is asked whether they have what others leave over.
+MOST_BEFORE: Final = 8
 
 
 class Decisions(Protocol):
@@ -267,12 +269,31 @@ class Session:
                 continue
             self.asking.note(job, members)
             plan = self._settled(job, find)
+            if plan is not None and not plan.victims and self._others_first(job):
+                continue
             if plan is not None:
                 self.plan(job, plan, action)
             elif action != "reclaim" or not self._joint.includes(job, members, action):
                 failed.add(likeness)
                 continue
             self._look_again(line)
+
+    def _others_first(self, job: Job) -> bool:
+        """Whether what others leave over goes to somebody before the job: who grows beyond what it is promised, or may not ask
+        for room. It is not the job's then, for they would take it back; in the next session it is theirs."""
+        tried = set[Hashable]()
+        for first in self.turns.before(job):
+            members = self.members.next(first)
+            self.asking.note(first, members)
+            likeness = self._likeness(first, members)
+            if likeness in tried or first.missing or not_done(first) is not None or self.denials.of_start(first) is not None:
+                continue
+            if self._when_they_left(first, members) is not None:
+                return True
+            tried.add(likeness)
+            if len(tried) >= MOST_BEFORE:
+                break
+        return False
 
     def _settled(self, job: Job, find: Callable[[Job, list[QueuedPod]], Plan | None]) -> Plan | None:
         """A plan that takes from no other plan of this session: those are withdrawn, and it is looked for again."""

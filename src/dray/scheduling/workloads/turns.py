@@ -6,7 +6,7 @@ also where that job fits nowhere; so who waits behind a job that is too large do
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dray.queues.gangs import fill
@@ -26,12 +26,18 @@ class Turns:
         self._session, self._use = session, use
         self._line: Line | None = None
         self._asked: dict[str, Amounts] = {}
+        # Who has a plan, and waits for more than that.
+        self._growing: dict[str, Job] = {}
         # By job: the one in its queue that is first, and for whose sake it was not its turn.
         self.behind: dict[str, Job] = {}
 
     def changed(self, job: Job) -> None:
         """It has or waits for something else than before."""
         self._asked.pop(job.key, None)
+        if job.key in self._session.plans and self._session.members.next(job):
+            self._growing[job.key] = job
+        else:
+            self._growing.pop(job.key, None)
         if self._line is not None:
             self._line.drop(job)
             if self._waits(job):
@@ -56,6 +62,14 @@ class Turns:
         if first is not job and (head := line.head(job.queue)) is not None and head is not job:
             self.behind[job.key] = head
         return first is job
+
+    def before(self, job: Job) -> Iterator[Job]:
+        """Who is served before the job, with those who grow beyond what they are promised."""
+        line = self._everybody().compared_by(self._session.standings, self._ask)
+        for each in self._growing.values():
+            line.push(each)
+        while (first := line.pop()) is not None and first is not job:
+            yield first
 
     # --------------------------------------------------------------------------------------------------------- inside
 
