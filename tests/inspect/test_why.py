@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from dray.api.reason import Reason
-from dray.api.times import format_micro_time
+from dray.api.times import format_micro_time, format_time
 from dray.api.words import words
 from dray.explain.tree import _devices
 from tests.inspect.conftest import Plain, Run, claim, device_class, healthy, node, pod, result, slice_
@@ -583,3 +583,35 @@ class TestDevicesThatSeveralNodesShare:
 
     def test_are_of_some_nodes_where_not_all_see_them(self) -> None:
         assert _devices(["d/fabric/a", "d/fabric/a"], 3) == "device fabric/a, which some of these nodes share"
+
+
+@pytest.mark.parametrize("queue", ["", "team"])
+@pytest.mark.parametrize("ends_in", [3600, -3600])
+def test_a_pod_for_which_others_left_in_vain_evicts_nobody_until_its_pause_ends(dray: Run, queue: str, ends_in: int) -> None:
+    """Its condition tells of the pause, whoever wrote it."""
+    amounts = {key: {"quota": -1, "limit": -1, "overQuotaWeight": 1} for key in ("cpu", "memory", "gpu")}
+    team = {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": "team"},
+        "spec": {"resources": amounts},
+    }
+    until = format_time(time.time() + ends_in)
+    said = (
+        f"0/1 nodes are available: x, pod ns/high evicts nobody before {until}: devices failed it after others had left for it."
+    )
+    held = [claim("l", result("g0"), pods=("low",)), pod("low", "l", node="n1", priority=1)]
+    high = pod("high", "h", priority=10)
+    high["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": said}]
+    for each in (held[1], high) if queue else ():
+        each["metadata"]["labels"] = {"kai.scheduler/queue": queue}
+    objects = [node("n1"), device_class(), slice_("s", [{"name": "g0"}]), *held, claim("h"), high, *([team] if queue else [])]
+    found = ask(dray, "high", objects)
+    if ends_in > 0:
+        assert (found["verdict"], found["evicts"]) == ("unschedulable", None)
+        assert found["reasons"][-1]["code"] == "EvictionsPaused"
+        assert f"pod ns/high evicts nobody before {until}" in found["summary"]
+        assert "look at the conditions of the pod's claims" in found["fixes"][0]
+    else:
+        assert [victim["pod"] for victim in found["evicts"]["victims"]] == ["ns/low"]
+        assert "EvictionsPaused" not in codes(found["reasons"])

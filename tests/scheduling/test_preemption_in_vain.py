@@ -7,10 +7,16 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from scheduling_cluster import Sim, pod
 
 from dray.api import kinds
+from dray.api.core import Pod
+from dray.api.meta import Condition
 from dray.api.times import format_time, parse_time
+from dray.api.words import words
+from dray.explain.why import why
+from dray.scheduling.waiting.pauses import Pause, told
 
 READY = "dra.example.com/is-prepared"
 FAILED = "dra.example.com/preparing-failed"
@@ -102,8 +108,11 @@ def test_others_leave_for_it_ever_more_seldom(sim: Sim, made: Callable[[Sim], Fa
 
 @pytest.fixture
 def paused(sim: Sim) -> Fabric:
+    return until_it_pauses(Fabric(sim))
+
+
+def until_it_pauses(fabric: Fabric) -> Fabric:
     """Others left for ``high`` in vain several times, and nobody does now."""
-    fabric = Fabric(sim)
     fabric.ask("high", 10)
     while len(fabric.evicted) < 6:
         fabric.go(STEP)
@@ -118,6 +127,55 @@ def test_people_are_told_until_when(paused: Fabric) -> None:
     assert ": devices failed it after others had left for it, 6 times." in told
     assert "No preemption victims found" not in told
     assert paused.sim.pod("high")["status"].get("nominatedNodeName") is None
+
+
+def told_of(fabric: Fabric) -> Pause:
+    pod = fabric.sim.world.get(kinds.PODS, "default/high")
+    assert pod is not None
+    found = told(pod)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("made", [without_queues, in_a_queue])
+def test_who_starts_anew_goes_on_with_the_pause(sim: Sim, made: Callable[[Sim], Fabric]) -> None:
+    fabric = until_it_pauses(made(sim))
+    pause = told_of(fabric)
+    assert (pause.times, pause.until > sim.now + 60) == (6, True)
+    sim.start()
+    fabric.go(pause.until - sim.now - STEP)
+    assert len(fabric.evicted) == 6
+    fabric.go(9 * STEP)
+    assert len(fabric.evicted) == 7
+    fabric.go(FAILS_AFTER + 3 * STEP)
+    assert told_of(fabric).times == 7
+
+
+def test_why_tells_it_and_names_nobody_who_would_leave(paused: Fabric) -> None:
+    sim, pause = paused.sim, told_of(paused)
+    pod = sim.world.get(kinds.PODS, "default/high")
+    assert pod is not None
+    found = why(sim.world, pod, now=sim.now)
+    assert (found.verdict, found.reasons[-1], found.evicts) == ("unschedulable", pause.reason(pod), None)
+    assert found.summary.endswith("devices failed it after others had left for it, 6 times.")
+    assert why(sim.world, pod, now=pause.until + 1).evicts is not None
+
+
+def test_only_the_sentence_itself_is_taken_for_a_pause(sim: Sim) -> None:
+    sim.add_pod("p")
+    pod = sim.world.get(kinds.PODS, "default/p")
+    for pause in (Pause(1_800_000_000.0), Pause(1_800_000_000.0, 12)):
+        assert told(with_condition(pod, f"0/1 nodes are available: x, {words(pause.reason(pod))}.")) == pause
+    for said in ("", "evicts nobody before noon: devices failed it", "evicts nobody before 9999-99-99T99:99:99Z: " + VAIN):
+        assert told(with_condition(pod, said)) is None
+
+
+VAIN = "devices failed it after others had left for it"
+
+
+def with_condition(pod: Pod, said: str) -> Pod:
+    condition = Condition(type="PodScheduled", status="False", message=said)
+    return replace(pod, status=replace(pod.status, conditions=(condition,)))
 
 
 def test_what_becomes_free_meanwhile_it_takes(paused: Fabric) -> None:

@@ -26,6 +26,7 @@ from dray.scheduling.config import Config
 from dray.scheduling.placing.state import NotPlaced
 from dray.scheduling.scheduler import Scheduler
 from dray.scheduling.shape.claims import claim_keys
+from dray.scheduling.waiting import pauses
 
 _WORST: Final = ("impossible", "unschedulable", "waiting", "bound")
 # What can be asked about, by what people write before the slash: pods, and what has pods.
@@ -145,5 +146,6 @@ def _key(ask: Ask, pod: Pod) -> Hashable:
         state = ask.state(pod)
     except NotPlaced:
         return pod.uid
-    own = pod.status.nominated_node_name or state.unusable or state.resolved.pinned or pod.spec.scheduling_gates
+    told = pod.status.nominated_node_name or pod.spec.scheduling_gates or pauses.told(pod)
+    own = told or state.unusable or state.resolved.pinned
     return pod.uid if own else (state.key, state.demand.priority, pod.metadata.namespace)

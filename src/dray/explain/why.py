@@ -26,7 +26,7 @@ from dray.api.kinds import (
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim, ResourceClaimStatus
 from dray.api.times import format_time, parse_time
-from dray.api.words import Counted, counted, fixes, in_upstream_words, message
+from dray.api.words import Counted, counted, fixes, in_upstream_words, message, words
 from dray.cluster.world import World
 from dray.devices.explain import Explanation, RequestFinding
 from dray.devices.ledger import DeviceKey
@@ -51,6 +51,7 @@ from dray.scheduling.placing.state import CycleState, NotPlaced
 from dray.scheduling.scheduler import Scheduler
 from dray.scheduling.shape.claims import claim_keys
 from dray.scheduling.shape.extended import is_special, owner_uid
+from dray.scheduling.waiting import pauses
 
 VerdictName = Literal["bound", "waiting", "unschedulable", "impossible"]
 
@@ -170,7 +171,19 @@ def _why(
     answer = _Question(world, pod, now, config, gates, failures, unknown).answer()
     outlooks = outlooks or Outlooks(world, now, config, gates)
     found = outlooks.of(pod) if not answer.awaited else None
-    return _in_queue(answer, pod, found) if found is not None else answer
+    return _unless_paused(_in_queue(answer, pod, found) if found is not None else answer, pod, now)
+
+
+def _unless_paused(answer: Why, pod: Pod, now: float) -> Why:
+    """Others left for it in vain: for a while nobody does, whoever could."""
+    pause = pauses.told(pod)
+    if pause is None or pause.until <= now or answer.verdict != "unschedulable":
+        return answer
+    reason = pause.reason(pod)
+    answer.reasons, answer.evicts = [*answer.reasons, reason], None
+    answer.summary = f"{answer.summary.rstrip('.')}; {words(reason)}."
+    answer.fixes = [*fixes([(reason, 0)]), *answer.fixes]
+    return answer
 
 
 def _in_queue(answer: Why, pod: Pod, found: Outlook) -> Why:

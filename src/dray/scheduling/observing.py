@@ -37,7 +37,7 @@ from dray.scheduling.plugins.images import ImageNodes
 from dray.scheduling.plugins.neighbours import Neighbours
 from dray.scheduling.plugins.zones import Zones
 from dray.scheduling.shape.claims import claim_keys, claim_topic
-from dray.scheduling.waiting import events
+from dray.scheduling.waiting import events, pauses
 from dray.scheduling.waiting.hints import claim_matters, must_be_left, pod_matters, same_node, unbound_claim_keys, with_conditions
 from dray.scheduling.waiting.queue import QueuedPod
 
@@ -148,7 +148,10 @@ class Observer:
             # Bound a moment ago: the watch is behind the answer to our write.
             return
         if pending is None:
-            self._queue.push(QueuedPod(new, self._parts.demands.of(new), now), now)
+            pending = QueuedPod(new, self._parts.demands.of(new), now)
+            if (pause := pauses.told(new)) is not None:
+                self._queue.pause(pending, pause)
+            self._queue.push(pending, now)
             return
         changed = old is None or pod_matters(old, new)
         pending.pod = new

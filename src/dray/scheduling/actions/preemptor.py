@@ -18,7 +18,6 @@ from dray.api.codes.code import UNALLOCATED
 from dray.api.core import Pod
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim
-from dray.api.times import format_time
 from dray.books.changes import EVERYTHING
 from dray.books.nodes import NodeInfo, Placed
 from dray.cluster.port import ClusterError, NotFound, Outcome, Write
@@ -32,7 +31,8 @@ from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.shape.claims import Resolved
 from dray.scheduling.telling import reports
 from dray.scheduling.telling.reports import Reports
-from dray.scheduling.waiting import events
+from dray.scheduling.waiting import events, pauses
+from dray.scheduling.waiting.pauses import Pause
 from dray.scheduling.waiting.queue import INITIAL_BACKOFF, Group, QueuedPod
 from dray.scheduling.waiting.wakeups import Openings
 
@@ -155,10 +155,7 @@ class Preemptor:
         """Devices failed the pod whenever others had left for it: it waits by itself, since equal pods may evict, until it finds
         devices that are free or its pause ends."""
         self.lose(pending)
-        data: dict[str, str | int] = {"until": format_time(pending.evicts_from)}
-        if pending.in_vain > 1:
-            data["times"] = pending.in_vain
-        reason = Reason("EvictionsPaused", f"pod/{pending.key}", data)
+        reason = Pause(pending.evicts_from, pending.in_vain).reason(pending.pod)
         refusal = refused.refusal
         refused.key = pending.uid
         refused.refusal = replace(refusal, reasons=(*refusal.reasons, (reason, 0)))
@@ -166,7 +163,7 @@ class Preemptor:
     def without_room(self, refused: NotPlaced) -> Refusal:
         """The refusal of a pod for which no room was made, with what that came to."""
         state, refusal = refused.state, refused.refusal
-        if state is None or not state.profile.preempts or "EvictionsPaused" in refusal.codes:
+        if state is None or not state.profile.preempts or pauses.CODE in refusal.codes:
             return refusal
         never = state.demand.preemption_policy == "Never"
         return replace(refusal, preemption="never" if never else "tried")

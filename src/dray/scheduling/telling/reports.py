@@ -12,6 +12,7 @@ from heapq import heappop, heappush
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from dray.api.core import Pod
 from dray.api.events import event_body, shortened
@@ -23,6 +24,7 @@ from dray.cluster.port import ClusterError, Conflict, Outcome, Refused, Write
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.shape.claims import claim_keys
 from dray.scheduling.telling.series import Series
+from dray.scheduling.waiting import pauses
 from dray.scheduling.waiting.queue import Group, Queue, QueuedPod
 
 # Writes for pods that wait with others of their kind and were not tried themselves: they may come a little later.
@@ -90,7 +92,7 @@ class Reports:
     ) -> None:
         """The pod's condition and an event (not if ``eventless``), unless it was told the same before. ``only_as_seen``: not
         where the pod is another by now, as one is that has its node."""
-        refusal = refusal.told_to(claim_keys(pending.pod))
+        refusal = _with_pause(pending, refusal.told_to(claim_keys(pending.pod)), now)
         if not refusal.says_the_same(pending.reported):
             pending.reported = refusal
             pending.tellings = pending.tellings + 1 if now < pending.told_at + _CALM else 1
@@ -162,6 +164,14 @@ class Reports:
         self._telling[uid] -= 1
         if not self._telling[uid]:
             del self._telling[uid]
+
+
+def _with_pause(pending: QueuedPod, refusal: Refusal, now: float) -> Refusal:
+    """Whoever decides for the pod, a session of queues too: that nobody leaves for it, and until when, is told in any case."""
+    if now >= pending.evicts_from or pauses.CODE in refusal.codes:
+        return refusal
+    pause = pauses.Pause(pending.evicts_from, pending.in_vain)
+    return replace(refusal, reasons=(*refusal.reasons, (pause.reason(pending.pod), 0)))
 
 
 def _due(pending: QueuedPod, refusal: Refusal, now: float) -> float:

@@ -19,6 +19,7 @@ from typing import Final, Literal
 from dray.api.core import Pod
 from dray.books.demand import Demand
 from dray.scheduling.placing.refusal import Refusal
+from dray.scheduling.waiting.pauses import Pause
 
 INITIAL_BACKOFF: Final = 1.0
 MAX_BACKOFF: Final = 10.0
@@ -252,10 +253,14 @@ class Queue:
         if pending.made_room:
             # Who left for it left in vain: the next ones have to only after a while, longer each time.
             pending.made_room = False
-            pending.in_vain += 1
-            pending.evicts_from = now + min(self._max * 2 ** min(pending.in_vain - 1, 16), LONGEST_PAUSE)
-            heappush(self._pauses, (pending.evicts_from, pending.uid))
+            times = pending.in_vain + 1
+            self.pause(pending, Pause(now + min(self._max * 2 ** min(times - 1, 16), LONGEST_PAUSE), times))
         self.fail(pending, now)
+
+    def pause(self, pending: QueuedPod, pause: Pause) -> None:
+        """Nobody is evicted for the pod before that."""
+        pending.evicts_from, pending.in_vain = pause
+        heappush(self._pauses, (pending.evicts_from, pending.uid))
 
     def end_pauses(self, now: float) -> None:
         """Pods for which others may be evicted again are tried."""
