@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
@@ -180,8 +181,11 @@ class Explainer:
         self._problem = problem
         self._claims = claims
         self._binding, self._now = binding, now
-        self._attempt = Attempt(problem, view)
         self._holders = Holders(engine, view)
+
+    @cached_property
+    def _attempt(self) -> Attempt:
+        return Attempt(self._problem, self._view)
 
     def explain(self, state: int, known: Outlines) -> Explanation:
         """``state``: the number of the state that the node is in; ``known``: what was found out about other nodes."""
