@@ -6,7 +6,7 @@ Always true: only sentences that ``words`` makes for failed bindings are recogni
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -64,6 +64,13 @@ def of_condition(pod: Pod) -> FailedBinding | None:
     """The failure that the pod's own condition tells of; when it was is not written there."""
     said = next((c.message for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False"), "")
     return _recognised(said or "", pod.key, pod.uid, None)
+
+
+def resting(failures: Sequence[FailedBinding], rest: float, now: float) -> Iterator[tuple[str, float]]:
+    """The devices that a scheduler leaves alone after a failure, and until when."""
+    for failure in failures:
+        if failure.at is not None and failure.at <= now < failure.at + rest:
+            yield failure.device, failure.at + rest
 
 
 def _time(failure: FailedBinding) -> float:

@@ -34,7 +34,7 @@ from dray.explain import missing
 from dray.explain.advice import Advisor, Refused
 from dray.explain.choice import Choice, choice
 from dray.explain.evicting import WouldEvict, would_evict
-from dray.explain.failures import FailedBinding, of_condition
+from dray.explain.failures import FailedBinding, of_condition, resting
 from dray.explain.fix import Fix
 from dray.explain.queued import Outlook, Outlooks, Queued
 from dray.explain.snapshot import without_collecting
@@ -545,13 +545,6 @@ def awaited(claim: ResourceClaim, timeout: float, now: float) -> Iterator[Awaite
                 status = found.status if found is not None else "not reported"
                 said = f"{found.reason}: {found.message}".strip(": ") if found is not None else ""
                 yield Awaited(claim.key, "/".join(device), type, status, since, deadline, said)
-
-
-def resting(failures: Sequence[FailedBinding], rest: float, now: float) -> Iterator[tuple[str, float]]:
-    """The devices that a scheduler leaves alone after a failure, and until when."""
-    for failure in failures:
-        if failure.at is not None and failure.at <= now < failure.at + rest:
-            yield failure.device, failure.at + rest
 
 
 def _device_key(device: str) -> DeviceKey:

@@ -19,10 +19,9 @@ from dray.api.quantity import Quantity
 from dray.api.resource import Device, DeviceClass, ResourceClaim, ResourceSlice
 from dray.cel import CelError, DeviceView, Program, compile
 from dray.cluster.world import World
-from dray.explain.failures import failed_bindings
+from dray.explain.failures import failed_bindings, resting
 from dray.explain.inventory import AWAITS, STATES, Row, SetRow, inventory
 from dray.explain.published import Published
-from dray.explain.why import resting
 from dray.numa.devices import pcie_roots, root_zones, zone_numbers
 from dray.scheduling.config import Config
 from dray.web.moments import Moment
