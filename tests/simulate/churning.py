@@ -32,6 +32,8 @@ BOUNDS: Final = {
     "Inventory._states": 1_000_000,
     "ClaimsController._counted": 1_000,  # one for each combination of a few labels
     "Recorder._series": 5 * 4096 * 16,  # each process has its own
+    "Series._said": 10_000 * 4,
+    "Series._named": 10_000,
     "Demand.answers": 100_000,
     "Demand.packed": 100_000,
     "Cycle._kept": 128 * NODES * 200,

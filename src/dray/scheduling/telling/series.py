@@ -1,7 +1,8 @@
 """Events that may be said again and again: the same of the same pod is one event, with how often and when last.
 
 Always true: what is said again within a while makes no new event; one that could not be written is made anew the next time;
-memory is bounded.
+what was not said for that while is forgotten, and memory is bounded. Unlike a controller's ``Recorder`` it writes each time:
+from when devices last failed a pod it is known which of them rest.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Series:
             self._keep(key, _Said(write.name, at))
             return write
         known.count, known.last = known.count + 1, at
+        self._said.move_to_end(key)
         again = {"series": {"count": known.count, "lastObservedTime": body["eventTime"]}}
         return Write("patch", write.kind, write.namespace, known.name, again, about=write.about)
 
@@ -57,6 +59,6 @@ class Series:
         if before is not None:
             del self._named[before.name]
         self._said[key], self._named[said.name] = said, key
-        if len(self._said) > _MOST:
+        while len(self._said) > _MOST or next(iter(self._said.values())).last < said.last - _GAP:
             _, oldest = self._said.popitem(last=False)
             del self._named[oldest.name]
