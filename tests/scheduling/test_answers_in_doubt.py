@@ -130,3 +130,17 @@ def test_a_reason_that_is_told_too_late_does_not_stay(sim: Sim) -> None:
     assert "cordoned" in sim.condition("a")["message"]
     sim.settle(10)
     assert "cpu" in sim.condition("a")["message"]
+
+
+@pytest.mark.parametrize(
+    "like", [{"subresource": "binding"}, {"kind": kinds.RESOURCE_CLAIMS, "subresource": "status"}], ids=["bindings", "claims"]
+)
+def test_a_server_that_fails_for_a_day_is_asked_once_a_minute(one_device: Sim, like: dict[str, Any]) -> None:
+    one_device.add_claim("a")
+    one_device.add_pod("a", claims=["a"])
+    doubted = Doubted(one_device, Refused(500, "InternalError", "etcdserver: no leader"), once=False, **like)
+    for _ in range(20):
+        one_device.settle(3_600)
+    doubted.like = {"verb": "none"}
+    one_device.settle(120)
+    assert one_device.node_of("a") == "n1"

@@ -25,7 +25,7 @@ from dray.cluster.world import World
 from dray.devices.inventory import Inventory
 from dray.scheduling.binding import conditions
 from dray.scheduling.binding.bindings import Binding, Bindings, Ended
-from dray.scheduling.binding.claims import RETRY_AFTER, ClaimWriter, Settled
+from dray.scheduling.binding.claims import RETRY_AFTER, ClaimWriter, Settled, pause_after
 from dray.scheduling.binding.conditions import Verdict
 from dray.scheduling.binding.gang import Gang
 from dray.scheduling.binding.measures import Measures
@@ -42,7 +42,6 @@ from dray.scheduling.waiting.queue import QueuedPod
 
 # When it is looked again whether it is the turn of a member that has to come after another one.
 TURN_AFTER: Final = 0.5
-_RETRY_AT_MOST: Final = 60.0
 
 
 class Binder:
@@ -368,7 +367,7 @@ class Binder:
             self._step(binding, "bound", now)
         elif error.in_doubt or isinstance(error, Conflict | NotFound):
             # It may be bound, or gone: the watch will tell. Until then it keeps its place, and binding again does no harm.
-            self.bindings.remind(binding, now + min(RETRY_AFTER * 2**binding.failures, _RETRY_AT_MOST))
+            self.bindings.remind(binding, now + pause_after(binding.failures))
             binding.failures += isinstance(error, Refused) and error.in_doubt
         else:
             self._fail(binding, write_failed(error), now)

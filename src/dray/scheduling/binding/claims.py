@@ -488,7 +488,7 @@ class ClaimWriter:
         elif error is not None:
             # It may not be written, or not deleted: then it is used again.
             intent.failures += 1
-            intent.not_before = now + min(RETRY_AFTER * 2 ** (intent.failures - 1), _RETRY_AT_MOST)
+            intent.not_before = now + pause_after(intent.failures - 1)
             if not error.in_doubt:
                 intent.delete = None
             self._fail_all(intent, error)
@@ -496,6 +496,11 @@ class ClaimWriter:
             if sent:
                 self._account_for(intent)
             self._tidy(intent)
+
+
+def pause_after(failures: int) -> float:
+    """How long a write rests that failed once more, after so many failures in a row."""
+    return min(RETRY_AFTER * 2 ** min(failures, 16), _RETRY_AT_MOST)
 
 
 def _stuck(claim: ResourceClaim) -> bool:
