@@ -56,8 +56,18 @@ def test_within_a_second_the_order_is_that_of_a_life(dray: Run) -> None:
         "startTime": at,
         "conditions": [{"type": name, "status": "True", "lastTransitionTime": at} for name in ("Ready", "PodScheduled")],
     }
-    told = json.loads(dray("story", objects, "train", "-n", "ns", "-o", "json").stdout)["story"]
-    assert [line["what"] for line in told] == ["created", "created", "allocated", "PodScheduled=True", "started", "Ready=True"]
+    event = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": "ns"},
+        "regarding": {"kind": "Pod", "name": "train", "namespace": "ns", "uid": "uid-train"},
+        "eventTime": "2026-01-01T00:00:00.500000Z",
+        "reportingController": "kubelet",
+        "reason": "Pulled",
+    }
+    told = json.loads(dray("story", [*objects, event], "train", "-n", "ns", "-o", "json").stdout)["story"]
+    life = ["created", "created", "allocated", "PodScheduled=True", "started", "Pulled", "Ready=True"]
+    assert [line["what"] for line in told] == life
 
 
 def test_scripts_get_the_same_as_json_and_as_yaml(dray: Run) -> None:

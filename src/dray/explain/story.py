@@ -40,13 +40,23 @@ def _holds(claim: ResourceClaim, identity: Identity) -> bool:
     return allocation is not None and any((r.driver, r.pool, r.device) == identity for r in allocation.devices.results)
 
 
-_STAGES: Final = ("created", "FailedScheduling", "allocated", "PodScheduled=True", "Scheduled", "started")
+_STAGES: Final = (
+    "created",
+    "FailedScheduling",
+    "allocated",
+    "BindingConditionsPending",
+    "PodScheduled=True",
+    "Scheduled",
+    "started",
+)
 
 
 def _stage(line: Line) -> int:
-    """Where in a pod's life this happens; devices get ready between allocation and scheduling."""
+    """Where in a pod's life this happens; devices get ready between allocation and scheduling, a kubelet comes after that."""
     if line.object.startswith("device "):
-        return _STAGES.index("allocated")
+        return _STAGES.index("BindingConditionsPending")
+    if line.by == "kubelet":
+        return _STAGES.index("started")
     return _STAGES.index(line.what) if line.what in _STAGES else len(_STAGES) if "=" in line.what else 1
 
 
