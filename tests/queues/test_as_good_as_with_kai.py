@@ -65,5 +65,5 @@ def test_in_the_first_clusters_no_less_runs_with_fewer_evictions() -> None:
 def test_in_all_clusters_more_runs_with_fewer_evictions_and_nine_of_ten_are_as_good_in_every_respect() -> None:
     compared = Compared(range(len(KAI["outcomes"])))
     assert compared.dray["gpus"] > compared.kai["gpus"]
-    assert compared.dray["evictions"] < 0.8 * compared.kai["evictions"]
-    assert len(compared.worse) <= 35, compared.worse
+    assert compared.dray["evictions"] < 0.85 * compared.kai["evictions"]
+    assert len(compared.worse) <= 32, compared.worse

@@ -87,6 +87,14 @@ def test_nobody_moves_who_could_not_start_again_for_the_limit_of_its_queue() -> 
         assert cluster.evicted == evicted
 
 
+def test_who_is_beyond_the_limit_of_its_queue_goes_though_it_would_come_first() -> None:
+    """Evicted, it cannot take back what it had."""
+    for limit, running in ((1, {"held": 0, "due": 2}), (3, {"held": 3, "due": 0})):
+        jobs = [job("held", "lowered", 1, "n0", "n0", "n0"), job("due", "other", 1, count=2)]
+        cluster = Cluster({"n0": 3}, [queue("lowered", 3, limit=limit), queue("other", 0)], jobs)
+        assert cluster.settle() == running
+
+
 def test_rather_than_that_a_gang_is_preempted_one_pod_moves() -> None:
     """For the urgent job, which cannot be preempted itself, there is room enough, on two nodes."""
     jobs = [

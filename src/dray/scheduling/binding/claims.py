@@ -500,7 +500,7 @@ class ClaimWriter:
 
 def pause_after(failures: int) -> float:
     """How long a write rests that failed once more, after so many failures in a row."""
-    return min(RETRY_AFTER * 2 ** min(failures, 16), _RETRY_AT_MOST)
+    return min(RETRY_AFTER * 2.0 ** min(failures, 16), _RETRY_AT_MOST)
 
 
 def _stuck(claim: ResourceClaim) -> bool:

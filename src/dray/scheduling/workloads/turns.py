@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dray.queues.gangs import fill
-from dray.queues.order import Fill, Standing, job_key, plus
+from dray.queues.order import Fill, Standing, at_most, job_key, plus
 from dray.scheduling.workloads.asked import Amounts
 from dray.scheduling.workloads.jobs import Job, gang_of
 from dray.scheduling.workloads.line import Key, Line
@@ -50,12 +50,13 @@ class Turns:
         pods = _by_job(evicted)
         freed = {key: self._use.freed([placed for step in steps for placed in step.pods]) for key, steps in pods.items()}
         asks = {job.key: taken, **freed}
-        line = self._everybody().compared_by(
-            self._without(evicted, standings), lambda each: asks.get(each.key) or self._ask(each)
-        )
-        for steps in pods.values():
+        then = self._without(evicted, standings)
+        line = self._everybody().compared_by(then, lambda each: asks.get(each.key) or self._ask(each))
+        for key, steps in pods.items():
             line.drop(steps[0].job)
-            line.push(steps[0].job, self._key_without(steps))
+            # Who was beyond a limit of its queues does not start again.
+            if self._fits_limits(steps[0].job, freed[key], then):
+                line.push(steps[0].job, self._key_without(steps))
         first = line.pop()
         while first is not None and first is not job and first.key not in pods:
             first = line.pop()
@@ -99,6 +100,14 @@ class Turns:
             name: Standing(standing.queue, held[name], standing.fair_share, standing.fixed)
             for name, standing in standings.items()
         }
+
+    def _fits_limits(self, job: Job, asked: Amounts, standings: Mapping[str, Standing]) -> bool:
+        queues = [(queue, standings[queue.name].allocated) for queue in self._session.tree.upwards(job.queue)]
+        return all(
+            at_most(held.get(name, 0.0) + amount, queue.of(name).limit)
+            for queue, held in queues
+            for name, amount in asked.items()
+        )
 
     def _key_without(self, steps: Sequence[Step]) -> Key:
         """Where the job stands in its queue when these pods are gone."""
