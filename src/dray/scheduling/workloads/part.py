@@ -9,7 +9,9 @@ until the plan turns out not to work any more; then it is dropped as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+import msgspec
 
 from dray.api.core import Pod
 from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, TOPOLOGIES
@@ -44,9 +46,12 @@ _NEWS: Final = frozenset({events.FREE, events.NODE, events.DEVICES, events.CLASS
 _TOPIC: Final = "queues"
 
 
-class Wait(NamedTuple):
+class Wait(msgspec.Struct):
+    """``awaited``: who has to leave first; ``idle_since``: since when none of them is about to."""
+
     plan: Plan
     awaited: set[str]
+    idle_since: float | None = None
 
 
 Take = Callable[[Sequence[Seat], float], None]
@@ -308,7 +313,7 @@ class Workloads:
                 del job.waiting[uid]
 
     def _look_again_later(self, session: Session, now: float) -> None:
-        """Stale gangs and delays end without any event."""
+        """Stale gangs and delays end without any event, and so may what is waited for."""
         times = []
         for job in self.jobs:
             if job.stale_since is not None:
@@ -317,6 +322,8 @@ class Workloads:
             if job.waiting and job.delay > 0 and (until := max(job.created, job.evicted_at or 0.0) + job.delay) > now:
                 times.append(until)
         times += session.taking.protected_until()
+        if self._waits:
+            times.append(now + _AGAIN)
         # What is due already was just done; if it came to nothing, it is done again.
         self._again = min((at if at > now else now + _AGAIN for at in times), default=None)
 
@@ -390,10 +397,20 @@ class Workloads:
             if seats is not None:
                 del self._waits[key]
                 self.start(job, seats)
-            elif not any(self._still_there(uid) for uid in wait.awaited):
-                self._drop(key, job)
-            else:
+            elif self._comes_true(wait, now):
                 self._tell(job, wait.plan, now)
+            else:
+                self._drop(key, job)
+
+    def _comes_true(self, wait: Wait, now: float) -> bool:
+        """Whether somebody leaves who is waited for. Who was called off, or could not be deleted, may stay after all; but what
+        was sent shows only after a while."""
+        if any(self._preemptor.preemption.leaves(uid) for uid in wait.awaited):
+            wait.idle_since = None
+            return True
+        if wait.idle_since is None:
+            wait.idle_since = now
+        return now < wait.idle_since + _AGAIN and any(self._still_there(uid) for uid in wait.awaited)
 
     def _still_there(self, uid: str) -> bool:
         """Whether the pod, or what was reserved for it, is not gone yet."""
