@@ -151,12 +151,12 @@ class Devices:
         """Charge a decision that is not written yet. ``put_claim`` replaces it once the API shows the allocation."""
         self.charge(claim, (result,), "decided")
 
-    def hand_over(self, uid: str, claim: ResourceClaim) -> None:
-        """What is held under this name is the claim's, unless it has devices already."""
+    def hand_over(self, uid: str, claim: ResourceClaim) -> bool:
+        """What is held under this name is the claim's, unless it has devices already: whether it was."""
         if self.ledger.entry(claim.metadata.uid) is not None:
             self.ledger.release(uid)
-        else:
-            self.ledger.hand_over(uid, claim.metadata.uid, claim.metadata.key)
+            return False
+        return self.ledger.hand_over(uid, claim.metadata.uid, claim.metadata.key)
 
     def release(self, uid: str) -> None:
         """Take back a hold, or plan as if the claim's allocation were gone."""

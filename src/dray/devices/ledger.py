@@ -134,16 +134,17 @@ class Ledger:
         else:
             self.post(holder, entry)
 
-    def hand_over(self, holder: str, to: str, name: str) -> None:
-        """All that the holder has is another's from now on, who had nothing. Of that nobody hears either."""
+    def hand_over(self, holder: str, to: str, name: str) -> bool:
+        """All that the holder has is another's from now on, who had nothing. Of that nobody hears either. Whether it had
+        anything."""
         known = self._entries.get(holder)
         if known is None:
-            return
+            return False
         entry = Entry(known.charges, known.standing, name)
         if self._books.trying:
             self._books.post(self, to, entry)
             self._books.post(self, holder, None)
-            return
+            return True
         del self._entries[holder]
         self._entries[to] = entry
         for device in {charge.device for charge in entry.charges}:
@@ -152,6 +153,7 @@ class Ledger:
         if holder in self._unshown:
             self._unshown.remove(holder)
             self._unshown.add(to)
+        return True
 
     def release(self, holder: str) -> None:
         if holder in self._entries:

@@ -149,13 +149,13 @@ class ClaimWriter:
         """The special claim exists now: it gets its devices and its pod, and holds for itself what was held for it."""
         unmade = special.claim.metadata.uid
         made = unmade == claim.metadata.uid
-        if not made:
-            self._engine.hand_over(unmade, claim)
+        intent = self._for(claim)
+        if not made and self._engine.hand_over(unmade, claim):
+            intent.counted = ("decided", [special.allocation])
         if claim.status.allocation is None:
             self.allocate(claim, special.allocation, pod, now)
         else:
             self.reserve(claim, pod)
-        intent = self._for(claim)
         intent.begun = True
         if not made:
             intent.contested = unmade in self._contested_unmade

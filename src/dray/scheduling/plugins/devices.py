@@ -125,9 +125,23 @@ class DynamicResources:
         assert isinstance(shape, CycleState)
         if not self._compares(shape):
             return None
-        open_claims = shape.resolved.open
-        judge = self.scorer.judge(shape.profile, open_claims, lambda info: self.claims_on(shape, info)[0], refusal_of)
+        judge = self.scorer.judge(shape.profile, shape.resolved.open, self._claims_of(shape), refusal_of)
         return Compiled([], judge=judge)
+
+    def _claims_of(self, shape: CycleState) -> Callable[[NodeInfo], list[ResourceClaim]]:
+        """The claims by node; made once for all nodes that leave the same resources to devices."""
+        if not shape.names:
+            return lambda info: shape.resolved.open
+        made: dict[frozenset[str], list[ResourceClaim]] = {}
+
+        def on(info: NodeInfo) -> list[ResourceClaim]:
+            names = by_devices(shape.names, info)
+            found = made.get(names)
+            if found is None:
+                found = made[names] = self.claims_on(shape, info)[0]
+            return found
+
+        return on
 
     def of_claims(self, state: CycleState) -> list[Compiled]:
         """What claims that are allocated already ask of a node, and what a named special claim does."""
@@ -201,8 +215,10 @@ class DynamicResources:
         started = self._meter.seconds()
         order = self.scorer.order(state.profile)
         limits, required = self.limits(state, info)
-        tried = (self._engine.allocate(info.name, claims, order, within) for within in limits)
-        verdict = next((each for each in tried if each.ok), None)
+        verdict: Verdict | None = None
+        if limits:
+            tried = (self._engine.allocate(info.name, claims, order, within) for within in limits)
+            verdict = next((each for each in tried if each.ok), None)
         if verdict is None:
             verdict = self._engine.allocate(info.name, claims, order)
             if verdict.ok and required is not None:
