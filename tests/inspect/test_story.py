@@ -18,7 +18,20 @@ from dray.cluster.world import World
 from dray.explain.snapshot import KINDS, Snapshot
 from dray.runtime.health import Health
 from dray.runtime.stories import Line, Stories
-from tests.inspect.conftest import Run, healthy, pod
+from tests.inspect.conftest import Plain, Run, healthy, pod
+
+
+def event(second: str, by: str, reason: str, note: str) -> Plain:
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": "ns"},
+        "regarding": {"kind": "Pod", "name": "train", "namespace": "ns", "uid": "uid-train"},
+        "eventTime": f"2026-01-01T00:00:{second}Z",
+        "reportingController": by,
+        "reason": reason,
+        "note": note,
+    }
 
 
 def test_is_put_together_from_pod_claims_and_events_in_order(dray: Run) -> None:
@@ -28,16 +41,7 @@ def test_is_put_together_from_pod_claims_and_events_in_order(dray: Run) -> None:
     objects[6]["status"]["conditions"] = [
         {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:05Z"}
     ]
-    refused = {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": "e", "namespace": "ns"},
-        "regarding": {"kind": "Pod", "name": "train", "namespace": "ns", "uid": "uid-train"},
-        "eventTime": "2026-01-01T00:00:02.500000Z",
-        "reportingController": "dray",
-        "reason": "FailedScheduling",
-        "note": "0/2 nodes are available",
-    }
+    refused = event("02.500000", "dray", "FailedScheduling", "0/2 nodes are available")
     other = {**refused, "metadata": {"name": "f", "namespace": "ns"}, "regarding": {**refused["regarding"], "name": "x"}}
     answer = dray("story", [*objects, refused, other], "train", "-n", "ns", "-o", "json")
     assert answer.exit_code == 0
@@ -56,16 +60,9 @@ def test_within_a_second_the_order_is_that_of_a_life(dray: Run) -> None:
         "startTime": at,
         "conditions": [{"type": name, "status": "True", "lastTransitionTime": at} for name in ("Ready", "PodScheduled")],
     }
-    event = {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": "e", "namespace": "ns"},
-        "regarding": {"kind": "Pod", "name": "train", "namespace": "ns", "uid": "uid-train"},
-        "eventTime": "2026-01-01T00:00:00.500000Z",
-        "reportingController": "kubelet",
-        "reason": "Pulled",
-    }
-    told = json.loads(dray("story", [*objects, event], "train", "-n", "ns", "-o", "json").stdout)["story"]
+    told = json.loads(
+        dray("story", [*objects, event("00.500000", "kubelet", "Pulled", "")], "train", "-n", "ns", "-o", "json").stdout
+    )["story"]
     life = ["created", "created", "allocated", "PodScheduled=True", "started", "Pulled", "Ready=True"]
     assert [line["what"] for line in told] == life
 

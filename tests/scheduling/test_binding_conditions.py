@@ -13,8 +13,8 @@ from dray.api import kinds
 from dray.api.gates import Gates
 from dray.api.meta import decode
 from dray.api.resource import ResourceClaim
+from dray.explain.awaited import awaited
 from dray.explain.failures import failed_bindings
-from dray.explain.why import awaited
 from dray.scheduling.binding.conditions import judge
 from dray.scheduling.config import Config, Profile
 

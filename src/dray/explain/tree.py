@@ -15,7 +15,8 @@ import msgspec
 from dray.api.reason import Reason
 from dray.api.words import predicate, words
 from dray.devices.explain import RequestFinding
-from dray.explain.why import Nearest, NodeAnswer, Why
+from dray.explain.nearest import Nearest, NodeAnswer
+from dray.explain.why import Why
 
 _SHOWN_NODES: Final = 5
 _NAMED: Final = 4

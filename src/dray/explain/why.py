@@ -25,17 +25,18 @@ from dray.api.kinds import (
 )
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim, ResourceClaimStatus
-from dray.api.times import format_time, parse_time
+from dray.api.times import format_time
 from dray.api.words import Counted, counted, fixes, in_upstream_words, message, words
 from dray.cluster.world import World
-from dray.devices.explain import Explanation, RequestFinding
 from dray.devices.ledger import DeviceKey
 from dray.explain import missing
 from dray.explain.advice import Advisor, Refused
+from dray.explain.awaited import Awaited, awaited
 from dray.explain.choice import Choice, choice
 from dray.explain.evicting import WouldEvict, would_evict
 from dray.explain.failures import FailedBinding, of_condition, resting
 from dray.explain.fix import Fix
+from dray.explain.nearest import Nearest, NodeAnswer, distance, nearest
 from dray.explain.queued import Outlook, Outlooks, Queued
 from dray.explain.snapshot import without_collecting
 from dray.explain.zones import refused_for_zones, where, without_guarantee, without_zones
@@ -43,7 +44,6 @@ from dray.nodes.autoscaling import attachment
 from dray.scheduling.actions.preemption import Eviction
 from dray.scheduling.actions.preemptor import preempting
 from dray.scheduling.ask import Ask
-from dray.scheduling.binding import conditions
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.kinds import KINDS
 from dray.scheduling.placing.refusal import Refusal
@@ -76,36 +76,6 @@ _NAMING: Final[dict[str, tuple[Kind, str]]] = {
 }
 _NOTHING: Final[Mapping[Kind, str]] = {}
 _MOST_ADVICE: Final = 6
-
-
-class Awaited(msgspec.Struct, rename="camel"):
-    """A binding condition that is not true yet."""
-
-    claim: str
-    device: str
-    condition: str
-    status: str
-    since: str
-    deadline: str
-    message: str = ""
-
-
-class NodeAnswer(msgspec.Struct):
-    """Why one node does not take the pod; ``devices`` has the details where devices decide."""
-
-    node: str
-    reasons: list[Reason]
-    devices: Explanation | None = None
-
-
-class Nearest(msgspec.Struct, omit_defaults=True):
-    """The node that lacks least; ``constraint``: what its devices do not, where there are enough of them."""
-
-    node: str
-    claim: str
-    request: str
-    missing: int
-    constraint: str = ""
 
 
 class Why(msgspec.Struct):
@@ -460,14 +430,14 @@ class _Question:
         elif alone is not None:
             advice = advice[: _MOST_ADVICE - 1]
             advice.append(Fix(f"add a node like {alone.fits[0]}, which would do when empty", rank=6))
-        nodes = sorted(nodes, key=_distance)
+        nodes = sorted(nodes, key=distance)
         counts = counted({node.node: node.reasons for node in nodes})
         summary = _sentence(self._pod, verdict, message(counts, len(nodes)))
         reasons = [reason for reason, _ in counts]
         advice = advice[:_MOST_ADVICE]
         told = [fix.told for fix in advice]
         said = in_upstream_words(counts, len(nodes))
-        answer = Why(self._pod.key, verdict, summary, reasons, nodes, told, nearest=_nearest(nodes), advice=advice, upstream=said)
+        answer = Why(self._pod.key, verdict, summary, reasons, nodes, told, nearest=nearest(nodes), advice=advice, upstream=said)
         answer.evicts = self._evicts(state) if possible else None
         return answer
 
@@ -529,24 +499,6 @@ class _Question:
                 yield from awaited(claim, self._profile.binding_timeout, self._now)
 
 
-def awaited(claim: ResourceClaim, timeout: float, now: float) -> Iterator[Awaited]:
-    """The binding conditions of an allocated claim that are not true, each with since when and until when."""
-    allocation = claim.status.allocation
-    if allocation is None:
-        return
-    since = allocation.allocation_timestamp or ""
-    deadline = format_time(parse_time(since) + timeout) if since else format_time(now + timeout)
-    for result in allocation.devices.results:
-        device = (result.driver, result.pool, result.device)
-        known = conditions.reported(claim, result)
-        for type in result.binding_conditions:
-            found = known.get(type)
-            if found is None or found.status != "True":
-                status = found.status if found is not None else "not reported"
-                said = f"{found.reason}: {found.message}".strip(": ") if found is not None else ""
-                yield Awaited(claim.key, "/".join(device), type, status, since, deadline, said)
-
-
 def _device_key(device: str) -> DeviceKey:
     driver, _, rest = device.partition("/")
     pool, _, name = rest.rpartition("/")
@@ -568,39 +520,3 @@ def _sentence(pod: Pod, verdict: VerdictName, told: str) -> str:
 
 def _refused(nodes: Sequence[NodeAnswer]) -> Refused:
     return [(node.node, node.reasons, node.devices) for node in nodes if node.reasons]
-
-
-def _distance(node: NodeAnswer) -> tuple[object, ...]:
-    """Nodes that lack least first: those where devices decide, then those with fewer reasons."""
-    if node.devices is None or not node.devices.requests:
-        return (1, len(node.reasons), 0, 0, node.node)
-    missing = sum(finding.missing for finding in node.devices.requests)
-    matching = sum(finding.matching for finding in node.devices.requests)
-    return (0 if matching else 2, missing, -matching, 0, node.node)
-
-
-def _lacking_an_attribute(request: RequestFinding) -> str:
-    """The attribute that keeps devices from a request for which there are enough of them."""
-    reasons = [device.reason for device in request.devices if device.reason is not None]
-    named = [str(reason.data.get("attribute", "")) for reason in reasons if reason.code == "AttributeMissing"]
-    return named[0] if named and request.usable + len(named) >= request.needed else ""
-
-
-def _nearest(nodes: list[NodeAnswer]) -> Nearest | None:
-    """Of nodes that lack equally many, the one with most devices that can be used, then with most that match."""
-    found = []
-    for node in nodes:
-        if node.devices is None:
-            continue
-        bound = next((r for r in node.reasons if r.code == "NoCombination" and r.data.get("constraint")), None)
-        if bound is not None:
-            near = Nearest(node.node, str(bound.data["claim"]), "", 0, str(bound.data["constraint"]))
-            lacks = int(bound.data["needed"]) - int(bound.data["free"])
-            found.append(((0, lacks, 0, node.node), near))
-        elif node.devices.nearest is not None:
-            request = node.devices.requests[node.devices.nearest]
-            near = Nearest(node.node, request.claim, request.request, request.missing)
-            if lacking := _lacking_an_attribute(request):
-                near = Nearest(node.node, request.claim, request.request, 0, f"have attribute {lacking}")
-            found.append(((request.missing, -request.usable, -request.matching, node.node), near))
-    return min(found, key=lambda ranked: ranked[0])[1] if found else None

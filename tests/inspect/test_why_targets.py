@@ -1,0 +1,45 @@
+"""How a pod, a claim or a group is named for ``dray why``, as kubectl names them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.inspect.conftest import Run, claim, healthy, pod
+
+WAYS = (["new"], ["pod/new"], ["pods/new"], ["po/new"], ["pod", "new"], ["pods", "new"], ["Pod/new"], ["ns/new"])
+
+
+@pytest.mark.parametrize("way", [*WAYS, ["claim/one"], ["resourceclaim", "one"], ["resourceclaims.resource.k8s.io/one"]])
+def test_a_pod_is_named_in_every_way_of_kubectl(dray: Run, way: list[str]) -> None:
+    objects = [*healthy(), claim("one"), pod("new", "one")]
+    namespace = [] if way == ["ns/new"] else ["-n", "ns"]
+    answer = dray("why", objects, *way, *namespace, "-o", "json")
+    assert answer.exit_code == 0, answer.output
+    assert json.loads(answer.stdout)["pod"] == "ns/new"
+
+
+def test_a_claim_that_several_pods_use_is_told_of_by_all_that_wait(dray: Run) -> None:
+    objects = [*healthy(), claim("one"), pod("a", "one"), pod("b", "one"), pod("other")]
+    answer = dray("why", objects, "claim/one", "-n", "ns", "-o", "json")
+    assert [each["pods"] for each in json.loads(answer.stdout)["causes"]] == [["ns/a", "ns/b"]]
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        (["node/n1"], '"node" is nothing that has pods: write POD, NAMESPACE/POD, or KIND/NAME where KIND is one of pod, '),
+        (["node", "n1"], "resourceclaim, podgroup, deployment"),
+        (["a", "b", "c"], "one at a time"),
+        (["pod/a", "pod/b"], "one at a time"),
+        (["pod/"], '"pod/" names no object'),
+        (["claim/unused"], 'ResourceClaim "unused" has no pods in namespace "ns"; see `dray claims -n ns`'),
+        (["claim/none"], 'ResourceClaim "none" has no pods in namespace "ns", or does not exist'),
+        (["nothing"], 'pod "nothing" not found in namespace "ns"'),
+    ],
+)
+def test_what_cannot_be_asked_about_says_what_to_write(dray: Run, target: list[str], said: str) -> None:
+    answer = dray("why", [*healthy(), claim("unused")], *target, "-n", "ns")
+    assert answer.exit_code != 0
+    assert said in " ".join(answer.output.split())
