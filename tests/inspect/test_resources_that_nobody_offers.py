@@ -28,6 +28,10 @@ def test_a_name_that_is_nearly_the_same_is_suggested() -> None:
     assert "ask for example.com/gpu, which there is, instead of example.com/gpus" in answer.fixes
 
 
+def test_where_nothing_is_alike_a_node_is_missing() -> None:
+    assert asked("other.org/fpga").fixes == ["add a node that offers other.org/fpga"]
+
+
 def test_a_class_that_has_no_name_may_be_given_it() -> None:
     (fix,) = [fix for fix in asked("example.com/card", extended="").advice if "device class" in fix.text]
     assert fix.text == "let a device class serve example.com/card, such as gpu.example.com"

@@ -81,6 +81,7 @@ def _resource(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
         such = nearest(name.rpartition("/")[2], free) or free[0]
         command = f"kubectl patch deviceclass {such} --type merge -p {change}"
         yield Fix(f"let a device class serve {name}, such as {such}", command)
+    yield Fix(f"add a node that offers {name}")
 
 
 def nowhere(refusals: Sequence[Sequence[Reason]]) -> list[Reason]:
