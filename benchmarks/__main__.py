@@ -18,15 +18,22 @@ from benchmarks import (
     eviction,
     memory,
     numa,
+    page,
+    plan,
     preemption,
+    queues,
     scale,
     scheduler,
     start,
+    why,
 )
 from tests.real.upstream.binaries import Unavailable
 
-_PARTS = (access, allocator, apiserver, core, scheduler, start, burst, decisions, preemption, numa, eviction, scale, memory)
-TABLES = {name: table for part in _PARTS for name, table in part.TABLES.items()}
+PARTS = (
+    *(access, allocator, apiserver, core, scheduler, start, burst, decisions, preemption, numa, eviction),
+    *(queues, plan, why, page, scale, memory),
+)
+TABLES = {name: table for part in PARTS for name, table in part.TABLES.items()}
 
 
 @click.command(

@@ -1,17 +1,14 @@
-"""How long a plan takes on a large snapshot: nodes with eight devices each, three quarters of them in use.
-
-``python -m benchmarks.plan [NODES]``; prints one line of JSON for each question, in seconds of one processor.
-"""
+"""How long a plan takes on a large snapshot: nodes with eight devices each, three quarters of them in use."""
 
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.table import Table
 from dray.explain.plan import Changes, plan
 from dray.explain.snapshot import from_files, without_collecting
 from dray.testing import claim_template, device_class, node_with_devices, pod
@@ -67,8 +64,8 @@ def snapshot(nodes: int, file: Path) -> None:
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
 
 
-def main() -> None:
-    nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 5000
+def plans(quick: bool) -> Table:
+    nodes, pods = (20, 5) if quick else (5_000, 100)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "now.json"
         snapshot(nodes, file)
@@ -77,19 +74,21 @@ def main() -> None:
             found = from_files([file])
         read = time.process_time() - started
         size = file.stat().st_size
-    gang = [claim_template("two", count=2), *(pod(f"new-{n}", template="two", requests={"cpu": "1"}) for n in range(100))]
+    gang = [claim_template("two", count=2), *(pod(f"new-{n}", template="two", requests={"cpu": "1"}) for n in range(pods))]
     questions = {
-        "100 pods": Changes([("benchmark", body) for body in gang]),
-        "drain": Changes(drain=["node-00000"]),
+        f"{pods} pods with two devices each": Changes([("benchmark", body) for body in gang]),
+        "a node is drained": Changes(drain=["node-00000"]),
     }
+    table = Table(f"Plans on a snapshot of {nodes:,} nodes with eight devices each", ("question", "takes", "pods", "placed"))
     for name, changes in questions.items():
         started = time.process_time()
         told = plan(found, changes, now=found.newest or 0.0)
         seconds = time.process_time() - started
-        placed = sum(each.verdict == "placed" for each in told.pods)
-        line = {"question": name, "nodes": nodes, "objects": len(found.objects), "megabytes": round(size / 1e6, 1)}
-        print(json.dumps({**line, "read": round(read, 2), "plan": round(seconds, 2), "pods": len(told.pods), "placed": placed}))
+        table.add(name, f"{seconds:.2f} s", str(len(told.pods)), str(sum(each.verdict == "placed" for each in told.pods)))
+    table.notes.append(
+        f"{len(found.objects):,} objects, {size / 1e6:.1f} MB, are read in {read:.2f} s. Seconds of one processor."
+    )
+    return table
 
 
-if __name__ == "__main__":
-    main()
+TABLES = {"plan": plans}

@@ -1,7 +1,5 @@
 """Queues against KAI-Scheduler's measured times: the same set-ups, in process, one session each.
 
-    python benchmarks/queues.py [CASE…]
-
 What is timed is one ``act`` of the scheduler over a world that it knows: collecting the pods, the session with all its actions,
 and the writes that follow; in seconds of the processor, so that what else the machine does counts little. KAI's times are of its
 actions alone, on a machine of the same kind (2 cores).
@@ -9,13 +7,13 @@ actions alone, on a machine of the same kind (2 cores).
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from benchmarks.table import Table
 from dray.simulate.settle import Settling, WorldLine
 
 Json = dict[str, Any]
@@ -58,55 +56,55 @@ def beside(per_node: int, gpus: int) -> list[Json]:
 
 GANG = group("gang", "b", 10, 8)
 CASES: dict[str, tuple[str, str, Callable[[], Json]]] = {
-    "a1": ("gang of 512 on 500 empty nodes", "0.52", lambda: world(500, {"a": (4000, 1)}, [group("gang", "a", 512, 1)])),
+    "a1": ("gang of 512 on 500 empty nodes", "0.52 s", lambda: world(500, {"a": (4000, 1)}, [group("gang", "a", 512, 1)])),
     "b1": (
         "10 x 8 GPUs, nothing may be reclaimed, 500 jobs",
-        "0.005",
+        "0.005 s",
         lambda: world(500, {"a": (4000, 1), "b": (0, 0)}, [*running(500, 1, 8, "a"), GANG]),
     ),
     "b2": (
         "the same, 4,000 jobs",
-        "0.023",
+        "0.023 s",
         lambda: world(500, {"a": (4000, 1), "b": (0, 0)}, [*running(500, 8, 1, "a"), GANG]),
     ),
     "b3": (
         "10 x 8 GPUs reclaim 10 jobs",
-        "0.76",
+        "0.76 s",
         lambda: world(500, {"a": (0, 1), "b": (80, 1)}, [*running(500, 1, 8, "a"), GANG]),
     ),
     "b4": (
         "10 x 8 GPUs reclaim 80 jobs",
-        "26",
+        "26 s",
         lambda: world(500, {"a": (0, 1), "b": (80, 1)}, [*running(500, 8, 1, "a"), GANG]),
     ),
     "b5": (
         "10 x 8 GPUs, never fits, 7-GPU jobs",
-        "0.029",
+        "0.029 s",
         lambda: world(500, {"a": (0, 1), "b": (80, 1), "c": (500, 1)}, beside(1, 7)),
     ),
     "b6": (
         "10 x 8 GPUs, never fits, 1-GPU jobs",
-        "1.05",
+        "1.05 s",
         lambda: world(500, {"a": (0, 1), "b": (80, 1), "c": (500, 1)}, beside(7, 1)),
     ),
     "c1": (
         "1 GPU reclaimed of 4,000 jobs",
-        "0.06",
+        "0.06 s",
         lambda: world(500, {"a": (0, 1), "b": (1, 1)}, [*running(500, 8, 1, "a"), group("one", "b", 1, 1)]),
     ),
     "d500": (
         "1,000 jobs on 500 nodes",
-        "0.68",
+        "0.68 s",
         lambda: world(500, {"a": (4000, 1)}, [group(f"p{index}", "a", 1, 1) for index in range(1000)]),
     ),
     "d2000": (
         "1,000 jobs on 2,000 nodes",
-        "2.8",
+        "2.8 s",
         lambda: world(2000, {"a": (4000, 1)}, [group(f"p{index}", "a", 1, 1) for index in range(1000)]),
     ),
     "e1": (
         "a whole node freed by moving 5 or 6 jobs, 200 nodes",
-        "never (unlimited: 0.016)",
+        "never (without a limit 0.016 s)",
         lambda: world(200, {"a": (4000, 1)}, [*scattered(), group("large", "a", 1, 8)]),
     ),
 }
@@ -124,14 +122,17 @@ def measure(made: Json) -> tuple[float, int, int, int]:
     return took, binds, evictions, promised
 
 
-def main() -> None:
-    print("| case | set-up | bound | evicted | promised | Dray, s | KAI, s |\n| --- | --- | --- | --- | --- | --- | --- |")
-    for name in sys.argv[1:] or CASES:
+def queues(quick: bool) -> Table:
+    """Of a quick run only the smallest set-ups, once."""
+    table = Table(
+        "One session for queues: the same set-ups as measured with KAI-Scheduler",
+        ("set-up", "bound", "evicted", "promised", "Dray", "KAI"),
+    )
+    for name in ("b1", "e1") if quick else CASES:
         told, kai, make = CASES[name]
-        times = [measure(make()) for _ in range(3)]
-        took, binds, evictions, promised = min(times)
-        print(f"| {name} | {told} | {binds} | {evictions} | {promised} | {took:.3f} | {kai} |", flush=True)
+        took, binds, evictions, promised = min(measure(make()) for _ in range(1 if quick else 3))
+        table.add(told, str(binds), str(evictions), str(promised), f"{took:.3f} s", kai)
+    return table
 
 
-if __name__ == "__main__":
-    main()
+TABLES = {"queues": queues}

@@ -1,18 +1,15 @@
-"""How long ``dray why`` takes on a large snapshot: nodes with eight devices each, three quarters of them in use.
-
-``python -m benchmarks.why [NODES]``; prints one line of JSON for each question, in seconds of one processor, without reading.
-"""
+"""How long ``dray why`` takes on a large snapshot: nodes with eight devices each, three quarters of them in use."""
 
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from benchmarks.plan import snapshot
+from benchmarks.table import Table
 from dray.api.kinds import PODS
 from dray.api.resource import ResourceClaim
 from dray.explain.snapshot import Snapshot, from_files, without_collecting
@@ -22,6 +19,7 @@ from dray.testing import pod
 
 # Devices of one node that a pod asks for, by name of the pod: two are free, eight are there.
 ASKED = {"fits": 2, "waits": 8, "impossible": 9}
+TOLD = {"fits": "fits", "waits": "waits for what is in use", "impossible": "would not fit on an empty cluster either"}
 
 
 def waiting(name: str, count: int) -> list[dict[str, Any]]:
@@ -42,16 +40,18 @@ def cluster(nodes: int) -> Snapshot:
             return from_files([now, asked])
 
 
-def main() -> None:
-    nodes = int(sys.argv[1]) if len(sys.argv) > 1 else 5000
+def whys(quick: bool) -> Table:
+    nodes = 20 if quick else 5_000
     found = cluster(nodes)
-    for name in ASKED:
+    table = Table(f"`dray why` on a snapshot of {nodes:,} nodes with eight devices each", ("a pod that", "verdict", "takes"))
+    for name, told in TOLD.items():
         asked = found.world.get(PODS, f"default/{name}")
         started = time.process_time()
         answer = why(found.world, asked, now=time.time())
         tree(answer, wide=False)
-        print(json.dumps({"pod": name, "verdict": answer.verdict, "seconds": round(time.process_time() - started, 2)}))
+        table.add(told, answer.verdict, f"{time.process_time() - started:.2f} s")
+    table.notes.append("Seconds of one processor, without reading the file.")
+    return table
 
 
-if __name__ == "__main__":
-    main()
+TABLES = {"why": whys}
