@@ -16,6 +16,7 @@ import pytest
 
 from dray.api.kinds import PODS, RESOURCE_CLAIMS
 from dray.cluster.port import Write
+from dray.nodes.hardware import hardware
 from dray.simulate.recording import Recorder
 from dray.simulate.run import Simulation, simulate
 from dray.simulate.scenario import read as scenario_of
@@ -169,6 +170,15 @@ def test_a_filter_and_a_grouping_narrow_the_map_and_stay_in_the_address(chromium
         page.get_by_text("nothing is called colour").wait_for()
         page.get_by_label("filter").fill("free>=lots")
         page.get_by_text("lots is not a number").wait_for()
+
+
+def test_pools_that_nodes_share_are_not_counted_as_nodes(chromium: Any) -> None:
+    made = hardware(["fabric:2"])
+    scene = still([*made.nodes, *made.objects])
+    with browser.in_a_thread(lambda: scene) as served, browser.looking(chromium, served) as page:
+        page.get_by_text("2 nodes, 1 pool, 4 devices").wait_for()
+        page.get_by_label("filter").fill("driver=fabric.dray.dev")
+        page.get_by_text("1 of 2 nodes and 1 pool, 4 devices").wait_for()
 
 
 def test_a_device_that_rests_is_marked_and_the_legend_says_so(chromium: Any, shown: browser.Served) -> None:

@@ -15,7 +15,7 @@ export interface Tile {
   shape: Shape; contents: Content[]; counts: Record<string, number>; dim: boolean[][] | null;
 }
 export interface Group { title: string; x: number; y: number; w: number; noun: string; nodes: number; counts: Record<string, number> }
-export interface Layout { tiles: Tile[]; groups: Group[]; height: number; shown: number; of: number; names: boolean; counts: Record<string, number>; tallest: number }
+export interface Layout { tiles: Tile[]; groups: Group[]; height: number; shown: number; of: number; pools: number; names: boolean; counts: Record<string, number>; tallest: number }
 
 export const HEADER = 26;
 /** Where pools stand that several nodes reach. */
@@ -25,12 +25,12 @@ const MARGIN = 10;
 interface Candidate { name: string; kind: "node" | "pool"; info: NodeInfo | null; pools: Pool[] }
 /** A node that is to be shown: what it has, and which of it the filter leaves out. */
 interface Chosen extends Candidate { contents: Content[]; counts: Record<string, number>; dim: boolean[][] | null; shape: string }
-export interface Choice { chosen: Chosen[]; of: number; counts: Record<string, number> }
+export interface Choice { chosen: Chosen[]; of: number; pools: number; counts: Record<string, number> }
 
 /** What the filter leaves of the picture; independent of how large it is drawn. */
 export function choose(picture: Picture, filter: Filter): Choice {
   const all = candidates(picture);
-  const choice: Choice = { chosen: [], of: all.length, counts: {} };
+  const choice: Choice = { chosen: [], of: all.length, pools: all.filter(({ kind }) => kind === "pool").length, counts: {} };
   for (const candidate of all) {
     const found = chosen(candidate, picture, filter);
     if (!found) continue;
@@ -55,8 +55,8 @@ export function arrange(choice: Choice, groupBy: string, cell: number, width: nu
     else groups.set(title, [tile]);
   }
   const ordered = [...groups].sort(([a], [b]) => Number(a === SHARED) - Number(b === SHARED) || collate(a, b));
-  const { counts, of } = choice;
-  const layout: Layout = { tiles: [], groups: [], height: MARGIN, shown: choice.chosen.length, of, names, counts, tallest: 0 };
+  const { counts, of, pools } = choice;
+  const layout: Layout = { tiles: [], groups: [], height: MARGIN, shown: choice.chosen.length, of, pools, names, counts, tallest: 0 };
   flow(layout, ordered, width, cell, !!groupBy);
   return layout;
 }

@@ -91,7 +91,8 @@ function Tools({ picture, filter, text, groupBy, cell, fit, table, layout }: Too
       <button type="button" disabled={table} onClick={() => go(withOptions({ zoom: cell === fit ? null : fit }), true)}>see all</button>
       <button type="button" aria-pressed={table} onClick={() => go(withOptions({ as: table ? null : "table" }))}>as a table</button>
       <p id="found" class={filter.error ? "trouble" : "faint"} role="status">
-        {filter.error || (filter.empty ? count(layout.of, "node") : `${layout.shown} of ${count(layout.of, "node")}`)}
+        {filter.error || `${filter.empty ? "" : `${layout.shown} of `}${count(layout.of - layout.pools, "node")}`}
+        {!filter.error && layout.pools > 0 && `${filter.empty ? ", " : " and "}${count(layout.pools, "pool")}`}
         {!filter.error && `, ${count(layout.counts.devices ?? 0, "device")}`}
       </p>
       <Legend picture={picture} counts={layout.counts} />

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from dray.api.amounts import counted
 from dray.api.core import Pod
 from dray.api.kinds import NODES, PODS
 from dray.cluster.port import Cluster, ClusterError, Conflict, NotFound, Refused, Unreachable, Write
@@ -99,16 +100,12 @@ def meant(world: World, node: str) -> str:
     pods = [pod for pod in world.all(PODS).values() if pod.spec.node_name == node and not pod.terminal]
     leaving = [pod for pod in pods if leaves(pod, node)]
     alone = sum(pod.metadata.controller is None for pod in leaving)
-    said = [f"drain {node}: cordon it and ask {_pods(len(leaving))} to leave, as disruption budgets allow"]
+    said = [f"drain {node}: cordon it and ask {counted(len(leaving), 'pod')} to leave, as disruption budgets allow"]
     if alone:
         said.append(f"{alone} of them of no controller, so nobody makes {'it' if alone == 1 else 'them'} anew")
     if stay := len(pods) - len(leaving):
-        said.append(f"{_pods(stay)} of DaemonSets {'stays' if stay == 1 else 'stay'}")
+        said.append(f"{counted(stay, 'pod')} of DaemonSets {'stays' if stay == 1 else 'stay'}")
     return "; ".join(said)
-
-
-def _pods(number: int) -> str:
-    return "1 pod" if number == 1 else f"{number} pods"
 
 
 class Drains:

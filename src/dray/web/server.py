@@ -430,7 +430,7 @@ async def _body(request: web.Request, kind: type[T]) -> T:
         raise web.HTTPUnsupportedMediaType(reason="the body must be application/json")
     try:
         return msgspec.json.decode(await request.read(), type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise web.HTTPBadRequest(reason=str(error)) from None
 
 
