@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "dray"
-# As in docs/architecture.md.
+MAP = SOURCE.parents[1] / "docs" / "architecture.md"
 LAYERS = (
     "api",
     "cel",
@@ -43,7 +44,9 @@ def layer(module: str) -> str:
 def imports(path: Path) -> list[str]:
     found: list[str] = []
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module:
+        if isinstance(node, ast.ImportFrom) and node.module == "dray":
+            found.extend(f"dray.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
             found.append(node.module)
         elif isinstance(node, ast.Import):
             found.extend(alias.name for alias in node.names)
@@ -57,7 +60,7 @@ def test_a_layer_imports_from_those_above_it(name: str) -> None:
         module = ".".join(("dray", *path.relative_to(SOURCE).with_suffix("").parts))
         if layer(module) != name:
             continue
-        below = (used for used in imports(path) if layer(used) and LAYERS.index(layer(used)) > LAYERS.index(name))
+        below = (used for used in imports(path) if layer(used) in LAYERS[LAYERS.index(name) + 1 :])
         wrong.extend(f"{module} imports {used}" for used in below)
     assert not wrong
 
@@ -65,3 +68,20 @@ def test_a_layer_imports_from_those_above_it(name: str) -> None:
 def test_every_package_stands_in_a_layer() -> None:
     packages = {path.parent.name for path in SOURCE.glob("*/__init__.py")}
     assert packages <= set(LAYERS)
+
+
+def test_the_map_shows_the_layers_in_this_order() -> None:
+    rows = re.findall(r"^\| `(dray\.[\w.]+)` \|", MAP.read_text(), re.MULTILINE)
+    assert tuple(layer(row) for row in rows) == LAYERS
+
+
+def test_every_module_that_the_map_names_exists() -> None:
+    named = [name.removeprefix("dray.") for name in re.findall(r"`([a-z_]+\.[a-z_.]+)`", MAP.read_text())]
+    assert len(named) > 20
+    # The rooms of the scheduler are named without it.
+    assert [name for name in named if not is_module(SOURCE, name) and not is_module(SOURCE / "scheduling", name)] == []
+
+
+def is_module(root: Path, name: str) -> bool:
+    place = root.joinpath(*name.split("."))
+    return place.is_dir() or place.with_suffix(".py").is_file()

@@ -18,7 +18,6 @@ from dray.api.tolerations import (
     selects,
     tolerated_seconds,
     tolerates,
-    untolerated,
 )
 
 WORDS = st.sampled_from(["", "a", "b"])
@@ -40,7 +39,8 @@ def test_a_toleration_matches_by_key_operator_value_and_effect(toleration: Devic
 @given(st.lists(TAINTS, max_size=4), st.lists(TOLERATIONS, max_size=4))
 def test_each_taint_that_blocks_must_be_tolerated(taints: list[DeviceTaint], tolerations: list[DeviceToleration]) -> None:
     left = [t for t in taints if t.effect in ("NoSchedule", "NoExecute") and not any(tolerates(each, t) for each in tolerations)]
-    assert untolerated(taints, tolerations) == (left[0] if left else None)
+    refused = refused_taint(taints, tolerations, 0)
+    assert (refused and refused[0]) == (left[0] if left else None)
 
 
 @given(TAINTS, st.lists(TOLERATIONS, max_size=4))
@@ -82,7 +82,8 @@ def test_what_is_let_in_is_not_due_to_leave_and_what_is_kept_out_would_be(
     added = [DeviceTaint(each.key, each.value, each.effect, format_time(0)) for each in taints]
     leaves = any(evicts(each) and tolerated_seconds(each, tolerations) <= now for each in added)
     kept_out = refused_taint(added, tolerations, now) is not None
-    assert kept_out == (leaves or untolerated(added, tolerations) is not None)
+    unmatched = any(blocks(each) and not any(tolerates(known, each) for known in tolerations) for each in added)
+    assert kept_out == (leaves or unmatched)
 
 
 def test_a_reason_says_until_when_a_taint_was_tolerated() -> None:

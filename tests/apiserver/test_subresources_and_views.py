@@ -343,6 +343,17 @@ class TestProtobuf:
         assert isinstance(answer, Answer)
         assert answer.code in (400, 415)
 
+    @pytest.mark.parametrize("within", ["the object", "metadata", "a text", "a time", "an entry"])
+    def test_a_number_where_bytes_belong_is_refused(self, cluster: Cluster, within: str) -> None:
+        obj = {
+            "metadata": b"\x08\x05",
+            "a text": self.field(1, b"\x08\x05"),
+            "a time": self.field(1, b"\x40\x05"),
+            "an entry": b"\x10\x05",
+        }.get(within, b"")
+        data = b"k8s\x00\x08\x04" if within == "the object" else self.body(b"v1", b"ConfigMap", obj)
+        cluster.post(CONFIG_MAPS, data, content_type="application/vnd.kubernetes.protobuf", code=400)
+
     def test_other_formats_are_refused(self, cluster: Cluster) -> None:
         cluster.post(CONFIG_MAPS, b"<xml/>", content_type="application/xml", code=415)
         cluster.call("GET", CONFIG_MAPS, accept="application/vnd.kubernetes.protobuf", code=406)

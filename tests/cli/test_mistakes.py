@@ -113,6 +113,7 @@ def test_lines_that_are_piped_are_neither_folded_nor_cut(capsys: pytest.CaptureF
         ("profilez: []", "unknown field 'profilez'"),
         ("leaderElection: {leaderElect: true, leaseDuration: 5s}", "leaseDuration (5.0) must be larger than renewDeadline"),
         ("profiles: [{plugins: {filter: {enabled: [{name: Fancy}]}}}]", "unknown plugin 'Fancy'"),
+        ("profiles: [{plugins: {filter: {enabled: [{name: [NodeName]}]}}}]", "unknown plugin ['NodeName']"),
         ("extenders: [{urlPrefix: http://x}]", "scheduler extenders are not supported"),
         ("{", "is not YAML"),
     ],
@@ -125,6 +126,19 @@ def test_a_configuration_that_cannot_be_used_is_named_with_its_file(tmp_path: Pa
     assert says in result.output
     assert str(file) in result.output
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("command", [("scheduler",), ("why", "p", "-f", "FILE"), ("controllers", "--only", "exporter")])
+def test_a_configuration_that_is_no_text_is_named_with_its_file(tmp_path: Path, command: tuple[str, ...]) -> None:
+    file, objects = tmp_path / "scheduler.yaml", tmp_path / "objects.yaml"
+    file.write_bytes(b"apiVersion: \x8f")
+    objects.write_text('{"apiVersion": "v1", "kind": "List", "items": []}')
+    asked = [str(objects) if each == "FILE" else each for each in command]
+    option = "--scheduler-config" if command[0] == "controllers" else "--config"
+    result = dray(*asked, option, str(file))
+    assert result.exit_code in (1, 2)
+    assert str(file) in result.output
+    assert isinstance(result.exception, SystemExit)
 
 
 def test_settings_without_effect_are_told_when_the_scheduler_starts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

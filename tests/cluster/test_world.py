@@ -95,3 +95,18 @@ def test_indexes_follow_every_change(world: World) -> None:
     assert (list(by_node["a"]), list(by_node["b"])) == ([], ["n/p"])
     world.replace(PODS, [], "10")
     assert list(by_node.values()) == []
+
+
+def test_how_far_the_watch_has_come_is_not_said_by_answers(world: World) -> None:
+    """An answer says nothing of what others wrote before."""
+    world.put(PODS, pod(5), answer=True)
+    assert not world.has_come_to(PODS, "5")
+    world.put(PODS, pod(5))
+    assert world.has_come_to(PODS, "5")
+    world.remove(PODS, pod(7), answer=True)
+    assert not world.has_come_to(PODS, "7")
+    world.remove(PODS, pod(7))
+    assert world.has_come_to(PODS, "7")
+    world.replace(PODS, [], "9")
+    assert world.has_come_to(PODS, "9")
+    assert world.has_come_to(PODS, "a version that is no number")

@@ -89,3 +89,29 @@ def test_every_fault_ends_with_one_pod_on_each_node(faults: Faults) -> None:
     place = begin(4, 2, faults)
     place.shell.run(1500)
     assert where(place) == [f"plain-{n}" for n in range(4)]
+
+
+def names(place: Place) -> list[str]:
+    return sorted(pod["metadata"]["name"] for pod in place.all(PODS))
+
+
+def test_pods_that_nothing_controls_are_taken_over_by_a_set_that_selects_them() -> None:
+    """As after ``kubectl delete daemonset --cascade=orphan``: the next set goes on with the pods that are there."""
+    place = begin()
+    before = names(place)
+    for name in before:
+        place.patch(PODS, name, {"metadata": {"ownerReferences": None}})
+    place.shell.run(60)
+    assert names(place) == before
+    assert all(pod["metadata"]["ownerReferences"][0]["kind"] == "DaemonSet" for pod in place.all(PODS))
+
+
+def test_a_pod_whose_labels_change_is_let_go_and_another_takes_its_place() -> None:
+    place = begin(1)
+    (before,) = names(place)
+    place.patch(PODS, before, {"metadata": {"labels": {"app": "looked-into"}}})
+    place.shell.run(60)
+    kept = place.get(PODS, before)
+    assert kept is not None
+    assert not kept["metadata"].get("ownerReferences")
+    assert len(names(place)) == 2

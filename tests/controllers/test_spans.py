@@ -6,17 +6,21 @@ import json
 from typing import Any
 
 from dray.api.kinds import EVENTS, PODS
-from dray.controllers.spans import REASON, Spans
+from dray.cluster.numbers import Registry
+from dray.controllers.sets import METRICS
+from dray.controllers.spans import Spans
 from dray.numa.placement import OBSERVED
+from dray.numa.refused import SPREAD
+from dray.runtime.meter import Meter
 from tests.simulated import Place
 
 BOTH = json.dumps([{"zone": f"node-{n}", "amount": {"cpu": "2"}} for n in (0, 1)])
 OWNER = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "u", "controller": True}]
 
 
-def place(**annotations: str) -> Place:
+def place(registry: Registry | None = None) -> Place:
     made = Place()
-    made.start("controllers", (PODS,), lambda world: [Spans(world)])
+    made.start("controllers", (PODS,), lambda world: [Spans(world, Meter(registry or Registry(), METRICS))])
     return made
 
 
@@ -32,7 +36,7 @@ def evicted(made: Place, *names: str) -> list[bool]:
 
 
 def told(made: Place) -> list[str]:
-    return [event["message"] for event in made.all(EVENTS) if event["reason"] == REASON]
+    return [event["message"] for event in made.all(EVENTS) if event["reason"] == SPREAD]
 
 
 def test_a_pod_that_is_spread_too_far_is_told_about_and_evicted_if_it_asks_for_it() -> None:
@@ -43,6 +47,17 @@ def test_a_pod_that_is_spread_too_far_is_told_about_and_evicted_if_it_asks_for_i
     made.pass_time(10)
     assert evicted(made, "heals", "endures", "content") == [True, False, False]
     assert sorted(told(made)) == ["its resources are in 2 zones of n1, and the pod allows 1"] * 2
+
+
+def test_what_it_does_is_counted_under_names_that_the_controllers_declare() -> None:
+    registry = Registry()
+    made = place(registry)
+    made.create(PODS, pod("heals"))
+    made.create(PODS, pod("endures", heal=False))
+    made.pass_time(10)
+    told = registry.text().decode()
+    assert "dray_numa_spans_missed_total 2.0" in told
+    assert "dray_numa_pods_healed_total 1.0" in told
 
 
 def test_only_the_resources_that_it_names_count() -> None:

@@ -81,3 +81,14 @@ def test_every_fault_ends_with_each_name_once(faults: Faults) -> None:
     place.shell.run(1200)
     assert names(place) == [f"db-{n}" for n in range(4)]
     assert {pod["status"]["phase"] for pod in place.all(PODS)} == {"Running"}
+
+
+def test_a_pod_that_somebody_took_away_from_it_is_its_own_again() -> None:
+    place = begin()
+    place.create(STATEFUL_SETS, stateful(1))
+    place.shell.run(30)
+    place.patch(PODS, "db-0", {"metadata": {"ownerReferences": None}})
+    place.shell.run(60)
+    pod = place.get(PODS, "db-0")
+    assert pod is not None
+    assert [owner["name"] for owner in pod["metadata"].get("ownerReferences", [])] == ["db"]

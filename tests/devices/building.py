@@ -77,7 +77,7 @@ def claim(*requests: Json, name: str = "c", **devices: Any) -> ResourceClaim:
         "metadata": {"name": name, "namespace": "default", "uid": f"uid-{next(_uids)}"},
         "spec": {"devices": {"requests": list(requests), **devices}},
     }
-    apply_defaults("resourceclaims", plain, 0.0, GATES)
+    apply_defaults("resourceclaims", plain, 0.0)
     return decode(ResourceClaim, plain)
 
 

@@ -92,6 +92,39 @@ def test_the_claims_of_a_pod_are_allocated_together_or_not_at_all(tmp_path: Path
     assert fits.stdout.count("default/p-b") == 2
 
 
+def classic(name: str, resource: str, count: int = 1) -> dict[str, Any]:
+    made = pod(name)
+    made["spec"]["containers"][0]["resources"] = {"limits": {resource: str(count)}}
+    return made
+
+
+NAMED = {**CLASS, "spec": {"extendedResourceName": "example.com/gpu"}}
+
+
+@pytest.mark.parametrize("resource", ["example.com/gpu", "deviceclass.resource.kubernetes.io/gpu"])
+def test_extended_resources_of_a_pod_are_served_by_the_class_that_offers_them(tmp_path: Path, resource: str) -> None:
+    done = ask(tmp_path, NAMED, slice_(), classic("p", resource, 2), options=("-o", "json"))
+    assert done.exit_code == 0
+    (answer,) = json.loads(done.stdout)["answers"]
+    ((claim,), devices) = answer["claims"], answer["claims"][0]["allocation"]["devices"]["results"]
+    assert (answer["for"], claim["claim"]) == ("pod default/p", "default/p-extended-resources")
+    assert [(result["request"], result["device"]) for result in devices] == [("container-0-request-0", d) for d in ("d0", "d1")]
+
+
+def test_no_toleration_is_advised_where_nobody_can_write_one(tmp_path: Path) -> None:
+    rule = {"deviceSelector": {}, "taint": {"key": "k", "effect": "NoSchedule"}}
+    tainted = {"apiVersion": V1, "kind": "DeviceTaintRule", "metadata": {"name": "r"}, "spec": rule}
+    for asks, advised in ((classic("p", "example.com/gpu"), False), (claim("c"), True)):
+        done = ask(tmp_path, NAMED, slice_(), tainted, asks)
+        assert done.exit_code == 1
+        assert ("add a toleration" in done.stdout) is advised
+
+
+def test_what_a_node_offers_by_a_device_plugin_needs_no_device(tmp_path: Path) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}, "status": {"allocatable": {"example.com/gpu": "1"}}}
+    assert ask(tmp_path, NAMED, slice_(), node, classic("p", "example.com/gpu")).exit_code == 2
+
+
 def test_what_is_in_use_counts(tmp_path: Path) -> None:
     used = claim("used")
     result = {"request": "gpus", "driver": "gpu.example.com", "pool": "n1", "device": "d0"}

@@ -32,6 +32,10 @@ def changed(line: Json, change: Json) -> Json:
     wanted = next(each for each in request["firstAvailable"] if each["name"] == sub) if sub else request["exactly"]
     if change["kind"] == "fewer":
         wanted["count"] = change["data"]["count"]
+    elif change["kind"] == "less":
+        wanted["capacity"]["requests"][change["data"]["capacity"]] = change["data"]["amount"]
+    elif change["kind"] == "unselect":
+        del wanted["selectors"][change["data"]["index"]]
     else:
         toleration = {**change["data"], "operator": "Equal" if change["data"]["value"] else "Exists"}
         wanted["tolerations"] = [*wanted.get("tolerations", []), toleration]

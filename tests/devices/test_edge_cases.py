@@ -267,3 +267,33 @@ def test_admin_access_to_a_device_that_was_shared_and_is_full_waits_for_its_shar
     assert not made.allocate("n1", [claim(exactly(adminAccess=True))]).ok
     made.release(holder.uid)
     assert made.allocate("n1", [claim(exactly(adminAccess=True))]).ok
+
+
+def test_a_device_of_two_counter_sets_must_go_with_the_others_on_each() -> None:
+    both = [*takes("g", ("mig",), slots=1), *takes("h", ("x",), slots=1)]
+    parts = [
+        device("both", consumesCounters=both),
+        device("g-other", consumesCounters=takes("g", ("vgpu",), slots=1)),
+        device("h-none", consumesCounters=takes("h", slots=1)),
+        device("half", consumesCounters=[*takes("g", ("mig",), slots=1), *takes("h", ("y",), slots=1)]),
+        device("g-same", consumesCounters=takes("g", ("mig",), slots=1)),
+        device("h-same", consumesCounters=takes("h", ("x", "y"), slots=1)),
+    ]
+    made = engine(slice_(parts, name="s", count=2), counters(("g", {"slots": "9"}), ("h", {"slots": "9"})))
+    assert [r.compatibility_groups for r in take(made, claim(exactly())).results[0].devices.results] == [
+        {"g": ("mig",), "h": ("x",)}
+    ]
+    assert names(made.allocate("n1", [claim(exactly(count=2))])) == [["g-same", "h-same"]]
+    assert not made.allocate("n1", [claim(exactly(count=3))]).ok
+
+
+def test_a_device_with_groups_on_one_of_its_counter_sets_has_none_on_the_other() -> None:
+    one = device("one", consumesCounters=[*takes("g", ("mig",), slots=1), *takes("h", slots=1)])
+    parts = [
+        one,
+        device("h-x", consumesCounters=takes("h", ("x",), slots=1)),
+        device("h-none", consumesCounters=takes("h", slots=1)),
+    ]
+    made = engine(slice_(parts, name="s", count=2), counters(("g", {"slots": "9"}), ("h", {"slots": "9"})))
+    assert [r.compatibility_groups for r in take(made, claim(exactly())).results[0].devices.results] == [{"g": ("mig",), "h": ()}]
+    assert names(made.allocate("n1", [claim(exactly())])) == [["h-none"]]

@@ -7,9 +7,11 @@ from typing import Any
 from dray.api.meta import decode
 from dray.api.resource import DeviceTaintRule
 from dray.api.words import as_json, words
-from tests.devices.building import claim, class_, counters, device, engine, exactly, node, slice_, take, takes
+from tests.devices.building import GATES, claim, class_, counters, device, engine, exactly, node, slice_, take, takes
 
 TAINT = {"key": "maintenance", "effect": "NoSchedule"}
+CARD = counters(("g", {"slots": "4"}))
+GROUPS_OFF = GATES.updated({"DRADeviceCompatibilityGroups": False})
 CONDITIONS = {"bindingConditions": ["ready"], "bindingFailureConditions": ["failed"]}
 
 
@@ -80,6 +82,75 @@ def test_incompatible_groups_are_named() -> None:
     assert finding.reason is not None
     assert finding.reason.code == "GroupIncompatible"
     assert finding.reason.data == {"counterSet": "g", "groups": "vgpu", "used": "mig"}
+
+
+def test_where_devices_in_use_do_not_go_together_that_is_said() -> None:
+    parts = {way: device(way, consumesCounters=takes("g", (way,), slots=1)) for way in ("mig", "vgpu", "mps")}
+    made = engine(slice_([*parts.values(), device("plain", consumesCounters=takes("g", slots=1))], name="s", count=2), CARD)
+    for way in ("mig", "vgpu"):
+        holder = claim(exactly())
+        (allocation,) = engine(slice_([parts[way]], name="s", count=2), CARD).allocate("n1", [holder]).results
+        made.hold(holder, allocation)
+    found = {each.device.rsplit("/", 1)[1]: each.reason for each in made.explain("n1", [claim(exactly())]).requests[0].devices}
+    told = {name: reason.data for name, reason in found.items() if reason is not None and reason.code == "GroupIncompatible"}
+    shared = {"counterSet": "g", "used": "devices that share no group"}
+    assert told == {"mps": {**shared, "groups": "mps"}, "plain": {**shared, "groups": "no group"}}
+
+
+def test_requests_whose_devices_never_go_together_are_told_the_counter_set() -> None:
+    def part(name: str, counter_set: str, *groups: str) -> Any:
+        return device(name, attributes={"kind": name[:-1]}, consumesCounters=takes(counter_set, groups, slots=1))
+
+    def of(kind: str, count: int = 1) -> Any:
+        return exactly(kind, count=count, select=[f'device.attributes["gpu.example.com"].kind == "{kind}"'])
+
+    def told(parts: list[Any], *claims: Any) -> str:
+        cards = counters(("card", {"slots": "4"}), ("next", {"slots": "4"}))
+        (reason,) = engine(slice_(parts, name="s", count=2), cards).explain("n1", list(claims)).reasons
+        assert reason.code == "NoCombination"
+        return words(reason)
+
+    parts = [part("mig0", "card", "mig"), part("mig1", "card", "mig"), part("vgpu0", "card", "vgpu"), part("plain0", "card")]
+    apart = "but no 2 of them share a compatibility group on counter set card"
+    assert f"{apart} (mig and vgpu)" in told(parts, claim(of("mig"), of("vgpu")))
+    assert f"{apart} (vgpu and no group)" in told(parts, claim(of("vgpu")), claim(of("plain")))
+    assert f"{apart} (a and b)" in told([part("x0", "card", "a"), part("x1", "card", "b")], claim(of("x", 2)))
+    # Where some pair would go together, something else is to blame.
+    parts = [part("mig0", "card", "mig"), part("mig1", "next", "mig"), part("vgpu0", "card", "vgpu"), part("plain0", "next")]
+    assert "no combination" in told(parts, claim(of("mig"), of("vgpu"), of("plain")))
+
+
+def test_a_device_with_groups_that_is_another_nodes_is_not_of_a_feature_that_is_off() -> None:
+    parts = [device(f"on-{name}", nodeName=name, consumesCounters=takes("g", ("mig",), slots=1)) for name in ("n1", "n2")]
+    published = (
+        slice_(parts, name="s", count=2, perDeviceNodeSelection=True),
+        counters(("g", {"slots": "4"}), allNodes=True),
+        node("n2"),
+    )
+    made = engine(*published)
+    take(made, claim(exactly()))
+    assert by_device(made, claim(exactly())) == {"on-n1": "DeviceTaken", "on-n2": "DeviceOtherNode"}
+    made = engine(*published, gates=GROUPS_OFF)
+    assert by_device(made, claim(exactly())) == {"on-n1": "FeatureOff", "on-n2": "DeviceOtherNode"}
+    assert by_device(made, claim(exactly()), on="n2") == {"on-n1": "DeviceOtherNode", "on-n2": "FeatureOff"}
+
+
+def test_only_what_is_asked_for_counts_as_of_a_feature_that_is_off_and_the_feature_is_named() -> None:
+    parts = [device(way, attributes={"way": way}, consumesCounters=takes("g", (way,), slots=1)) for way in ("mig", "vgpu")]
+    wanted = claim(exactly(select=['device.attributes["gpu.example.com"].way == "mig"']))
+    made = engine(slice_(parts, name="s", count=2), CARD, gates=GROUPS_OFF)
+    (reason,) = made.explain("n1", [wanted]).reasons
+    assert (reason.data["total"], reason.data["refused"]) == (1, {"FeatureOff": 1})
+    assert "1 of a feature that is off; off: DRADeviceCompatibilityGroups)" in words(reason)
+
+    fabric = [device(way, attributes={"way": way}, **CONDITIONS) for way in ("mig", "vgpu")]
+    made = engine(slice_(fabric), gates=GATES.updated({"DRADeviceBindingConditions": False}))
+    (reason,) = made.explain("n1", [wanted]).reasons
+    assert (reason.data["total"], reason.data["refused"]) == (1, {"BindingConditionsOff": 1})
+    assert "1 with binding conditions, which are off; off: DRADeviceBindingConditions)" in words(reason)
+    made = engine(slice_(fabric), gates=GATES.updated({"DRAResourceClaimDeviceStatus": False}))
+    (reason,) = made.explain("n1", [wanted]).reasons
+    assert reason.data["features"] == ["DRADeviceBindingConditions", "DRAResourceClaimDeviceStatus"]
 
 
 def test_nothing_that_matches_is_another_reason_than_too_little() -> None:

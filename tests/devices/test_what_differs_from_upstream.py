@@ -83,6 +83,38 @@ def test_a_snapshot_wins_over_the_slice() -> None:
     assert names(made.allocate("n1", [claim(exactly())])) == [["mig-2"]]
 
 
+def test_a_snapshot_wins_over_the_slice_for_further_shares_too() -> None:
+    def shared(*groups: str) -> Any:
+        capacity = {"slots": {"value": "8", "requestPolicy": {"default": "1"}}}
+        part = device("nic", allowMultipleAllocations=True, capacity=capacity, consumesCounters=takes("g", groups, slots=1))
+        return slice_([part], name="s", count=2)
+
+    made = engine(shared("a"), counters(("g", {"slots": "4"})))
+    take(made, claim(exactly()))
+    made.put_slice(shared("b"))
+    assert not made.allocate("n1", [claim(exactly())]).ok
+    (finding,) = made.explain("n1", [claim(exactly())]).requests[0].devices
+    assert finding.reason is not None
+    assert (finding.reason.code, finding.reason.data["used"]) == ("GroupIncompatible", "a")
+    made.put_slice(shared("a", "b"))
+    assert made.allocate("n1", [claim(exactly())]).ok
+
+
+def test_an_empty_snapshot_is_none() -> None:
+    made = grouped()
+    holder = claim(exactly(select=['device.driver == "gpu.example.com"']))
+    (allocation,) = (
+        engine(
+            slice_([device("plain", consumesCounters=takes("g", slots=1))], name="s", count=2), counters(("g", {"slots": "4"}))
+        )
+        .allocate("n1", [holder])
+        .results
+    )
+    allocation.devices.results[0].compatibility_groups = {}
+    made.hold(holder, allocation)
+    assert names(made.allocate("n1", [claim(exactly())])) == [["apart"]]
+
+
 def test_a_snapshot_counts_after_the_device_is_gone() -> None:
     made = grouped()
     take(made, claim(exactly()))

@@ -151,6 +151,37 @@ def test_that_a_job_which_is_too_large_is_before_it_in_its_queue() -> None:
     assert told in sim.condition("b1")["message"]
 
 
+def behind_one_that_may_not_start(priority: int) -> Sim:
+    """The quota is for one GPU; the job that asks for two of them may not be preempted, so it never starts."""
+    sim = cluster(2)
+    add_queue(sim, "a", 1)
+    for index in range(2):
+        add_single(sim, f"low{index}", "a", priority=10)
+    sim.settle(2)
+    add_group(sim, "first", "a", 1, preemptibility="non-preemptible")
+    add_member(sim, "first0", "first", 2, priority=50)
+    sim.settle(2)
+    add_single(sim, "behind", "a", 2, priority=priority)
+    sim.settle(10)
+    return sim
+
+
+def test_that_it_would_overtake_one_that_finds_no_room() -> None:
+    sim = behind_one_that_may_not_start(50)
+    assert running(sim) == {"low0", "low1"}
+    found = asked(sim, "behind")
+    behind = next(reason for reason in found.reasons if reason.code == "QueueOvertaking")
+    assert behind.data == {"first": "default/first0"}
+    told = "queue a evicts nobody for it while default/first0, which asks for no more, waits before it and finds no room"
+    assert told in found.summary
+    assert told in sim.condition("behind")["message"]
+
+
+def test_nothing_of_overtaking_where_pods_have_another_priority_of_their_own() -> None:
+    """As with KAI-Scheduler: only pods of the same priority are compared, so that one that never starts stops no others."""
+    assert running(behind_one_that_may_not_start(40)) == {"behind"}
+
+
 def test_that_its_queue_is_at_its_limit_in_numbers() -> None:
     sim = cluster(4)
     add_queue(sim, "a", 1, limit=2)
@@ -197,3 +228,15 @@ def test_of_many_pods_each_is_told_what_its_own_queue_makes_of_it() -> None:
     [b] = {"b0", "b1"} - running(sim)
     assert "QueueLimit" in codes[f"default/{a}"]
     assert "QueueShare" in codes[f"default/{b}"]
+
+
+def test_who_asks_to_start_with_others_and_has_no_owner_is_a_pod_like_any_other() -> None:
+    """Nobody else is of its owner's pods: where there are no queues, no session decides on it, and none is asked."""
+    sim = cluster(0)
+    alone = pod("p", requests={GPU: "1"})
+    alone["metadata"]["annotations"] = {"dray.dev/gang": "2"}
+    sim.api.put(kinds.PODS, alone)
+    sim.settle(2)
+    found = asked(sim, "p")
+    assert found.queued is None
+    assert [reason.code for reason in found.reasons] == ["ResourcesInsufficient"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from dray.api.codes import CODES
 from dray.api.reason import Reason
-from dray.api.words import MESSAGE_MAX, as_json, counted, data_keys, fixes, message, notice, summary, words
+from dray.api.words import MESSAGE_MAX, as_json, counted, data_keys, fixes, message, notice, words
 from dray.explain.__main__ import page
 from dray.scheduling.config import DEFAULT_PLUGINS
 
@@ -56,6 +57,10 @@ class TestEveryReason:
         assert told.startswith("0/5 nodes are available: 3 nodes ")
         assert told.endswith(".")
         assert not LEFT_OVER.search(told.removeprefix("0/5 nodes are available: "))
+
+
+def summary(reasons_by_node: Mapping[str, Sequence[Reason]], total: int) -> str:
+    return message(counted(reasons_by_node), total)
 
 
 class TestOneReason:
@@ -224,3 +229,8 @@ class TestWhatKubeSchedulerWouldSay:
     def test_is_known_for_all_that_nodes_lack_of_devices(self, code: str) -> None:
         if CODES[code].subject in ("node", "device") and code not in ("BindingFailed", "ClaimNamed"):
             assert CODES[code].upstream
+
+
+def test_what_was_is_told_without_a_slip() -> None:
+    told = words(Reason("GangMemberFailed", "pod/default/a", {"member": "default/b"}))
+    assert told == "pod default/a was not bound because default/b of the same gang could not be"

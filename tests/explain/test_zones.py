@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
@@ -13,8 +14,9 @@ from dray.api.words import message
 from dray.cli import root
 from dray.explain.why import why
 from dray.explain.zones import zone_report
+from dray.numa.placement import OBSERVED
 from dray.testing import builders
-from tests.numa.clusters import ZonedCluster, aligned_pod, zoned_node
+from tests.numa.clusters import GPU, ZonedCluster, aligned_pod, zoned_node
 
 CPU4 = {"cpus": 4, "memory": "8Gi"}
 
@@ -63,6 +65,20 @@ def test_pods_that_nobody_reports_are_named() -> None:
     assert sorted(found.unreported) == ["default/foreign", "default/ours"]
 
 
+def test_a_record_that_cannot_be_used_is_told_of_and_the_one_before_it_counts(caplog: pytest.LogCaptureFixture) -> None:
+    made = ZonedCluster(zoned_node("n1", CPU4, CPU4, exporter=None))
+    made.create(aligned_pod("a", 3))
+    made.run(20)
+    made.patch(PODS, "a", {"metadata": {"annotations": {OBSERVED: '[{"zone":"node-7","amount":{"cpu":"3"}}]'}}})
+    made.run(1)
+    found = zone_report(made.world(), made.clock.now)
+    assert [(holder.pod, holder.known) for zone in found.zones for holder in zone.holders] == [("default/a", "predicted")]
+    (unread,) = found.unread
+    assert (unread.pod, found.unknown) == ("default/a", [])
+    assert "node-7" in unread.warnings[0]
+    assert "a record of where a pod has its resources cannot be used" in caplog.text
+
+
 def test_why_names_the_zones_that_come_nearest_and_who_is_there() -> None:
     made = cluster()
     answer = made.why("c")
@@ -76,16 +92,56 @@ def test_why_names_the_zones_that_come_nearest_and_who_is_there() -> None:
     assert "; zones 0, 1 come nearest and lack cpu=1, in use by default/" in message([(wider, 1)], 1)
 
 
+def test_why_names_only_those_who_have_what_is_lacking() -> None:
+    made = ZonedCluster(zoned_node("n1", {**CPU4, "devices": {GPU: 1}}, {**CPU4, "devices": {GPU: 1}}))
+    made.create(aligned_pod("device", 1, gpu=1), aligned_pod("more", 4, gpu=0))
+    made.run(20)
+    made.create(aligned_pod("cores", 1))
+    made.run(20)
+    made.create(aligned_pod("new", 1, gpu=1))
+    made.run(20)
+    (reason,) = made.why("new").reasons
+    assert (reason.data["nearest"], reason.data["lacks"], reason.data["holders"]) == (["0"], {GPU: "1"}, "default/device")
+
+
+def test_why_names_those_whose_memory_keeps_zones_from_being_joined() -> None:
+    """Six gigabytes are free in each of two zones, which nobody gets together while one of them serves a pod alone."""
+    made = ZonedCluster(zoned_node("n1", CPU4, CPU4, policy="restricted"))
+    made.create(aligned_pod("small", 1, memory="2Gi"))
+    made.run(20)
+    made.create(aligned_pod("large", 5, memory="12Gi"))
+    made.run(20)
+    (reason,) = made.why("large").reasons
+    assert (reason.code, reason.data["nearest"], reason.data["holders"]) == ("ZoneMemoryGroups", ["0", "1"], "default/small")
+    assert "zones with room (0, 1) that memory given out before" in message([(reason, 1)], 1)
+    assert message([(reason, 1)], 1).endswith(": that of default/small.")
+
+
 def test_why_says_in_which_zone_a_pod_is() -> None:
     assert "in zone" in cluster().why("a").summary
     assert "(observed)" in cluster().why("a").summary
 
 
-def test_the_command_shows_a_snapshot_as_a_table_and_as_json(tmp_path: Path) -> None:
-    made = cluster()
-    file = tmp_path / "cluster.json"
+def saved(made: ZonedCluster, file: Path) -> Path:
     items = [*made.all(NODES), *made.all(PODS), *made.all(NODE_RESOURCE_TOPOLOGIES)]
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return file
+
+
+def test_the_command_counts_as_the_scheduler_is_configured(tmp_path: Path) -> None:
+    """What was published before the pods came is believed by a scheduler that is told to."""
+    config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    args = [{"name": "NUMA", "args": {"reconstructAvailable": False}}]
+    believing = tmp_path / "config.json"
+    believing.write_text(json.dumps({**config, "profiles": [{"pluginConfig": args}]}))
+    asked = ["zones", "--snapshot", str(saved(cluster(), tmp_path / "cluster.json")), "-o", "json"]
+    for more, free in ([], "1"), (["--config", str(believing)], "4"):
+        found = json.loads(CliRunner().invoke(root, [*asked, *more]).output)
+        assert [zone["free"]["cpu"] for zone in found["zones"]] == [free, free]
+
+
+def test_the_command_shows_a_snapshot_as_a_table_and_as_json(tmp_path: Path) -> None:
+    file = saved(cluster(), tmp_path / "cluster.json")
     shown = CliRunner().invoke(root, ["zones", "--snapshot", str(file)], env={"COLUMNS": "140"})
     assert shown.exit_code == 0, shown.output
     assert "cpu 1/4" in shown.output
@@ -117,7 +173,7 @@ def test_why_says_what_a_kubelet_refused_and_what_its_zones_lack_now() -> None:
     pod = made.world().all(PODS)["default/refused"]
     answer = why(made.world(), pod, now=made.clock.now)
     assert answer.summary.startswith("pod default/refused was on node n1 and failed: TopologyAffinityError: ")
-    assert any("n1 has not enough cpu free in the same zones (needs 2 within 1, 1 free)" in note for note in answer.notes)
+    assert any("n1 has not enough cpu free in the same zones (needs 2 within 1 of them, 1 free)" in note for note in answer.notes)
     made.delete(PODS, "a")
     made.run(20)
     assert "Such a pod would find room in the zones of node n1 now." in why(made.world(), pod, now=made.clock.now).notes

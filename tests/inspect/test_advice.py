@@ -23,6 +23,8 @@ def ask(dray: Run, objects: list[Plain], name: str = "new") -> dict[str, Any]:
 
 def told(fix: dict[str, Any]) -> str:
     names = fix["nodes"]
+    if not fix["tried"]:
+        return f"{fix['text']} (not tried)"
     if not names:
         return str(fix["text"])
     some = f"{'node' if len(names) == 1 else 'nodes'} {' and '.join(names)}" if len(names) < 3 else f"{len(names)} nodes"
@@ -69,6 +71,59 @@ def wider_than_its_cpus() -> list[Plain]:
     return [node("n1", **{GPU: "8"}), {**kind, "attributes": policy, "zones": zones}, new]
 
 
+def beside_a_reserved_cpu() -> list[Plain]:
+    """Four CPUs would fit into a zone if one of them were not reserved, and the kubelet counts as if it were not."""
+    made = wider_than_its_cpus()
+    made[1]["zones"] = [zone(number, {"cpu": ("3", "3", "4"), "gpu": "4"}) for number in (0, 1)]
+    for amounts in made[2]["spec"]["containers"][0]["resources"].values():
+        amounts |= {"cpu": "4", GPU: "1"}
+    return made
+
+
+def with_a_request(**exactly: Any) -> list[Plain]:
+    """GPUs of 80Gi each on n1; no GPU at all on n0 and n2."""
+    gpus = [
+        {"name": f"g{i}", "attributes": {"model": {"string": "A"}}, "capacity": {"memory": {"value": "80Gi"}}} for i in range(2)
+    ]
+    asks = claim("one")
+    asks["spec"]["devices"]["requests"][0]["exactly"].update(exactly)
+    other = slice_("s0", [{"name": "nic"}], node="n0", driver="nic.example.com")
+    return [node("n0"), node("n1"), node("n2"), device_class(), other, slice_("s1", gpus), asks, pod("new", "one")]
+
+
+SELECTOR = 'device.attributes["gpu.example.com"].model == "Z"'
+
+
+def too_choosy() -> list[Plain]:
+    return with_a_request(selectors=[{"cel": {"expression": SELECTOR}}])
+
+
+def failing() -> list[Plain]:
+    return with_a_request(selectors=[{"cel": {"expression": SELECTOR.replace("model", "nosuch")}}])
+
+
+def too_large() -> list[Plain]:
+    return with_a_request(capacity={"requests": {"memory": "500Gi"}})
+
+
+def allowing_one_zone(span: str = "1") -> list[Plain]:
+    made = wider_than_its_cpus()
+    made[1]["attributes"][0]["value"] = "best-effort"
+    made[2]["metadata"]["annotations"] = {"dray.dev/numa-span": span}
+    return made
+
+
+def with_a_device_in_the_other_zone() -> list[Plain]:
+    made = allowing_one_zone()
+    made[1]["attributes"][0]["value"] = "single-numa-node"
+    made[1]["zones"] = [zone(0, {"cpu": "4"}), zone(1, {"cpu": "1"})]
+    for amounts in made[2]["spec"]["containers"][0]["resources"].values():
+        del amounts[GPU]
+    far = slice_("s1", [{"name": "g0", "attributes": {"numaNode": {"int": 1}}}])
+    made[2]["spec"] |= pod("new", "one")["spec"] | {"containers": made[2]["spec"]["containers"]}
+    return [*made, device_class(), far, claim("one")]
+
+
 def find(objects: list[Plain], kind: str, name: str) -> Plain:
     return next(each for each in objects if (each["kind"], each["metadata"]["name"]) == (kind, name))
 
@@ -90,9 +145,18 @@ def shrink(objects: list[Plain]) -> None:
     find(objects, "Pod", "new")["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "5500m"
 
 
-def ask_for_one_zone(objects: list[Plain]) -> None:
-    for amounts in find(objects, "Pod", "new")["spec"]["containers"][0]["resources"].values():
-        amounts[GPU] = "4"
+def request(**changes: str) -> Callable[[list[Plain]], None]:
+    def change(objects: list[Plain]) -> None:
+        for amounts in find(objects, "Pod", "new")["spec"]["containers"][0]["resources"].values():
+            amounts |= {GPU if name == "gpu" else name: value for name, value in changes.items()}
+
+    return change
+
+
+def allow(span: str) -> Callable[[list[Plain]], None]:
+    return lambda objects: find(objects, "Pod", "new")["metadata"].update(
+        {"annotations": {"dray.dev/numa-span": span} if span else {}}
+    )
 
 
 def end_old(objects: list[Plain]) -> None:
@@ -101,6 +165,22 @@ def end_old(objects: list[Plain]) -> None:
 
 def unbind(objects: list[Plain]) -> None:
     del find(objects, "ResourceClaim", "four")["spec"]["devices"]["constraints"]
+
+
+def asked_for(objects: list[Plain]) -> Plain:
+    found: Plain = find(objects, "ResourceClaim", "one")["spec"]["devices"]["requests"][0]["exactly"]
+    return found
+
+
+def unselect(objects: list[Plain]) -> None:
+    del asked_for(objects)["selectors"]
+
+
+def ask_for_80(objects: list[Plain]) -> None:
+    asked_for(objects)["capacity"]["requests"]["memory"] = "80Gi"
+
+
+REQUEST = "in request gpu of ns/one"
 
 
 @pytest.mark.parametrize(
@@ -112,9 +192,32 @@ def unbind(objects: list[Plain]) -> None:
         (selecting(), "label node n1 zone=a", "kubectl label node n1 zone=a --overwrite", label("zone", "a")),
         (affine(), "label node n1 gpu=", "kubectl label node n1 gpu= --overwrite", label("gpu", "")),
         (large(), "request 5.5 cpu instead of 6", "# in the pod", shrink),
-        (wider_than_its_cpus(), f"request 4 {GPU} instead of 6", "# in the pod", ask_for_one_zone),
+        (wider_than_its_cpus(), f"request 4 {GPU} instead of 6", "# in the pod", request(gpu="4")),
+        (wider_than_its_cpus(), "request 5 cpu instead of 2", "# in the pod", request(cpu="5")),
+        (beside_a_reserved_cpu(), "request 3 cpu instead of 4", "# in the pod", request(cpu="3")),
+        (
+            allowing_one_zone(),
+            "allow the pod to span 2 zones",
+            "kubectl annotate pod new -n ns --overwrite dray.dev/numa-span=2",
+            allow("2"),
+        ),
+        (
+            with_a_device_in_the_other_zone(),
+            "allow the pod to span 2 zones",
+            "kubectl annotate pod new -n ns --overwrite dray.dev/numa-span=2",
+            allow("2"),
+        ),
+        (
+            allowing_one_zone("one"),
+            "correct what the pod says of its zones, or take it away: dray.dev/numa-span",
+            "kubectl annotate pod new -n ns --overwrite dray.dev/numa-span-",
+            allow(""),
+        ),
         (large(), "end pod ns/old", "kubectl delete pod old -n ns", end_old),
         (bound_by_an_attribute(), "do without the constraint on gpu.example.com/numa in ns/four", "# in the claim", unbind),
+        (too_choosy(), f"do without the selector {SELECTOR} {REQUEST}", "# in the claim", unselect),
+        (failing(), f"do without the selector {SELECTOR.replace('model', 'nosuch')} {REQUEST}", "# in the claim", unselect),
+        (too_large(), f"ask for 80Gi of memory instead {REQUEST}", "# in the claim", ask_for_80),
     ],
 )
 def test_what_is_advised_helps_when_it_is_done(
@@ -126,13 +229,102 @@ def test_what_is_advised_helps_when_it_is_done(
     assert fix["command"].startswith(command)
     assert fix["nodes"] == ["n1"]
     limited = "limits" in find(objects, "Pod", "new")["spec"]["containers"][0]["resources"]
-    assert ("limits:" in fix["command"]) is limited
+    assert ("limits:" in fix["command"]) is (limited and command.startswith("#"))
     changed = copy.deepcopy(objects)
     do(changed)
     assert ask(dray, changed)["fits"] == ["n1"]
 
 
+class TestTheCauseIsTold:
+    def test_a_selector_that_takes_none_of_the_devices_that_there_are(self, dray: Run) -> None:
+        found = ask(dray, too_choosy())
+        assert f"1 node has no device of class gpu for request gpu that its selector {SELECTOR} takes" in found["summary"]
+        assert "2 nodes have no device of class gpu for request gpu" in found["summary"]
+        assert found["nearest"]["node"] == "n1"
+
+    def test_a_long_selector_leaves_room_for_the_rest(self, dray: Run) -> None:
+        long = " || ".join([SELECTOR] * 40)
+        found = ask(dray, with_a_request(selectors=[{"cel": {"expression": long}}]))
+        assert f"its selector {long[:160]}… takes" in found["summary"]
+
+    def test_how_much_of_a_capacity_there_is(self, dray: Run) -> None:
+        shown = dray("why", too_large(), "new", "-n", "ns").stdout
+        assert "have not enough capacity left: memory needs 500Gi, 80Gi left" in shown
+
+    def test_how_much_of_a_capacity_can_be_asked_for(self, dray: Run) -> None:
+        policy = {"validRange": {"min": "1Gi", "max": "40Gi", "step": "1Gi"}}
+        objects = with_a_request(capacity={"requests": {"memory": "50Gi"}})
+        for device in find(objects, "ResourceSlice", "s1")["spec"]["devices"]:
+            device |= {"allowMultipleAllocations": True, "capacity": {"memory": {"value": "80Gi", "requestPolicy": policy}}}
+        shown = dray("why", objects, "new", "-n", "ns").stdout
+        assert "do not allow the requested capacity: memory of 50Gi (allowed: 1Gi to 40Gi in steps of 1Gi)" in shown
+        assert f"ask for 40Gi of memory instead {REQUEST} (then node n1 would do)" in shown
+
+    def test_all_of_a_class_is_not_none_of_it(self, dray: Run) -> None:
+        objects = with_a_request(allocationMode="All")
+        objects.remove(find(objects, "ResourceSlice", "s1"))
+        assert "request gpu: all of class gpu" in dray("why", objects, "new", "-n", "ns").stdout
+
+    def test_a_node_that_lacks_one_of_two_requests_is_nearer_than_one_that_lacks_both(self, dray: Run) -> None:
+        objects = [*with_a_request(), device_class("nic", 'device.driver == "card.example.com"')]
+        requests = find(objects, "ResourceClaim", "one")["spec"]["devices"]["requests"]
+        requests.append({"name": "nic", "exactly": {"deviceClassName": "nic", "allocationMode": "ExactCount", "count": 1}})
+        found = ask(dray, objects)
+        assert (found["nearest"]["node"], found["nearest"]["request"]) == ("n1", "nic")
+
+    def test_a_resource_that_nothing_offers_where_a_node_is_tainted_as_well(self, dray: Run) -> None:
+        new = pod("new")
+        new["spec"]["containers"][0]["resources"]["limits"] = {"example.com/foo": "1"}
+        found = ask(dray, [tainted()[0], node("n2"), device_class(), new])
+        assert "let a device class serve example.com/foo, such as gpu" in found["fixes"]
+
+    def test_a_storage_class_that_is_missing_is_to_be_created(self, dray: Run) -> None:
+        kind = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "ns"}}
+        volume = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+        found = ask(dray, [node("n1"), {**kind, "spec": {"storageClassName": "fast"}}, pod("new", volumes=[volume])])
+        assert found["fixes"] == ["create storage class fast, or name another in a new volume claim instead of ns/data"]
+
+    def test_what_is_said_of_the_pod_names_it_once(self, dray: Run) -> None:
+        found = ask(dray, [node("n1"), pod("new", schedulingGates=[{"name": "wait"}])])
+        assert found["summary"] == "pod ns/new waits: it has scheduling gates: wait."
+
+
+class TestWhoMustBeNearOthers:
+    @pytest.fixture
+    def follower(self) -> Plain:
+        term = {"labelSelector": {"matchLabels": {"app": "old"}}, "topologyKey": "kubernetes.io/hostname"}
+        made = pod("new", cpu="2")
+        made["spec"]["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        return made
+
+    def test_waits_for_room_beside_them(self, follower: Plain, dray: Run) -> None:
+        old = pod("old", node="n1", cpu="7")
+        old["metadata"]["labels"] = {"app": "old"}
+        found = ask(dray, [node("n1"), node("n2"), old, follower])
+        assert found["verdict"] == "unschedulable"
+        assert "1 node has not enough cpu (needs 2, 1 free of 8)" in found["summary"]
+
+    def test_is_not_helped_by_an_empty_node(self, follower: Plain, dray: Run) -> None:
+        found = ask(dray, [node("n1"), follower])
+        assert found["verdict"] == "unschedulable"
+        assert not any("when empty" in fix for fix in found["fixes"])
+
+    def test_may_still_ask_for_more_than_any_node_has(self, follower: Plain, dray: Run) -> None:
+        follower["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1k"
+        found = ask(dray, [node("n1"), follower])
+        assert found["verdict"] == "impossible"
+        assert "not enough cpu" in found["summary"]
+
+
 class TestWhatCannotHelpIsNotSaid:
+    def test_a_name_that_is_not_the_name_of_a_node(self, dray: Run) -> None:
+        found = ask(dray, [node("n1"), pod("new", nodeSelector={"kubernetes.io/hostname": "gone"})])
+        assert found["fixes"] == ["do without kubernetes.io/hostname=gone in the pod's node selector (then node n1 would do)"]
+
+    def test_a_node_with_as_many_devices_that_do_not_agree_either(self, dray: Run) -> None:
+        found = ask(dray, bound_by_an_attribute())
+        assert "add a node with 3 devices of class gpu that agree on gpu.example.com/numa" in found["fixes"]
+
     def test_a_toleration_for_a_node_that_has_no_such_device(self, dray: Run) -> None:
         free = slice_("s", [{"name": "g0"}], node="n2")
         busy = [claim("used", result("g0", pool="n2"), pods=("old",), node="n2"), pod("old", "used", node="n2")]
@@ -215,7 +407,9 @@ class TestNames:
         _, _, tree = dray("why", objects, "new", "-n", "ns").stdout.partition("\n\n")
         assert tree.count("fails with a CEL runtime error") == 1
         assert (
-            "devices g0, g1, g2, g3 and 4 more on each: have a selector that fails with a CEL runtime error: no such key" in tree
+            "devices g0, g1, g2, g3 and 4 more on each: cannot be judged, "
+            'the selector device.attributes["gpu.example.com"].nope == "x" '
+            "fails with a CEL runtime error: no such key" in tree
         )
 
     def test_the_attribute_that_devices_do_not_have_instead_of_a_number_that_they_do(self, dray: Run) -> None:
@@ -224,6 +418,20 @@ class TestNames:
         objects = [device_class(), asks, pod("new", "two"), node("n1"), slice_("s", [{"name": "g0"}, {"name": "g1"}])]
         shown = dray("why", objects, "new", "-n", "ns").stdout
         assert "Nearest: node n1 has enough devices for ns/two, but they do not have attribute gpu.example.com/uuid." in shown
+
+
+def test_another_node_is_not_advised_where_nodes_share_the_devices_that_are_lacking(dray: Run) -> None:
+    def fixes(*slices: Plain, held: Plain) -> list[str]:
+        used = [claim("used", held, pods=("first",)), pod("first", "used", node="n1"), claim("one"), pod("new", "one")]
+        found: list[str] = ask(dray, [node("n1"), device_class(), *slices, *used])["fixes"]
+        return found
+
+    another = "add a node like n1, which would do when empty"
+    shared = slice_("fabric", [{"name": "f0"}], pool="fabric", allNodes=True)
+    assert another in fixes(slice_("own", [{"name": "g0"}]), held=result("g0"))
+    told = fixes(shared, held=result("f0", pool="fabric"))
+    assert told
+    assert another not in told
 
 
 def test_amounts_of_an_advice_are_in_one_unit(dray: Run) -> None:

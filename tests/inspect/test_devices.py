@@ -77,6 +77,34 @@ def test_what_its_counter_set_cannot_take_beside_what_is_in_use_is_incompatible(
     assert "in use mig, offers vgpu" in wide
 
 
+def test_what_is_in_use_on_a_counter_set_is_the_groups_that_all_of_it_has(dray: Run) -> None:
+    counters = [{"name": "card", "counters": {"memory": {"value": "80Gi"}}}]
+
+    def part(name: str, *groups: str) -> Plain:
+        entry = {"counterSet": "card", "counters": {"memory": {"value": "10Gi"}}, "compatibilityGroups": list(groups)}
+        return {"name": name, "consumesCounters": [entry]}
+
+    def of_foo(*claims: Plain) -> str:
+        parts = [
+            part("foo", "foo", "foobar"),
+            part("bar", "bar", "foobar"),
+            part("baz", "baz"),
+            part("more", "foo"),
+            part("none"),
+        ]
+        published = [slice_("s0", [], count=2, sharedCounters=counters), slice_("s1", parts, count=2)]
+        rows = json.loads(dray("devices", [*published, *claims], "-o", "json").stdout)["devices"]
+        return "; ".join(f"{row['device']}: {row['detail']}" for row in rows if row["device"] in ("more", "none"))
+
+    foo, bar, baz = (claim(name, result(name)) for name in ("foo", "bar", "baz"))
+    withdrawn = claim("gone", result("gone", compatibilityGroups={"card": ["mig"]}))
+    assert of_foo(foo) == "more: ; none: counter set card: in use foo, foobar, offers no group"
+    assert "more: counter set card: in use foobar, offers foo;" in of_foo(foo, bar)
+    assert "more: counter set card: in use devices that share no group, offers foo;" in of_foo(foo, baz)
+    assert of_foo(claim("none", result("none"))).startswith("more: counter set card: in use devices without groups, offers foo;")
+    assert "more: counter set card: in use mig, offers foo;" in of_foo(withdrawn)
+
+
 def test_can_be_narrowed(dray: Run) -> None:
     assert set(states(dray, healthy(), "--node", "n2", "--state", "free")) == {"n2/g0", "n2/g1"}
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import shlex
 
+import pytest
+
 from dray.api.gates import Gates
 from dray.api.kinds import DEVICE_CLASSES, PODS
+from dray.explain.tree import nearest, tree
 from dray.explain.why import Why
 from dray.testing import VirtualCluster, device, device_class, node, pod, resource_slice
 
@@ -61,8 +64,52 @@ def test_an_implicit_name_is_that_of_a_class() -> None:
     assert "create DeviceClass gpus.example.com" in fixes
 
 
-def test_a_class_offers_it_and_the_feature_is_off() -> None:
-    answer = asked("example.com/gpu", Gates.dray().updated({"DRAExtendedResource": False}))
+@pytest.mark.parametrize("resource", ["example.com/gpu", f"{IMPLICIT}gpu.example.com"])
+def test_a_class_offers_it_and_the_feature_is_off(resource: str) -> None:
+    answer = asked(resource, Gates.dray().updated({"DRAExtendedResource": False}))
     assert answer.fixes == [
-        "switch on the feature gate DRAExtendedResource: then device class gpu.example.com serves example.com/gpu"
+        f"switch on the feature gate DRAExtendedResource: then device class gpu.example.com serves {resource}"
     ]
+
+
+def test_more_of_it_than_a_claim_can_hold_is_as_many_as_a_node_has() -> None:
+    cluster = VirtualCluster()
+    cluster.create(device_class("gpu.example.com", extendedResourceName="example.com/gpu"))
+    cluster.create(node("n1"), resource_slice("n1", 3), pod("p", limits={"example.com/gpu": "128"}))
+    less, general = cluster.why("p").advice
+    assert less.told == "request 3 example.com/gpu instead of 128 (then node n1 would do)"
+    assert "example.com/gpu: '3'" in less.command
+    assert general.text == "ask for at most 32 example.com/gpu in one pod, or add a node whose device plugin has as many"
+
+
+def test_what_lacks_is_told_of_the_resource_and_the_container() -> None:
+    cluster = VirtualCluster()
+    cluster.create(device_class("gpu.example.com", extendedResourceName="example.com/gpu"))
+    cluster.create(node("n1"), resource_slice("n1", 3), pod("p", limits={"example.com/gpu": "4"}))
+    answer = cluster.why("p")
+    name = cluster.get(PODS, "p")["spec"]["containers"][0]["name"]
+    asked = f"example.com/gpu of container {name}"
+    assert f"for {asked} (needs 4, 3 free of 3)" in answer.summary
+    (claim,) = tree(answer, wide=False).branches
+    assert (claim.text, claim.branches[0].text) == ("claim for extended resources", f"{asked}: 4 of class gpu.example.com")
+    assert answer.nearest is not None
+    assert nearest(answer.nearest) == f"Nearest: node n1 lacks 1 device for {asked}."
+
+
+def test_a_pod_that_no_scheduler_placed_has_no_device_and_why_says_so() -> None:
+    cluster = VirtualCluster()
+    cluster.start_all()
+    cluster.create(device_class("gpu.example.com", extendedResourceName="example.com/gpu"))
+    plugin = node("plugin")
+    plugin["status"]["allocatable"] = {**plugin["status"]["allocatable"], "example.com/gpu": "1"}
+    cluster.plant(plugin)
+    cluster.create(node("n1"), resource_slice("n1", 1))
+    for name, where in (("direct", {"nodeName": "n1"}), ("placed", {}), ("by-plugin", {"nodeName": "plugin"})):
+        cluster.create(pod(name, limits={"example.com/gpu": "1"}, **where))
+    cluster.run(5)
+    without = "it runs without example.com/gpu: no device plugin of node n1 offers it, and no scheduler made a claim for the pod"
+    assert {name: cluster.why(name).notes for name in ("direct", "placed", "by-plugin")} == {
+        "direct": [without],
+        "placed": [],
+        "by-plugin": [],
+    }

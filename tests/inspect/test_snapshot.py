@@ -9,10 +9,10 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from dray.api.kinds import NODES, PODS
+from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS
 from dray.cli import root
 from dray.explain.snapshot import SnapshotError, from_files
-from tests.inspect.conftest import healthy, node, pod
+from tests.inspect.conftest import Plain, Run, claim, healthy, node, pod
 
 
 def test_lists_documents_json_and_folders_are_read(tmp_path: Path) -> None:
@@ -87,7 +87,56 @@ def test_an_object_of_the_wrong_shape_is_left_out_with_a_warning(tmp_path: Path)
     assert json.loads(answer.stdout)["checked"]["pods"] == 1
 
 
+def test_claims_that_somebody_wrote_have_their_defaults(tmp_path: Path) -> None:
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"}}
+    (tmp_path / "c.yaml").write_text(yaml.safe_dump({**claim, "spec": {"devices": {"requests": [request]}}}))
+    (tmp_path / "wrong.yaml").write_text(
+        yaml.safe_dump({**claim, "metadata": {"name": "w"}, "spec": {"devices": {"requests": 1}}})
+    )
+    world = from_files([tmp_path]).world
+    (found,) = world.all(RESOURCE_CLAIMS).values()
+    asked = found.spec.devices.requests[0].exactly
+    assert (asked.allocation_mode, asked.count) == ("ExactCount", 1)
+
+
 def test_files_and_a_cluster_at_once_are_a_contradiction(tmp_path: Path) -> None:
     answer = CliRunner().invoke(root, ["verify", "--snapshot", "a", "--context", "b"])
     assert answer.exit_code == 2
     assert "one or the other" in answer.stderr
+
+
+def wrong_in(kind: str, *path: str | int) -> list[Plain]:
+    """A cluster in which one value of one object is nonsense."""
+    event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "ns"}, "series": {}}
+    objects = [*healthy(), pod("p"), claim("c"), {**event, "reason": "FailedScheduling", "involvedObject": "nobody"}]
+    (found, *_) = [each for each in objects if each["kind"] == kind]
+    for step in path[:-1]:
+        found = found.setdefault(step, {}) if isinstance(found, dict) else found[step]
+    found[path[-1]] = "nonsense"
+    return objects
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [
+        (
+            ("Pod", "spec", "containers", 0, "resources", "requests", "cpu"),
+            "spec.containers[0].resources.requests.cpu: quantities",
+        ),
+        (("Pod", "metadata", "creationTimestamp"), "metadata.creationTimestamp: Invalid isoformat string: 'nonsense'"),
+        (("Node", "status", "allocatable", "cpu"), "Node n1: status.allocatable.cpu: quantities must match"),
+        (("Event", "series", "lastObservedTime"), "Event ns/e: series.lastObservedTime: Invalid isoformat string"),
+    ],
+)
+@pytest.mark.parametrize("command", [("why",), ("verify",), ("devices",), ("zones",)])
+def test_nonsense_in_a_file_is_told_with_its_place(
+    command: tuple[str, ...], place: tuple[str | int, ...], says: str, dray: Run
+) -> None:
+    answer = dray(command[0], wrong_in(*place), *command[1:])  # type: ignore[arg-type]
+    assert answer.exit_code == 2
+    assert says in answer.output
+
+
+def test_an_event_about_nothing_says_nothing(dray: Run) -> None:
+    assert dray("why", wrong_in("Event", "series"), "p", "-n", "ns").exit_code == 0

@@ -52,6 +52,16 @@ def test_is_put_together_from_pod_claims_and_events_in_order(dray: Run) -> None:
     assert "0/2 nodes are available" in shown
 
 
+def test_the_claim_for_extended_resources_is_told_of_too(dray: Run) -> None:
+    objects = healthy()
+    name = objects[5]["metadata"]["name"]
+    objects[5]["metadata"]["creationTimestamp"] = "2026-01-01T00:00:01Z"
+    del objects[6]["spec"]["resourceClaims"]
+    objects[6]["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": name, "requestMappings": []}
+    told = json.loads(dray("story", objects, "train", "-n", "ns", "-o", "json").stdout)["story"]
+    assert ("created", f"claim ns/{name}") in [(line["what"], line["object"]) for line in told]
+
+
 def test_within_a_second_the_order_is_that_of_a_life(dray: Run) -> None:
     objects, at = healthy(), "2026-01-01T00:00:00Z"
     objects[5]["metadata"]["creationTimestamp"] = at
@@ -123,3 +133,36 @@ def test_a_pod_of_another_namespace_is_named(dray: Run) -> None:
     answer = dray("story", healthy(), "train", "-n", "elsewhere")
     assert answer.exit_code == 2
     assert answer.stderr.strip() == 'Error: pod "train" not found in namespace "elsewhere"; there is ns/train'
+
+
+class TestOfAPodThatIsGone:
+    def evicted(self) -> list[Plain]:
+        by, why = "device-taint-eviction-controller", "DeviceTaintManagerEviction"
+        marked = event("05.000000", by, why, "Marking for deletion: k:NoExecute on gpu.example.com/n1/g0 by rule r")
+        placed = event("01.000000", "dray", "Scheduled", "Successfully assigned ns/train to n1")
+        others = [each for each in healthy() if each["metadata"]["name"] != "train"]
+        return [*others, marked, {**placed, "metadata": {"name": "f", "namespace": "ns"}}]
+
+    def test_events_tell_what_became_of_it(self, dray: Run) -> None:
+        told = json.loads(dray("story", self.evicted(), "train", "-n", "ns", "-o", "json").stdout)["story"]
+        assert [line["what"] for line in told] == ["Scheduled", "DeviceTaintManagerEviction"]
+        assert told[-1]["detail"].endswith("k:NoExecute on gpu.example.com/n1/g0 by rule r")
+
+    def test_why_says_what_was_told_of_it_last(self, dray: Run) -> None:
+        answer = dray("why", self.evicted(), "train", "-n", "ns")
+        assert answer.exit_code == 2
+        assert 'pod "train" is gone from namespace "ns"' in answer.output
+        assert "DeviceTaintManagerEviction: Marking for deletion: k:NoExecute on gpu.example.com/n1/g0 by rule r" in answer.output
+
+    def test_a_pod_that_nobody_heard_of_is_not_found(self, dray: Run) -> None:
+        for command in ("story", "why"):
+            assert 'pod "other" not found in namespace "ns"' in dray(command, self.evicted(), "other", "-n", "ns").output
+
+
+def test_the_claim_for_extended_resources_is_a_part_of_it(dray: Run) -> None:
+    objects = healthy()
+    objects[5]["status"]["allocation"]["allocationTimestamp"] = "2026-01-01T00:00:03Z"
+    classic = pod("classic", node="n1")
+    classic["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "used", "requestMappings": []}
+    told = json.loads(dray("story", [*objects, classic], "classic", "-n", "ns", "-o", "json").stdout)["story"]
+    assert ("allocated", "gpu.example.com/n1/g0") in [(line["what"], line["detail"]) for line in told]

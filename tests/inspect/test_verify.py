@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.inspect.conftest import Plain, Run, claim, healthy, node, pod, result, slice_
+from tests.inspect.conftest import Plain, Run, claim, device_class, healthy, node, pod, result, slice_
 
 COUNTERS = [{"name": "card", "counters": {"memory": {"value": "80Gi"}}}]
 
@@ -199,6 +202,12 @@ class TestCompatibility:
         recorded = result("vgpu", compatibilityGroups={"card": ["mig"]})
         assert violations(dray, self.objects(claim("a", result("mig")), claim("b", recorded))) == []
 
+    def test_so_does_that_of_a_device_that_is_no_longer_published(self, dray: Run) -> None:
+        gone = claim("gone", result("withdrawn", compatibilityGroups={"card": ["vgpu"], "another": ["mig"]}))
+        assert violations(dray, self.objects(claim("b", result("vgpu")), gone)) == []
+        (found,) = violations(dray, self.objects(claim("a", result("mig")), gone))
+        assert "mig: mig; withdrawn: vgpu" in found["detail"]
+
 
 class TestCapacity:
     def objects(self, *consumed: str) -> list[Plain]:
@@ -242,3 +251,13 @@ def test_for_people_it_says_that_all_is_well_or_what_is_not(dray: Run) -> None:
     assert broken.exit_code == 1
     assert "claim/ns/used" in broken.stdout
     assert "\x1b" not in broken.stdout
+
+
+def test_what_is_left_out_is_told_once_and_by_name(tmp_path: Path) -> None:
+    broken = {**pod("p"), "spec": {"containers": [], "priority": 10**30}}
+    file = tmp_path / "objects.json"
+    objects = [node("n1"), slice_("s", [{"name": "g0"}]), claim("c"), device_class(), pod("q"), broken]
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    argv = [sys.executable, "-m", "dray", "verify", "-f", str(file)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.stderr == "warning: left out: Pod ns/p: Expected `int` <= 9223372036854775807 - at `$.spec.priority`\n"

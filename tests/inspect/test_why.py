@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from dray.api.reason import Reason
-from dray.api.times import format_micro_time, format_time
-from dray.api.words import words
+from dray.api.times import format_time
 from dray.explain.tree import _devices
 from tests.inspect.conftest import Plain, Run, claim, device_class, healthy, node, pod, result, slice_
 
@@ -204,120 +202,21 @@ class TestOfClaims:
         assert "cannot use the devices of an already allocated claim ns/used (n1 can)" in found["summary"]
 
 
-class TestBindingConditions:
-    def objects(self) -> list[Plain]:
-        conditions = {"bindingConditions": ["attached", "ready"], "bindingFailureConditions": ["failed"]}
-        waiting = claim("fabric", result("g1", **conditions), pods=("new",))
-        waiting["status"]["allocation"]["allocationTimestamp"] = "2026-01-01T00:00:00Z"
-        attached = {
-            "type": "attached",
-            "status": "True",
-            "reason": "Done",
-            "message": "",
-            "lastTransitionTime": "2026-01-01T00:01:00Z",
+def test_devices_of_one_claim_that_never_go_together_are_told_the_counter_set(dray: Run) -> None:
+    card = [{"name": "card", "counters": {"memory": {"value": "8Gi"}}}]
+    parts = [
+        {
+            "name": way,
+            "consumesCounters": [{"counterSet": "card", "counters": {"memory": {"value": "1Gi"}}, "compatibilityGroups": [way]}],
         }
-        waiting["status"]["devices"] = [
-            {"driver": "gpu.example.com", "pool": "n1", "device": "g1", "conditions": [attached]},
-        ]
-        return [*healthy(), waiting, pod("new", "fabric")]
-
-    def test_each_that_is_awaited_is_told_with_since_when_and_until_when(self, dray: Run) -> None:
-        found = ask(dray, "new", self.objects())
-        assert found["verdict"] == "waiting"
-        (awaited,) = found["awaited"]
-        assert awaited == {
-            "claim": "ns/fabric",
-            "device": "gpu.example.com/n1/g1",
-            "condition": "ready",
-            "status": "not reported",
-            "since": "2026-01-01T00:00:00Z",
-            "deadline": "2026-01-01T00:10:00Z",
-            "message": "",
-        }
-        assert "waits for ready of gpu.example.com/n1/g1" in found["summary"]
-        assert codes(found["reasons"]) == ["BindingPending"]
-
-    def test_what_a_driver_says_is_shown_as_it_is(self, dray: Run) -> None:
-        said = "port [red]3[/bold]: no link"
-        objects = self.objects()
-        ready = {
-            "type": "ready",
-            "status": "False",
-            "reason": "Link",
-            "message": said,
-            "lastTransitionTime": "2026-01-01T00:01:00Z",
-        }
-        objects[-2]["status"]["devices"][0]["conditions"].append(ready)
-        assert said in dray("why", objects, "new", "-n", "ns").stdout
-
-
-class TestAfterABindingThatFailed:
-    SAID = words(
-        Reason("BindingFailed", "device/gpu.example.com/n1/g0", {"condition": "failed", "node": "n1", "message": "Bad: no link"})
-    )
-
-    def event(self, ago: float, note: str = "", name: str = "new", uid: str = "uid-new") -> Plain:
-        return {
-            "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
-            "metadata": {"name": f"{name}-{ago}", "namespace": "ns"},
-            "regarding": {"kind": "Pod", "name": name, "namespace": "ns", "uid": uid},
-            "eventTime": format_micro_time(time.time() - ago),
-            "reason": "FailedScheduling",
-            "note": f"{note or self.SAID}.",
-        }
-
-    def objects(self, *more: Plain, devices: int = 1) -> list[Plain]:
-        published = slice_("s", [{"name": f"g{number}"} for number in range(devices)])
-        return [node("n1"), device_class(), published, claim("one"), pod("new", "one"), *more]
-
-    def test_the_device_rests_and_the_pod_waits_for_it(self, dray: Run) -> None:
-        found = ask(dray, "new", self.objects(self.event(2)))
-        assert found["verdict"] == "waiting"
-        assert "device gpu.example.com/n1/g0 failed to bind a short while ago, and is the last choice until" in found["summary"]
-        assert "The last attempt: device gpu.example.com/n1/g0 could not be bound to node n1: failed" in found["summary"]
-        assert (codes(found["reasons"]), found["fits"]) == (["DeviceCoolingDown"], [])
-        assert found["nodes"][0]["requests"][0]["devices"][0]["reason"]["code"] == "DeviceCoolingDown"
-        assert found["fixes"][0].startswith("wait: it is tried again after the pod's back-off")
-
-    def test_what_failed_for_another_pod_rests_too(self, dray: Run) -> None:
-        found = ask(dray, "new", self.objects(self.event(10, name="other", uid="uid-other")))
-        assert (found["verdict"], codes(found["reasons"])) == ("waiting", ["DeviceCoolingDown"])
-        assert "The last attempt" not in found["summary"]
-
-    @pytest.mark.parametrize(("name", "ago"), [("other", 2), ("new", 30)])
-    def test_a_pod_that_need_not_back_off_is_told_that_it_takes_it_at_once(self, name: str, ago: float, dray: Run) -> None:
-        """The scheduler gives a device that rests to whoever finds no other, save to the pod that it just failed."""
-        found = ask(dray, "new", self.objects(self.event(ago, name=name, uid=f"uid-{name}")))
-        assert found["fits"] == ["n1"]
-        assert "fits on n1; scheduler dray has not placed it yet." in found["summary"]
-        assert "There is no better choice: device gpu.example.com/n1/g0 failed to bind a short while ago" in found["summary"]
-
-    @pytest.mark.parametrize(("ago", "devices"), [(10, 2), (300, 1)])
-    def test_a_pod_that_fits_again_is_told_what_failed_and_when(self, ago: float, devices: int, dray: Run) -> None:
-        found = ask(dray, "new", self.objects(self.event(ago), devices=devices))
-        assert (found["verdict"], found["fits"]) == ("waiting", ["n1"])
-        assert "An attempt failed at 20" in found["summary"]
-        assert "gpu.example.com/n1/g0 could not be bound to node n1: failed (Bad: no link)." in found["summary"]
-        assert codes(found["reasons"]) == ["BindingFailed"]
-
-    def test_a_namesake_that_is_gone_does_not_count(self, dray: Run) -> None:
-        found = ask(dray, "new", self.objects(self.event(300, uid="uid-before")))
-        assert (found["fits"], found["reasons"]) == (["n1"], [])
-
-    def test_the_condition_is_enough_where_events_are_gone(self, dray: Run) -> None:
-        objects = self.objects()
-        late = words(Reason("BindingTimeout", "device/gpu.example.com/n1/g0", {"condition": "ready", "node": "n1"}))
-        objects[4]["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "message": f"{late}."}]
-        found = ask(dray, "new", objects)
-        assert f"An attempt failed: {late}." in found["summary"]
-        assert codes(found["reasons"]) == ["BindingTimeout"]
-
-    def test_other_shortages_stay_what_they_are(self, dray: Run) -> None:
-        objects = self.objects(self.event(10))
-        objects[3] = claim("one", count=2)
-        found = ask(dray, "new", objects)
-        assert (found["verdict"], codes(found["reasons"])) == ("impossible", ["NotEnoughDevices"])
+        for way in ("mig", "vgpu")
+    ]
+    published = [slice_("c", [], count=2, sharedCounters=card), slice_("s", parts, count=2)]
+    found = ask(dray, "new", [node("n1"), device_class(), *published, claim("both", count=2), pod("new", "both")])
+    assert (found["verdict"], codes(found["reasons"])) == ("impossible", ["NoCombination"])
+    assert "no 2 of them share a compatibility group on counter set card (mig and vgpu) for ns/both" in found["summary"]
+    shown = dray("why", [node("n1"), device_class(), *published, claim("both", count=2), pod("new", "both")], "new", "-n", "ns")
+    assert "compatibility group on counter set card" in shown.stdout.partition("Nearest: ")[2]
 
 
 @pytest.mark.parametrize(
@@ -325,7 +224,6 @@ class TestAfterABindingThatFailed:
     [
         ("train", healthy()),
         ("wants", TestAPodForWhichDevicesAreTaken().objects()),
-        ("new", TestBindingConditions().objects()),
         ("new", [*healthy(), claim("one"), pod("new", "one")]),
         ("new", [*healthy(), pod("new", "none")]),
         ("big", [*healthy(), pod("big", cpu="64")]),
@@ -333,6 +231,10 @@ class TestAfterABindingThatFailed:
     ],
 )
 def test_every_answer_is_the_same_as_json_and_as_yaml(name: str, objects: list[Plain], dray: Run) -> None:
+    same_in_every_form(name, objects, dray)
+
+
+def same_in_every_form(name: str, objects: list[Plain], dray: Run) -> None:
     told = dray("why", objects, name, "-n", "ns", "-o", "yaml")
     assert told.exit_code == 0, told.output
     assert yaml.safe_load(told.stdout) == ask(dray, name, objects)

@@ -29,7 +29,8 @@ def test_a_claim_that_several_pods_use_is_told_of_by_all_that_wait(dray: Run) ->
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        (["node/n1"], '"node" is nothing that has pods: write POD, NAMESPACE/POD, or KIND/NAME where KIND is one of pod, '),
+        (["node/n1"], '"node" is no kind that has pods: write POD, NAMESPACE/POD, or KIND/NAME where KIND is one of pod, '),
+        (["node/n1"], "`dray devices --node NAME` tells what a node has"),
         (["node", "n1"], "resourceclaim, podgroup, deployment"),
         (["a", "b", "c"], "one at a time"),
         (["pod/a", "pod/b"], "one at a time"),
@@ -41,5 +42,14 @@ def test_a_claim_that_several_pods_use_is_told_of_by_all_that_wait(dray: Run) ->
 )
 def test_what_cannot_be_asked_about_says_what_to_write(dray: Run, target: list[str], said: str) -> None:
     answer = dray("why", [*healthy(), claim("unused")], *target, "-n", "ns")
-    assert answer.exit_code != 0
+    assert answer.exit_code == 2
     assert said in " ".join(answer.output.split())
+
+
+@pytest.mark.parametrize(("kind", "more"), [("node", "`dray devices --node NAME`"), ("queues", "`dray queues`"), ("nowhere", "")])
+def test_what_stands_before_the_slash_is_called_a_namespace_only_where_it_is_one(dray: Run, kind: str, more: str) -> None:
+    answer = dray("why", [*healthy(), pod("p")], f"{kind}/n1")
+    assert answer.exit_code == 2
+    said = " ".join(answer.output.split())
+    assert f'"{kind}" is no namespace that has pods, and no kind that has pods: write POD, NAMESPACE/POD, or KIND/NAME' in said
+    assert more in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 from dray.api.core import Pod
@@ -11,9 +12,9 @@ from dray.api.topology import NodeResourceTopology
 from dray.nodes.machine import MachineZone
 from dray.nodes.topology import Config, Topology
 from dray.numa.available import occupant, reconstructed
-from dray.numa.demand import Demand, demand
+from dray.numa.demand import Demand, demand, is_memory
 from dray.numa.evaluate import Verdict
-from dray.numa.layout import Layout, State, layout_of
+from dray.numa.layout import Layout, State, layout_of, published_state
 from dray.numa.observe import as_annotations, observe
 from dray.numa.placement import INIT_MEMORY_PREDICTED, PREDICTED, encode, encode_passing
 from dray.numa.tally import Usage
@@ -136,6 +137,12 @@ class Watched:
         seen = as_annotations(observe(listed[name], self.kubelet.zone_of_cpus()))
         known.metadata.annotations.update({key: value for key, value in seen.items() if value is not None})
         return occupant(known, asked, self.layout).usage
+
+    def memory(self) -> Counter[tuple[int, str]]:
+        """What the kubelet has left of memory and huge pages, by zone."""
+        free = published_state(self.layout, decode(NodeResourceTopology, self.kubelet.topology("n1"))).free
+        rows = [(name, row) for name, row in zip(self.layout.resources, free) if is_memory(name)]
+        return Counter({(place, name): value for name, row in rows for place, value in enumerate(row)})
 
     def bonds_broken(self) -> bool:
         """A Memory Manager that serves a whole pod from one zone does not check whether that zone is bound to others, and then

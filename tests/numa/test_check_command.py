@@ -83,7 +83,7 @@ class TestCheck:
         assert list(free["placement"]) == ["0"]
         assert list(used["placement"]) == ["1"]
         assert full["reason"]["message"] == (
-            "node n1 has not enough cpu free in the same zones (needs 14 within 1, 13.5 free); "
+            "node n1 has not enough cpu free in the same zones (needs 14 within 1 of them, 13.5 free); "
             "zone 1 comes nearest and lacks cpu=500m"
         )
 
@@ -109,6 +109,23 @@ class TestCheck:
         for answer in ask("check", line, permissive, {"topology": {"zones": []}, "pod": guaranteed(cpu="4")})[0]:
             assert (answer["handled"], answer["admit"], answer["placement"], answer["span"]) == (False, True, None, 0)
 
+    def test_where_nothing_is_refused_memory_comes_from_the_narrowest_zones_that_contain_those_of_the_pod(self) -> None:
+        zones = ({GPU: "1", "memory": "2"}, {"memory": "1"}, {"memory": "8"})
+        question = {"topology": node(*zones, policy="best-effort"), "pod": guaranteed(gpu="1", memory="9")}
+        (answer,), _ = ask("check", question)
+        assert answer["predicted"]["placement"] == {"0": {GPU: "1", "memory": "2"}, "2": {"memory": "7"}}
+
+    def test_where_nothing_is_refused_containers_are_served_one_after_another(self) -> None:
+        """Huge pages of a sidecar alone are not asked for by the pod as a whole, and it gets them all the same."""
+        zones = ({"memory": "8", "hugepages-1Gi": "0"}, {"memory": "8", "hugepages-1Gi": "4"})
+        parts = {
+            "initContainers": [{"name": "s", "restartPolicy": "Always", "resources": {"limits": {"hugepages-1Gi": "4"}}}],
+            "containers": [{"name": "c", "resources": {"limits": {"memory": "4"}}}],
+        }
+        asked = {"spec": parts, "status": {"qosClass": "Guaranteed"}}
+        (answer,), _ = ask("check", {"topology": node(*zones, policy="best-effort"), "pod": asked})
+        assert answer["predicted"]["placement"] == {"0": {"memory": "4"}, "1": {"hugepages-1Gi": "4"}}
+
     def test_settings_and_ignored_resources(self) -> None:
         line = {"topology": node(*ZONES), "pod": guaranteed(gpu="6", cpu="10")}
         off, ignored = ask("check", {**line, "kubelet": {"cpuManagerPolicy": "none"}}, {**line, "ignore": ["cpu"]})[0]
@@ -120,6 +137,46 @@ class TestCheck:
         assert answer["reason"]["message"] == (
             "node n1 has zones too small for 20 cpu (at most 16 in as many as policy single-numa-node allows)"
         )
+
+    def test_what_no_zones_have_together_even_when_empty_is_told_apart_from_what_is_in_use(self) -> None:
+        zones = ({"cpu": "8", GPU: "4"}, {"cpu": "8", "nic": "1"})
+        asked = guaranteed(cpu="2", gpu="1", nic="1")
+        question = {"topology": node(*zones, policy="single-numa-node"), "pod": asked, "placed": [{"0": {GPU: "4"}}]}
+        (answer,), _ = ask("check", question)
+        assert answer["reason"]["code"] == "ZonesApart"
+        assert answer["reason"]["message"] == (
+            "node n1 has no zones with enough of cpu=2, nic=1, nvidia.com/gpu=1 together, however empty; "
+            "zone 0 comes nearest and lacks nic=1"
+        )
+
+    def test_what_does_not_fit_because_some_is_reserved_says_so(self) -> None:
+        """Four CPUs of a zone with four, one of them reserved: the kubelet wants one zone, and none has them."""
+        found = node({"cpu": "3", GPU: "4"}, {"cpu": "3", GPU: "4"})
+        for zone in found["zones"]:
+            zone["resources"][0]["capacity"] = "4"
+        asked = guaranteed(cpu="4", gpu="1")
+        (answer,), _ = ask("check", {"topology": found, "pod": asked, "placed": [{"0": {GPU: "4"}}, {"1": {GPU: "4"}}]})
+        assert answer["reason"]["message"] == (
+            "node n1 has zones too small for 4 cpu "
+            "(at most 3 in as many as policy restricted allows, beside 1 reserved or broken)"
+        )
+
+    def test_of_full_zones_one_that_would_do_when_empty_comes_nearest(self) -> None:
+        """Zone 0 has no such card at all, so what it lacks helps nobody."""
+        zones = ({"cpu": "8", GPU: "4"}, {"cpu": "8", GPU: "4", "nic": "1"})
+        asked = guaranteed(cpu="2", gpu="1", nic="1")
+        question = {"topology": node(*zones, policy="single-numa-node"), "pod": asked, "placed": [{"1": {GPU: "4"}}]}
+        (answer,), _ = ask("check", question)
+        assert answer["reason"]["message"].endswith("zone 1 comes nearest and lacks nvidia.com/gpu=1")
+
+    @pytest.mark.parametrize("policy", ["single-numa-node", "restricted"])
+    def test_memory_that_is_in_use_is_told_of_and_in_its_unit(self, policy: str) -> None:
+        """Who has memory in one zone keeps it from being joined with others, but it is not that which stands against the pod."""
+        zones = node({"cpu": "8", "memory": "8Gi"}, {"cpu": "8", "memory": "8Gi"}, policy=policy)
+        placed = [{"0": {"memory": "6Gi"}}, {"1": {"memory": "7Gi"}}]
+        (answer,), _ = ask("check", {"topology": zones, "pod": guaranteed(cpu="2", memory="3Gi"), "placed": placed})
+        assert answer["reason"]["code"] == "ZonesFull"
+        assert answer["reason"]["message"].endswith("zone 0 comes nearest and lacks memory=1Gi")
 
     def test_what_is_not_known_is_told(self) -> None:
         (answer,), _ = ask(

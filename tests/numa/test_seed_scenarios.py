@@ -6,7 +6,7 @@ import pytest
 
 from dray.api.kinds import PODS
 from dray.numa.placement import OBSERVED, PREDICTED
-from tests.numa.clusters import GPU, ZonedCluster, aligned_pod, zoned_node
+from tests.numa.clusters import GPU, Json, ZonedCluster, aligned_pod, zoned_node
 
 CPU4 = {"cpus": 4, "memory": "8Gi"}
 GPUS = {"cpus": 16, "memory": "64Gi", "devices": {GPU: 4}}
@@ -110,6 +110,12 @@ class TestPreemption:
         assert sum(cluster.get(PODS, name) is not None for name in "ab") == 1
 
 
+def set_of(pod: Json) -> Json:
+    template = {"metadata": {"labels": {"app": "x"}}, "spec": pod["spec"]}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "x"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "x"}, "spec": spec}
+
+
 class TestKubeletsThatRefuse:
     def test_a_set_whose_pods_are_refused_does_not_make_hundreds_of_them(self) -> None:
         """A foreign pod has the zone, nobody reports it, and nobody waits for it."""
@@ -118,15 +124,19 @@ class TestKubeletsThatRefuse:
         cluster.run(10)
         cluster.create(aligned_pod("ours", 3))
         cluster.run(10)
-        template = aligned_pod("x", 2)
-        spec = {
-            "replicas": 1,
-            "selector": {"matchLabels": {"app": "x"}},
-            "template": {"metadata": {"labels": {"app": "x"}}, "spec": template["spec"]},
-        }
-        cluster.create({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "x"}, "spec": spec})
+        cluster.create(set_of(aligned_pod("x", 2)))
         cluster.run(300)
         assert 1 <= cluster.refused <= 6
+
+    def test_what_a_memory_manager_refuses_where_the_policy_never_does_is_not_tried_in_a_loop_either(self) -> None:
+        """One zone serves a pod alone, so no Memory Manager joins it with the other; policy best-effort is asked all the same."""
+        cluster = ZonedCluster(zoned_node("n1", CPU4, CPU4, policy="best-effort"))
+        cluster.create(aligned_pod("small", 1, memory="2Gi"))
+        cluster.run(20)
+        cluster.create(set_of(aligned_pod("x", 1, memory="12Gi")))
+        cluster.run(300)
+        failed = [pod for pod in cluster.all(PODS) if pod["status"].get("reason") == "UnexpectedAdmissionError"]
+        assert 1 <= len(failed) <= 6
 
 
 class TestNodeCrashes:

@@ -107,8 +107,9 @@ class TestWithinACycle:
         node = Node({"cpu": 4}, {"cpu": 4})
         node.place("a", cpu=3)
         node.place("b", cpu=3)
-        assert node.account.within("n", 0b01) == ["a"]
-        assert node.account.within("n", 0b11) == ["a", "b"]
+        assert [uid for uid, held in node.account.on("n").items() if held.usage.has(0b01, "cpu".__eq__)] == ["a"]
+        assert [uid for uid, held in node.account.on("n").items() if held.usage.has(0b11, "cpu".__eq__)] == ["a", "b"]
+        assert not [uid for uid, held in node.account.on("n").items() if held.usage.has(0b11, "memory".__eq__)]
 
     def test_more_taken_than_there_is_comes_back_in_full(self) -> None:
         node = Node({"cpu": 4})

@@ -103,6 +103,9 @@ class TestAmounts:
     def test_more_in_use_than_there_is_counts_as_nothing_free(self) -> None:
         assert state({"cpu": ("-2", 4)}).free == ((0,),)
 
+    def test_no_more_is_free_than_can_be_allocated_whatever_is_published(self) -> None:
+        assert state({"cpu": (99, 4)}, {"cpu": (3, 4)}).free == ((4000, 3000),)
+
     def test_a_resource_that_no_zone_reports_is_not_known_and_not_zero(self) -> None:
         node = state({"cpu": 4}, policy="single-numa-node", scope="pod")
         verdict = evaluate(node, plan(node.layout, demand(pod({"cpu": 2, "gpu": 8}))))

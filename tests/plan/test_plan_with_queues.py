@@ -110,7 +110,7 @@ def test_who_is_moved_is_told_where_to(tmp_path: Path) -> None:
 def test_a_pod_that_would_fit_nowhere_is_not_said_to_wait(borrowed: Asked) -> None:
     answer = borrowed(files=[pod("huge", requests={"cpu": "100"}), of("b", "b0")])
     assert answer.exit_code == 1
-    assert "1 would not fit on any node if all were empty" in answer.stdout
+    assert "1 could not get one even if all nodes were empty" in answer.stdout
     assert "waits" not in answer.stdout.splitlines()[-1]
 
 

@@ -2,7 +2,7 @@
 
 What KAI made of the clusters of ``random_clusters`` stands in ``random_clusters_with_kai.json``, by seed: how many GPUs each
 queue has in the end, and how many pods were evicted on the way, of three runs those that differ. It was found with KAI's own
-actions in memory, as the recorded clusters were; of those, the same set-up repeats 146 of 150 exactly.
+actions in memory, as the recorded clusters were; of those, the same set-up repeats 148 of 150 exactly.
 """
 
 from __future__ import annotations
@@ -57,13 +57,14 @@ def test_the_clusters_are_those_that_kai_had() -> None:
 def test_in_the_first_clusters_no_less_runs_with_fewer_evictions() -> None:
     compared = Compared(range(FEW))
     assert compared.dray["gpus"] >= compared.kai["gpus"]
-    assert compared.dray["evictions"] < 0.8 * compared.kai["evictions"]
-    assert len(compared.worse) <= 5, compared.worse
+    assert compared.dray["evictions"] < 0.6 * compared.kai["evictions"]
+    assert len(compared.worse) <= 4, compared.worse
 
 
 @pytest.mark.slow
-def test_in_all_clusters_more_runs_with_fewer_evictions_and_nine_of_ten_are_as_good_in_every_respect() -> None:
-    compared = Compared(range(len(KAI["outcomes"])))
+@pytest.mark.parametrize("first", range(0, 1600, 400))
+def test_in_all_clusters_more_runs_with_fewer_evictions_and_nineteen_of_twenty_are_as_good_in_every_respect(first: int) -> None:
+    compared = Compared(range(first, first + 400))
     assert compared.dray["gpus"] > compared.kai["gpus"]
-    assert compared.dray["evictions"] < 0.85 * compared.kai["evictions"]
-    assert len(compared.worse) <= 32, compared.worse
+    assert compared.dray["evictions"] < 0.76 * compared.kai["evictions"]
+    assert len(compared.worse) <= 19, compared.worse

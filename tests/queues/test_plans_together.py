@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 
 import msgspec
@@ -21,12 +21,12 @@ def settled(seed: int) -> Settled:
     return Settling(msgspec.convert(cluster(seed), WorldLine)).settle()
 
 
-def alone(monkeypatch: pytest.MonkeyPatch) -> dict[int, Settled]:
+def alone(monkeypatch: pytest.MonkeyPatch, seeds: Sequence[int] = SEEDS) -> dict[int, Settled]:
     """How the clusters end when each job has its plan by itself."""
     with monkeypatch.context() as patched:
         patched.setattr(Joint, "includes", lambda *_: False)
         patched.setattr(Joint, "spares", lambda *_: None)
-        return {seed: settled(seed) for seed in SEEDS}
+        return {seed: settled(seed) for seed in seeds}
 
 
 def test_fewer_go_and_no_less_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,6 +34,14 @@ def test_fewer_go_and_no_less_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(after[seed].settled for seed in SEEDS)
     assert sum(each.evictions for each in after.values()) < 0.9 * sum(each.evictions for each in before.values())
     assert all(_gpus(seed, after[seed]) >= _gpus(seed, before[seed]) for seed in SEEDS)
+
+
+def test_who_comes_back_in_what_is_left_over_counts_as_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four go for two jobs, and one of them starts again; of two who could go instead, neither would, and a GPU would be idle."""
+    seed = 475
+    before, after = alone(monkeypatch, [seed])[seed], settled(seed)
+    assert before.evictions == after.evictions == 4
+    assert _gpus(seed, after) == _gpus(seed, before) == 24
 
 
 @pytest.mark.parametrize("allowed", [lambda number: False, lambda number: number % 2 == 0], ids=["no-part", "the-first-part"])

@@ -29,7 +29,6 @@ CLAIMS_WITHOUT_A_LABEL: Final = {"TestDRAAllocation/8", "TestDRAAllocation/9"}
 MORE_RUN_AFTER_MOVES: Final = frozenset({"sc-0090", "sc-0093", "sc-0144"})
 MORE_THAN_THEY_MAY_ASK_FOR: Final = frozenset({"sc-0004", "sc-0045", "sc-0063"})
 EVERY_CORE_IS_TAKEN: Final = frozenset({"sc-0122"})
-A_HIGHER_PRIORITY_THAT_KAI_SKIPS: Final = frozenset({"sc-0100"})
 
 
 class Case:
@@ -160,10 +159,6 @@ class End:
         more = self.gpus.total() >= other.gpus.total() and all(self.gpus[queue] >= n for queue, n in other.gpus.items())
         return more and self.evictions <= other.evictions
 
-    def priorities(self) -> list[int]:
-        """Of the jobs that run, the highest first."""
-        return sorted((g["priority"] for g in self.world["podgroups"] if any(map(self.runs, g["pods"]))), reverse=True)
-
 
 def with_dray(line: Json) -> End:
     settled = Settling(msgspec.convert(line["world"], WorldLine)).settle()
@@ -189,8 +184,8 @@ def test_random_clusters_run_more_with_fewer_evictions_than_with_kai() -> None:
         if not any(map(ours.as_good_as, theirs)):
             worse.add(line["id"])
     assert mine["gpus"] > kai["gpus"]
-    assert mine["evictions"] <= 0.68 * kai["evictions"]
-    assert worse <= (MORE_RUN_AFTER_MOVES | MORE_THAN_THEY_MAY_ASK_FOR | EVERY_CORE_IS_TAKEN | A_HIGHER_PRIORITY_THAT_KAI_SKIPS)
+    assert mine["evictions"] <= 0.66 * kai["evictions"]
+    assert worse <= MORE_RUN_AFTER_MOVES | MORE_THAN_THEY_MAY_ASK_FOR | EVERY_CORE_IS_TAKEN
 
 
 def some(names: frozenset[str]) -> Iterator[tuple[End, End]]:
@@ -251,9 +246,3 @@ def test_where_fewer_gpus_are_in_use_than_with_kai_there_is_no_core_left_for_mor
         assert ours.evictions < theirs.evictions
         poorer = [queue for queue, count in theirs.gpus.items() if count > ours.gpus[queue]]
         assert not any(may_ask_for_more(ours, queue) for queue in poorer)
-
-
-def test_where_one_more_is_evicted_than_with_kai_somebody_of_higher_priority_runs() -> None:
-    for ours, theirs in some(A_HIGHER_PRIORITY_THAT_KAI_SKIPS):
-        assert ours.gpus == theirs.gpus
-        assert ours.priorities() > theirs.priorities()

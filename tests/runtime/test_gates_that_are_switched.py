@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from dray.api.gates import Gates
+from dray.api import features
+from dray.api.gates import GATES, Gates
 from dray.api.kinds import PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.nodes.hardware import hardware
 from dray.runtime.local import Local, Settings
@@ -109,3 +110,10 @@ async def test_a_pod_that_waits_is_bound_at_once_without_binding_conditions_and_
     async with cluster(tmp_path, made) as local:
         await until(local, "second", waits)
         assert runs(await local.port.get(PODS, "default", "first"))
+
+
+async def test_which_features_the_parts_have_is_among_their_numbers(tmp_path: Path) -> None:
+    async with cluster(tmp_path, hardware(["gpu8:1"]), DRADeviceCompatibilityGroups=False) as local:
+        assert local.metrics is not None
+        told = features.read(local.metrics.text())
+    assert told == {name: name in Gates.dray().on - {"DRADeviceCompatibilityGroups"} for name in GATES}

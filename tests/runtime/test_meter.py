@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dray.cluster.metrics import METRICS
+from dray.cluster.metrics import METRICS, Declared
 from dray.cluster.numbers import Registry
+from dray.controllers.sets import METRICS as CONTROLLERS
+from dray.nodes.exporter import METRICS as EXPORTER
+from dray.nodes.numbers import METRICS as NODES
 from dray.runtime.meter import Meter
+
+SOURCE = Path(__file__).parents[2] / "src" / "dray"
+COUNTED = re.compile(r'meter\.(?:count|observe|gauge)\(\s*"(\w+)"')
 
 
 def test_attempts_and_their_durations_are_exported_by_upstreams_names() -> None:
@@ -29,6 +38,15 @@ def test_the_meters_clock_moves_forward() -> None:
 def test_an_unknown_kind_of_metric_is_named() -> None:
     with pytest.raises(ValueError, match="metric x: 'dial'"):
         Meter(Registry(), {"x": ("dial", (), "")})
+
+
+@pytest.mark.parametrize(
+    ("room", "declared"), [("scheduling", METRICS), ("controllers", CONTROLLERS), ("nodes", {**NODES, **EXPORTER})]
+)
+def test_whatever_a_decider_counts_is_declared(room: str, declared: Declared) -> None:
+    counted = {name for path in (SOURCE / room).rglob("*.py") for name in COUNTED.findall(path.read_text())}
+    assert counted
+    assert counted <= set(declared)
 
 
 class TestThePageIsReadByPrometheusOwnParser:

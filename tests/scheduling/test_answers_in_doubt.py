@@ -144,3 +144,27 @@ def test_a_server_that_fails_for_a_day_is_asked_once_a_minute(one_device: Sim, l
     doubted.like = {"verb": "none"}
     one_device.settle(120)
     assert one_device.node_of("a") == "n1"
+
+
+def test_a_claim_that_was_given_back_without_an_answer_is_not_relied_on(sim: Sim) -> None:
+    """The write that takes the reservation back may come true later, also when the pod has been bound with the claim."""
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("n1", 1)
+    sim.add_claim("c")
+    sim.add_pod("p", claims=["c"])
+
+    def fault(write: Write) -> ClusterError | None:
+        if write.subresource == "binding":
+            return Forbidden(403, "Forbidden", "no")
+        gives_back = write.kind is kinds.RESOURCE_CLAIMS and (write.body or {}).get("status") == {"reservedFor": []}
+        return Unreachable("nobody answers") if gives_back else None
+
+    sim.fault = fault
+    sim.settle(0.5)
+    assert sim.claim("c")["status"]["reservedFor"], "the write is not there, and may yet be"
+    sim.fault = None
+    sim.settle(30)
+    assert sim.node_of("p") == ""
+    sim.settle(60)
+    assert sim.node_of("p") == "n1"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +14,7 @@ from dray.api import kinds
 from dray.api.gates import Gates
 from dray.api.meta import decode
 from dray.api.resource import ResourceClaim
+from dray.cluster.port import Write
 from dray.explain.awaited import awaited
 from dray.explain.failures import failed_bindings
 from dray.scheduling.binding.conditions import judge
@@ -33,19 +35,16 @@ def fabric(sim: Sim) -> Sim:
     return sim
 
 
-def say(sim: Sim, claim: str, condition: str, status: str = "True", message: str = "") -> None:
-    """What the controller of the device does."""
+def say(sim: Sim, claim: str, condition: str, status: str = "True", message: str = "", **more: str) -> None:
+    """What the controller of the device does; ``more``: further conditions by type, for a device that has several."""
     found = sim.claim(claim)
     result = found["status"]["allocation"]["devices"]["results"][0]
-    said = {
-        "type": condition,
-        "status": status,
-        "reason": "Said",
-        "message": message,
-        "lastTransitionTime": "2027-01-15T08:00:00Z",
-    }
+    said = [
+        {"type": type, "status": status, "reason": "Said", "message": message, "lastTransitionTime": "2027-01-15T08:00:00Z"}
+        for type, status in ({condition: status} | more).items()
+    ]
     device = {key: result[key] for key in ("driver", "pool", "device")}
-    found["status"]["devices"] = [{**device, "conditions": [said]}]
+    found["status"]["devices"] = [{**device, "conditions": said}]
     sim.api.put(kinds.RESOURCE_CLAIMS, found)
 
 
@@ -83,6 +82,27 @@ def test_a_condition_that_is_false_or_a_device_without_status_is_not_ready(fabri
     say(fabric, "p", READY, "False")
     fabric.settle(30)
     assert fabric.node_of("p") == ""
+
+
+def test_a_failure_counts_more_than_readiness(fabric: Sim) -> None:
+    waiting_pod(fabric)
+    say(fabric, "p", READY, "True", **{FAILED: "True"})
+    fabric.settle(2)
+    assert (fabric.node_of("p"), fabric.devices_of("p")) == ("", ["fabric/gpu-1"])
+
+
+def test_a_condition_that_is_no_longer_true_is_waited_for_again(sim: Sim) -> None:
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("", 1, pool="fabric", **{**FABRIC, "bindingConditions": [READY, "powered"]})
+    waiting_pod(sim)
+    for ready, powered, node in (("True", "False", ""), ("False", "True", ""), ("Unknown", "True", ""), ("True", "True", "n1")):
+        say(sim, "p", READY, ready, powered=powered)
+        sim.settle(2)
+        assert sim.node_of("p") == node
+    say(sim, "p", READY, "False", powered="False", **{FAILED: "True"})
+    sim.settle(2)
+    assert (sim.node_of("p"), sim.devices_of("p")) == ("n1", ["fabric/gpu-0"])
 
 
 def test_a_failure_clears_the_allocation_at_once_and_another_device_is_taken(fabric: Sim) -> None:
@@ -374,6 +394,29 @@ def test_without_the_gate_a_claim_that_has_conditions_is_used_as_it_is() -> None
     sim.add_pod("p", claims=["p"])
     sim.settle()
     assert sim.node_of("p") == "n1"
+
+
+def test_nobody_is_bound_where_the_server_drops_the_conditions(fabric: Sim) -> None:
+    """Its gate is off, and the slices are from before: what must be waited for would be forgotten."""
+    server = fabric.send
+
+    def dropping(write: Write) -> Any:
+        body = copy.deepcopy(write.body)
+        for result in ((body or {}).get("status", {}).get("allocation") or {}).get("devices", {}).get("results", ()):
+            result.pop("bindingConditions", None)
+            result.pop("bindingFailureConditions", None)
+        return server(msgspec.structs.replace(write, body=body))
+
+    fabric.send = dropping  # type: ignore[method-assign]
+    waiting_pod(fabric)
+    fabric.settle(30)
+    assert (fabric.node_of("p"), fabric.devices_of("p")) == ("", [])
+    assert any("the API server drops their binding conditions" in event["note"] for event in fabric.events("FailedScheduling"))
+    fabric.send = server  # type: ignore[method-assign]
+    fabric.settle(30)
+    say(fabric, "p", READY)
+    fabric.settle(2)
+    assert fabric.node_of("p") != ""
 
 
 def test_the_nominated_node_is_cleared_when_the_wait_failed(sim: Sim) -> None:

@@ -7,6 +7,8 @@ from scheduling_cluster import Sim
 
 from dray.api import kinds
 from dray.cluster.port import Conflict, Refused, Unreachable, Write
+from dray.scheduling.ask import Ask
+from dray.scheduling.placing.state import NotPlaced
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 
@@ -483,3 +485,20 @@ def test_a_conflict_that_no_change_explains_is_tried_again_after_a_while(gpus: S
     gpus.settle(30)
     assert [round(at - tries[0]) for at in tries] == [0, 1, 2]
     assert gpus.node_of("p") == "n1"
+
+
+def test_whoever_only_looks_for_a_place_finds_none_for_a_claim_that_is_broken(sim: Sim) -> None:
+    """A pod that is asked to move for another one: that its selector fails on some device ends nothing but that."""
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("n1", 1)
+    selectors = [{"cel": {"expression": 'device.attributes["gpu.example.com"].model == "a"'}}]
+    request = {"name": "req", "exactly": {"deviceClassName": "gpu", "selectors": selectors}}
+    sim.add_claim("picky", spec={"devices": {"requests": [request]}})
+    sim.add_pod("p", claims=["picky"])
+    ask = Ask(sim.scheduler, sim.now)
+    state = ask.state(sim.world.get(kinds.PODS, "default/p"))
+    assert sim.scheduler.cycle.found(state) is None
+    with pytest.raises(NotPlaced) as refused:
+        sim.scheduler.cycle.best(state)
+    assert refused.value.refusal.codes == {"SelectorError"}

@@ -112,9 +112,18 @@ def test_that_devices_are_tainted_is_said_of_many_nodes_that_are_alike_too(gpu: 
     rule(gpu, "r", {})
     assert ask(gpu, "p") == ""
     assert (
-        "3 nodes have not enough devices of class gpu for request req (needs 1, at most 0 free of 1; 1 tainted)"
+        "3 nodes have not enough devices of class gpu for request req (needs 1, at most 0 free of 1; up to 1 tainted)"
         in (gpu.condition("p")["message"])
     )
+
+
+def test_that_devices_are_tainted_is_said_where_others_are_in_use_on_one_of_the_nodes(gpu: Sim) -> None:
+    gpu.add_node("n2")
+    gpu.add_slice("n2", 2)
+    assert ask(gpu, "first") != ""
+    rule(gpu, "r", {})
+    assert ask(gpu, "p") == ""
+    assert "; up to 2 tainted)" in gpu.condition("p")["message"]
 
 
 def test_a_rule_that_goes_or_loses_its_effect_wakes_who_waits(gpu: Sim) -> None:

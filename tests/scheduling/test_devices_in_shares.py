@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from dray.api import kinds
-from tests.scheduling.scheduling_cluster import Sim
-from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, add_single, cluster, running
+from tests.scheduling.scheduling_cluster import Sim, node
+from tests.scheduling.test_queues_and_gangs import GPU, add_group, add_member, add_queue, add_single, cluster, running
 
 CLASS = "deviceclass/gpu"
 
@@ -161,3 +163,76 @@ def test_a_queue_takes_back_devices_that_a_claim_of_all_borrowed() -> None:
     sim.settle(5)
     assert "b0" in running(sim)
     assert (held(sim, "a"), held(sim, "b")) == (2, 2)
+
+
+@pytest.mark.parametrize("asked", ["example.com/gpu", "deviceclass.resource.kubernetes.io/gpu"])
+def test_devices_of_pods_that_know_no_claims_count_for_their_class(asked: str) -> None:
+    """Whether the class offers a name or is asked for by its own: from the decision on, and so does the limit."""
+    sim = devices(4)
+    sim.add_class(extended="example.com/gpu")
+    add_team(sim, "a", 2, limit=2)
+    for index in range(3):
+        sim.add_pod(f"p{index}", requests={asked: "1"}, labels={"kai.scheduler/queue": "a"})
+        sim.settle(3)
+        assert held(sim, "a") == min(index + 1, 2)
+    assert running(sim) == {"p0", "p1"}
+    assert "it holds 2 and may have 2, 1 more are asked for" in sim.condition("p2")["message"]
+
+
+def test_gpus_that_are_asked_for_by_the_name_of_their_class_are_gpus() -> None:
+    sim = cluster(0)
+    sim.add_class("gpu.nvidia.com")
+    sim.add_slice("n0", 4)
+    add_queue(sim, "a", 1, limit=1)
+    for index in range(2):
+        requests = {"deviceclass.resource.kubernetes.io/gpu.nvidia.com": "1"}
+        sim.add_pod(f"p{index}", requests=requests, labels={"kai.scheduler/queue": "a"})
+        sim.settle(3)
+    assert running(sim) == {"p0"}
+    assert sim.scheduler.workloads.use.allocated["a"]["gpu"] == 1
+
+
+def test_a_node_that_comes_back_brings_what_its_pods_have_once() -> None:
+    """Meanwhile queues changed, so that everything was counted anew."""
+    sim = cluster(2)
+    add_queue(sim, "a", 2, limit=2)
+    add_single(sim, "p", "a")
+    sim.settle(3)
+    sim.remove(kinds.NODES, "n0")
+    add_queue(sim, "b", 1)
+    sim.settle(3)
+    sim.api.put(kinds.NODES, node("n0", resources={GPU: "2"}))
+    sim.settle(3)
+    assert sim.scheduler.workloads.use.allocated["a"]["gpu"] == 1
+    add_single(sim, "q", "a")
+    sim.settle(3)
+    assert running(sim) == {"p", "q"}
+
+
+def test_who_is_not_evicted_after_all_counts_again() -> None:
+    """The one that it was to make room for was placed without that."""
+    sim = cluster(2)
+    add_queue(sim, "a", 2)
+    add_single(sim, "p", "a")
+    sim.settle(3)
+    preemption, uid = sim.scheduler.preemptor.preemption, sim.pod("p")["metadata"]["uid"]
+    preemption.evict(uid, "somebody")
+    add_queue(sim, "b", 1)
+    sim.settle(3)
+    assert sim.scheduler.workloads.use.allocated["a"]["gpu"] == 0
+    preemption.end("somebody")
+    assert sim.scheduler.workloads.use.allocated["a"]["gpu"] == 1
+
+
+def test_devices_of_a_pod_whose_claim_was_taken_away_count_no_more() -> None:
+    """The pod still runs, and somebody cleared its claim for extended resources."""
+    sim = devices(4)
+    sim.add_class(extended="example.com/gpu")
+    add_team(sim, "a", 2)
+    sim.add_pod("p", requests={"example.com/gpu": "1"}, labels={"kai.scheduler/queue": "a"})
+    sim.settle(3)
+    assert held(sim, "a") == 1
+    [name] = [name for names in sim.holders().values() for name in names]
+    sim.api.put(kinds.RESOURCE_CLAIMS, {**sim.claim(name), "status": {}})
+    assert held(sim, "a") == 0
+    assert sim.scheduler.validate() == []

@@ -194,7 +194,26 @@ def test_more_devices_than_a_claim_can_hold_is_a_reason(dra: Sim) -> None:
     dra.add_pod("p", containers=[container("c", 128)])
     dra.settle()
     assert dra.node_of("p") == ""
-    assert "needs 128, at most 32" in dra.condition("p")["message"]
+    told = dra.condition("p")["message"]
+    assert "the claim for its extended resources asks for more devices than one claim can hold" in told
+    assert "for example.com/gpu of container c (needs 128, at most 32)" in told
+
+
+def test_what_is_missing_is_told_of_the_resource_and_the_container_that_ask_for_it(dra: Sim) -> None:
+    dra.add_pod("p", containers=[container("one", 1), container("many", 20)], initContainers=[container("before", 30)])
+    dra.settle()
+    told = dra.condition("p")["message"]
+    assert "for example.com/gpu of container many (needs 20" in told
+    assert "container-2-request-0" not in told
+    assert "<extended-resources>" not in told
+
+
+def test_a_request_of_a_claim_of_the_pod_keeps_its_name(dra: Sim) -> None:
+    exactly = {"deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": 20}
+    dra.add_claim("own", spec={"devices": {"requests": [{"name": "req", "exactly": exactly}]}})
+    dra.add_pod("p", claims=["own"], containers=[container("c", 1)])
+    dra.settle()
+    assert "for request req (needs 20" in dra.condition("p")["message"]
 
 
 def test_more_devices_than_a_claim_can_hold_come_from_a_device_plugin(dra: Sim) -> None:

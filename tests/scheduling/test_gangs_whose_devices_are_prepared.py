@@ -6,6 +6,8 @@ import pytest
 
 from dray.api import kinds
 from dray.api.times import format_time
+from dray.cluster.port import Write
+from dray.explain.why import why
 from tests.scheduling.scheduling_cluster import Sim
 from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, cluster, running
 
@@ -18,6 +20,10 @@ PREBIND = "scheduler_dra_bindingconditions_prebind_duration_seconds"
 
 @pytest.fixture
 def gang() -> Sim:
+    return preparing()
+
+
+def preparing() -> Sim:
     """Two pods, w0 and w1, that wait for their devices on n0."""
     sim = cluster(0)
     sim.add_class()
@@ -82,3 +88,28 @@ def test_a_wait_that_ends_because_its_node_goes_is_a_failure(gang: Sim) -> None:
     gang.settle(0.5)
     assert attempts(gang) == {"failure": 2}
     assert len(gang.meter.samples[PREBIND, ("failure", "true")]) == 2
+
+
+@pytest.mark.parametrize("before", [False, True], ids=["then the other is ready", "the other was ready"])
+def test_who_is_bound_by_somebody_else_is_not_waited_for(gang: Sim, before: bool) -> None:
+    if before:
+        say(gang, "c1", READY)
+        gang.settle(5)
+    target = {"kind": "Node", "name": "n0"}
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "w0", "namespace": "default"}, "target": target}
+    gang.api.write(Write("create", kinds.PODS, "default", "w0", body, "binding"))
+    gang.settle(5)
+    assert (running(gang) == {"w0", "w1"}) == before
+    say(gang, "c1", READY)
+    gang.settle(5)
+    assert running(gang) == {"w0", "w1"}
+
+
+def test_who_is_ready_says_for_whom_it_waits(gang: Sim) -> None:
+    say(gang, "c0", READY)
+    gang.settle(5)
+    found = why(gang.world, gang.world.get(kinds.PODS, "default/w0"), now=gang.now)
+    assert (found.verdict, found.fits) == ("waiting", [])
+    assert [(reason.code, reason.object) for reason in found.reasons] == [("BindingPending", "claim/default/c1")]
+    assert f"{READY} of {DRIVER}/n0/gpu-1 for default/w1 with which it starts" in found.summary
+    assert found.queued is not None

@@ -13,7 +13,8 @@ from scheduling_cluster import Sim
 
 from dray.api.codes import CODES, CURABLE
 from dray.api.gates import Gates
-from dray.api.kinds import NODES
+from dray.api.kinds import NODES, PODS
+from dray.explain.why import why
 from dray.scheduling import configuration
 from dray.scheduling.config import DEFAULT_PLUGINS, FILTERS, SCORES
 from dray.scheduling.plugins import installed
@@ -61,6 +62,15 @@ def test_a_plugin_of_another_package_filters_tells_why_and_wakes(quiet: Sim) -> 
     quiet.api.put(NODES, {**node, "metadata": {"name": "n1", "uid": node["metadata"]["uid"]}})
     quiet.settle(15)
     assert quiet.node_of("p") == "n1"
+
+
+def test_its_cure_is_told_by_dray_why_as_what_nobody_tried(quiet: Sim) -> None:
+    quiet.add_node("n1", labels={"noisy": "1"})
+    quiet.add_pod("p", labels={"quiet": "1"})
+    quiet.settle(5)
+    world = quiet.scheduler.world
+    answer = why(world, world.get(PODS, "default/p"), now=quiet.now, config=quiet.scheduler.config)
+    assert answer.fixes == ["take the label noisy from a node (not tried)"]
 
 
 def test_its_score_counts_with_its_weight(quiet: Sim) -> None:

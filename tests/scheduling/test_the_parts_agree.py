@@ -9,6 +9,7 @@ from scheduling_cluster import Sim
 from dray.api import kinds
 from dray.api.quantity import Quantity
 from dray.devices.ledger import Charge, DeviceKey
+from tests.scheduling.test_gangs_whose_devices_are_prepared import preparing
 
 POOL = ("gpu.example.com", "n1")
 GIB = Quantity.parse("1Gi").nanos
@@ -62,3 +63,32 @@ def test_a_device_of_two(sim: Sim) -> None:
     decide(sim, "a", "d")
     decide(sim, "b", "d")
     assert "decided for a and for b" in wrong(sim)
+
+
+def test_a_pod_that_nobody_knows_of(sim: Sim) -> None:
+    sim.add_pod("p")
+    assert wrong(sim) == ""
+    sim.scheduler.queue.forget(sim.pod("p")["metadata"]["uid"], sim.now)
+    assert wrong(sim) == "pod default/p: is to be placed, and nobody knows of it"
+
+
+def test_a_pod_that_counts_nowhere(sim: Sim) -> None:
+    sim.add_node("n1")
+    sim.add_pod("p", node_name="n1")
+    assert wrong(sim) == ""
+    sim.scheduler.nodes.displace(sim.pod("p")["metadata"]["uid"])
+    assert wrong(sim) == "pod default/p: is on n1 and counts as None"
+
+
+def test_a_member_that_is_waited_for_and_does_not_come() -> None:
+    sim = preparing()
+    first, second = sim.scheduler.binder.bindings
+    sim.scheduler.binder.bindings.remove(second)
+    assert f"pod {first.key}: waits for {second.uid} of its gang, which is not on its way" in wrong(sim)
+
+
+def test_a_queue_that_holds_what_its_pods_do_not_have() -> None:
+    sim = preparing()
+    assert wrong(sim) == ""
+    sim.scheduler.workloads.use.allocated["team"]["cpu"] += 1000
+    assert wrong(sim).startswith("queue account, team (all): is {'cpu': 1000.0}, and its pods have {}")

@@ -12,8 +12,9 @@ from scheduling_cluster import Sim
 
 from dray.api import kinds
 from dray.api.kinds import Kind
-from dray.cluster.port import ClusterError, Outcome, Write
+from dray.cluster.port import ClusterError, Outcome, Unreachable, Write
 from dray.cluster.world import World
+from dray.runtime.picture import apply_answer
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.kinds import KINDS
 from dray.scheduling.scheduler import Scheduler
@@ -56,7 +57,7 @@ def test_a_device_that_another_scheduler_took_meanwhile_is_given_up_for_another(
     sim.settle(5)
     assert sim.holders() == {"n1/gpu-0": ["foreign"], "n1/gpu-1": ["own"]}
     assert sim.node_of("p") == "n1"
-    assert not any(intent.contested for intent in sim.scheduler.claims.intents())
+    assert not any(intent.contested for intent in sim.scheduler.claims.intents)
 
 
 def test_with_nothing_left_the_pod_waits_and_holds_nothing(sim: Sim) -> None:
@@ -123,6 +124,43 @@ def test_an_allocation_that_was_replaced_in_a_gap_of_the_watch_counts(sim: Sim) 
     assert sim.devices_of("own") == ["n1/gpu-0"]
 
 
+def test_who_starts_anew_does_not_bind_to_a_device_that_another_has_too(sim: Sim) -> None:
+    """It ended after its write had crossed another's, and before it saw that."""
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("n1", 2)
+    for name in ("foreign", "own"):
+        sim.add_claim(name)
+        take(sim, name, "gpu-0")
+    sim.add_pod("p", claims=["own"])
+    reserved = [{"resource": "pods", "name": "p", "uid": sim.pod("p")["metadata"]["uid"]}]
+    crossed = sim.claim("own")
+    sim.api.put(kinds.RESOURCE_CLAIMS, {**crossed, "status": {**crossed["status"], "reservedFor": reserved}})
+    sim.start()
+    sim.settle(5)
+    assert sim.holders() == {"n1/gpu-0": ["foreign"], "n1/gpu-1": ["own"]}
+    assert sim.node_of("p") == "n1"
+
+
+def test_a_special_claim_that_crossed_is_not_used_after_a_restart(sim: Sim) -> None:
+    sim.add_class(extended="example.com/gpu")
+    sim.add_node("n1")
+    sim.add_slice("n1", 2)
+    resources = {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}
+    sim.add_claim("foreign")
+    # It ends before the pod is bound.
+    sim.fault = lambda write: Unreachable("gone") if write.subresource == "binding" else None
+    sim.add_pod("p", containers=[{"name": "m", "resources": resources}])
+    sim.settle(1)
+    [special] = [name for names in sim.holders().values() for name in names]
+    take(sim, "foreign", sim.devices_of(special)[0].partition("/")[2])
+    sim.fault = None
+    sim.start()
+    sim.settle(20)
+    assert sorted(map(len, sim.holders().values())) == [1, 1]
+    assert sim.node_of("p") == "n1"
+
+
 class Second:
     """Another scheduler, with another name, on the same cluster."""
 
@@ -172,3 +210,81 @@ def test_two_at_once_never_give_a_device_twice(seed: int) -> None:
     assert all(len(claims) == 1 for claims in sim.holders().values())
     assert len(sim.holders()) == 6
     assert sum(bool(sim.node_of(f"p{index}")) for index in range(8)) == 6
+
+
+def behind(sim: Sim) -> Callable[[], None]:
+    """From now on the watch tells nothing, only the answers to writes do, until what this gives is called."""
+    held: list[tuple[Kind, dict[str, Any], bool]] = []
+    watcher = sim.api.watchers[0]
+    sim.api.watchers[0] = lambda *event: held.append(event)
+
+    def send(write: Write) -> dict[str, Any]:
+        answer = sim.api.write(write)
+        sim.observe(apply_answer(sim.world, write, answer))
+        return answer
+
+    sim.send = send  # type: ignore[method-assign]
+
+    def catch_up() -> None:
+        sim.api.watchers[0] = watcher
+        for event in held:
+            watcher(*event)
+            sim.settle(0.1)
+
+    return catch_up
+
+
+def asked(sim: Sim) -> None:
+    """A pod that this scheduler is to place, of which it hears at once."""
+    sim.add_pod("p", claims=["own"])
+    sim.observe(sim.world.put(kinds.PODS, sim.pod("p")))
+
+
+@pytest.fixture
+def one_device(sim: Sim) -> Sim:
+    """For two claims, of which one is of a pod that another scheduler places."""
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("n1", 1)
+    sim.add_claim("foreign")
+    sim.add_claim("own")
+    sim.add_pod("q", claims=["foreign"], schedulerName="another")
+    return sim
+
+
+def test_no_pod_is_bound_before_the_watch_has_come_to_its_allocation(one_device: Sim) -> None:
+    """The other one was first, and the answer to our write is here before the watch tells of that."""
+    sim = one_device
+    catch_up = behind(sim)
+    take(sim, "foreign", "gpu-0")
+    asked(sim)
+    sim.settle(1)
+    assert sim.holders() == {"n1/gpu-0": ["foreign", "own"]}
+    assert sim.node_of("p") == ""
+    catch_up()
+    sim.settle(5)
+    assert sim.holders() == {"n1/gpu-0": ["foreign"]}
+    assert sim.node_of("p") == ""
+
+
+def test_who_was_first_keeps_what_it_has(one_device: Sim) -> None:
+    """Its own allocation is what the watch tells of first."""
+    sim = one_device
+    catch_up = behind(sim)
+    asked(sim)
+    sim.settle(1)
+    take(sim, "foreign", "gpu-0")
+    assert sim.node_of("p") == ""
+    catch_up()
+    sim.settle(5)
+    assert sim.node_of("p") == "n1"
+
+
+def test_where_nobody_else_gives_out_devices_nobody_waits_for_the_watch(one_device: Sim) -> None:
+    sim = one_device
+    sim.remove(kinds.PODS, "default/q")
+    catch_up = behind(sim)
+    asked(sim)
+    sim.settle(1)
+    assert sim.node_of("p") == "n1"
+    catch_up()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from scheduling_cluster import Sim
 from zoned import GPU, add_zoned, aligned, change, observe, record, started, topology
 
 from dray.api import kinds
+from dray.api.times import format_time
+from dray.numa.intent import SPAN
 from dray.numa.placement import PREDICTED
 from dray.scheduling.arguments import ZoneArgs
 from dray.scheduling.config import Config, Profile
@@ -266,6 +269,19 @@ class TestWaitingForPlacements:
         assert sim.node_of("p") == "n1"
 
 
+class TestWhatAPodSaysOfItsZones:
+    @pytest.mark.parametrize(("before", "after"), [("1", "2"), ("none", "2")])
+    def test_it_is_tried_again_when_that_changes(self, sim: Sim, before: str, after: str) -> None:
+        add_zoned(sim, "n1", CPU4, CPU4, policy="best-effort")
+        sim.add_pod("p", **aligned(6))
+        change(sim, "p", metadata={"annotations": {SPAN: before}})
+        sim.settle()
+        assert sim.node_of("p") == ""
+        change(sim, "p", metadata={"annotations": {SPAN: after}})
+        sim.settle()
+        assert sim.node_of("p") == "n1"
+
+
 class TestKubeletsThatRefuse:
     def refuse(self, sim: Sim, name: str) -> None:
         change(sim, name, status={"phase": "Failed", "reason": "TopologyAffinityError", "message": "Pod was rejected"})
@@ -281,6 +297,21 @@ class TestKubeletsThatRefuse:
         sim.settle(1)
         assert [sim.node_of(name) for name in ("again", "other")] == ["", "n1"]
         assert sim.meter.counters["dray_numa_admission_refusals_total", ("TopologyAffinityError",)] == 1
+
+    def test_a_scheduler_that_starts_again_knows_it_of_the_pod_that_failed_and_for_no_longer(self, sim: Sim) -> None:
+        add_zoned(sim, "n1", CPU4, CPU4)
+        sim.add_pod("a", **aligned(3))
+        sim.settle()
+        change(sim, "a", status={"startTime": format_time(sim.now)})
+        self.refuse(sim, "a")
+        sim.settle(20)
+        sim.restart()
+        sim.add_pod("again", **aligned(3))
+        sim.settle(30)
+        assert "refused such a pod before (TopologyAffinityError)" in sim.condition("again")["message"]
+        assert ("dray_numa_admission_refusals_total", ("TopologyAffinityError",)) not in sim.meter.counters  # not twice
+        sim.settle(20)
+        assert sim.node_of("again") == "n1"
 
     def test_after_a_minute_it_is_tried_again(self, sim: Sim) -> None:
         add_zoned(sim, "n1", CPU4, CPU4)

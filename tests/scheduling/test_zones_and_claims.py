@@ -109,7 +109,7 @@ def test_unless_it_says_that_it_may_not_be_spread(sim: Sim) -> None:
     sim.api.put(kinds.PODS, limited)
     sim.settle()
     assert sim.node_of("p") == ""
-    assert "no devices in the zones 0" in sim.condition("p")["message"]
+    assert "too few devices in the zones that have the pod's other resources (0)" in sim.condition("p")["message"]
     add_zoned(sim, "together", CPU8, CPU8)
     add_devices(sim, "together", 0)
     sim.settle(60)

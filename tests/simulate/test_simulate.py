@@ -236,6 +236,10 @@ class TestAScenarioThatIsWrong:
             (scenario({"at": "1s", "crash": {"host": "moon"}}), "spec.steps[0].crash.host"),
             (scenario({"at": "1s", "apply": {"apiVersion": "v1", "kind": "Toast"}}), "spec.steps[0].apply: no kind 'Toast'"),
             (scenario({"at": "1s", "apply": {"apiVersion": "v1", "kind": "Pod"}}), "Pod without metadata.name"),
+            (
+                scenario({"at": "1s", "count": 2, "delete": {"apiVersion": "v1", "kind": "Pod", "metadata": {}}}),
+                "Pod without metadata.name",
+            ),
             (scenario({"at": "1s", "apply": pod("p"), "count": 0}), "spec.steps[0].count"),
         ],
     )

@@ -31,15 +31,15 @@ class Api:
         self, plural: str, obj: Object, *, gates: Gates | None = None, namespace: dict[str, str] | None = None
     ) -> list[FieldError]:
         gates = gates or self.gates
-        prepared = apply_defaults(plural, copy.deepcopy(obj), 0, gates)
+        prepared = apply_defaults(plural, copy.deepcopy(obj), 0)
         strip_disabled(plural, prepared, None, gates)
         return validate_create(plural, prepared, gates, namespace_labels=namespace)
 
     def update(
         self, plural: str, new: Object, old: Object, *, subresource: str = "", namespace: dict[str, str] | None = None
     ) -> list[str]:
-        before = apply_defaults(plural, copy.deepcopy(old), 0, self.gates)
-        after = apply_defaults(plural, copy.deepcopy(new), 0, self.gates)
+        before = apply_defaults(plural, copy.deepcopy(old), 0)
+        after = apply_defaults(plural, copy.deepcopy(new), 0)
         strip_disabled(plural, after, before, self.gates)
         found = validate_update(plural, after, before, self.gates, subresource, namespace_labels=namespace)
         return [error.path for error in found]

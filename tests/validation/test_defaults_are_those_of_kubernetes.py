@@ -7,7 +7,6 @@ import copy
 import pytest
 
 from dray.api.defaults import apply_defaults
-from dray.api.gates import Gates
 from dray.api.pod_defaults import qos_class
 
 NOW = 1767323045.7
@@ -15,8 +14,8 @@ TIME = "2026-01-02T03:04:05Z"
 
 
 def defaulted(plural, obj):
-    made = apply_defaults(plural, copy.deepcopy(obj), NOW, Gates.dray())
-    assert apply_defaults(plural, copy.deepcopy(made), NOW + 60, Gates.dray()) == made, "defaults are not stable"
+    made = apply_defaults(plural, copy.deepcopy(obj), NOW)
+    assert apply_defaults(plural, copy.deepcopy(made), NOW + 60) == made, "defaults are not stable"
     return made
 
 

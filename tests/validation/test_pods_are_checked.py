@@ -48,6 +48,7 @@ def test_what_is_wrong_with_a_pod_is_named(api, pod, spec, paths):
         ({"requests": {"example.com/gpu": "1"}}, ".limits"),
         ({"limits": {"example.com/gpu": "2"}, "requests": {"example.com/gpu": "1"}}, ".requests"),
         ({"limits": {"example.com/gpu": "1500m"}}, ".limits[example.com/gpu]"),
+        ({"limits": {"example.com/gpu": "9223372036854775807"}}, ".limits[example.com/gpu]"),
         ({"claims": [{"name": "nope"}]}, ".claims[0]"),
         ({"claims": [{"name": "gpu"}, {"name": "gpu"}]}, ".claims[1]"),
         ({"claims": [{"name": "gpu"}, {"name": "gpu", "request": "r"}]}, ".claims[1]"),
@@ -57,6 +58,23 @@ def test_what_is_wrong_with_a_pod_is_named(api, pod, spec, paths):
 def test_resources_fit_together(api, pod, resources, path):
     claims = [{"name": "gpu", "resourceClaimName": "c"}]
     assert f"{C0}.resources{path}" in api.create("pods", pod(containers=[container(resources=resources)], resourceClaims=claims))
+
+
+@pytest.mark.parametrize(
+    ("resources", "paths"),
+    [
+        ({"limits": {"example.com/gpu": "1"}}, ["limits[example.com/gpu]"]),
+        ({"limits": {"deviceclass.resource.kubernetes.io/gpu": "1"}}, ["limits[deviceclass.resource.kubernetes.io/gpu]"]),
+        ({"requests": {"ephemeral-storage": "1Gi"}}, ["requests[ephemeral-storage]"]),
+        ({"claims": [{"name": "gpu"}]}, ["claims"]),
+        ({"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}, ["requests"]),
+        ({"limits": {"cpu": "1", "memory": "1Gi", "hugepages-2Mi": "2Mi"}, "requests": {"hugepages-2Mi": "2Mi"}}, []),
+    ],
+)
+def test_a_pod_as_a_whole_asks_for_cpu_memory_and_huge_pages_only(api, pod, resources, paths):
+    claims = [{"name": "gpu", "resourceClaimName": "c"}]
+    found = api.create("pods", pod(resources=resources, resourceClaims=claims))
+    assert [path for path in found if path.startswith("spec.resources.")] == [f"spec.resources.{path}" for path in paths]
 
 
 def test_requests_of_one_claim_can_be_used_apart(api, pod):

@@ -1,4 +1,4 @@
-"""Amounts as people compare them: all numbers of one line in one unit, bytes in powers of two where they are such."""
+"""Amounts as people say and compare them: all numbers of one line in one unit, bytes in powers of two where they are such."""
 
 from __future__ import annotations
 
@@ -22,6 +22,11 @@ def amount(value: Any) -> float:
         return Quantity.parse(value).nanos / NANO
     except QuantityError as error:
         raise ValueError(str(error)) from error
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 pod``, ``2 pods``."""
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def in_one_unit(amounts: Mapping[str, str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import field
 
-from dray.api.meta import Condition, Object, ObjectMeta, Struct
+from dray.api.meta import Condition, Int64, Object, ObjectMeta, Struct
 
 QuantityValue = str | int | float
 ResourceList = dict[str, QuantityValue]
@@ -60,7 +60,7 @@ class NodeSpec(Struct):
 
 class ContainerImage(Struct):
     names: tuple[str, ...] = ()
-    size_bytes: int = 0
+    size_bytes: Int64 = 0
 
 
 class NodeStatus(Struct):
@@ -93,8 +93,8 @@ class ResourceRequirements(Struct):
 
 
 class ContainerPort(Struct):
-    container_port: int = 0
-    host_port: int = 0
+    container_port: Int64 = 0
+    host_port: Int64 = 0
     host_ip: str = field(default="", name="hostIP")
     protocol: str = "TCP"
     name: str = ""
@@ -124,11 +124,11 @@ class Toleration(Struct):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class PreferredSchedulingTerm(Struct):
-    weight: int = 0
+    weight: Int64 = 0
     preference: NodeSelectorTerm = field(default_factory=NodeSelectorTerm)
 
 
@@ -147,7 +147,7 @@ class PodAffinityTerm(Struct):
 
 
 class WeightedPodAffinityTerm(Struct):
-    weight: int = 0
+    weight: Int64 = 0
     pod_affinity_term: PodAffinityTerm = field(default_factory=PodAffinityTerm)
 
 
@@ -163,11 +163,11 @@ class Affinity(Struct):
 
 
 class TopologySpreadConstraint(Struct):
-    max_skew: int = 1
+    max_skew: Int64 = 1
     topology_key: str = ""
     when_unsatisfiable: str = "DoNotSchedule"
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Int64 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: tuple[str, ...] = ()
@@ -217,7 +217,7 @@ class PodSpec(Struct):
     readiness_gates: tuple[PodReadinessGate, ...] = ()
     node_name: str = ""
     scheduler_name: str = ""
-    priority: int | None = None
+    priority: Int64 | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
     containers: tuple[Container, ...] = ()
@@ -234,11 +234,11 @@ class PodSpec(Struct):
     overhead: ResourceList = {}
     resources: ResourceRequirements | None = None
     restart_policy: str = "Always"
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
     host_network: bool = False
     host_users: bool | None = None
     service_account_name: str = ""
-    active_deadline_seconds: int | None = None
+    active_deadline_seconds: Int64 | None = None
 
 
 class PodResourceClaimStatus(Struct):
@@ -259,7 +259,7 @@ class PodExtendedResourceClaimStatus(Struct):
 
 class PodStatus(Struct):
     phase: str = ""
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     conditions: tuple[Condition, ...] = ()
     nominated_node_name: str = ""
     reason: str = ""
@@ -380,7 +380,7 @@ class StorageClass(Object):
 
 
 class VolumeNodeResources(Struct):
-    count: int | None = None
+    count: Int64 | None = None
 
 
 class CSINodeDriver(Struct):
@@ -412,23 +412,23 @@ class VolumeAttachment(Object):
 
 
 class PriorityClass(Object):
-    value: int = 0
+    value: Int64 = 0
     global_default: bool = False
     preemption_policy: str = "PreemptLowerPriority"
 
 
 class PodDisruptionBudgetSpec(Struct):
     selector: LabelSelector | None = None
-    min_available: int | str | None = None
-    max_unavailable: int | str | None = None
+    min_available: Int64 | str | None = None
+    max_unavailable: Int64 | str | None = None
 
 
 class PodDisruptionBudgetStatus(Struct):
-    disruptions_allowed: int = 0
-    current_healthy: int = 0
-    desired_healthy: int = 0
-    expected_pods: int = 0
-    observed_generation: int = 0
+    disruptions_allowed: Int64 = 0
+    current_healthy: Int64 = 0
+    desired_healthy: Int64 = 0
+    expected_pods: Int64 = 0
+    observed_generation: Int64 = 0
 
 
 class PodDisruptionBudget(Object):
@@ -464,10 +464,10 @@ class ResourceQuota(Object):
 
 class LeaseSpec(Struct):
     holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
+    lease_duration_seconds: Int64 | None = None
     acquire_time: str | None = None
     renew_time: str | None = None
-    lease_transitions: int | None = None
+    lease_transitions: Int64 | None = None
 
 
 class Lease(Object):
@@ -475,18 +475,18 @@ class Lease(Object):
 
 
 class ReplicaSetSpec(Struct):
-    replicas: int | None = None
+    replicas: Int64 | None = None
     selector: LabelSelector | None = None
-    min_ready_seconds: int = 0
+    min_ready_seconds: Int64 = 0
     template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
 
 
 class ReplicaSetStatus(Struct):
-    replicas: int = 0
-    fully_labeled_replicas: int = 0
-    ready_replicas: int = 0
-    available_replicas: int = 0
-    observed_generation: int = 0
+    replicas: Int64 = 0
+    fully_labeled_replicas: Int64 = 0
+    ready_replicas: Int64 = 0
+    available_replicas: Int64 = 0
+    observed_generation: Int64 = 0
     conditions: tuple[Condition, ...] = ()
 
 
@@ -515,8 +515,8 @@ class ReplicationController(Object):
 
 
 class StatefulSetRollingUpdate(Struct):
-    partition: int = 0
-    max_unavailable: int | str | None = None
+    partition: Int64 = 0
+    max_unavailable: Int64 | str | None = None
 
 
 class StatefulSetUpdateStrategy(Struct):
@@ -525,28 +525,28 @@ class StatefulSetUpdateStrategy(Struct):
 
 
 class StatefulSetOrdinals(Struct):
-    start: int = 0
+    start: Int64 = 0
 
 
 class StatefulSetSpec(Struct):
-    replicas: int | None = None
+    replicas: Int64 | None = None
     selector: LabelSelector | None = None
     service_name: str = ""
     pod_management_policy: str = "OrderedReady"
-    min_ready_seconds: int = 0
+    min_ready_seconds: Int64 = 0
     update_strategy: StatefulSetUpdateStrategy = field(default_factory=StatefulSetUpdateStrategy)
     ordinals: StatefulSetOrdinals | None = None
-    revision_history_limit: int | None = None
+    revision_history_limit: Int64 | None = None
     template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
 
 
 class StatefulSetStatus(Struct):
-    observed_generation: int = 0
-    replicas: int = 0
-    ready_replicas: int = 0
-    available_replicas: int = 0
-    current_replicas: int = 0
-    updated_replicas: int = 0
+    observed_generation: Int64 = 0
+    replicas: Int64 = 0
+    ready_replicas: Int64 = 0
+    available_replicas: Int64 = 0
+    current_replicas: Int64 = 0
+    updated_replicas: Int64 = 0
     current_revision: str = ""
     update_revision: str = ""
 

@@ -1,7 +1,7 @@
 """What the API fills in where a user wrote nothing.
 
 ``apply_defaults`` changes the object given, which must be the caller's own copy with fields of the right types. It looks at
-nothing but the object, the time and the gates, and applying it twice is the same as applying it once.
+nothing but the object and the time, and applying it twice is the same as applying it once.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import base64
 from collections.abc import Callable
 from typing import Any, Final
 
-from dray.api.gates import Gates
 from dray.api.pod_defaults import default_claim_template, default_host_path, default_pod, default_pod_template
 from dray.api.times import format_time
 
@@ -20,7 +19,7 @@ _Default = Callable[[Object, float], None]
 _RBAC: Final = "rbac.authorization.k8s.io"
 
 
-def apply_defaults(plural: str, obj: Object, now: float, gates: Gates) -> Object:
+def apply_defaults(plural: str, obj: Object, now: float) -> Object:
     """The object with defaults filled in (the same one, changed)."""
     fill = _BY_PLURAL.get(plural)
     if fill is not None:

@@ -1,4 +1,7 @@
-"""The kinds that Dray talks about, and where they live in the API. Names only: no behaviour."""
+"""The kinds that Dray talks about, and where they live in the API. Names only: no behaviour.
+
+All of them together are what a snapshot has (``dray.explain.snapshot``), so one that nothing names may still be needed.
+"""
 
 from __future__ import annotations
 

@@ -5,11 +5,15 @@ Typed objects are immutable by convention: nothing changes one after it was deco
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+
+
+# What an API server takes for a whole number. Python's have no end, and what is packed or sent has one.
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Struct(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
@@ -30,11 +34,11 @@ class ObjectMeta(Struct):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
+    generation: Int64 = 0
     generate_name: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int | None = None
+    deletion_grace_period_seconds: Int64 | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     finalizers: tuple[str, ...] = ()
@@ -58,7 +62,7 @@ class Condition(Struct):
     status: str = ""
     reason: str = ""
     message: str = ""
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
     last_transition_time: str | None = None
 
 
@@ -88,7 +92,7 @@ def decode(type: type[T], raw: bytes | msgspec.Raw | dict[str, Any]) -> T:
         return _decoder(type).decode(raw)
     except msgspec.ValidationError:
         return _decode_with_nulls(type, raw)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DecodeError(f"{type.__name__}: {error}") from error
 
 
@@ -107,7 +111,7 @@ def _decode_with_nulls(type: type[T], raw: bytes | msgspec.Raw | dict[str, Any])
     try:
         plain = raw if isinstance(raw, dict) else msgspec.json.decode(raw)
         return msgspec.convert(without_nulls(plain), type)
-    except msgspec.DecodeError as error:  # also for numbers that no field could hold
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # also for numbers that no field could hold
         metadata = plain.get("metadata") if isinstance(plain, dict) else None
         metadata = metadata if isinstance(metadata, dict) else {}
         name = "/".join(str(metadata[part]) for part in ("namespace", "name") if metadata.get(part))

@@ -10,6 +10,8 @@ from functools import lru_cache
 from typing import Final
 
 LABEL_LENGTH: Final = 63
+# The letters that the API makes names of: no vowels, so no words.
+GENERATED_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 SUBDOMAIN_LENGTH: Final = 253
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)

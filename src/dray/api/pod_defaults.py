@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dray.api.quantity import Quantity
+from dray.api.requests import is_pod_level
 
 Object = dict[str, Any]
 
@@ -86,7 +87,8 @@ def _requests_of_pod(spec: Object) -> None:
     if not limits:
         return
     asked = {name for container in _containers(spec) for name in (container.get("resources") or {}).get("requests") or {}}
-    missing = {name: amount for name, amount in _missing(limits, resources.get("requests") or {}).items() if name not in asked}
+    unasked = {name: amount for name, amount in limits.items() if is_pod_level(name) and name not in asked}
+    missing = _missing(unasked, resources.get("requests") or {})
     if missing:
         resources["requests"] = {**(resources.get("requests") or {}), **missing}
 

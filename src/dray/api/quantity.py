@@ -8,8 +8,9 @@ No float is ever involved.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache, total_ordering
-from typing import Final
+from typing import Any, Final
 
 NANO: Final = 10**9
 MAX: Final = 2**63 - 1
@@ -166,3 +167,8 @@ def _canonical(nanos: int, format: str) -> str:
     if format == DECIMAL_EXPONENT:
         return f"{sign}{amount}" + (f"e{power}" if power else "")
     return f"{sign}{amount}{_DECIMAL_SUFFIX[power]}"
+
+
+def quantities(listed: Mapping[str, Any]) -> dict[str, Quantity]:
+    """What a list of resources says, read."""
+    return {name: Quantity.parse(value) for name, value in listed.items()}

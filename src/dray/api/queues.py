@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from dray.api.meta import Object, Struct
+from dray.api.meta import Int64, Object, Struct
 from dray.api.quantity import NANO, Quantity
 
 GROUP: Final = "scheduling.run.ai"
@@ -88,7 +88,7 @@ def _amount(value: float | str) -> float:
 class QueueSpec(Struct):
     display_name: str = ""
     parent_queue: str = ""
-    priority: int | None = None
+    priority: Int64 | None = None
     preempt_min_runtime: str | None = None
     reclaim_min_runtime: str | None = None
     resources: QueueResources | None = None
@@ -125,14 +125,14 @@ class SubGroup(Struct):
     name: str = ""
     topology_constraint: TopologyConstraint | None = None
     parent: str | None = None
-    min_member: int | None = None
-    min_sub_group: int | None = None
+    min_member: Int64 | None = None
+    min_sub_group: Int64 | None = None
 
 
 class PodGroupSpec(Struct):
     queue: str = ""
-    min_member: int = 0
-    min_sub_group: int | None = None
+    min_member: Int64 = 0
+    min_sub_group: Int64 | None = None
     priority_class_name: str = ""
     preemptibility: str = ""
     sub_groups: tuple[SubGroup, ...] = ()
@@ -147,7 +147,7 @@ class PodGroup(Object):
 
 
 class GangPolicy(Struct):
-    min_count: int = 1
+    min_count: Int64 = 1
 
 
 class SchedulingPolicy(Struct):
@@ -167,7 +167,7 @@ class SchedulingConstraints(Struct):
 class CorePodGroupSpec(Struct):
     scheduling_policy: SchedulingPolicy = msgspec.field(default_factory=SchedulingPolicy)
     scheduling_constraints: SchedulingConstraints | None = None
-    priority: int | None = None
+    priority: Int64 | None = None
 
 
 class CorePodGroup(Object):

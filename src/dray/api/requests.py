@@ -6,7 +6,7 @@ beside everything that starts after them. The scheduler counts cpu in thousandth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, Self, TypeVar
 
 from dray.api.core import Container, PodSpec, ResourceList
@@ -109,9 +109,3 @@ def _raise(total: dict[str, N], other: Mapping[str, N]) -> None:
     for name, value in other.items():
         if name not in total or value > total[name]:
             total[name] = value
-
-
-def names(spec: PodSpec) -> Iterable[str]:
-    """Every resource that a container of the pod names."""
-    for container in (*spec.init_containers, *spec.containers):
-        yield from container_requests(container)

@@ -6,21 +6,22 @@ from typing import Any, Final
 
 from msgspec import field
 
-from dray.api.core import NodeSelector
-from dray.api.meta import Condition, Object, ObjectMeta, Struct
+from dray.api.core import NodeSelector, QuantityValue
+from dray.api.meta import Condition, Int64, Object, ObjectMeta, Struct
 
 GROUP: Final = "resource.k8s.io"
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 EXTENDED_RESOURCE_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
+# How the claim for extended resources is called before it is made.
+UNMADE: Final = "<extended-resources>"
 POD_CLAIM_NAME: Final = "resource.kubernetes.io/pod-claim-name"
 IMPLICIT_RESOURCE_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
+PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 ADMIN_ACCESS_LABEL: Final = "resource.kubernetes.io/admin-access"
 
 RESULTS_MAX: Final = 32
 RESERVED_FOR_MAX: Final = 256
 CONFIG_RESULTS_MAX: Final = 64
-
-QuantityValue = str | int | float
 
 
 # ---------------------------------------------------------------------------------------------------- ResourceSlice
@@ -29,7 +30,7 @@ QuantityValue = str | int | float
 class DeviceAttribute(Struct):
     """Exactly one field is set; none set means a kind of value newer than Dray."""
 
-    int_: int | None = field(default=None, name="int")
+    int_: Int64 | None = field(default=None, name="int")
     bool_: bool | None = field(default=None, name="bool")
     string: str | None = None
     version: str | None = None
@@ -96,8 +97,8 @@ class Device(Struct):
 
 class ResourcePool(Struct):
     name: str = ""
-    generation: int = 0
-    resource_slice_count: int = 0
+    generation: Int64 = 0
+    resource_slice_count: Int64 = 0
 
 
 class ResourceSliceSpec(Struct):
@@ -183,7 +184,7 @@ class DeviceToleration(Struct):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class CapacityRequirements(Struct):
@@ -202,7 +203,7 @@ class DeviceSubRequest(Struct):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
-    count: int = 0
+    count: Int64 = 0
     tolerations: tuple[DeviceToleration, ...] = ()
     capacity: CapacityRequirements | None = None
     derived_attributes: tuple[DerivedAttribute, ...] = ()

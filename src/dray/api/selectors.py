@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
 from dray.api.core import LabelSelector, Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-
-Matcher = Callable[[Mapping[str, str]], bool]
 
 
 class SelectorError(ValueError):

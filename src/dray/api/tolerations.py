@@ -57,12 +57,6 @@ def evicts(taint: Taint) -> bool:
     return taint.effect == EVICTING
 
 
-def untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
-    """The first taint that blocks and that no toleration matches."""
-    known = tuple(tolerations)
-    return next((taint for taint in taints if blocks(taint) and not any(tolerates(t, taint) for t in known)), None)
-
-
 def tolerated_seconds(taint: Taint, tolerations: Iterable[DeviceToleration]) -> float:
     """How long an evicting taint is tolerated, counted from when it was added: 0 when not at all, ``FOREVER`` without an end.
 

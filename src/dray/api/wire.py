@@ -1,7 +1,8 @@
-"""Protocol buffers, as far as the kubelet's interfaces need them: messages are dataclasses whose fields carry their numbers.
+"""Protocol buffers: bytes as fields (``parts``, ``varint``), and messages as dataclasses whose fields carry their numbers.
 
-A field is declared as ``name: Annotated[TYPE, NUMBER]``, TYPE being ``str``, ``bool``, ``int`` (any of the 64-bit integers and
-enums), ``str | None`` (optional), a message, ``dict[str, Message]``, or a tuple of strings, integers or messages.
+Of messages there is as much as the kubelet's interfaces need. A field is declared as ``name: Annotated[TYPE, NUMBER]``, TYPE
+being ``str``, ``bool``, ``int`` (any of the 64-bit integers and enums), ``str | None`` (optional), a message,
+``dict[str, Message]``, or a tuple of strings, integers or messages.
 
 Always true: unknown fields are skipped, absent ones have their default, and whatever bytes come in, reading ends with a message
 or a ``WireError`` after work in proportion to their number.
@@ -17,8 +18,8 @@ from typing import Any, Final, TypeVar
 
 M = TypeVar("M")
 
-_VARINT: Final = 0
-_BYTES: Final = 2
+VARINT: Final = 0
+BYTES: Final = 2
 _FIXED: Final = {1: 8, 5: 4}
 _DEPTH: Final = 16
 
@@ -79,7 +80,7 @@ def _entry(key: str, value: Any) -> bytes:
 
 def _put_many(out: bytearray, field: _Field, values: tuple[Any, ...]) -> None:
     if field.of is int and values:
-        _put(out, field.number, b"".join(_varint(value) for value in values))
+        _put(out, field.number, b"".join(varint(value) for value in values))
     elif field.of is not int:
         for value in values:
             _put(out, field.number, value)
@@ -87,13 +88,13 @@ def _put_many(out: bytearray, field: _Field, values: tuple[Any, ...]) -> None:
 
 def _put(out: bytearray, number: int, value: Any) -> None:
     if isinstance(value, int):
-        out += _varint(number << 3 | _VARINT) + _varint(int(value))
+        out += varint(number << 3 | VARINT) + varint(int(value))
         return
     raw = value if isinstance(value, bytes) else value.encode() if isinstance(value, str) else encode(value)
-    out += _varint(number << 3 | _BYTES) + _varint(len(raw)) + raw
+    out += varint(number << 3 | BYTES) + varint(len(raw)) + raw
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
     value &= (1 << 64) - 1
     out = bytearray()
     while value > 0x7F:
@@ -112,8 +113,8 @@ def decode(kind: type[M], raw: bytes, depth: int = 0) -> M:
         raise WireError(f"{kind.__name__} is nested too deeply")
     known = {field.number: field for field in _fields(kind)}
     found: dict[str, Any] = {}
-    for number, value in _parts(raw):
-        if (field := known.get(number)) is not None:
+    for number, wire, value in parts(raw):
+        if wire not in _FIXED and (field := known.get(number)) is not None:
             _take(kind, found, field, value, depth)
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()})
 
@@ -123,7 +124,7 @@ def _take(kind: type[Any], found: dict[str, Any], field: _Field, value: int | by
         key, item = _read_entry(field, _bytes(kind, field, value), depth)
         found.setdefault(field.name, {})[key] = item
     elif field.many and field.of is int and isinstance(value, bytes):
-        found.setdefault(field.name, []).extend(_signed(number) for number in _numbers(value))
+        found.setdefault(field.name, []).extend(signed(number) for number in _numbers(value))
     elif field.many:
         found.setdefault(field.name, []).append(_value(kind, field, value, depth))
     else:
@@ -132,8 +133,8 @@ def _take(kind: type[Any], found: dict[str, Any], field: _Field, value: int | by
 
 def _read_entry(field: _Field, raw: bytes, depth: int) -> tuple[str, Any]:
     key, item = b"", b""
-    for number, value in _parts(raw):
-        if isinstance(value, bytes):
+    for number, wire, value in parts(raw):
+        if wire == BYTES:
             key, item = (value, item) if number == 1 else (key, value) if number == 2 else (key, item)
     return _text(key), decode(field.of, item, depth + 1)
 
@@ -142,7 +143,7 @@ def _value(kind: type[Any], field: _Field, value: int | bytes, depth: int) -> An
     if field.of in (int, bool):
         if isinstance(value, bytes):
             raise WireError(f"{kind.__name__}.{field.name} is not a number")
-        return bool(value) if field.of is bool else _signed(value)
+        return bool(value) if field.of is bool else signed(value)
     raw = _bytes(kind, field, value)
     return _text(raw) if field.of is str else decode(field.of, raw, depth + 1)
 
@@ -160,29 +161,30 @@ def _text(raw: bytes) -> str:
         raise WireError("a string is not UTF-8") from error
 
 
-def _signed(value: int) -> int:
+def signed(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
-def _parts(raw: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(number, value) for each field; those of a fixed size are not used by any message and are skipped."""
+def parts(raw: bytes) -> Iterator[tuple[int, int, Any]]:
+    """(number, wire type, value) for each field: an int for a varint, bytes for everything else. Raises WireError."""
     at = 0
     while at < len(raw):
         tag, at = _read_varint(raw, at)
         number, wire = tag >> 3, tag & 7
-        if wire == _VARINT:
+        if wire == VARINT:
             value, at = _read_varint(raw, at)
-            yield number, value
-        elif wire == _BYTES:
+            yield number, wire, value
+            continue
+        if wire == BYTES:
             length, at = _read_varint(raw, at)
-            if at + length > len(raw):
-                raise WireError("the message ends too soon")
-            yield number, raw[at : at + length]
-            at += length
-        elif wire in _FIXED and at + _FIXED[wire] <= len(raw):
-            at += _FIXED[wire]
+        elif wire in _FIXED:
+            length = _FIXED[wire]
         else:
             raise WireError(f"field {number} has the unknown wire type {wire}")
+        if at + length > len(raw):
+            raise WireError("the message ends too soon")
+        yield number, wire, raw[at : at + length]
+        at += length
 
 
 def _numbers(raw: bytes) -> Iterator[int]:

@@ -16,6 +16,7 @@ from dray.api.amounts import amount, in_one_unit
 from dray.api.codes import CODES, CURABLE
 from dray.api.quantity import Quantity
 from dray.api.reason import Reason
+from dray.api.resource import UNMADE
 
 MESSAGE_MAX: Final = 1024
 # Numbers that differ from node to node without making another reason: the best of them is told.
@@ -23,11 +24,15 @@ BEST: Final = ("free", "total")
 # Worked out from others when the words are made: the total, where even that is too little; the zone, where it is one.
 _DERIVED: Final = frozenset({"most", "besides", "sole"})
 # Names and details of one node: told of several only where all of them agree.
-_OF_ONE: Final = frozenset({"device", "pool", "value", "steps", "pod", "until", "refused", "alternatives", "nearest", "lacks"})
+_OF_ONE: Final = frozenset(
+    {"device", "pool", "value", "steps", "pod", "until", "refused", "features", "alternatives", "nearest", "lacks"}
+)
 _PER_NODE: Final = frozenset({*BEST, *_OF_ONE, "missing"})
 
 # Told in one unit.
-_AMOUNTS: Final = ("needed", "free", "total", "missing", "most")
+_AMOUNTS: Final = ("needed", "free", "total", "missing", "most", "kept")
+# Amounts by resource.
+_AMOUNTS_OF: Final = ("lacks", "requests")
 
 # What else than being in use keeps devices of a request from it, in a word or two after their number.
 BESIDES: Final = {
@@ -75,11 +80,6 @@ def as_json(reason: Reason) -> dict[str, Any]:
     return {"code": reason.code, "message": words(reason), "object": reason.object, "data": reason.data}
 
 
-def summary(reasons_by_node: Mapping[str, Sequence[Reason]], total: int) -> str:
-    """Why no node takes the pod: ``0/12 nodes are available: 8 nodes have …, 4 nodes have ….``"""
-    return message(counted(reasons_by_node), total)
-
-
 def counted(reasons_by_node: Mapping[str, Sequence[Reason]]) -> list[Counted]:
     """Equal reasons with the number of nodes that give them, the most frequent first."""
     groups: dict[str, _Counting] = {}
@@ -91,7 +91,8 @@ def counted(reasons_by_node: Mapping[str, Sequence[Reason]]) -> list[Counted]:
 
 
 def message(counts: Sequence[Counted], total: int, limit: int = MESSAGE_MAX) -> str:
-    """The line for reasons that are counted over nodes; a count of 0 marks a reason that concerns the pod itself."""
+    """Why no node takes the pod: ``0/12 nodes are available: 8 nodes have …, 4 nodes have ….`` A count of 0 marks a reason that
+    concerns the pod itself."""
     general = [words(reason) for reason, count in counts if not count]
     nodes = [_of_nodes(reason, count) for reason, count in _merged(counts)]
     if general and not nodes:
@@ -209,7 +210,19 @@ def _best(one: Reason, other: Reason) -> Reason:
         return one
     best = other if _number(other.data.get("free")) > _number(one.data.get("free")) else one
     data = {key: value for key, value in best.data.items() if key not in _OF_ONE or one.data.get(key) == other.data.get(key)}
+    if off := set(one.data.get("features", ())) & set(other.data.get("features", ())):
+        data["features"] = sorted(off)
+    if (refused := _most_refused(one.data.get("refused"), other.data.get("refused"))) is not None:
+        data["refused"] = refused
     return Reason(best.code, one.object if one.object == other.object else "", data)
+
+
+def _most_refused(one: Any, other: Any) -> dict[str, int] | None:
+    """What keeps devices from a request on either of two nodes, and how many at most: where some are in use here and none
+    there, that all the others are tainted must still be told."""
+    if not isinstance(one, Mapping) or not isinstance(other, Mapping):
+        return None
+    return {code: max(one.get(code, 0), other.get(code, 0)) for code in sorted({*one, *other})}
 
 
 def _held_by(reason: Reason, holders: set[str]) -> Reason:
@@ -222,7 +235,7 @@ def of_several(reason: Reason) -> Reason:
     """The reason as it can be told of several nodes in one state of which only one was looked at: without what only that one
     has. What is said of alternatives, and what keeps how many devices from a request, are names and numbers of the state, the
     same on all of them; but for who has a device."""
-    own = {*_OF_ONE, "holders"} - {"alternatives", "refused"}
+    own = {*_OF_ONE, "holders"} - {"alternatives", "features", "refused"}
     data = {key: value for key, value in reason.data.items() if key not in own}
     if "refused" in data:
         data["refused"] = {code: number for code, number in data["refused"].items() if code not in _BY_HOLDER}
@@ -241,6 +254,8 @@ def _of_nodes(reason: Reason, count: int) -> str:
     data = _data(reason)
     if count > 1 and "free" in data:
         data["free"] = f"at most {data['free']}"
+    if count > 1 and "besides" in data:
+        data["besides"] = _besides(reason, "up to ")
     if text.subject != "node" and not text.nodes:
         return f"{_nodes(count)} {'are' if count > 1 else 'is'} refused because {words(reason)}"
     return f"{_nodes(count)} {_fill(text.nodes or text.says, data, plural=count > 1)}"
@@ -275,6 +290,8 @@ def _subject(object: str, default: str) -> str:
     kind, slash, name = object.partition("/")
     if kind == "pod" and default == "claim":
         return f"pod {name} has a claim that"
+    if kind == "claim" and name.endswith(f"/{UNMADE}"):
+        return "the claim for its extended resources"
     return f"{kind} {name}" if slash else object or f"the {default}"
 
 
@@ -287,13 +304,26 @@ def _data(reason: Reason) -> dict[str, Any]:
     if 0 <= total < needed:
         data["most"] = _shown(reason.data["total"])
     data |= in_one_unit({key: data[key] for key in _AMOUNTS if key in data})
+    for key in _AMOUNTS_OF:
+        if isinstance(found := reason.data.get(key), Mapping):
+            data[key] = _shown({name: _readable(name, _shown(value)) for name, value in found.items()})
     nearest = reason.data.get("nearest")
     if isinstance(nearest, list | tuple) and len(nearest) == 1:
         data["sole"] = _shown(nearest)
-    refused = reason.data.get("refused")
-    if isinstance(refused, Mapping) and (told := [f"{n} {BESIDES[c]}" for c, n in sorted(refused.items()) if c in BESIDES]):
-        data["besides"] = ", ".join(told)
+    if besides := _besides(reason):
+        data["besides"] = besides
     return data
+
+
+def _besides(reason: Reason, before: str = "") -> str:
+    refused = reason.data.get("refused")
+    told = sorted(refused.items()) if isinstance(refused, Mapping) else ()
+    return ", ".join(f"{before}{number} {BESIDES[code]}" for code, number in told if code in BESIDES)
+
+
+def _readable(resource: str, value: str) -> str:
+    in_bytes = resource == "memory" or resource.startswith("hugepages-")
+    return in_one_unit({resource: value})[resource] if in_bytes else value
 
 
 def _shown(value: Any) -> str:
@@ -307,7 +337,7 @@ def _shown(value: Any) -> str:
 
 
 _TOKEN: Final = re.compile(r"\{\{|\}\}|\{(\w+)\}|<(\w+)>|\[|\]|\|\|")
-_VERBS: Final = {"has": ("has", "have"), "is": ("is", "are"), "does": ("does", "do")}
+_VERBS: Final = {"has": ("has", "have"), "is": ("is", "are"), "does": ("does", "do"), "was": ("was", "were")}
 # A part is literal text, a datum, a verb, or a list of alternatives, each a list of parts.
 Part = tuple[str, Any]
 

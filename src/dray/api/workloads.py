@@ -7,12 +7,12 @@ from typing import Any
 from msgspec import field
 
 from dray.api.core import LabelSelector, PodTemplateSpec
-from dray.api.meta import Condition, Object, Struct
+from dray.api.meta import Condition, Int64, Object, Struct
 
 
 class RollingUpdate(Struct):
-    max_surge: int | str | None = None
-    max_unavailable: int | str | None = None
+    max_surge: Int64 | str | None = None
+    max_unavailable: Int64 | str | None = None
 
 
 class DeploymentStrategy(Struct):
@@ -21,13 +21,13 @@ class DeploymentStrategy(Struct):
 
 
 class DeploymentSpec(Struct):
-    replicas: int | None = None
+    replicas: Int64 | None = None
     selector: LabelSelector | None = None
     template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
     strategy: DeploymentStrategy = field(default_factory=DeploymentStrategy)
-    min_ready_seconds: int = 0
-    revision_history_limit: int | None = None
-    progress_deadline_seconds: int | None = None
+    min_ready_seconds: Int64 = 0
+    revision_history_limit: Int64 | None = None
+    progress_deadline_seconds: Int64 | None = None
     paused: bool = False
 
 
@@ -36,13 +36,13 @@ class DeploymentCondition(Condition):
 
 
 class DeploymentStatus(Struct):
-    observed_generation: int = 0
-    replicas: int = 0
-    updated_replicas: int = 0
-    ready_replicas: int = 0
-    available_replicas: int = 0
-    unavailable_replicas: int = 0
-    collision_count: int | None = None
+    observed_generation: Int64 = 0
+    replicas: Int64 = 0
+    updated_replicas: Int64 = 0
+    ready_replicas: Int64 = 0
+    available_replicas: Int64 = 0
+    unavailable_replicas: Int64 = 0
+    collision_count: Int64 | None = None
     conditions: tuple[DeploymentCondition, ...] = ()
 
 
@@ -58,21 +58,21 @@ class DaemonSetUpdateStrategy(Struct):
 
 class DaemonSetSpec(Struct):
     selector: LabelSelector | None = None
-    revision_history_limit: int | None = None
+    revision_history_limit: Int64 | None = None
     template: PodTemplateSpec = field(default_factory=PodTemplateSpec)
-    min_ready_seconds: int = 0
+    min_ready_seconds: Int64 = 0
     update_strategy: DaemonSetUpdateStrategy = field(default_factory=DaemonSetUpdateStrategy)
 
 
 class DaemonSetStatus(Struct):
-    observed_generation: int = 0
-    desired_number_scheduled: int = 0
-    current_number_scheduled: int = 0
-    number_misscheduled: int = 0
-    number_ready: int = 0
-    number_available: int = 0
-    number_unavailable: int = 0
-    updated_number_scheduled: int = 0
+    observed_generation: Int64 = 0
+    desired_number_scheduled: Int64 = 0
+    current_number_scheduled: Int64 = 0
+    number_misscheduled: Int64 = 0
+    number_ready: Int64 = 0
+    number_available: Int64 = 0
+    number_unavailable: Int64 = 0
+    updated_number_scheduled: Int64 = 0
 
 
 class DaemonSet(Object):
@@ -82,7 +82,7 @@ class DaemonSet(Object):
 
 class SuccessPolicyRule(Struct):
     succeeded_indexes: str | None = None
-    succeeded_count: int | None = None
+    succeeded_count: Int64 | None = None
 
 
 class SuccessPolicy(Struct):
@@ -92,11 +92,11 @@ class SuccessPolicy(Struct):
 class JobSpec(Struct):
     managed_by: str | None = None
     success_policy: SuccessPolicy | None = None
-    parallelism: int | None = None
-    completions: int | None = None
-    backoff_limit: int | None = None
-    active_deadline_seconds: int | None = None
-    ttl_seconds_after_finished: int | None = None
+    parallelism: Int64 | None = None
+    completions: Int64 | None = None
+    backoff_limit: Int64 | None = None
+    active_deadline_seconds: Int64 | None = None
+    ttl_seconds_after_finished: Int64 | None = None
     completion_mode: str | None = None
     suspend: bool = False
     selector: LabelSelector | None = None
@@ -104,11 +104,11 @@ class JobSpec(Struct):
 
 
 class JobStatus(Struct):
-    active: int = 0
-    ready: int | None = None
-    terminating: int | None = None
-    succeeded: int = 0
-    failed: int = 0
+    active: Int64 = 0
+    ready: Int64 | None = None
+    terminating: Int64 | None = None
+    succeeded: Int64 = 0
+    failed: Int64 = 0
     start_time: str | None = None
     completion_time: str | None = None
     completed_indexes: str = ""
@@ -127,4 +127,4 @@ class CronJob(Object):
 
 class ControllerRevision(Object):
     data: dict[str, Any] = {}
-    revision: int = 0
+    revision: Int64 = 0

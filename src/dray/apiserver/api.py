@@ -279,7 +279,7 @@ class Api:
 
     def _get(self, target: Target, request: Request) -> Answer:
         version = request.query.get("resourceVersion", "")
-        if version and version != "0" and (asked := parse_revision(target.resource, version)) > self.store.revision:
+        if version and version != "0" and (asked := parse_revision(version)) > self.store.revision:
             raise too_large_resource_version(asked, self.store.revision)
         form = _form(request)
         entry = self.operations.get(target.resource, target.namespace, target.name)

@@ -14,7 +14,7 @@ import msgspec
 from dray.api.times import format_time, parse_time
 from dray.apiserver.errors import bad_request, conflict
 from dray.apiserver.registry import Resource
-from dray.apiserver.store import Entry, encode
+from dray.apiserver.store import Entry, not_stored
 
 _POLICIES: Final = ("Orphan", "Background", "Foreground")
 
@@ -69,11 +69,11 @@ class Deletion:
         if resource.kind.resource == "namespaces":
             return self._namespace(obj, old)
         if grace == 0 and not metadata.get("finalizers"):
-            return Removal(_entry(obj), now=True)
+            return Removal(not_stored(obj), now=True)
         if metadata.get("deletionTimestamp"):
             return self._again(obj, old, grace)
         self._mark(metadata, grace)
-        return Removal(_entry(obj), now=False)
+        return Removal(not_stored(obj), now=False)
 
     def _mark(self, metadata: dict[str, Any], grace: int) -> None:
         metadata["deletionTimestamp"] = format_time(self._clock() + grace)
@@ -89,21 +89,17 @@ class Deletion:
             start = parse_time(metadata["deletionTimestamp"]) - before
             metadata["deletionTimestamp"] = format_time(max(start + grace, self._clock()))
             metadata["deletionGracePeriodSeconds"] = grace
-        return Removal(_entry(obj) if obj != old.object else old, now=False)
+        return Removal(not_stored(obj) if obj != old.object else old, now=False)
 
     def _namespace(self, obj: dict[str, Any], old: Entry) -> Removal:
         """A namespace goes when its content is gone: ``spec.finalizers`` says who still has to see to that."""
         metadata = obj["metadata"]
         if not obj.get("spec", {}).get("finalizers") and not metadata.get("finalizers"):
-            return Removal(_entry(obj), now=True)
+            return Removal(not_stored(obj), now=True)
         if not metadata.get("deletionTimestamp"):
             self._mark(metadata, 0)
         obj.setdefault("status", {})["phase"] = "Terminating"
-        return Removal(_entry(obj) if obj != old.object else old, now=False)
-
-
-def _entry(obj: dict[str, Any]) -> Entry:
-    return Entry(obj, encode(obj), 0)
+        return Removal(not_stored(obj) if obj != old.object else old, now=False)
 
 
 def _preconditions(resource: Resource, metadata: dict[str, Any], wanted: Preconditions | None) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from dray.api.core import PersistentVolumeClaim, Pod
 from dray.api.meta import decode
-from dray.api.quantity import Quantity
+from dray.api.quantity import Quantity, quantities
 from dray.apiserver.errors import forbidden
 from dray.apiserver.registry import Context, Resource
 from dray.quota.pods import totals
@@ -86,14 +86,14 @@ def _judge_pod(obj: Object, limit_range: Object) -> Iterator[str]:
     for item in _items(limit_range, "Container"):
         for container in (*pod.spec.containers, *pod.spec.init_containers):
             given = container.resources
-            yield from _bounds(item, _amounts(given.requests), _amounts(given.limits))
+            yield from _bounds(item, quantities(given.requests), quantities(given.limits))
     for item in _items(limit_range, "Pod"):
         yield from _bounds(item, totals(pod.spec, "requests"), totals(pod.spec, "limits"))
 
 
 def _judge_volume(obj: Object, limit_range: Object) -> Iterator[str]:
     claim = decode(PersistentVolumeClaim, obj)
-    requests = _amounts(claim.spec.resources.requests)
+    requests = quantities(claim.spec.resources.requests)
     for item in _items(limit_range, "PersistentVolumeClaim"):
         for name, least in _listed(item, "min"):
             yield from _at_least(name, least, item["type"], requests, {})
@@ -152,8 +152,4 @@ def _items(limit_range: Object, kind: str) -> Iterator[Object]:
 
 
 def _listed(item: Object, field: str) -> Iterable[tuple[str, Quantity]]:
-    return sorted(_amounts(item.get(field) or {}).items())
-
-
-def _amounts(listed: Mapping[str, Any]) -> dict[str, Quantity]:
-    return {name: Quantity.parse(value) for name, value in listed.items()}
+    return sorted(quantities(item.get(field) or {}).items())

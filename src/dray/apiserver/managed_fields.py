@@ -290,8 +290,8 @@ def _conflict(conflicts: dict[Owner, tuple[_Claim, list[str]]]) -> PatchError:
     count = sum(len(found) for _, found in conflicts.values())
     causes = []
     lines = []
-    for owner, (claim, found) in sorted(conflicts.items()):
-        who = _who(owner, claim)
+    for owner, (_, found) in sorted(conflicts.items()):
+        who = _who(owner)
         causes += [{"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": path} for path in found]
         lines += [f"conflicts with {who}:", *(f"- {path}" for path in found)]
     if count == 1:
@@ -301,7 +301,7 @@ def _conflict(conflicts: dict[Owner, tuple[_Claim, list[str]]]) -> PatchError:
     return PatchError(409, "Conflict", shown, causes)
 
 
-def _who(owner: Owner, claim: _Claim) -> str:
+def _who(owner: Owner) -> str:
     shown = json.dumps(owner.manager, ensure_ascii=False)
     if owner.subresource:
         shown += f" with subresource {json.dumps(owner.subresource)}"

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Any, Final
 
-from dray.api.names import label, label1035, label_value, qualified_name, subdomain
+from dray.api.names import GENERATED_LETTERS, label, label1035, label_value, qualified_name, subdomain
 from dray.api.validation.access import path_segment
 from dray.api.validation.errors import FieldError
 
-_SUFFIX: Final = "bcdfghjklmnpqrstvwxz2456789"
 _GENERATED_BASE: Final = 58
 _RANDOM_BITS: Final = ~(0xF000 << 64 | 0xC000 << 48)
 _VERSION_4: Final = 0x4000 << 64 | 0x8000 << 48
@@ -27,7 +26,7 @@ def new_uid(randomness: random.Random) -> str:
 
 
 def generated_name(base: str, randomness: random.Random) -> str:
-    return base[:_GENERATED_BASE] + "".join(randomness.choices(_SUFFIX, k=5))
+    return base[:_GENERATED_BASE] + "".join(randomness.choices(GENERATED_LETTERS, k=5))
 
 
 def is_address(text: str) -> bool:

@@ -6,8 +6,7 @@ served in.
 
 from __future__ import annotations
 
-from dray.api import features
-from dray.api.gates import GATES, Gates, stage
+from dray.api.gates import Gates
 from dray.apiserver.registry import Registry
 from dray.apiserver.store import Store
 from dray.cluster import numbers
@@ -20,7 +19,5 @@ def page(registry: Registry, store: Store, gates: Gates) -> bytes:
     stored = {each.storage: each for each in reversed(registry.resources) if "list" in each.verbs}
     for resource in stored.values():
         objects.labels(resource.kind.group, resource.kind.plural).set(len(store.table(resource.storage).entries))
-    enabled = told.gauge(features.METRIC, "The stage of each feature, and whether it is on.", ("name", "stage"))
-    for name in sorted(GATES):
-        enabled.labels(name, stage(name)).set(int(gates(name)))
+    numbers.tell_features(told, gates)
     return told.text()

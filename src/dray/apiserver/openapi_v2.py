@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from dray.api.wire import BYTES, varint
 from dray.apiserver.store import encode
 
 Document = dict[str, Any]
@@ -119,10 +120,10 @@ def _parts(schema: Document) -> Iterator[bytes]:
             yield _text(number, schema[name])
     for name, number in _DOUBLES:
         if name in schema:
-            yield _varint(number << 3 | 1) + struct.pack("<d", schema[name])
+            yield varint(number << 3 | 1) + struct.pack("<d", schema[name])
     for name, number in _NUMBERS:
         if schema.get(name):
-            yield _varint(number << 3) + _varint(int(schema[name]))
+            yield varint(number << 3) + varint(int(schema[name]))
     if "default" in schema:
         yield _field(5, _any(schema["default"]))
     for name in schema.get("required") or ():
@@ -133,7 +134,7 @@ def _parts(schema: Document) -> Iterator[bytes]:
     if isinstance(additional, dict):
         yield _field(21, _field(1, _schema(additional)))
     elif additional:
-        yield _field(21, _varint(2 << 3) + _varint(1))
+        yield _field(21, varint(2 << 3) + varint(1))
     if schema.get("type"):
         yield _field(22, _text(1, schema["type"]))
     if isinstance(schema.get("items"), dict):
@@ -157,13 +158,4 @@ def _text(number: int, text: str) -> bytes:
 
 
 def _field(number: int, data: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
-
-
-def _varint(number: int) -> bytes:
-    made = bytearray()
-    while number >= 0x80:
-        made.append(number & 0x7F | 0x80)
-        number >>= 7
-    made.append(number)
-    return bytes(made)
+    return varint(number << 3 | BYTES) + varint(len(data)) + data

@@ -29,7 +29,7 @@ from dray.apiserver.quotas import Quotas
 from dray.apiserver.registry import ALL_METADATA, Context, Registry, Resource
 from dray.apiserver.schema import Schemas
 from dray.apiserver.selection import Selection
-from dray.apiserver.store import Entry, Store, Table, encode
+from dray.apiserver.store import Entry, Store, Table, not_stored
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -132,7 +132,7 @@ class Operations:
         limits.check(resource, obj, None, context)
         charged = self._quotas.admit(resource, namespace, obj, None, context.now)
         if options.dry_run:
-            return _not_stored(obj)
+            return not_stored(obj)
         stored = self._stored(resource, self.store.put(table, key, obj))
         if charged:
             self._quotas.settle(namespace, context.now)
@@ -156,7 +156,7 @@ class Operations:
         elif resource.has_status and not resource.keeps_status:
             obj["status"] = {}
         if resource.structure is None:
-            apply_defaults(resource.kind.plural, obj, context.now, context.gates)
+            apply_defaults(resource.kind.plural, obj, context.now)
             strip_disabled(resource.kind.plural, obj, None, context.gates)
 
     def _free_key(self, resource: Resource, namespace: str, metadata: dict[str, Any], table: Table) -> str:
@@ -262,7 +262,7 @@ class Operations:
         if resource.structure is None and of_status:
             apply_status_defaults(resource.kind.plural, obj, context.now)
         elif resource.structure is None:
-            apply_defaults(resource.kind.plural, obj, context.now, context.gates)
+            apply_defaults(resource.kind.plural, obj, context.now)
         for hook in resource.prepare_status if of_status else resource.prepare:
             hook(obj, old, context)
         whole = resource.structure is not None and not resource.has_status
@@ -276,7 +276,7 @@ class Operations:
         if obj == old.object:
             return old
         if options.dry_run:
-            return _not_stored(obj)
+            return not_stored(obj)
         table, key = self.table(resource), key_of(resource, namespace, obj["metadata"]["name"])
         if _is_finished(resource, obj):
             gone = self._stored(resource, self.store.delete(table, key, obj), removed=True)
@@ -450,7 +450,3 @@ def _is_finished(resource: Resource, obj: dict[str, Any]) -> bool:
 def _keep_managed(obj: dict[str, Any], given: dict[str, Any]) -> None:
     obj["metadata"]["managedFields"] = given["metadata"].get("managedFields") or []
     meta.tidy(obj["metadata"])
-
-
-def _not_stored(obj: dict[str, Any]) -> Entry:
-    return Entry(obj, encode(obj), 0)

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from dray.api import wire
 from dray.api.times import format_micro_time, format_time
 from dray.apiserver.errors import ApiError, bad_request
 from dray.apiserver.schema import Schemas, Struct, Type
@@ -23,7 +24,6 @@ _MAGIC: Final = b"k8s\x00"
 _MAX_DEPTH: Final = 64
 # Fields of a schema that hold a schema or something else, and the number of the schema in them.
 _SCHEMAS: Final = {"items": 1, "additionalProperties": 2, "additionalItems": 2}
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 class _Named(NamedTuple):
@@ -35,8 +35,10 @@ def decode(data: bytes, schemas: Schemas) -> dict[str, Any]:
     """The object in a Kubernetes protobuf body."""
     try:
         return _Decoder(schemas).envelope(data)
-    except (IndexError, packing.error, UnicodeDecodeError, msgspec.DecodeError, RecursionError, ValueError) as error:
+    except (ValueError, packing.error, msgspec.DecodeError, RecursionError) as error:
         raise bad_request(f"the body is not valid protobuf: {error}") from error
+    except (AttributeError, TypeError) as error:  # a number where the declaration has bytes, or the other way round
+        raise bad_request("the body is not valid protobuf: a field is of another wire type than declared") from error
 
 
 @cache
@@ -57,15 +59,15 @@ class _Decoder:
     def envelope(self, data: bytes) -> dict[str, Any]:
         if not data.startswith(_MAGIC):
             raise ValueError("it does not start with k8s")
-        parts = dict(_fields(data[len(_MAGIC) :]))
-        type_meta = dict(_fields(parts.get(1, b"")))
+        envelope = dict(_fields(data[len(_MAGIC) :]))
+        type_meta = dict(_fields(envelope.get(1, b"")))
         api_version, kind = type_meta.get(1, b"").decode(), type_meta.get(2, b"").decode()
         named = _Named("v1" if kind == "DeleteOptions" else api_version, kind)
         struct = self._schemas.kind(named)
         if struct is None:
             message = f"{api_version} {kind} cannot be read as protobuf; send JSON"
             raise ApiError(415, "UnsupportedMediaType", message)
-        obj = self._struct(struct, parts.get(2, b""), 0)
+        obj = self._struct(struct, envelope.get(2, b""), 0)
         return obj | {"apiVersion": api_version, "kind": kind}
 
     def _struct(self, struct: Struct, data: bytes, depth: int, within: str = "") -> dict[str, Any]:
@@ -128,7 +130,7 @@ def _scalar(name: str, value: Any) -> Any:
     if name == "string":
         return value.decode() if value != b"" else ""
     if name in ("int32", "int64"):
-        return _signed(value or 0)
+        return wire.signed(value or 0)
     if name == "bool":
         return bool(value)
     if name == "float":
@@ -140,7 +142,7 @@ def _scalar(name: str, value: Any) -> Any:
     if name == "quantity":
         return parts.get(1, b"0").decode() or "0"
     if name == "intOrString":
-        return parts.get(3, b"").decode() if parts.get(1) else _signed(parts.get(2, 0))
+        return parts.get(3, b"").decode() if parts.get(1) else wire.signed(parts.get(2, 0))
     if name == "any":
         return msgspec.json.decode(parts[1]) if parts.get(1) else None
     return _time(name, parts)
@@ -150,44 +152,10 @@ def _time(name: str, parts: dict[int, Any]) -> str | None:
     """An empty time is the zero time, which JSON writes as null."""
     if 1 not in parts:
         return None
-    seconds = _signed(parts[1])
+    seconds = wire.signed(parts[1])
     return format_micro_time(seconds + parts.get(2, 0) / 1e9) if name == "microtime" else format_time(seconds)
-
-
-def _signed(number: int) -> int:
-    return number - (1 << 64) if number >= 1 << 63 else number
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
     """Numbers and values of a message: ints for varints, bytes for everything else."""
-    position = 0
-    while position < len(data):
-        tag, position = _varint(data, position)
-        wire = tag & 7
-        if wire == _VARINT:
-            value, position = _varint(data, position)
-            yield tag >> 3, value
-            continue
-        if wire == _BYTES:
-            size, position = _varint(data, position)
-        elif wire in (_FIXED64, _FIXED32):
-            size = 8 if wire == _FIXED64 else 4
-        else:
-            raise ValueError(f"wire type {wire} is not used by Kubernetes")
-        if position + size > len(data):
-            raise ValueError("it ends in the middle of a field")
-        yield tag >> 3, data[position : position + size]
-        position += size
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    result = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return result & 0xFFFFFFFFFFFFFFFF, position
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number is too long")
+    return ((number, value) for number, _, value in wire.parts(data))

@@ -17,7 +17,7 @@ from dray.api.core import Pod, ResourceQuota
 from dray.api.gates import Gates
 from dray.api.kinds import DEVICE_CLASSES, RESOURCE_QUOTAS, Kind
 from dray.api.meta import decode
-from dray.api.quantity import Quantity
+from dray.api.quantity import quantities
 from dray.apiserver.errors import forbidden
 from dray.apiserver.registry import Registry, Resource
 from dray.apiserver.store import Store, Table
@@ -74,7 +74,7 @@ class Quotas:
         account = self._account(namespace, quotas, now)
         for name, quota in quotas.items():
             used = account.used(name)
-            if _parsed(quota.status.used) != used or _parsed(quota.status.hard) != _parsed(quota.spec.hard):
+            if quantities(quota.status.used) != used or quantities(quota.status.hard) != quantities(quota.spec.hard):
                 key = f"{namespace}/{name}"
                 obj = self._table.entries[key].copy()
                 shown = {each: str(amount) for each, amount in used.items()}
@@ -153,12 +153,8 @@ def _specified(kind: Kind, name: str, quota: ResourceQuota, pod: Pod) -> None:
 
 
 def _within(kind: Kind, name: str, quota: ResourceQuota, asked: Amounts, used: Amounts) -> None:
-    hard = _parsed(quota.spec.hard)
+    hard = quantities(quota.spec.hard)
     over = [each for each, amount in asked.items() if used.get(each, ZERO) + amount > hard[each]]
     if over:
         told = f"requested: {text(only(asked, over))}, used: {text(only(used, over))}, limited: {text(only(hard, over))}"
         raise forbidden(kind, name, f"exceeded quota: {quota.metadata.name}, {told}")
-
-
-def _parsed(listed: Mapping[str, Any]) -> dict[str, Quantity]:
-    return {name: Quantity.parse(value) for name, value in listed.items()}

@@ -53,7 +53,7 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 def read_page(store: Store, resource: Resource, namespace: str, options: ListOptions) -> Page:
-    _check(resource, options)
+    _check(options)
     selection = Selection(resource, namespace, options.labels, options.fields)
     table = store.table(resource.storage)
     start, revision = "", store.revision
@@ -61,7 +61,7 @@ def read_page(store: Store, resource: Resource, namespace: str, options: ListOpt
         token = _parse(options.token)
         start, revision = token.start, token.rv if token.rv >= 0 else store.revision
     elif options.resource_version not in ("", "0"):
-        asked = parse_revision(resource, options.resource_version)
+        asked = parse_revision(options.resource_version)
         if asked > store.revision:
             raise too_large_resource_version(asked, store.revision)
         if options.match == "Exact":
@@ -102,7 +102,7 @@ def _parse(text: str) -> _Token:
         raise bad_request("continue key is not valid: invalid continue token") from error
 
 
-def _check(resource: Resource, options: ListOptions) -> None:
+def _check(options: ListOptions) -> None:
     problems = []
     if options.match:
         path = "resourceVersionMatch"
@@ -129,7 +129,7 @@ def options_invalid(kind: str, problems: list[FieldError]) -> ApiError:
     return invalid(Kind("meta.k8s.io", "v1", "", kind, False), "", problems)
 
 
-def parse_revision(resource: Resource, text: str) -> int:
+def parse_revision(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 19:
         raise bad_request(f"Invalid value: {text[:64]!r}: resourceVersion must be a non-negative integer")
     return int(text)

@@ -361,3 +361,8 @@ class Store:
 def stamped(obj: dict[str, Any], revision: int) -> Entry:
     obj["metadata"]["resourceVersion"] = str(revision)
     return Entry(obj, encode(obj), revision)
+
+
+def not_stored(obj: dict[str, Any]) -> Entry:
+    """An entry without a revision of its own: of a dry run, or before it is written."""
+    return Entry(obj, encode(obj), 0)

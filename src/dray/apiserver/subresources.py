@@ -41,7 +41,7 @@ class Subresources:
         now = self._operations.clock()
 
         def change(pod: Object) -> Object:
-            _can_bind(pod, wanted, target)
+            _can_bind(pod, wanted)
             metadata = pod["metadata"]
             if wanted.get("annotations"):
                 metadata = metadata | {"annotations": (metadata.get("annotations") or {}) | wanted["annotations"]}
@@ -77,20 +77,20 @@ class Subresources:
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
             )
         budget = found[0]
-        if _ready(pod) or not _ignores_unready(budget, pod):
+        if _ready(pod) or not _ignores_unready(budget):
             self._disrupt(namespace, budget, pod, dry_run)
 
     def _disrupt(self, namespace: str, budget: Object, pod: Object, dry_run: bool) -> None:
         name = budget["metadata"]["name"]
         if at(budget, "status.observedGeneration", 0) < budget["metadata"].get("generation", 0):
-            raise _too_many(name, f"The disruption budget {name} is still being processed by the server.", 10)
+            raise _too_many(f"The disruption budget {name} is still being processed by the server.", 10)
         if at(budget, "status.disruptionsAllowed", 0) <= 0:
             status = budget.get("status", {})
             message = (
                 f"The disruption budget {name} needs {status.get('desiredHealthy', 0)} healthy pods and has "
                 f"{status.get('currentHealthy', 0)} currently"
             )
-            raise _too_many(name, message, 0)
+            raise _too_many(message, 0)
         now = format_time(self._operations.clock())
 
         def change(current: Object) -> Object:
@@ -162,7 +162,7 @@ def _with(obj: Object, path: tuple[str, ...], value: Any) -> Object:
     return obj | {path[0]: _with(inner if isinstance(inner, dict) else {}, path[1:], value) if len(path) > 1 else value}
 
 
-def _can_bind(pod: Object, wanted: Object, target: str) -> None:
+def _can_bind(pod: Object, wanted: Object) -> None:
     metadata, name = pod["metadata"], pod["metadata"]["name"]
     if wanted.get("uid") and wanted["uid"] != metadata["uid"]:
         why = f"Precondition failed: UID in precondition: {wanted['uid']}, UID in object meta: {metadata['uid']}"
@@ -197,7 +197,7 @@ def _ready(pod: Object) -> bool:
     return any(c.get("type") == "Ready" and c.get("status") == "True" for c in at(pod, "status.conditions", ()))
 
 
-def _ignores_unready(budget: Object, pod: Object) -> bool:
+def _ignores_unready(budget: Object) -> bool:
     """A pod that is not ready may go while the budget is met, or always, as the budget's policy says."""
     if at(budget, "spec.unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
@@ -205,7 +205,7 @@ def _ignores_unready(budget: Object, pod: Object) -> bool:
     return bool(healthy >= desired and desired > 0)
 
 
-def _too_many(budget: str, message: str, retry: int) -> ApiError:
+def _too_many(message: str, retry: int) -> ApiError:
     details: Object = {"causes": [{"reason": "DisruptionBudget", "message": message}]}
     if retry:
         details["retryAfterSeconds"] = retry

@@ -28,7 +28,6 @@ class WatchOptions(msgspec.Struct, frozen=True):
     labels: str = ""
     fields: str = ""
     resource_version: str = ""
-    match: str = ""
     timeout: float = DEFAULT_SECONDS
     bookmarks: bool = False
     initial: bool = False
@@ -50,7 +49,6 @@ def watch_options(query: Mapping[str, str]) -> WatchOptions:
         labels=common.labels,
         fields=common.fields,
         resource_version=common.resource_version,
-        match=match,
         timeout=float(min(seconds or DEFAULT_SECONDS, LONGEST_SECONDS)),
         bookmarks=query.get("allowWatchBookmarks", "") in ("true", "1"),
         initial=initial,
@@ -76,7 +74,7 @@ class Stream:
             if options.initial:
                 self._first.append(present.bookmark(store.revision, initial=True))
         else:
-            after = parse_revision(resource, options.resource_version)
+            after = parse_revision(options.resource_version)
             if after > store.revision:
                 raise too_large_resource_version(after, store.revision)
             if after < table.compacted:

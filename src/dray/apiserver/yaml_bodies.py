@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from dray.api.nesting import refuse_deep_nesting
 from dray.apiserver.errors import bad_request
 
 _BASE: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -34,6 +35,7 @@ class _Loader(_BASE):  # type: ignore[misc]
 def read_yaml(body: bytes) -> tuple[Any, list[str]]:
     """The object, and where a key was given that was there already (the last one counts)."""
     try:
+        refuse_deep_nesting(body)
         _refuse_aliases(body)
         loader = _Loader(body)
         # Through JSON, so that dates and other YAML types become what they were written as or are refused.

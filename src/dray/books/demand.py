@@ -35,6 +35,7 @@ class Demand:
         "scheduler_name",
         "spec",
         "spread",
+        "tied",
         "tolerations",
         "volumes",
     )
@@ -53,6 +54,8 @@ class Demand:
         self.node_selector = spec.node_selector
         self.affinity: Affinity = spec.affinity or Affinity()
         self.tolerations: tuple[Toleration, ...] = spec.tolerations
+        # Whether it says itself where it is to be beside other pods.
+        self.tied = bool(spec.topology_spread_constraints or self.affinity.pod_affinity or self.affinity.pod_anti_affinity)
         self.spread: tuple[TopologySpreadConstraint, ...] = spec.topology_spread_constraints
         self.images = tuple(container.image for container in (*spec.init_containers, *spec.containers))
         self.containers = len(spec.init_containers) + len(spec.containers)

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from dray.api.core import Node, Pod
 from dray.api.requests import Amounts, amount
-from dray.api.resource import AllocationResult
+from dray.api.resource import AllocationResult, ResourceClaim
 from dray.books.demand import Demand, Port
 from dray.books.journal import Account, Books, Standing
 
@@ -21,9 +21,12 @@ ANY_ADDRESS: Final = "0.0.0.0"
 _MOST_STATES: Final = 65536
 
 
+Given = tuple[ResourceClaim, AllocationResult]
+
+
 class Placed:
-    """A pod on a node; never changed, only replaced. ``given``: by claim (uid) the devices that it gets with this decision, until
-    the claim itself shows them."""
+    """A pod on a node; never changed, only replaced. ``given``: by uid the claims that get devices with this decision, and which,
+    until the claims themselves show them."""
 
     __slots__ = ("demand", "given", "node", "pod", "standing")
 
@@ -33,7 +36,7 @@ class Placed:
         demand: Demand,
         node: str,
         standing: Standing = "shown",
-        given: Mapping[str, AllocationResult] = MappingProxyType({}),
+        given: Mapping[str, Given] = MappingProxyType({}),
     ) -> None:
         self.pod = pod
         self.demand = demand
@@ -230,6 +233,14 @@ class Nodes:
 
     def all_placed(self) -> Iterator[Placed]:
         return iter(self._placed.values())
+
+    def counted(self, uid: str) -> Placed | None:
+        """The pod, if it counts on a node that is known: that is, if listeners were told that it came."""
+        placed = self._placed.get(uid)
+        return placed if placed is not None and placed.node in self._by_name else None
+
+    def all_counted(self) -> Iterator[Placed]:
+        return (placed for info in self for placed in info.pods.values())
 
     # -------------------------------------------------------------------------------------------------- changing
 

@@ -10,7 +10,6 @@ from dray.cel.errors import Overrun
 from dray.cel.library.kubernetes import FORMATS
 from dray.cel.values import URL, NamedFormat, Semver, size
 
-SELECT: Final = 1
 LIST: Final = 10
 MAP: Final = 30
 STRING_FACTOR: Final = 0.1

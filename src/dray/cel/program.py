@@ -30,7 +30,7 @@ class Program:
 
     __slots__ = ("_closure", "_frame", "estimated_cost", "expression", "limit", "metered", "reads")
 
-    def __init__(self, expression: str, node: Node, features: frozenset[str], limit: int) -> None:
+    def __init__(self, expression: str, node: Node, limit: int) -> None:
         self.expression = expression
         self.limit = limit
         self.reads = paths_read(node)
@@ -97,7 +97,7 @@ def _compile(expression: str, features: frozenset[str], limit: int, derived: boo
         node = parse(expression)
         kind = check(node, expression, device_names(features))
         _check_result(kind, expression, features, derived)
-        return Program(expression, node, features, limit)
+        return Program(expression, node, limit)
     except CompileError as error:
         return error
     except Failure as failure:

@@ -79,6 +79,10 @@ class _Commands(click.Group):
             from dray.cli.trouble import Trouble
 
             raise Trouble("an object is nested too deeply") from error
+        except OverflowError as error:
+            from dray.cli.trouble import Trouble
+
+            raise Trouble("an object has a number that is larger than any field of the API may hold") from error
         except OSError as error:
             from dray.cli.trouble import Trouble, told
 

@@ -142,7 +142,7 @@ def _named(identity: Any, answer: Json) -> Json:
 def _parse(text: bytes) -> Line:
     try:
         return _decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid(f"not JSON: {error}; a question is one JSON object on one line") from None
 
 
@@ -212,7 +212,7 @@ class Session:
         if self.line.validate:
             plain = self._typed(kind, plain)
         if not self.line.raw:
-            apply_defaults(kind.plural, plain, _THEN, self.gates)
+            apply_defaults(kind.plural, plain, _THEN)
         if self.line.validate:
             self.problems.extend(f"{error.path}: {error.message}" for error in validate_create(kind.plural, plain, self.gates))
         return decode(type, plain)

@@ -15,15 +15,18 @@ from rich.console import Console
 from rich.markup import escape
 
 from dray.api import kinds
+from dray.api.class_names import ClassNames
+from dray.api.core import Pod
 from dray.api.kinds import Kind
-from dray.api.meta import DecodeError
-from dray.api.resource import ResourceClaim, ResourceClaimTemplate
+from dray.api.meta import DecodeError, decode
+from dray.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from dray.cli.allocate import Invalid, Line, Refusals, Session
 from dray.cli.output import emit, table
 from dray.cli.trouble import Trouble
 from dray.cluster.world import World
 from dray.explain.advice import change_in_words
 from dray.explain.snapshot import SnapshotError, documents, files_of, kind_of
+from dray.scheduling.shape.extended import requests_for, wanted_names
 
 Json = dict[str, Any]
 _READ: Final = (
@@ -42,11 +45,13 @@ _MOST_CHANGES: Final = 3
 
 
 class Manifests:
-    """The objects of the files by kind, checked; ``left_out`` are those of other kinds."""
+    """The objects of the files by kind, checked; ``left_out`` are those of other kinds, ``special`` the claims that are made for
+    extended resources."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self.of: dict[Kind, list[Json]] = {kind: [] for kind in _READ}
         self.left_out: dict[str, int] = {}
+        self.special: set[str] = set()
         problems: list[str] = []
         try:
             for file in files_of(paths):
@@ -87,6 +92,7 @@ class Manifests:
         asked: list[tuple[str, list[Json]]] = []
         for pod in self.of[kinds.PODS]:
             found = [self._of_pod(pod, entry, named) for entry in pod.get("spec", {}).get("resourceClaims", [])]
+            found += self._extended(pod)
             if wanted := [claim for claim in found if not _allocated(claim)]:
                 asked.append((f"pod {_key(pod)}", wanted))
         asked += [(f"claim {key}", [claim]) for key, claim in claims.items() if key not in named]
@@ -104,6 +110,21 @@ class Manifests:
             raise Trouble(f"pod {_key(pod)} names {kind.kind} {key}, which is in none of the files; add it with -f")
         named.add(key)
         return _from(found, f"{pod['metadata']['name']}-{entry['name']}") if made else found
+
+    def _extended(self, pod: Json) -> Iterator[Json]:
+        """The claim that a scheduler makes for the pod's extended resources; what a node of the files offers itself, a device
+        plugin gives."""
+        classes = ClassNames()
+        for body in self.of[kinds.DEVICE_CLASSES]:
+            classes.put(decode(DeviceClass, body))
+        spec = decode(Pod, pod).spec
+        offered = {name for node in self.of[kinds.NODES] for name in (node.get("status") or {}).get("allocatable") or {}}
+        if names := wanted_names(spec, classes) - offered:
+            requests = msgspec.to_builtins(requests_for(spec, names, classes).requests)
+            made = {"metadata": pod["metadata"], "spec": {"spec": {"devices": {"requests": requests}}}}
+            claim = _from(made, f"{pod['metadata']['name']}-extended-resources")
+            self.special.add(_key(claim))
+            yield claim
 
 
 def _allocated(claim: Json) -> bool:
@@ -138,6 +159,7 @@ class Answers:
             self._session.object(kinds.RESOURCE_CLAIM_TEMPLATES, ResourceClaimTemplate, template)
         self._check()
         self._nodes = [self._session.node(_raw(node)) for node in manifests.nodes()]
+        self._special = manifests.special
         questions = [(what, self._session.claims([_raw(c) for c in bodies])) for what, bodies in manifests.questions()]
         self._check()
         if not questions:
@@ -167,7 +189,9 @@ class Answers:
         world = World((kinds.RESOURCE_CLAIMS,))
         for node in self._nodes:
             for change in self._session.engine.explain(node, claims).changes:
-                yield change_in_words(world, change)
+                # Nobody can write a toleration into a claim that the scheduler makes.
+                if change.kind != "tolerate" or change.claim not in self._special:
+                    yield change_in_words(world, change)
 
 
 def _raw(body: Json) -> msgspec.Raw:

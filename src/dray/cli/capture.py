@@ -9,8 +9,8 @@ import click
 import msgspec
 import yaml
 
+from dray.api.amounts import counted
 from dray.api.kinds import DEVICE_CLASSES, NODES, RESOURCE_SLICES
-from dray.cli.output import counted
 from dray.cli.source import Source, source_options
 from dray.cli.trouble import Trouble
 from dray.nodes.hardware.capture import Captured, captured

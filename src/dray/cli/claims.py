@@ -9,8 +9,9 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from dray.api.amounts import counted
 from dray.api.kinds import PODS, RESOURCE_CLAIMS
-from dray.cli.output import counted, emit, output_option, table
+from dray.cli.output import emit, output_option, table
 from dray.cli.source import Source, source_options
 from dray.explain.orphans import ClaimRow, claim_rows
 

@@ -73,10 +73,8 @@ def controllers(
       dray controllers --only exporter --scheduler-config /etc/dray/config.yaml --leader-elect
     """
     from dray.apiserver.catalog import CATALOG
-    from dray.controllers.claims import METRICS
-    from dray.controllers.eviction import METRICS as EVICTION_METRICS
     from dray.controllers.exporter import Settings
-    from dray.controllers.sets import OPTIONAL, SETS, Exporting, Setting, deciders, kinds
+    from dray.controllers.sets import METRICS, OPTIONAL, SETS, Exporting, Setting, deciders, kinds
     from dray.runtime.meter import Meter
     from dray.runtime.process import Part
 
@@ -98,7 +96,7 @@ def controllers(
                 connection.gates,
                 CATALOG.owned,
                 certificate,
-                meter=Meter(metrics.registry, {**METRICS, **EVICTION_METRICS}),
+                meter=Meter(metrics.registry, METRICS),
                 exporter=exporting,
                 evictions_per_second=evictions_per_second,
                 embedded=False,
@@ -106,6 +104,7 @@ def controllers(
         ),
         connection.serve,
         connection.election,
+        gates=connection.gates,
     )
     run_on_cluster(connection, part)
 

@@ -10,9 +10,10 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from dray.api.amounts import counted
 from dray.api.kinds import RESOURCE_CLAIMS, RESOURCE_SLICES
-from dray.cli.output import counted, emit, output_option, table
-from dray.cli.source import Source, source_options
+from dray.cli.output import emit, output_option, table
+from dray.cli.source import Source, placing_of, source_options
 from dray.explain.inventory import STATES, Inventory, NodeRow, Row, inventory, narrowed
 from dray.explain.published import Published
 
@@ -48,7 +49,9 @@ def devices(source: Source, nodes: Sequence[str], driver: str | None, states: Se
       dray devices --state free -o json
       dray devices -f now.json                        what `dray snapshot` saved
     """
-    found = inventory(Published(source.read(needs=(RESOURCE_SLICES, RESOURCE_CLAIMS)).world))
+    snapshot = source.read(needs=(RESOURCE_SLICES, RESOURCE_CLAIMS))
+    _, gates = placing_of(None, snapshot)
+    found = inventory(Published(snapshot.world, gates=gates))
     if only := bool(nodes or driver or states):
         found = narrowed(found, lambda row: _wanted(row, nodes, driver, states))
     emit(found, output, lambda console: _show(found, console, wide=output == "wide", only=only))

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from dray.api.amounts import counted
 from dray.api.core import Pod
 from dray.api.kinds import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.meta import decode
@@ -81,14 +82,14 @@ async def in_waves(cluster: Cluster, rule: DeviceTaintRule, waves: Waves, end: f
         if not due and not going:
             return Left(left.evicted, done=True)
         if time.time() > end:
-            return msgspec.structs.replace(left, message=f"{_pods(len(due) + len(going))} still there")
+            return msgspec.structs.replace(left, message=f"{counted(len(due) + len(going), 'pod')} still there")
         if going:
             await asyncio.sleep(POLL_SECONDS)
             continue
         told, left.kept = await _wave(cluster, due, waves)
         left.evicted += told
-        waiting = f"; {_pods(len(left.kept))} waiting for a disruption budget" if left.kept else ""
-        tell(f"{_pods(left.evicted)} told to leave, {len(due) - told} to go{waiting}")
+        waiting = f"; {counted(len(left.kept), 'pod')} waiting for a disruption budget" if left.kept else ""
+        tell(f"{counted(left.evicted, 'pod')} told to leave, {len(due) - told} to go{waiting}")
         await asyncio.sleep(max(waves.pause, POLL_SECONDS) if told else BUDGET_SECONDS)
 
 
@@ -122,7 +123,3 @@ async def _evict(cluster: Cluster, pod: Pod, budgets: bool, kept: dict[str, str]
     except (NotFound, Conflict):
         return 0
     return 1
-
-
-def _pods(number: int) -> str:
-    return "1 pod" if number == 1 else f"{number} pods"

@@ -98,7 +98,7 @@ def _answer_all(file: BinaryIO, answer: Callable[[bytes], Json]) -> None:
             return answer(text), True
         except RecursionError:
             return {"id": _id(text), "invalid": ["nested too deeply"]}, False
-        except (Invalid, DecodeError, QuantityError, TooManyHints, msgspec.DecodeError) as error:
+        except (Invalid, DecodeError, QuantityError, TooManyHints, msgspec.DecodeError, UnicodeDecodeError) as error:
             return {"id": _id(text), "invalid": [str(error)]}, False
 
     sys.exit(0 if answer_lines(file, of_line) else 2)
@@ -108,7 +108,7 @@ def _id(text: bytes) -> Any:
     """The line's id, so that its owner finds the answer; nothing where the line is too broken to say."""
     try:
         found = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return found.get("id") if isinstance(found, dict) else None
 

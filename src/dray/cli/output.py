@@ -47,11 +47,6 @@ def emit(data: Any, output: str, people: Callable[[Console], None]) -> None:
         people(console())
 
 
-def counted(number: int, noun: str) -> str:
-    """``1 pod``, ``2 pods``."""
-    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Fitted:
     """A table. Cells are taken as they are; one with a colour is a ``Text``."""
     return Fitted(columns, rows)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from dray.api.core import Pod
 from dray.api.kinds import PODS
+from dray.api.times import format_time
 from dray.cli.trouble import Trouble
 from dray.cluster.world import World
+from dray.explain.story import after_death
 
 
 def named(pod: str, namespace: str | None) -> tuple[str, str]:
@@ -16,8 +21,16 @@ def named(pod: str, namespace: str | None) -> tuple[str, str]:
     return name, namespace or ""
 
 
-def find(world: World, name: str, namespace: str) -> Pod:
+def find(world: World, name: str, namespace: str, events: Iterable[Mapping[str, Any]] = ()) -> Pod:
+    """The pod. Of one that is gone, ``events`` say what was told of it last."""
     found: Pod | None = world.get(PODS, f"{namespace}/{name}")
+    if found is None and (told := after_death(f"{namespace}/{name}", events)):
+        last = told[-1]
+        by = f" by {last.by}" if last.by else ""
+        raise Trouble(
+            f'pod "{name}" is gone from namespace "{namespace}"; the last that was told of it, at {format_time(last.at)}{by}: '
+            f"{last.what}: {last.detail}; `dray story {name} -n {namespace}` tells the rest"
+        )
     if found is None:
         elsewhere = sorted(key for key in world.all(PODS) if key.rpartition("/")[2] == name)
         hint = f"; there is {', '.join(elsewhere[:3])}" if elsewhere else ""

@@ -18,6 +18,7 @@ import msgspec
 from rich.console import Console
 
 from dray.api.kinds import NODES, PODS, QUEUES
+from dray.cli.lines import LINE_MAX, answer_lines
 from dray.cli.output import emit, output_option, table
 from dray.cli.source import Source, source_options
 from dray.cli.tables import Fitted
@@ -30,7 +31,6 @@ from dray.simulate.settle import Settling, WorldLine
 _AMOUNTS: Final = ("used", "share", "quota", "limit")
 # Resources that have columns of their own.
 _MOST_BESIDE: Final = 2
-LINE_MAX: Final = 64 * 1024 * 1024
 QUEUES_MAX: Final = 10_000
 # Resources that may stand beside a queue's name instead of under ``resources``.
 _BESIDE: Final = ("gpu", "cpu_milli", "memory_bytes")
@@ -153,7 +153,7 @@ def shares(file: BinaryIO) -> None:
       dray queues shares questions.jsonl
       echo '{"total": {"gpu": 8}, "queues": [
         {"name": "a", "resources": {"gpu": {"quota": 2, "requested": 8}}},
-        {"name": "b", "resources": {"gpu": {"quota": 2, "requested": 3}}}]}' | tr -d '\\n' | dray queues shares
+        {"name": "b", "resources": {"gpu": {"quota": 2, "requested": 3}}}]}' | dray queues shares
     """
     _answer_lines(file, _shares)
 
@@ -173,22 +173,17 @@ def settle(file: BinaryIO) -> None:
       dray queues settle worlds.jsonl
       echo '{"world": {"nodes": [{"name": "n", "allocatable": {"cpu_milli": 8000, "memory_bytes": 1e10, "gpu": 2, "pods": 10}}],
         "queues": [{"name": "a", "gpu": {"quota": 1}}], "podgroups": [{"name": "job", "queue": "a", "min_member": 2, "pods": [
-        {"name": "x", "requests": {"gpu": 1}}, {"name": "y", "requests": {"gpu": 1}}]}]}}' | tr -d '\\n' | dray queues settle
+        {"name": "x", "requests": {"gpu": 1}}, {"name": "y", "requests": {"gpu": 1}}]}]}}' | dray queues settle
     """
     _answer_lines(file, _settled)
 
 
 def _answer_lines(file: BinaryIO, answer_to: Callable[[bytes], Json]) -> None:
-    if file.isatty():
-        click.echo("Reading questions, one JSON object a line; Ctrl-D ends.", err=True)
-    out, wrong = sys.stdout.buffer, False
-    while text := file.readline(LINE_MAX + 1):
-        if text.strip():
-            answer = _answer(text, answer_to)
-            wrong = wrong or "invalid" in answer
-            out.write(msgspec.json.encode(answer) + b"\n")
-            out.flush()
-    sys.exit(2 if wrong else 0)
+    def of_line(text: bytes) -> tuple[Json, bool]:
+        answer = _answer(text, answer_to)
+        return answer, "invalid" not in answer
+
+    sys.exit(0 if answer_lines(file, of_line) else 2)
 
 
 def _shares(text: bytes) -> Json:
@@ -211,7 +206,7 @@ def _answer(text: bytes, answer_to: Callable[[bytes], Json]) -> Json:
         answer = answer_to(text)
     except (QueueError, msgspec.ValidationError) as error:
         answer = {"invalid": [str(error)]}
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         answer = {"invalid": [f"not JSON: {error}; a question is one JSON object on one line"]}
     except RecursionError:
         answer = {"invalid": ["the line is nested too deeply"]}

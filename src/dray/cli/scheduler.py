@@ -54,7 +54,7 @@ def scheduler(scheduler_name: str, config_file: Path | None, writes_in_flight: i
         chosen = config or Config((Profile(scheduler_name or "dray"),))
         return [Scheduler(world, chosen, connection.gates, meter=Meter(metrics.registry, METRICS))]
 
-    part = Part(KINDS, build, connection.serve, connection.election, writes_in_flight)
+    part = Part(KINDS, build, connection.serve, connection.election, writes_in_flight, gates=connection.gates)
     run_on_cluster(connection, part, meanwhile=_load)
 
 

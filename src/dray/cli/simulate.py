@@ -14,9 +14,10 @@ import msgspec
 from rich.console import Console
 from rich.markup import escape
 
+from dray.api.amounts import counted
 from dray.api.durations import seconds
 from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
-from dray.cli.output import counted, emit, output_option, table
+from dray.cli.output import emit, output_option, table
 from dray.cli.source import Source, now_of, placing_of, source_options_beside_files
 from dray.cli.trouble import Trouble, patience
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from dray.scheduling.config import Config
 
 T = TypeVar("T")
+
+# What cannot be read is told by these commands in their own words: nobody is to see it a second time, without them.
+logging.getLogger("dray").addHandler(logging.NullHandler())
 
 
 KUBECONFIG_HELP: Final = "The cluster to read. Default: KUBECONFIG, then ~/.kube/config, then a `dray up` that runs now."
@@ -218,5 +222,5 @@ def placing_of(file: Path | None, found: Snapshot | None) -> tuple[Config | None
             return load(file.read_text(), gates), gates
         told = header.scheduler_configuration if header is not None else None
         return (parse(told, gates) if told is not None else None), gates
-    except (OSError, ConfigError, GateError) as error:
+    except (OSError, UnicodeDecodeError, ConfigError, GateError) as error:
         raise Trouble(f"{file}: {error}" if file is not None else f"the header of the snapshot: {error}") from error

@@ -16,6 +16,7 @@ from dray.cli.output import emit, output_option, table
 from dray.cli.pods import find, named
 from dray.cli.source import Source, source_options
 from dray.cli.trouble import Trouble
+from dray.explain.story import after_death
 from dray.explain.story import story as tell
 from dray.runtime.stories import Line
 
@@ -33,7 +34,8 @@ from dray.runtime.stories import Line
 def story(pod: str, namespace: str | None, server: str | None, source: Source, output: str) -> None:
     """Tell what happened to a pod, step by step.
 
-    Without --server the story is put together from the pod, its claims and its events, as far as the cluster still has them.
+    Without --server the story is put together from the pod, its claims and its events, as far as the cluster still has them; of
+    a pod that is gone, from its events.
 
     \b
     Examples:
@@ -73,13 +75,16 @@ def _asked(server: str, key: str) -> list[Line]:
         raise Trouble(
             f"cannot connect to {server}: {error.os_error.strerror}; it is what a scheduler serves with --serve"
         ) from error
-    except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, KeyError) as error:
+    except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, UnicodeDecodeError, KeyError) as error:
         raise Trouble(f"{server}: {error or 'no answer in 10 seconds'}") from error
 
 
 def _read(source: Source, namespace: str, name: str) -> list[Line]:
     snapshot = source.read(needs=(PODS,))
-    return tell(snapshot.world, find(snapshot.world, name, namespace), snapshot.plain(EVENTS))
+    events = snapshot.plain(EVENTS)
+    if f"{namespace}/{name}" not in snapshot.world.all(PODS) and (gone := after_death(f"{namespace}/{name}", events)):
+        return gone
+    return tell(snapshot.world, find(snapshot.world, name, namespace), events)
 
 
 def _show(lines: list[Line], console: Console) -> None:

@@ -7,8 +7,9 @@ import sys
 import click
 from rich.console import Console
 
+from dray.api.amounts import counted
 from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
-from dray.cli.output import counted, emit, output_option, table
+from dray.cli.output import emit, output_option, table
 from dray.cli.source import Source, source_options
 from dray.explain.verify import Finding, Report
 from dray.explain.verify import verify as check

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 from rich.console import Console
@@ -64,7 +65,7 @@ def why(target: tuple[str, ...], namespace: str | None, config: Path | None, sou
     world, failures = snapshot.world, failed_bindings(snapshot.plain(EVENTS))
     settings, gates = placing_of(config, snapshot)
     now = snapshot.taken_at or time.time()
-    found = _asked_for(world, target, namespace, source)
+    found = _asked_for(world, target, namespace, source, snapshot.plain(EVENTS))
     if isinstance(found, Pod):
         answer = ask(world, found, now=now, config=settings, gates=gates, failures=failures, unknown=snapshot.unknown)
         answer.notes += not_started(found, snapshot.plain(EVENTS))
@@ -74,20 +75,32 @@ def why(target: tuple[str, ...], namespace: str | None, config: Path | None, sou
     emit(plain_causes(told, len(found)), output, lambda console: show_causes(told, len(found), console, wide=output == "wide"))
 
 
-def _asked_for(world: World, target: tuple[str, ...], namespace: str | None, source: Source) -> Pod | list[Pod]:
-    """The pod that is named, or all that are meant."""
+def _asked_for(
+    world: World, target: tuple[str, ...], namespace: str | None, source: Source, events: Iterable[Mapping[str, Any]]
+) -> Pod | list[Pod]:
+    """The pod that is named, or all that are meant; ``events``: for one that is gone."""
     if not target:
         return [each for each in world.all(PODS).values() if namespace in (None, each.metadata.namespace)]
     kind, name, prefix = _named(target, namespace)
     where = namespace or prefix or source.namespace(None)
+    if prefix and not any(each.metadata.namespace == prefix for each in world.all(PODS).values()):
+        raise Trouble(f'"{prefix}" is no namespace that has pods, and {_no_kind(prefix)}')
     if kind == "Pod":
-        return find(world, name, where)
+        return find(world, name, where, events)
     pods = pods_of(world, kind, where, name)
     if not pods:
         there = kind == "ResourceClaim" and world.get(RESOURCE_CLAIMS, f"{where}/{name}") is not None
         more = f"; see `dray claims -n {where}`" if there else ", or does not exist"
         raise Trouble(f'{kind} "{name}" has no pods in namespace "{where}"{more}')
     return pods[0] if len(pods) == 1 else pods
+
+
+def _no_kind(said: str) -> str:
+    known = ", ".join(dict.fromkeys(each.lower() for each in ASKED.values()))
+    told = f"no kind that has pods: write POD, NAMESPACE/POD, or KIND/NAME where KIND is one of {known}"
+    about = {"node": "`dray devices --node NAME` tells what a node has", "queue": "`dray queues` tells of queues"}
+    more = next((text for kind, text in about.items() if said.lower() in (kind, f"{kind}s")), "")
+    return f"{told}; {more}" if more else told
 
 
 def _named(target: tuple[str, ...], namespace: str | None) -> tuple[str, str, str]:
@@ -100,8 +113,7 @@ def _named(target: tuple[str, ...], namespace: str | None) -> tuple[str, str, st
     kind = ASKED.get(first.partition(".")[0].lower())
     name = rest if slash else target[1]
     if kind is None and (namespace or not slash or not rest):
-        known = ", ".join(dict.fromkeys(each.lower() for each in ASKED.values()))
-        raise Trouble(f'"{first}" is nothing that has pods: write POD, NAMESPACE/POD, or KIND/NAME where KIND is one of {known}')
+        raise Trouble(f'"{first}" is {_no_kind(first)}')
     if not name or "/" in name:
         raise Trouble(f'"{" ".join(target)}" names no object: write KIND/NAME, and the namespace with -n')
     return (kind, name, "") if kind is not None else ("Pod", name, first)

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import click
 from rich.console import Console
 
 from dray.api.kinds import NODES, PODS
 from dray.cli.output import emit, output_option, table
-from dray.cli.source import Source, source_options
+from dray.cli.source import Source, placing_of, source_options
 from dray.explain.zones import ZoneReport, ZoneRow, zone_report
 
 
 @click.command()
 @source_options
 @click.option("--node", "nodes", multiple=True, help="Only zones of this node. Repeatable.")
+@click.option("--config", type=click.Path(path_type=Path), help="The scheduler's KubeSchedulerConfiguration, if it has one.")
 @output_option
-def zones(source: Source, nodes: Sequence[str], output: str) -> None:
+def zones(source: Source, nodes: Sequence[str], config: Path | None, output: str) -> None:
     """Show the NUMA zones of every node: what is free, who has the rest, and whether that was observed or predicted.
 
     What is free is what can be allocated, less what the pods on the node have: as the scheduler counts it, not as it is
-    published. Pods of which nobody says where they are come below the table.
+    published (unless its configuration says so, which --config names). Pods of which nobody says where they are come below
+    the table.
 
     \b
     Examples:
@@ -31,7 +34,9 @@ def zones(source: Source, nodes: Sequence[str], output: str) -> None:
       dray zones -o json
       dray zones --snapshot cluster.yaml
     """
-    found = zone_report(source.read(needs=(NODES, PODS)).world, time.time(), nodes=nodes)
+    snapshot = source.read(needs=(NODES, PODS))
+    settings, gates = placing_of(config, snapshot)
+    found = zone_report(snapshot.world, time.time(), config=settings, gates=gates, nodes=nodes)
     emit(found, output, lambda console: _show(found, console, narrowed=bool(nodes)))
 
 
@@ -43,12 +48,17 @@ def _show(found: ZoneReport, console: Console, *, narrowed: bool) -> None:
     console.print(table(("node", "zone", "policy", "free", "who has the rest"), [_row(zone) for zone in found.zones]))
     lines = [f"{each.pod} on {each.node} has something by zone, and nobody says where." for each in found.unknown]
     lines += [f"  {warning}" for each in found.unknown for warning in each.warnings]
+    for each in found.unread:
+        lines.append(f"{each.pod} on {each.node} has a record of its zones that cannot be used, and an older one counts:")
+        lines += [f"  {warning}" for warning in each.warnings]
     for node, names in found.missing.items():
         lines.append(f"{node} publishes nothing by zone of {', '.join(names)}: what its kubelet does with that is not known.")
     if found.stale:
         lines.append(f"Published before pods came or went: {', '.join(found.stale)}. The table is the scheduler's own count.")
     if found.unreported:
-        lines.append(f"{len(found.unreported)} pods have run for a minute unreported: does the placement exporter run there?")
+        number = len(found.unreported)
+        pods = "1 pod has" if number == 1 else f"{number} pods have"
+        lines.append(f"{pods} run for a minute unreported: does the placement exporter run there?")
     if lines:
         console.print("\n" + "\n".join(lines))
 

@@ -240,11 +240,16 @@ class _Merged:
             self._add(file)
 
     def _add(self, file: Path) -> None:
-        import yaml  # takes time to load, and in a pod there is no file
+        # Takes time to load, and in a pod there is no file.
+        import yaml
+
+        from dray.api.nesting import refuse_deep_nesting
 
         try:
-            content = yaml.load(file.read_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            text = file.read_text()
+            refuse_deep_nesting(text)
+            content = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
             raise KubeconfigError(f"kubeconfig {file} cannot be read: {error}") from error
         if content is not None and not isinstance(content, dict):
             raise KubeconfigError(f"kubeconfig {file} is not a mapping")

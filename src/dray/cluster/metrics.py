@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 Labels = tuple[str, ...]
+# name -> (kind, label names, help)
+Declared = dict[str, tuple[str, Labels, str]]
 
 
 class Meter(Protocol):
@@ -19,8 +21,7 @@ class Meter(Protocol):
     def gauge(self, name: str, value: float, labels: Labels = ()) -> None: ...
 
 
-# name -> (kind, label names, help)
-METRICS: Final[dict[str, tuple[str, Labels, str]]] = {
+METRICS: Final[Declared] = {
     "scheduler_schedule_attempts_total": ("counter", ("result", "profile"), "Attempts to schedule pods, by result"),
     "scheduler_scheduling_attempt_duration_seconds": (
         "histogram",

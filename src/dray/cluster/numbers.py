@@ -11,6 +11,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Generic, Protocol, TypeVar
 
+from dray.api import features
+from dray.api.gates import GATES, Gates, stage
+
 FORMAT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Sample = tuple[str, tuple[tuple[str, str], ...], float]
@@ -141,6 +144,13 @@ class Registry:
 
 _IN_HELP: Final = str.maketrans({"\\": r"\\", "\n": r"\n"})
 _IN_LABEL: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+
+
+def tell_features(registry: Registry, gates: Gates) -> None:
+    """Which features are on in this process, as Kubernetes' own tell it."""
+    enabled = registry.gauge(features.METRIC, "The stage of each feature, and whether it is on.", ("name", "stage"))
+    for name in sorted(GATES):
+        enabled.labels(name, stage(name)).set(int(gates(name)))
 
 
 def _braced(labels: Sequence[tuple[str, str]]) -> str:

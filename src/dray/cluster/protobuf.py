@@ -10,17 +10,17 @@ Always true: every field that is not to change stays byte for byte; nothing is i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final
 
 from dray.api.kinds import RESOURCE_CLAIMS
+from dray.api.wire import BYTES, VARINT, parts, varint
 from dray.cluster.port import Conflict, Invalid, Refused, Write
 
 CONTENT_TYPE: Final = "application/vnd.kubernetes.protobuf"
 # What kube-apiserver says of a field that must stay as it is.
 _KEPT: Final = ("field is immutable", "field cannot be modified once set")
 _MAGIC: Final = b"k8s\x00"
-_VARINT, _BYTES = 0, 2
 # runtime.Unknown, ResourceClaim, ObjectMeta, ResourceClaimStatus, ResourceClaimConsumerReference
 _RAW: Final = 2
 _METADATA, _STATUS = 1, 3
@@ -47,15 +47,15 @@ def rewritten(write: Write, stored: bytes) -> bytes:
     """The object as it is stored, with what the write changes. Raises Conflict where its preconditions do not hold."""
     if not stored.startswith(_MAGIC):
         raise ValueError("the API server did not answer in protobuf")
-    envelope = list(_fields(stored[len(_MAGIC) :]))
-    claim = list(_fields(_only(envelope, _RAW)))
-    _check(write, list(_fields(_only(claim, _METADATA))))
+    envelope = list(parts(stored[len(_MAGIC) :]))
+    claim = list(parts(_only(envelope, _RAW)))
+    _check(write, list(parts(_only(claim, _METADATA))))
     if write.subresource:
-        status = _reserve(list(_fields(_only(claim, _STATUS))), write)
+        status = _reserve(list(parts(_only(claim, _STATUS))), write)
         claim = _exchanged(claim, _STATUS, [_message(status)])
     elif write.body.get("metadata"):
         finalizers = [name.encode() for name in write.body["metadata"]["finalizers"] or ()]
-        metadata = _exchanged(list(_fields(_only(claim, _METADATA))), _FINALIZERS, finalizers)
+        metadata = _exchanged(list(parts(_only(claim, _METADATA))), _FINALIZERS, finalizers)
         claim = _exchanged(claim, _METADATA, [_message(metadata)])
     return _MAGIC + _message(_exchanged(envelope, _RAW, [_message(claim)]))
 
@@ -68,14 +68,14 @@ def _check(write: Write, metadata: list[Field]) -> None:
 
 
 def _reserve(status: list[Field], write: Write) -> list[Field]:
-    known = {_only(list(_fields(value)), _REFERENCE["uid"]).decode(): value for n, _, value in status if n == _RESERVED_FOR}
+    known = {_only(list(parts(value)), _REFERENCE["uid"]).decode(): value for n, _, value in status if n == _RESERVED_FOR}
     if write.patch == "merge":
         known = {}
     for user in write.body["status"]["reservedFor"] or ():
         if user.get("$patch") == "delete":
             known.pop(user["uid"], None)
         else:
-            known[user["uid"]] = _message([(n, _BYTES, user.get(name, "").encode()) for name, n in _REFERENCE.items()])
+            known[user["uid"]] = _message([(n, BYTES, user.get(name, "").encode()) for name, n in _REFERENCE.items()])
     return _exchanged(status, _RESERVED_FOR, known.values())
 
 
@@ -88,7 +88,7 @@ def _only(fields: list[Field], number: int) -> bytes:
 
 def _exchanged(fields: list[Field], number: int, values: Iterable[bytes]) -> list[Field]:
     """The fields with those of one number exchanged."""
-    return [*(field for field in fields if field[0] != number), *((number, _BYTES, value) for value in values)]
+    return [*(field for field in fields if field[0] != number), *((number, BYTES, value) for value in values)]
 
 
 def _message(fields: Iterable[Field]) -> bytes:
@@ -96,41 +96,7 @@ def _message(fields: Iterable[Field]) -> bytes:
 
 
 def _encoded(number: int, wire: int, value: Any) -> bytes:
-    tag = _number(number << 3 | wire)
-    if wire == _VARINT:
-        return tag + _number(value)
-    return tag + (_number(len(value)) if wire == _BYTES else b"") + bytes(value)
-
-
-def _fields(data: bytes) -> Iterator[Field]:
-    position = 0
-    while position < len(data):
-        tag, position = _varint(data, position)
-        wire = tag & 7
-        if wire == _VARINT:
-            value, position = _varint(data, position)
-            yield tag >> 3, wire, value
-            continue
-        size, position = _varint(data, position) if wire == _BYTES else ({1: 8, 5: 4}[wire], position)
-        yield tag >> 3, wire, data[position : position + size]
-        position += size
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    result = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return result, position
-        shift += 7
-
-
-def _number(value: int) -> bytes:
-    made = bytearray()
-    while value >= 0x80:
-        made.append(value & 0x7F | 0x80)
-        value >>= 7
-    made.append(value)
-    return bytes(made)
+    tag = varint(number << 3 | wire)
+    if wire == VARINT:
+        return tag + varint(value)
+    return tag + (varint(len(value)) if wire == BYTES else b"") + bytes(value)

@@ -295,7 +295,7 @@ def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
 def _plain(answer: bytes) -> dict[str, Any]:
     try:
         plain = msgspec.json.decode(answer)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Unreachable(f"the answer is not JSON ({error}); is this a Kubernetes API server?") from error
     if not isinstance(plain, dict):
         raise Unreachable("the answer is not an object; is this a Kubernetes API server?")
@@ -308,7 +308,7 @@ def _event(line: bytes) -> WatchEvent:
         if found.type == "ERROR":
             raise refused(msgspec.json.decode(found.object))
         metadata = _object_decoder.decode(found.object).metadata
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Unreachable(f"a watch event cannot be read: {error}: {line[:200].decode(errors='replace')}") from error
     synced = bool(metadata.annotations) and (metadata.annotations or {}).get("k8s.io/initial-events-end") == "true"
     return WatchEvent(found.type, bytes(found.object), metadata.resourceVersion, synced and found.type == "BOOKMARK")

@@ -55,7 +55,7 @@ def refusal(answer: bytes, code: int) -> Refused:
     """The error for an answer with a failure code, whoever sent it."""
     try:
         status = msgspec.json.decode(answer)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         status = None
     if not isinstance(status, dict):
         status = {"code": code, "message": answer[:500].decode(errors="replace").strip()}

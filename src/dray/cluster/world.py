@@ -59,6 +59,8 @@ class World:
         self._indexes: dict[Kind, list[Index]] = {kind: [] for kind in kinds}
         self._gone: dict[str, None] = {}
         self._listed: dict[Kind, int] = {}
+        # By kind how far what the server tells of by itself has come: lists and watch events, not answers to writes.
+        self._told: dict[Kind, int] = {}
 
     @staticmethod
     def of(objects: Mapping[Kind, Mapping[str, Any]]) -> World:
@@ -71,7 +73,7 @@ class World:
         """The same objects, for somebody who looks at them while this one goes on. Cheap: objects are never changed in place.
         Indexes are not copied."""
         made = World.of(self._objects)
-        made._gone, made._listed = dict(self._gone), dict(self._listed)
+        made._gone, made._listed, made._told = dict(self._gone), dict(self._listed), dict(self._told)
         return made
 
     @property
@@ -94,10 +96,19 @@ class World:
         """Hold objects of this kind no more; its indexes are of no use after that."""
         del self._objects[kind], self._indexes[kind]
         self._listed.pop(kind, None)
+        self._told.pop(kind, None)
 
     def is_listed(self, kind: Kind) -> bool:
         """Whether all there is of the kind is here, or was once."""
         return kind in self._listed
+
+    def has_come_to(self, kind: Kind, resource_version: str) -> bool:
+        """Whether everything of the kind that was written up to this version is here, whoever wrote it."""
+        return not resource_version.isdigit() or int(resource_version) <= self._told.get(kind, 0)
+
+    def _hear(self, kind: Kind, resource_version: str) -> None:
+        if resource_version.isdigit():
+            self._told[kind] = max(self._told.get(kind, 0), int(resource_version))
 
     def get(self, kind: Kind, key: str) -> Any:
         return self._objects[kind].get(key)
@@ -113,9 +124,12 @@ class World:
         self._indexes[kind].append(index)
         return index
 
-    def put(self, kind: Kind, raw: bytes | msgspec.Raw | dict[str, Any]) -> list[Change]:
-        """The object is now this. Empty when what is known is as new; a replaced uid is a removal and an addition."""
+    def put(self, kind: Kind, raw: bytes | msgspec.Raw | dict[str, Any], *, answer: bool = False) -> list[Change]:
+        """The object is now this. Empty when what is known is as new; a replaced uid is a removal and an addition. ``answer``:
+        to a write, which may be ahead of the watch."""
         new = _readable(kind, raw)
+        if new is not None and not answer:
+            self._hear(kind, new.metadata.resource_version)
         if new is None or new.uid in self._gone:
             return []
         old = self._objects[kind].get(new.key)
@@ -125,9 +139,11 @@ class World:
             return []
         return [self._change(kind, old, new)]
 
-    def remove(self, kind: Kind, raw: bytes | msgspec.Raw | dict[str, Any]) -> list[Change]:
+    def remove(self, kind: Kind, raw: bytes | msgspec.Raw | dict[str, Any], *, answer: bool = False) -> list[Change]:
         """The object is gone; ``raw`` is its last state."""
         last = decode(Object, raw)
+        if not answer:
+            self._hear(kind, last.metadata.resource_version)
         return self.forget(kind, last.key, last.uid)
 
     def forget(self, kind: Kind, key: str, uid: str) -> list[Change]:
@@ -146,7 +162,7 @@ class World:
         # A server whose versions went back was restored or replaced: only what it says now counts.
         restored = resource_version.isdigit() and int(resource_version) < self._listed.get(kind, 0)
         if resource_version.isdigit():
-            self._listed[kind] = int(resource_version)
+            self._listed[kind] = self._told[kind] = int(resource_version)
         listed = {found.key: found for raw in raws if (found := _readable(kind, raw)) is not None}
         objects = self._objects[kind]
         missing = [k for k in objects if k not in listed and (restored or not _after(objects[k], resource_version))]

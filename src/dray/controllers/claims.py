@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.api.consumers import is_pod, reserves
+from dray.api.consumers import claims_of, is_pod, reserves
 from dray.api.core import Pod, PodResourceClaim
 from dray.api.events import event_body
 from dray.api.gates import Gates
@@ -32,7 +32,7 @@ from dray.api.resource import (
     ResourceClaimSpec,
     ResourceClaimTemplate,
 )
-from dray.cluster.metrics import Labels, Meter, Silent
+from dray.cluster.metrics import Declared, Labels, Meter, Silent
 from dray.cluster.port import Change, Event, Forbidden, Invalid, NotFound, Outcome, Write
 from dray.cluster.world import World
 from dray.controllers.claim_templates import (
@@ -54,7 +54,7 @@ UNSURE_REST: Final = 5.0
 COUNT_SECONDS: Final = 10.0
 
 
-METRICS: Final[dict[str, tuple[str, Labels, str]]] = {
+METRICS: Final[Declared] = {
     "dynamic_resource_allocation_resourceclaim_creates_total": (
         "counter",
         ("status", "admin_access", "owner_api_group", "owner_api_kind"),
@@ -80,7 +80,7 @@ class ClaimsController:
         self._meter = meter or Silent()
         self._work = Work()
         self._started = False
-        self._pods_by_claim = world.index(PODS, _claims_named_by)
+        self._pods_by_claim = world.index(PODS, claims_of)
         self._pods_by_template = world.index(PODS, _templates_named_by)
         self._pods_by_uid = world.index(PODS, lambda pod: (pod.uid,))
         self._claims_by_consumer = world.index(RESOURCE_CLAIMS, _consumers)
@@ -122,7 +122,7 @@ class ClaimsController:
         elif pod.spec.resource_claims:
             self._work.add([f"pod:{pod.key}"])
             if pod.spec.node_name:
-                self._work.add(f"claim:{key}" for key in _claims_named_by(pod))
+                self._work.add(f"claim:{key}" for key in claims_of(pod))
             if isinstance(change.old, Pod) and change.old.status.resource_claim_statuses != pod.status.resource_claim_statuses:
                 self._work.add(f"claim:{key}" for key in self._claims_by_owner[pod.uid])
 
@@ -451,14 +451,6 @@ class ClaimsController:
 def _done(pod: Pod) -> bool:
     """It will not use its devices (again): ended, or deleted before it had a node."""
     return pod.terminal or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
-
-
-def _claims_named_by(pod: Pod) -> list[str]:
-    names = [entry.resource_claim_name for entry in pod.spec.resource_claims]
-    names += [status.resource_claim_name for status in pod.status.resource_claim_statuses]
-    if pod.status.extended_resource_claim_status is not None:
-        names.append(pod.status.extended_resource_claim_status.resource_claim_name)
-    return [f"{pod.metadata.namespace}/{name}" for name in names if name]
 
 
 def _templates_named_by(pod: Pod) -> list[str]:

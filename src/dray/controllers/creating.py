@@ -11,9 +11,9 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from dray.api.kinds import Kind
+from dray.api.names import GENERATED_LETTERS
 from dray.cluster.port import Conflict, Outcome, Write
 
-ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 NAME_MAX: Final = 63
 # An object that exists, by the API's word, and that the watch does not show for so long, is given up.
 EXPECT_SECONDS: Final = 60.0
@@ -24,8 +24,8 @@ def suffix(*parts: object, length: int = 5) -> str:
     number = int.from_bytes(blake2b("|".join(map(str, parts)).encode(), digest_size=16).digest(), "big")
     letters = []
     for _ in range(length):
-        number, digit = divmod(number, len(ALPHABET))
-        letters.append(ALPHABET[digit])
+        number, digit = divmod(number, len(GENERATED_LETTERS))
+        letters.append(GENERATED_LETTERS[digit])
     return "".join(letters)
 
 

@@ -16,7 +16,6 @@ from dray.api.kinds import CRON_JOBS, JOBS, RESOURCE_QUOTAS, Kind
 from dray.api.times import format_time, parse_time
 from dray.api.workloads import CronJob, Job
 from dray.cluster.port import Change, Conflict, Outcome, Refused, Write
-from dray.cluster.recorder import Recorder
 from dray.cluster.world import World
 from dray.controllers import owning
 from dray.controllers.keyed import Keyed
@@ -30,20 +29,19 @@ class CronJobs(Keyed):
     """The decider. Keys are ``namespace/name`` of CronJobs."""
 
     name = "cronjobs"
+    source = "cronjob-controller"
     kinds: Sequence[Kind] = (CRON_JOBS, JOBS, RESOURCE_QUOTAS)
     counted = True
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._recorder = Recorder("cronjob-controller")
         self._jobs = world.index(JOBS, owning.controller_of)
-        self._by_uid = world.index(CRON_JOBS, lambda found: (found.uid,))
+        self._owners = owning.Owners(world, CRON_JOBS, lambda key, job: False)
 
     def concerned(self, change: Change) -> Iterable[str]:
         if change.kind == CRON_JOBS:
             return [change.object.key]
-        controller = change.object.metadata.controller
-        return self._by_uid[controller.uid] if controller is not None else ()
+        return self._owners.of(change)
 
     def ended(self, key: str, outcome: Outcome, now: float) -> None:
         found = self.world.get(CRON_JOBS, key)

@@ -14,7 +14,8 @@ import msgspec
 
 from dray.api.core import Node, Pod, PodSpec, Toleration
 from dray.api.kinds import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS, RESOURCE_QUOTAS, Kind
-from dray.api.selectors import node_selector_matches
+from dray.api.meta import Object
+from dray.api.selectors import node_selector_matches, selects
 from dray.api.workloads import DaemonSet
 from dray.cluster.port import Change, Write
 from dray.cluster.world import World
@@ -35,6 +36,8 @@ TOLERATED: Final = (
     ("node.kubernetes.io/pid-pressure", "NoSchedule"),
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 )
+# Of pods that were let go, one after the other, on one node; after that it waits for one of them to go.
+NAMES_TRIED: Final = 16
 
 
 class DaemonSets(Keyed):
@@ -47,7 +50,8 @@ class DaemonSets(Keyed):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._pods = world.index(PODS, owning.controller_of)
-        self._by_uid = world.index(DAEMON_SETS, lambda found: (found.uid,))
+        self._orphans = world.index(PODS, owning.orphan_in)
+        self._owners = owning.Owners(world, DAEMON_SETS, lambda key, pod: _wants(world.get(DAEMON_SETS, key), pod))
         self._revisions = world.index(CONTROLLER_REVISIONS, owning.controller_of)
         self._gone: dict[str, dict[str, str]] = {}  # uid of a set -> node -> uid of the pod that was there last
 
@@ -58,24 +62,23 @@ class DaemonSets(Keyed):
             same = change.old is not None and change.new is not None and _shape(change.old) == _shape(change.new)
             return () if same else tuple(self.world.all(DAEMON_SETS))
         controller = change.object.metadata.controller
-        if controller is None:
-            return ()
-        if change.kind == PODS and isinstance(change.old, Pod) and change.new is None:
+        if controller is not None and change.kind == PODS and isinstance(change.old, Pod) and change.new is None:
             self._gone.setdefault(controller.uid, {})[_aimed_at(change.old)] = change.old.uid
-        return self._by_uid[controller.uid]
+        return self._owners.of(change)
 
     def decide(self, key: str, now: float) -> list[Write]:
         found: DaemonSet | None = self.world.get(DAEMON_SETS, key)
         if found is None:
             self.forget(key)
-            self._gone = {uid: nodes for uid, nodes in self._gone.items() if any(True for _ in self._by_uid[uid])}
+            self._gone = {uid: nodes for uid, nodes in self._gone.items() if any(True for _ in self._owners.with_uid[uid])}
             return []
         spec = msgspec.convert(found.spec.template.spec, PodSpec)
         wanted = {name for name, node in self.world.all(NODES).items() if _fits(spec, node)}
         pods: dict[str, list[Pod]] = {}
-        for pod_key in self._pods[found.uid]:
-            pod = self.world.get(PODS, pod_key)
-            pods.setdefault(_aimed_at(pod), []).append(pod)
+        owned = [self.world.get(PODS, pod_key) for pod_key in self._pods[found.uid]]
+        for pod in owned:
+            if _wants(found, pod):
+                pods.setdefault(_aimed_at(pod), []).append(pod)
         known = (self.world.get(CONTROLLER_REVISIONS, each) for each in self._revisions[found.uid])
         history = History(found, DAEMON_SETS, known)
         revision = history.hash_of(history.current)
@@ -83,7 +86,15 @@ class DaemonSets(Keyed):
             return self._status(found, wanted, pods, revision, now)
         hashes = {pod.metadata.labels.get(HASH) for here in pods.values() for pod in here}
         writes = history.writes(found.spec.revision_history_limit, lambda name: history.hash_of(name) in hashes)
-        return writes + self._place(found, wanted, pods, revision, now) + self._status(found, wanted, pods, revision, now)
+        writes += self._moved(found, owned) or self._place(found, wanted, pods, revision, now)
+        return writes + self._status(found, wanted, pods, revision, now)
+
+    def _moved(self, found: DaemonSet, owned: list[Pod]) -> list[Write]:
+        """Pods that change hands: own ones that no longer match, and matching ones that nothing controls."""
+        strays = (self.world.get(PODS, key) for key in self._orphans[found.metadata.namespace])
+        moved = [owning.adopt(PODS, pod, DAEMON_SETS, found) for pod in strays if _is_stray(found, pod)]
+        lost = [pod for pod in owned if podstate.active(pod) and not _wants(found, pod)]
+        return moved + [owning.release(PODS, pod, found.uid) for pod in lost]
 
     def _place(self, found: DaemonSet, wanted: set[str], pods: dict[str, list[Pod]], revision: str, now: float) -> list[Write]:
         writes = []
@@ -117,8 +128,19 @@ class DaemonSets(Keyed):
         return writes + [self._create(found, node, revision) for node in waiting[: max(0, most - beside)]]
 
     def _create(self, found: DaemonSet, node: str, revision: str) -> Write:
+        return _create(found, node, revision, self._name(found, node, revision))
+
+    def _name(self, found: DaemonSet, node: str, revision: str) -> str:
+        """One that follows from the pod that was there last, so that a name is not used again; another than those of pods that
+        were let go and are still there."""
         before = self._gone.get(found.uid, {}).get(node, "")
-        return _create(found, node, revision, before)
+        for _ in range(NAMES_TRIED):
+            name = generated(found.metadata.name, found.uid, revision, node, before)
+            taken: Pod | None = self.world.get(PODS, f"{found.metadata.namespace}/{name}")
+            if taken is None:
+                break
+            before = taken.uid
+        return name
 
     def _update(self, found: DaemonSet, wanted: set[str], pods: dict[str, list[Pod]], revision: str) -> list[Write]:
         strategy = found.spec.update_strategy
@@ -158,6 +180,15 @@ class DaemonSets(Keyed):
             return []
         namespace, name = found.metadata.namespace, found.metadata.name
         return [Write("patch", DAEMON_SETS, namespace, name, {"status": status}, subresource="status", uid=found.uid)]
+
+
+def _is_stray(found: DaemonSet, pod: Pod) -> bool:
+    """One that nothing controls, and that could be a daemon of the set: on a node, or aimed at one."""
+    return podstate.active(pod) and bool(_aimed_at(pod)) and _wants(found, pod)
+
+
+def _wants(found: DaemonSet, pod: Object) -> bool:
+    return selects(found.spec.selector, pod.metadata.labels)
 
 
 def _shape(found: Any) -> tuple[Any, ...]:
@@ -201,9 +232,8 @@ def _surplus(living: list[Pod], revision: str, surge: int) -> list[Pod]:
     return [*sorted(old, key=podstate.removal_order)[:-1], *sorted(new, key=podstate.removal_order)[:-1]]
 
 
-def _create(found: DaemonSet, node: str, revision: str, before: str) -> Write:
-    """``before`` is the uid of the pod that was there last: its name is not used again."""
-    name, namespace = generated(found.metadata.name, found.uid, revision, node, before), found.metadata.namespace
+def _create(found: DaemonSet, node: str, revision: str, name: str) -> Write:
+    namespace = found.metadata.namespace
     body = pod_from(found.spec.template, name, namespace, owning.reference(DAEMON_SETS, found))
     body["metadata"]["labels"] = {**body["metadata"]["labels"], HASH: revision}
     body["spec"] = _aimed(body["spec"], node)

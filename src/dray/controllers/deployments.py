@@ -14,6 +14,7 @@ import msgspec
 
 from dray.api.core import ReplicaSet
 from dray.api.kinds import DEPLOYMENTS, PODS, REPLICA_SETS, RESOURCE_QUOTAS, Kind
+from dray.api.meta import Object
 from dray.api.selectors import selects
 from dray.api.times import parse_time
 from dray.api.workloads import Deployment
@@ -45,16 +46,15 @@ class Deployments(Keyed):
         self._sets = world.index(REPLICA_SETS, owning.controller_of)
         self._orphans = world.index(REPLICA_SETS, owning.orphan_in)
         self._pods = world.index(PODS, owning.controller_of)
-        self._by_uid = world.index(DEPLOYMENTS, lambda found: (found.uid,))
+        self._owners = owning.Owners(world, DEPLOYMENTS, self._selects)
         self._set_by_uid = world.index(REPLICA_SETS, lambda found: (found.uid,))
-        self._by_namespace = world.index(DEPLOYMENTS, lambda found: (found.metadata.namespace,))
 
     def concerned(self, change: Change) -> Iterable[str]:
         if change.kind == DEPLOYMENTS:
             return [change.object.key]
         if change.kind == PODS:
             return self._waiting_for(change)
-        return [key for found in (change.old, change.new) if found is not None for key in self._wanting(found)]
+        return self._owners.of(change)
 
     def _waiting_for(self, change: Change) -> Iterable[str]:
         """Only a pod that is gone or done matters: Recreate waits for it."""
@@ -63,13 +63,10 @@ class Deployments(Keyed):
             return []
         sets = (self.world.get(REPLICA_SETS, key) for key in self._set_by_uid[controller.uid])
         owners = (found.metadata.controller for found in sets)
-        return [key for owner in owners if owner is not None for key in self._by_uid[owner.uid]]
+        return [key for owner in owners if owner is not None for key in self._owners.with_uid[owner.uid]]
 
-    def _wanting(self, found: Any) -> Iterable[str]:
-        if (controller := found.metadata.controller) is not None:
-            return self._by_uid[controller.uid]
-        near = self._by_namespace[found.metadata.namespace]
-        return [key for key in near if selects(self.world.get(DEPLOYMENTS, key).spec.selector, found.metadata.labels)]
+    def _selects(self, key: str, found: Object) -> bool:
+        return selects(self.world.get(DEPLOYMENTS, key).spec.selector, found.metadata.labels)
 
     def decide(self, key: str, now: float) -> list[Write]:
         found: Deployment | None = self.world.get(DEPLOYMENTS, key)
@@ -100,25 +97,25 @@ class Deployments(Keyed):
         desired = _desired(found)
         if found.spec.paused:
             newest = new or (old[-1] if old else None)
-            return [_scale(newest, desired)] if newest is not None and _replicas(newest) != desired else []
+            return [_scale(newest, desired)] if newest is not None and _desired(newest) != desired else []
         if found.spec.strategy.type == "Recreate":
             return self._recreate(found, new, old)
         rolling = found.spec.strategy.rolling_update
         surge, unavailable = limits(desired, rolling.max_surge if rolling else None, rolling.max_unavailable if rolling else None)
         if new is None:
-            room = desired + surge - sum(_replicas(each) for each in old)
+            room = desired + surge - sum(_desired(each) for each in old)
             return [self._create(found, old, max(0, min(desired, room)))]
         sizes = next_sizes(desired, surge, unavailable, _sized(new), [_sized(each) for each in old])
-        return [_scale(each, sizes[each.key]) for each in (new, *old) if sizes.get(each.key, _replicas(each)) != _replicas(each)]
+        return [_scale(each, sizes[each.key]) for each in (new, *old) if sizes.get(each.key, _desired(each)) != _desired(each)]
 
     def _recreate(self, found: Deployment, new: ReplicaSet | None, old: list[ReplicaSet]) -> list[Write]:
-        if shrinking := [_scale(each, 0) for each in old if _replicas(each)]:
+        if shrinking := [_scale(each, 0) for each in old if _desired(each)]:
             return shrinking
         if any(not self._finished(key) for each in old for key in self._pods[each.uid]):
             return []
         if new is None:
             return [self._create(found, old, _desired(found))]
-        return [_scale(new, _desired(found))] if _replicas(new) != _desired(found) else []
+        return [_scale(new, _desired(found))] if _desired(new) != _desired(found) else []
 
     def _finished(self, key: str) -> bool:
         return bool(self.world.get(PODS, key).terminal)
@@ -160,7 +157,7 @@ class Deployments(Keyed):
         idle = [
             each
             for each in sorted(old, key=_revision)
-            if not _replicas(each) and not each.status.replicas and each.metadata.deletion_timestamp is None
+            if not _desired(each) and not each.status.replicas and each.metadata.deletion_timestamp is None
         ]
         if new is None or new.status.available_replicas < _desired(found):
             return []
@@ -191,16 +188,12 @@ def _replica_set(found: Deployment, template: dict[str, Any], name: str, digest:
     }
 
 
-def _desired(found: Deployment) -> int:
-    return found.spec.replicas if found.spec.replicas is not None else 1
-
-
-def _replicas(found: ReplicaSet) -> int:
+def _desired(found: Deployment | ReplicaSet) -> int:
     return found.spec.replicas if found.spec.replicas is not None else 1
 
 
 def _sized(found: ReplicaSet) -> Sized:
-    return Sized(found.key, _replicas(found), found.status.available_replicas)
+    return Sized(found.key, _desired(found), found.status.available_replicas)
 
 
 def _age(found: ReplicaSet) -> tuple[float, str]:

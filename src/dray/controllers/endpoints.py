@@ -70,7 +70,7 @@ class Endpoints(Keyed):
         if service.spec.get("type") == "ExternalName":
             return []
         if not service.spec.get("selector"):
-            return self._mirror(key, service, endpoints)
+            return self._mirror(key, endpoints)
         pods = [self.world.get(PODS, pod) for pod in self._pods[service.metadata.namespace]]
         mine = [pod for pod in pods if service.spec["selector"].items() <= pod.metadata.labels.items() and _counts(pod)]
         grouped: dict[Ports, list[Pod]] = {}
@@ -135,7 +135,7 @@ class Endpoints(Keyed):
         body["metadata"] |= {"name": name, "generateName": f"{owner.metadata.name}-"}
         return Write("create", ENDPOINT_SLICES, namespace, name, body)
 
-    def _mirror(self, key: str, service: Any, endpoints: Any) -> list[Write]:
+    def _mirror(self, key: str, endpoints: Any) -> list[Write]:
         """Endpoints that a user wrote for a Service without selector appear as slices too."""
         if endpoints is not None and SKIP_MIRROR in endpoints.metadata.labels:
             return []

@@ -21,9 +21,8 @@ from dray.api.meta import Condition
 from dray.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.api.times import format_time, parse_time
 from dray.api.tolerations import evicts
-from dray.cluster.metrics import Labels, Meter, Silent
+from dray.cluster.metrics import Declared, Meter, Silent
 from dray.cluster.port import Change, Conflict, Event, NotFound, Outcome, Write
-from dray.cluster.recorder import Recorder
 from dray.cluster.world import World
 from dray.controllers import eviction_status as status
 from dray.controllers.keyed import Keyed
@@ -49,7 +48,7 @@ BY_NAMES_ONLY: Final = (
     "name driver, pool and device instead"
 )
 
-METRICS: Final[dict[str, tuple[str, Labels, str]]] = {
+METRICS: Final[Declared] = {
     "device_taint_eviction_controller_pod_deletions_total": ("counter", (), "Pods that were evicted because of device taints"),
     "device_taint_eviction_controller_pod_deletion_duration_seconds": (
         "evictions",
@@ -74,6 +73,7 @@ class TaintEviction(Keyed):
     """The decider. Keys are ``namespace/name`` of pods, and names of rules."""
 
     name = "eviction"
+    source = CONTROLLER
     kinds: Sequence[Kind] = (PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_TAINT_RULES)
 
     def __init__(
@@ -91,7 +91,6 @@ class TaintEviction(Keyed):
         self._on = gates("DRADeviceTaints")
         self._with_rules = self._on and gates("DRADeviceTaintRules")
         self._meter = meter or Silent()
-        self._recorder = Recorder(CONTROLLER)
         self._taints, self._users = Taints(), Users(world)
         self._pace, self._parallel = Pace(rate, burst or max(1, int(rate))), parallel
         self._dirty: dict[str, None] = {}  # pods to be judged again

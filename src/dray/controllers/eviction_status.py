@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final
 
+from dray.api.amounts import counted
 from dray.api.kinds import DEVICE_TAINT_RULES
 from dray.api.meta import Condition
 from dray.api.resource import DeviceTaintRule
@@ -42,8 +43,8 @@ def progress(rule: DeviceTaintRule, pending: Collection[str], evicted: int) -> C
 def preview(rule: DeviceTaintRule, published: int, affected: Affected, evicted: int) -> Condition:
     """For the effect ``None``: what the rule would do, once for each change of it."""
     text = (
-        f"{_count(published, 'published device')} selected. {_count(affected.allocated, 'allocated device')} selected. "
-        f"{_count(len(affected.pods), 'pod')} would be evicted in {_namespaces(affected.namespaces)} "
+        f"{counted(published, 'published device')} selected. {counted(affected.allocated, 'allocated device')} selected. "
+        f"{counted(len(affected.pods), 'pod')} would be evicted in {_namespaces(affected.namespaces)} "
         "if the effect was NoExecute. This information will not be updated again. "
         "Recreate the DeviceTaintRule to trigger an update."
     )
@@ -81,17 +82,13 @@ def write(rule: DeviceTaintRule, wanted: Condition, now: float, field_manager: s
 
 
 def _condition(rule: DeviceTaintRule, status: bool, reason: str, message: str, evicted: int) -> Condition:
-    done = f"{'1 pod' if evicted == 1 else f'{evicted} pods'} evicted since starting the controller." if evicted else ""
+    done = f"{counted(evicted, 'pod')} evicted since starting the controller." if evicted else ""
     told = " ".join(filter(None, (message, done)))
     return Condition(IN_PROGRESS, "True" if status else "False", reason, told, rule.metadata.generation)
 
 
 def _said(condition: Condition) -> tuple[object, ...]:
     return condition.status, condition.reason, condition.message, condition.observed_generation
-
-
-def _count(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _namespaces(names: set[str]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from dray.api.core import Pod
 from dray.api.kinds import JOBS, PODS, RESOURCE_QUOTAS, Kind
-from dray.api.meta import Condition
+from dray.api.meta import Condition, Object
 from dray.api.selectors import selects
 from dray.api.times import format_time, parse_time
 from dray.api.workloads import Job
@@ -58,20 +58,16 @@ class Jobs(Keyed):
         self._creates = Creates(PODS)
         self._pods = world.index(PODS, owning.controller_of)
         self._orphans = world.index(PODS, owning.orphan_in)
-        self._by_uid = world.index(JOBS, lambda found: (found.uid,))
-        self._by_namespace = world.index(JOBS, lambda found: (found.metadata.namespace,))
+        self._owners = owning.Owners(world, JOBS, self._selects)
         self._failures: dict[str, tuple[int, float]] = {}  # job uid -> failures seen, and when the last one was
 
     def concerned(self, change: Change) -> Iterable[str]:
         if change.kind == JOBS:
             return [change.object.key]
-        return [key for pod in (change.old, change.new) if pod is not None for key in self._wanting(pod)]
+        return self._owners.of(change)
 
-    def _wanting(self, pod: Any) -> Iterable[str]:
-        if (controller := pod.metadata.controller) is not None:
-            return self._by_uid[controller.uid]
-        near = self._by_namespace[pod.metadata.namespace]
-        return [key for key in near if selects(self.world.get(JOBS, key).spec.selector, pod.metadata.labels)]
+    def _selects(self, key: str, pod: Object) -> bool:
+        return selects(self.world.get(JOBS, key).spec.selector, pod.metadata.labels)
 
     def ended(self, key: str, outcome: Outcome, now: float) -> None:
         if outcome.write.verb == "create":

@@ -13,8 +13,9 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from dray.api.kinds import RESOURCE_QUOTAS, Kind
+from dray.api.kinds import EVENTS, RESOURCE_QUOTAS, Kind
 from dray.cluster.port import Change, Event, Outcome, Write
+from dray.cluster.recorder import Recorder
 from dray.cluster.world import World
 from dray.controllers.room import over_quota, room_in
 from dray.controllers.work import Work
@@ -23,20 +24,21 @@ REPEAT_SECONDS: Final = 5.0
 
 
 class Keyed:
-    """Subclasses give ``concerned``, ``decide`` and, where they care, ``ended`` and ``forgotten``."""
+    """Subclasses give ``concerned``, ``decide`` and, where they care, ``ended``."""
 
     name: str = ""
     kinds: Sequence[Kind] = ()
     # Whether what it creates is counted by quotas: then it hears of them in ``kinds``, and ``concerned`` does not.
     counted: ClassVar[bool] = False
-    # Written without being waited for: events.
-    aside: ClassVar[str] = "events"
+    # What its events name as the one who tells.
+    source: ClassVar[str] = ""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self._work = Work()
         self._timers: dict[str, float] = {}
         self._heap: list[tuple[float, str]] = []  # the timers in order, and outdated ones that no longer count
+        self._recorder = Recorder(self.source or self.name)
         self._said: list[Write] = []
         self._last: dict[str, tuple[list[Write], float]] = {}
         # Where it is given, only keys for which it holds are looked at: others are somebody else's.
@@ -62,7 +64,7 @@ class Keyed:
             heapq.heappush(self._heap, (at, key))
 
     def say(self, events: Iterable[Write]) -> None:
-        """Write events beside the decisions; how they end does not matter."""
+        """Write events beside the decisions, without waiting for how they end."""
         self._said.extend(events)
 
     def forget(self, key: str) -> None:
@@ -77,7 +79,10 @@ class Keyed:
             self._work.room(room_in(event))
         elif isinstance(event, Change):
             self._work.add(self.concerned(event))
-        elif event.write.kind.plural != self.aside:
+        elif event.write.kind == EVENTS:
+            if not event.ok:
+                self._recorder.lost(event.write.name)
+        else:
             key = event.write.about
             self.ended(key, event, now)
             if event.ok:

@@ -15,7 +15,6 @@ from dray.api.kinds import NODES, PODS, Kind
 from dray.api.meta import Object
 from dray.api.times import format_time, parse_time
 from dray.cluster.port import Change, Event, Write
-from dray.cluster.recorder import Recorder
 from dray.cluster.world import World
 from dray.controllers.keyed import Keyed
 from dray.scheduling.plugins.node import tolerated
@@ -31,11 +30,11 @@ class NodeEviction(Keyed):
     """The decider. Keys are ``namespace/name`` of pods."""
 
     name = "nodeeviction"
+    source = "taint-eviction-controller"
     kinds: Sequence[Kind] = (PODS, NODES)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._recorder = Recorder("taint-eviction-controller")
         self._pods = world.index(PODS, lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
         self._due: dict[str, str] = {}  # pods that have a deadline, by key, with their uid
         self._noticed: dict[str, dict[Mark, float]] = {}  # node -> its taints, and since when they are known

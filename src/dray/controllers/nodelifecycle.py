@@ -18,7 +18,6 @@ from dray.api.kinds import LEASES, NODES, Kind
 from dray.api.meta import Object
 from dray.api.times import format_time
 from dray.cluster.port import Change, Event, Write
-from dray.cluster.recorder import Recorder
 from dray.cluster.world import World
 from dray.controllers.keyed import Keyed
 
@@ -48,11 +47,11 @@ class NodeLifecycle(Keyed):
     """The decider. Keys are names of nodes."""
 
     name = "nodelifecycle"
+    source = "node-controller"
     kinds: Sequence[Kind] = (NODES, LEASES)
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._recorder = Recorder("node-controller")
         self._renewed: dict[str, tuple[str, float]] = {}  # node -> the time in its lease, and when that was first seen
         self._awake = float("-inf")
         self._evicts_again = float("-inf")

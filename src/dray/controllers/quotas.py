@@ -15,7 +15,7 @@ from typing import Any, Final
 from dray.api.core import ResourceQuota
 from dray.api.gates import Gates
 from dray.api.kinds import DEVICE_CLASSES, PODS, RESOURCE_CLAIMS, RESOURCE_QUOTAS, Kind
-from dray.api.quantity import Quantity
+from dray.api.quantity import quantities
 from dray.api.quota_names import REQUESTS
 from dray.cluster.port import Change, Event, Write
 from dray.cluster.world import World
@@ -122,15 +122,15 @@ class Quotas(Keyed):
 
     def _wanted(self, quota: ResourceQuota, account: Account) -> dict[str, Any] | None:
         """What the status must change to; None if it is right."""
-        used, shown = account.used(quota.metadata.name), _parsed(quota.status.used)
+        used, shown = account.used(quota.metadata.name), quantities(quota.status.used)
         if not self._whole:
             mine = {name: amount for name, amount in used.items() if name in quota.status.hard and self._is_device(name)}
             wrong = {name: amount for name, amount in mine.items() if shown.get(name) != amount}
             return {"used": _texts(wrong)} if wrong else None
-        hard = _parsed(quota.spec.hard)
+        hard = quantities(quota.spec.hard)
         # Kinds that are defined while the server runs are counted by its admission alone.
         used |= {name: amount for name, amount in shown.items() if name in hard and name not in used}
-        if used == shown and hard == _parsed(quota.status.hard):
+        if used == shown and hard == quantities(quota.status.hard):
             return None
         return {"hard": _replacing(quota.status.hard, _texts(hard)), "used": _replacing(quota.status.used, _texts(used))}
 
@@ -163,10 +163,6 @@ class Quotas(Keyed):
     def _countable(self) -> Callable[[str], bool]:
         resources = frozenset(kind.resource for kind in self._counted)
         return lambda name: is_countable(name, resources)
-
-
-def _parsed(listed: dict[str, Any]) -> dict[str, Quantity]:
-    return {name: Quantity.parse(value) for name, value in listed.items()}
 
 
 def _texts(amounts: Amounts) -> dict[str, str]:

@@ -17,7 +17,6 @@ from dray.api.kinds import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, RESOURCE
 from dray.api.selectors import selects
 from dray.api.times import format_time
 from dray.cluster.port import Change, Outcome, Refused, Write
-from dray.cluster.recorder import Recorder
 from dray.cluster.world import World
 from dray.controllers import owning, podstate
 from dray.controllers.creating import Creates, generated
@@ -39,12 +38,10 @@ class ReplicaSets(Keyed):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._creates = Creates(PODS)
-        self._recorder = Recorder(self.source)
         self._refused: dict[str, str] = {}  # key -> why the last create was refused
         self._pods = world.index(PODS, owning.controller_of)
         self._orphans = world.index(PODS, owning.orphan_in)
-        self._by_uid = world.index(self.kind, lambda found: (found.uid,))
-        self._by_namespace = world.index(self.kind, lambda found: (found.metadata.namespace,))
+        self._owners = owning.Owners(world, self.kind, lambda key, pod: self._selects(key, pod.metadata.labels))
 
     def _get(self, key: str) -> ReplicaSet | None:
         found: ReplicaSet | None = self.world.get(REPLICA_SETS, key)
@@ -56,13 +53,7 @@ class ReplicaSets(Keyed):
     def concerned(self, change: Change) -> Iterable[str]:
         if change.kind == self.kind:
             return [change.object.key]
-        return [key for pod in (change.old, change.new) if pod is not None for key in self._wanting(pod)]
-
-    def _wanting(self, pod: Any) -> Iterable[str]:
-        if (controller := pod.metadata.controller) is not None:
-            return self._by_uid[controller.uid]
-        near = self._by_namespace[pod.metadata.namespace]
-        return [key for key in near if self._selects(key, pod.metadata.labels)]
+        return self._owners.of(change)
 
     def ended(self, key: str, outcome: Outcome, now: float) -> None:
         if outcome.write.verb != "create":

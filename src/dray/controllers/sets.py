@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
 from dray.api.gates import Gates
 from dray.api.kinds import NAMESPACES, Kind
-from dray.cluster.metrics import Meter
+from dray.cluster.metrics import Declared, Meter
 from dray.cluster.port import Decider
 from dray.cluster.world import World
+from dray.controllers import claims, eviction, spans
 from dray.controllers.aggregation import RoleAggregation
 from dray.controllers.budgets import Budgets
 from dray.controllers.certificates import CertificateSigning, Sign
@@ -35,6 +37,9 @@ from dray.controllers.spans import Spans
 from dray.controllers.statefulsets import StatefulSets
 from dray.controllers.volumes import Volumes
 
+# What all of them count: who makes a meter for them declares this.
+METRICS: Final[Declared] = {**claims.METRICS, **eviction.METRICS, **spans.METRICS}
+
 
 class Exporting(msgspec.Struct, frozen=True):
     """How the placement exporter is deployed, and whether NUMA scheduling is on."""
@@ -43,28 +48,22 @@ class Exporting(msgspec.Struct, frozen=True):
     enabled: Callable[[], bool | None] = bool
 
 
+@dataclass(frozen=True)
 class Setting:
     """What controllers are made from. ``owned`` are the kinds that garbage and namespaces look after; ``embedded``: the API
     server is Dray's own; ``serving`` is where it is; ``sign`` makes the certificates of clients, where there is an authority
     for them."""
 
-    def __init__(
-        self,
-        world: World,
-        gates: Gates,
-        owned: Sequence[Kind],
-        certificate: str = "",
-        meter: Meter | None = None,
-        exporter: Exporting | None = None,
-        *,
-        evictions_per_second: float = RATE,
-        embedded: bool = True,
-        sign: Sign | None = None,
-        serving: tuple[str, int] | None = None,
-    ) -> None:
-        self.world, self.gates, self.owned, self.certificate, self.meter = world, gates, owned, certificate, meter
-        self.exporter, self.embedded = exporter or Exporting(), embedded
-        self.evictions_per_second, self.sign, self.serving = evictions_per_second, sign, serving
+    world: World
+    gates: Gates
+    owned: Sequence[Kind]
+    certificate: str = ""
+    meter: Meter | None = None
+    exporter: Exporting = field(default_factory=Exporting)
+    evictions_per_second: float = RATE
+    embedded: bool = True
+    sign: Sign | None = None
+    serving: tuple[str, int] | None = None
 
 
 Make = Callable[[Setting], list[Decider]]

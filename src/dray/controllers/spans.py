@@ -13,18 +13,17 @@ from typing import Final
 
 from dray.api.core import Pod
 from dray.api.kinds import PODS, Kind
-from dray.cluster.metrics import Meter
+from dray.cluster.metrics import Declared, Meter, Silent
 from dray.cluster.port import Change, Write
-from dray.cluster.recorder import Recorder
 from dray.cluster.world import World
 from dray.controllers.keyed import Keyed
 from dray.numa.intent import Intent, IntentError, intent, missed
 from dray.numa.placement import OBSERVED, shares_of
+from dray.numa.refused import SPREAD
 
-REASON: Final = "NUMASpanMissed"
 # One pod of a controller in so many seconds.
 REST_SECONDS: Final = 60.0
-METRICS: Final[dict[str, tuple[str, tuple[str, ...], str]]] = {
+METRICS: Final[Declared] = {
     "dray_numa_spans_missed_total": ("counter", (), "Pods observed in more zones than they allow"),
     "dray_numa_pods_healed_total": ("counter", (), "Pods evicted for that, because they ask for it"),
 }
@@ -34,12 +33,12 @@ class Spans(Keyed):
     """The decider. Keys are ``namespace/name`` of pods."""
 
     name = "spans"
+    source = "dray-controllers"
     kinds: Sequence[Kind] = (PODS,)
 
     def __init__(self, world: World, meter: Meter | None = None) -> None:
         super().__init__(world)
-        self._meter = meter
-        self._recorder = Recorder("dray-controllers")
+        self._meter = meter or Silent()
         self._told: dict[str, str] = {}  # by key of the pod: its uid
         self._rests: dict[str, float] = {}  # controllers of evicted pods, by uid, and until when
 
@@ -62,13 +61,12 @@ class Spans(Keyed):
         return self._heal(pod, now) if own.heal else []
 
     def _tell(self, pod: Pod, own: Intent, zones: int, now: float) -> None:
-        if self._meter is not None:
-            self._meter.count("dray_numa_spans_missed_total")
+        self._meter.count("dray_numa_spans_missed_total")
         what = ", ".join(sorted(own.resources)) if own.resources is not None else "its resources"
         words = f"{what} are in {zones + own.span} zones of {pod.spec.node_name}, and the pod allows {own.span}"
         if own.heal and pod.metadata.controller is None:
             words += "; it has no controller that would make it again, so it is left as it is"
-        self.say(self._recorder.warning(PODS, pod, REASON, words, action="Observing", now=now))
+        self.say(self._recorder.warning(PODS, pod, SPREAD, words, action="Observing", now=now))
 
     def _heal(self, pod: Pod, now: float) -> list[Write]:
         controller = pod.metadata.controller
@@ -79,8 +77,7 @@ class Spans(Keyed):
             self.look_at(pod.key, until)
             return []
         self._rests[controller.uid] = now + REST_SECONDS
-        if self._meter is not None:
-            self._meter.count("dray_numa_pods_healed_total")
+        self._meter.count("dray_numa_pods_healed_total")
         namespace, name = pod.metadata.namespace, pod.metadata.name
         body = {
             "apiVersion": "policy/v1",

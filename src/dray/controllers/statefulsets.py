@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from dray.api.core import Pod, StatefulSet
 from dray.api.kinds import CONTROLLER_REVISIONS, PODS, RESOURCE_QUOTAS, STATEFUL_SETS, Kind
+from dray.api.meta import Object
 from dray.api.selectors import selects
 from dray.cluster.port import Change, Write
 from dray.cluster.world import World
@@ -35,15 +36,14 @@ class StatefulSets(Keyed):
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._pods = world.index(PODS, owning.controller_of)
-        self._by_uid = world.index(STATEFUL_SETS, lambda found: (found.uid,))
+        self._owners = owning.Owners(world, STATEFUL_SETS, lambda key, pod: _wants(world.get(STATEFUL_SETS, key), pod))
         self._orphans = world.index(PODS, owning.orphan_in)
         self._revisions = world.index(CONTROLLER_REVISIONS, owning.controller_of)
 
     def concerned(self, change: Change) -> Iterable[str]:
         if change.kind == STATEFUL_SETS:
             return [change.object.key]
-        controller = change.object.metadata.controller
-        return self._by_uid[controller.uid] if controller is not None else ()
+        return self._owners.of(change)
 
     def decide(self, key: str, now: float) -> list[Write]:
         found: StatefulSet | None = self.world.get(STATEFUL_SETS, key)
@@ -69,11 +69,7 @@ class StatefulSets(Keyed):
     def _adoptions(self, found: StatefulSet) -> list[Write]:
         """Pods with the set's names and labels that nothing controls are its own."""
         strays = [self.world.get(PODS, key) for key in self._orphans[found.metadata.namespace]]
-        return [
-            owning.adopt(PODS, pod, STATEFUL_SETS, found)
-            for pod in strays
-            if podstate.active(pod) and _ordinal(found, pod) is not None and selects(found.spec.selector, pod.metadata.labels)
-        ]
+        return [owning.adopt(PODS, pod, STATEFUL_SETS, found) for pod in strays if podstate.active(pod) and _wants(found, pod)]
 
     def _scale(self, found: StatefulSet, pods: dict[int, Pod], history: History, now: float) -> list[Write]:
         revision = history.current
@@ -89,7 +85,7 @@ class StatefulSets(Keyed):
             elif pod.terminal and pod.metadata.deletion_timestamp is None:
                 writes.append(owning.delete(PODS, pod))
             if not parallel and (pod is None or not self._available(found, pod, now)):
-                return writes or self._unstick(found, pods, pod, ordinal, revision)
+                return writes or self._unstick(found, pod, ordinal, revision)
         surplus = [pod for ordinal, pod in sorted(pods.items(), reverse=True) if ordinal not in wanted]
         leaving = [pod for pod in surplus if pod.metadata.deletion_timestamp is None]
         if not parallel and len(leaving) < len(surplus):
@@ -105,7 +101,7 @@ class StatefulSets(Keyed):
         at = podstate.available_at(pod, found.spec.min_ready_seconds)
         return podstate.active(pod) and at is not None and at <= now
 
-    def _unstick(self, found: StatefulSet, pods: dict[int, Pod], pod: Pod | None, ordinal: int, revision: str) -> list[Write]:
+    def _unstick(self, found: StatefulSet, pod: Pod | None, ordinal: int, revision: str) -> list[Write]:
         """A pod of an old template that does not become ready does not hold up the update that may mend it."""
         if pod is None or found.spec.update_strategy.type == "OnDelete" or podstate.ready(pod) or not podstate.active(pod):
             return []
@@ -149,7 +145,12 @@ class StatefulSets(Keyed):
         return [Write("patch", STATEFUL_SETS, namespace, name, {"status": status}, subresource="status", uid=found.uid)]
 
 
-def _ordinal(found: StatefulSet, pod: Pod) -> int | None:
+def _wants(found: StatefulSet, pod: Object) -> bool:
+    """Whether a pod that nothing controls has one of the set's names, and its labels."""
+    return _ordinal(found, pod) is not None and selects(found.spec.selector, pod.metadata.labels)
+
+
+def _ordinal(found: StatefulSet, pod: Object) -> int | None:
     base, _, number = pod.metadata.name.rpartition("-")
     return int(number) if base == found.metadata.name and number.isdigit() else None
 

@@ -16,13 +16,12 @@ from dray.api.selectors import selects
 from dray.cluster.port import Change, Write
 from dray.cluster.world import World
 from dray.controllers.keyed import Keyed
+from dray.scheduling.plugins.volumes import BIND_COMPLETED, SELECTED_NODE
 
 PVC_PROTECTION: Final = "kubernetes.io/pvc-protection"
 PV_PROTECTION: Final = "kubernetes.io/pv-protection"
 DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
-SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BOUND_BY: Final = "pv.kubernetes.io/bound-by-controller"
-COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 
 
 class Volumes(Keyed):
@@ -117,7 +116,7 @@ class Volumes(Keyed):
         if reference is None or reference.uid != claim.uid:
             taken = {"spec": {"claimRef": _reference(claim)}, "metadata": {"annotations": {BOUND_BY: "yes"}}}
             return [_patch(PERSISTENT_VOLUMES, volume, taken, versioned=True)]
-        annotations = {COMPLETED: "yes", BOUND_BY: "yes"}
+        annotations = {BIND_COMPLETED: "yes", BOUND_BY: "yes"}
         body = {"spec": {"volumeName": volume.metadata.name}, "metadata": {"annotations": annotations}}
         return [_patch(PERSISTENT_VOLUME_CLAIMS, claim, body)]
 
@@ -129,15 +128,15 @@ class Volumes(Keyed):
     def _bound(self, claim: PersistentVolumeClaim) -> list[Write]:
         volume: PersistentVolume | None = self.world.get(PERSISTENT_VOLUMES, claim.spec.volume_name)
         if volume is None:
-            completed = COMPLETED in claim.metadata.annotations
+            completed = BIND_COMPLETED in claim.metadata.annotations
             return _phase(PERSISTENT_VOLUME_CLAIMS, claim, "Lost" if completed else "Pending")
         reference = volume.spec.claim_ref
         if reference is None or (not reference.uid and f"{reference.namespace}/{reference.name}" == claim.key):
             return [_patch(PERSISTENT_VOLUMES, volume, {"spec": {"claimRef": _reference(claim)}}, versioned=True)]
         if reference.uid != claim.uid:
             return _phase(PERSISTENT_VOLUME_CLAIMS, claim, "Pending")
-        if COMPLETED not in claim.metadata.annotations:
-            return [_patch(PERSISTENT_VOLUME_CLAIMS, claim, {"metadata": {"annotations": {COMPLETED: "yes"}}})]
+        if BIND_COMPLETED not in claim.metadata.annotations:
+            return [_patch(PERSISTENT_VOLUME_CLAIMS, claim, {"metadata": {"annotations": {BIND_COMPLETED: "yes"}}})]
         shown: dict[str, Any] = {"accessModes": list(volume.spec.access_modes), "capacity": volume.spec.capacity}
         if volume.spec.volume_attributes_class_name:
             shown["currentVolumeAttributesClassName"] = volume.spec.volume_attributes_class_name

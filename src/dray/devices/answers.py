@@ -19,7 +19,7 @@ from dray.devices.packing import pack
 from dray.devices.problem import Analysis, Option, Problem, RequestProblem
 from dray.devices.rating import Rating
 from dray.devices.search import BudgetSpent, solve
-from dray.devices.selection import Failure
+from dray.devices.selection import OWN, Failure
 from dray.devices.views import NodeView
 
 INVALID_POOLS = "invalid resource pools were encountered"
@@ -183,7 +183,7 @@ class Answers:
         code = "SelectorError"
         if isinstance(fatal.failure, Failure):
             failure = fatal.failure
-            if failure.source.owner == "claim":
+            if failure.source.owner == OWN:
                 failure = failure._replace(source=failure.source._replace(owner=f"claim {claim}"))
             answer.error = failure.text(device)
             data |= {"expression": failure.source.expression, "source": failure.source.owner, "error": failure.message}

@@ -143,7 +143,7 @@ class Attempt:
         if shared and not must and not self._has_room(option, position):
             return False
         further_share = kind.multiple and bool(self.base_shared & bit or position in self.shares)
-        if kind.consumes and not further_share and not self._draw(pick, bit):
+        if kind.consumes and not (self.rejoins(position) if further_share else self._draw(pick, bit)):
             return False
         if option.values and not self._constrain(pick, must):
             self._undo(pick)
@@ -203,12 +203,21 @@ class Attempt:
         pick.counted = True
         return True
 
+    def rejoins(self, position: int) -> bool:
+        """Whether a further share of a device goes with what is recorded as in use: its groups may have changed since."""
+        content, bit = self.view.place(position)
+        holding = content.holdings.get(bit)
+        if holding is None or not holding.snapshots:
+            return True
+        states = ((content.groups.get(number), groups) for number, groups in content.layout.groups[bit])
+        return all(state is None or state.admits(groups) for state, groups in states)
+
     def could_draw(self, position: int) -> bool:
         """Whether the device's counter sets would admit it now, by counters and by groups."""
         layout = self.problem.layout
         bit = 1 << position
         if layout.kinds[position].multiple and (self.base_shared & bit or position in self.shares):
-            return True
+            return self.rejoins(position)
         part, counters = layout.consumption[position]
         content = self.view.contents[part]
         if self.overcommitted() & bit:

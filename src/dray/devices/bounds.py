@@ -371,7 +371,7 @@ def _flip(device: int, start: int, came_from: dict[int, int], owner: dict[int, i
         device = before
 
 
-def components(problem: Problem, attempt: Attempt) -> list[list[RequestProblem]]:
+def components(problem: Problem) -> list[list[RequestProblem]]:
     """Groups of requests that share no device, counter set or constraint, each in order."""
     found: list[tuple[set[object], list[int]]] = []
     for number, request in enumerate(problem.requests):

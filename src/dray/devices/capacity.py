@@ -66,6 +66,35 @@ def consumes(requests: dict[str, Quantity], capacity: dict[str, DeviceCapacity],
     return Consumes(values, limits, why)
 
 
+def room(entry: DeviceCapacity, used: int) -> Quantity | None:
+    """The most that can be asked for of a capacity of which so much is used, in nano units; None where nothing can."""
+    whole, policy = Quantity.parse(entry.value), entry.request_policy
+    left = whole.nanos - used
+    if policy is not None and policy.valid_values:
+        return max((value for each in policy.valid_values if (value := Quantity.parse(each)).nanos <= left), default=None)
+    bounds = policy.valid_range if policy is not None else None
+    if bounds is None or bounds.min is None:
+        return Quantity(left, whole.format) if left > 0 else None
+    least, step = Quantity.parse(bounds.min), Quantity.parse(bounds.step or 0).nanos
+    most = min(left, Quantity.parse(bounds.max).nanos) if bounds.max is not None else left
+    if most < least.nanos:
+        return None
+    return Quantity(least.nanos + (most - least.nanos) // step * step if step > 0 else most, least.format)
+
+
+def allowed(policy: CapacityRequestPolicy | None) -> str:
+    """What can be asked for, in words; nothing where everything can."""
+    if policy is None:
+        return ""
+    if policy.valid_values:
+        return f"allowed: {', '.join(str(each) for each in policy.valid_values)}"
+    bounds = policy.valid_range
+    if bounds is None:
+        return ""
+    upto = f" to {bounds.max}" if bounds.max is not None else " or more"
+    return f"allowed: {bounds.min}{upto}" + (f" in steps of {bounds.step}" if bounds.step is not None else "")
+
+
 def _consumed(requested: Quantity | None, capacity: DeviceCapacity, fractional: bool) -> Quantity:
     policy = capacity.request_policy
     if requested is None:

@@ -7,13 +7,12 @@ devices) is found here, once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, Protocol
 
 import msgspec
 
 from dray.api.gates import Gates
-from dray.api.quantity import Quantity, QuantityError
+from dray.api.quantity import Quantity, QuantityError, quantities
 from dray.api.resource import (
     RESULTS_MAX,
     DeviceClass,
@@ -26,7 +25,7 @@ from dray.api.resource import (
     ResourceClaim,
 )
 from dray.api.tolerations import FOREVER
-from dray.devices.selection import Column, DerivedColumn, Selection, Source
+from dray.devices.selection import OWN, Column, DerivedColumn, Selection, Source
 from dray.devices.views import NodeLayout
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -250,9 +249,9 @@ class Compiler:
             least += compiled.least
             requests.append(compiled)
         constraints = claim.spec.devices.constraints
-        return ClaimDemand(tuple(requests), tuple(self._constraint(claim, i, c) for i, c in enumerate(constraints)))
+        return ClaimDemand(tuple(requests), tuple(self._constraint(i, c) for i, c in enumerate(constraints)))
 
-    def _constraint(self, claim: ResourceClaim, index: int, constraint: DeviceConstraint) -> Constraint:
+    def _constraint(self, index: int, constraint: DeviceConstraint) -> Constraint:
         if constraint.match_attribute is not None:
             return Constraint(constraint.match_attribute, match=True)
         if constraint.distinct_attribute is not None:
@@ -263,13 +262,13 @@ class Compiler:
 
     def _request(self, claim: ResourceClaim, request: DeviceRequest) -> Request:
         if request.first_available and not self._gates("DRAPrioritizedList"):
-            raise self._off(claim, request.name, "has subrequests", "DRAPrioritizedList")
+            raise self._off(request.name, "has subrequests", "DRAPrioritizedList")
         if not self._gates("DRAConsumableCapacity"):
             if request.exactly is not None and request.exactly.capacity is not None:
-                raise self._off(claim, request.name, "has capacity requests", "DRAConsumableCapacity")
+                raise self._off(request.name, "has capacity requests", "DRAConsumableCapacity")
             for sub in request.first_available:
                 if sub.capacity is not None:
-                    raise self._off(claim, sub.name, "has capacity requests", "DRAConsumableCapacity", word="subrequest")
+                    raise self._off(sub.name, "has capacity requests", "DRAConsumableCapacity", word="subrequest")
         if request.first_available:
             subs = tuple(
                 self._alternative(claim, request.name, sub, f"{request.name}/{sub.name}") for sub in request.first_available
@@ -278,7 +277,7 @@ class Compiler:
         exactly = request.exactly if request.exactly is not None else ExactDeviceRequest()
         return Request(request.name, (self._alternative(claim, request.name, exactly, request.name),))
 
-    def _off(self, claim: ResourceClaim, request: str, what: str, gate: str, word: str = "request") -> DemandError:
+    def _off(self, request: str, what: str, gate: str, word: str = "request") -> DemandError:
         return DemandError(
             f"claim {CLAIM}, {word} {request}: {what}, but the {gate} feature is disabled", "FeatureOff", feature=gate
         )
@@ -286,7 +285,7 @@ class Compiler:
     def _alternative(self, claim: ResourceClaim, parent: str, wanted: DeviceSubRequest, name: str) -> Alternative:
         short = wanted.name if name != parent else parent
         where = f"claim {CLAIM}, request {short}"
-        self._check_features(claim, wanted, where)
+        self._check_features(wanted, where)
         if not wanted.device_class_name:
             raise DemandError(f"{where}: missing device class name (unsupported request type?)", "InvalidRequest")
         class_ = self.classes.get(wanted.device_class_name)
@@ -305,7 +304,7 @@ class Compiler:
         alternative.count = max(wanted.count, 0)
         alternative.admin = isinstance(wanted, ExactDeviceRequest) and bool(wanted.admin_access)
         alternative.tolerations = wanted.tolerations
-        alternative.capacity = self._capacity(claim, where, wanted)
+        alternative.capacity = self._capacity(where, wanted)
         alternative.derived = {entry.name: self._derived_column(entry.expression) for entry in wanted.derived_attributes}
         alternative.constraints = tuple(
             index
@@ -314,7 +313,7 @@ class Compiler:
         )
         return alternative
 
-    def _check_features(self, claim: ResourceClaim, wanted: DeviceSubRequest, where: str) -> None:
+    def _check_features(self, wanted: DeviceSubRequest, where: str) -> None:
         if wanted.derived_attributes and not self._gates("DRADerivedAttributes"):
             message = f"{where}: cannot handle request with derived attributes, the feature is disabled"
             raise DemandError(message, "FeatureOff", feature="DRADerivedAttributes")
@@ -335,12 +334,11 @@ class Compiler:
         sources = [
             Source(f"class {class_.metadata.name}", i, s.cel.expression) for i, s in enumerate(class_.spec.selectors) if s.cel
         ]
-        sources += [Source("claim", i, s.cel.expression) for i, s in enumerate(selectors) if s.cel]
+        sources += [Source(OWN, i, s.cel.expression) for i, s in enumerate(selectors) if s.cel]
         return Selection(tuple(sources), tuple(self.column(source.expression) for source in sources))
 
-    def _capacity(self, claim: ResourceClaim, where: str, wanted: DeviceSubRequest) -> dict[str, Quantity]:
-        requests: Mapping[str, str | int | float] = wanted.capacity.requests if wanted.capacity is not None else {}
+    def _capacity(self, where: str, wanted: DeviceSubRequest) -> dict[str, Quantity]:
         try:
-            return {name: Quantity.parse(value) for name, value in requests.items()}
+            return quantities(wanted.capacity.requests if wanted.capacity is not None else {})
         except QuantityError as error:
             raise DemandError(f"{where}: {error}", "InvalidRequest") from error

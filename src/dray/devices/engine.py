@@ -196,6 +196,16 @@ class Devices:
         keys = (DeviceKey(*pool, device) for pool in pools for device in self.ledger.holdings(pool))
         return {uid: name for key in keys for uid in self.ledger.owners(key) if (name := self.ledger.name_of(uid))}
 
+    def crossed(self, claim: ResourceClaim) -> tuple[DeviceKey, str] | None:
+        """A device for one only that the API shows for this claim and for another one, whose name is told: two schedulers gave it
+        out at the same time."""
+        uid = claim.metadata.uid
+        for charge in self.ledger.charges(uid):
+            for other in self.ledger.owners(charge.device) if charge.mode == "exclusive" else ():
+                if other != uid and self.ledger.standing(other) == "shown" and (name := self.ledger.name_of(other)):
+                    return charge.device, name
+        return None
+
     def rivals(self, allocation: AllocationResult) -> list[str]:
         """The uids of claims whose decision is on its way and needs what somebody else's allocation has: the same device,
         or counters of the same pool."""

@@ -11,27 +11,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from itertools import product
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from dray.api.gates import GATES
 from dray.api.quantity import Quantity
 from dray.api.reason import Reason
-from dray.api.resource import DeviceToleration, ResourceClaim
+from dray.api.resource import ResourceClaim
 from dray.api.tolerations import refused_taint
 from dray.devices.attempt import Attempt
-from dray.devices.capacity import CapacityError
-from dray.devices.demand import Alternative
-from dray.devices.inventory import Inventory
-from dray.devices.ledger import Charge, DeviceKey, PoolKey
+from dray.devices.capacity import CapacityError, allowed
+from dray.devices.changes import Change, Changes
+from dray.devices.holders import Engine, Holders
+from dray.devices.ledger import DeviceKey
+from dray.devices.pools import Groups
 from dray.devices.problem import Option, Problem, RequestProblem, positions
-from dray.devices.selection import Failure
+from dray.devices.selection import OWN, Failure
 from dray.devices.shapes import Kind
 from dray.devices.views import NodeView
 
-# How many changes of each kind are tried before giving up; each costs one search on one node.
-TRIALS = 24
+# A summary is for events too, which are short.
+_EXPRESSION_MAX: Final = 160
+# How many pairs of devices that draw from counters in different ways are compared.
+PAIRS: Final = 1024
 
 
 class DeviceFinding(msgspec.Struct):
@@ -42,7 +46,8 @@ class DeviceFinding(msgspec.Struct):
 
 
 class RequestFinding(msgspec.Struct, rename="camel"):
-    """One alternative of a request: how many devices it needs, how many match and how many of those can be used now."""
+    """One alternative of a request: how many devices it needs, how many match and how many of those can be used now;
+    ``everything``: it needs all that match."""
 
     claim: str
     request: str
@@ -52,20 +57,16 @@ class RequestFinding(msgspec.Struct, rename="camel"):
     usable: int
     refused: dict[str, int] = {}
     devices: tuple[DeviceFinding, ...] = ()
+    everything: bool = False
 
     @property
     def missing(self) -> int:
         return max(self.needed - self.usable, 0)
 
-
-class Change(msgspec.Struct):
-    """One change that would admit the claims: ``tolerate`` a taint, ``release`` a claim, ask for ``fewer`` devices, or
-    ``unbind`` devices from a constraint on an attribute."""
-
-    kind: str
-    claim: str
-    request: str = ""
-    data: dict[str, Any] = {}
+    def refused_by_itself(self) -> list[str]:
+        """The expressions of the request itself that refuse devices which its class would take, once for each device."""
+        reasons = (device.reason for device in self.devices if device.reason is not None)
+        return [reason.data["expression"] for reason in reasons if reason.data.get("source") == OWN]
 
 
 class Explanation(msgspec.Struct):
@@ -76,6 +77,9 @@ class Explanation(msgspec.Struct):
     nearest: int | None = None
     changes: tuple[Change, ...] = ()
 
+
+Draws = tuple[tuple[int, str, Groups], ...]
+"""The pool, the counter set, and the groups of a device there: for each counter set that it draws from."""
 
 Check = tuple[str, dict[str, Any]]
 """The code and the data of a check that fails, but for names of devices and holders."""
@@ -100,75 +104,6 @@ class Outline(NamedTuple):
 Outlines = dict[Hashable, Outline]
 """What nodes share, by the state that they are in and by how their devices are divided: for as long as nothing changes."""
 
-# A change, or the number of the holder that lets go; the claims that have it; and the uid of that holder.
-Trial = tuple[Change | int, Sequence[ResourceClaim], str]
-
-
-class Engine(Protocol):
-    """What explaining needs of the allocator: who holds a device, what is published, and trials that leave no trace."""
-
-    inventory: Inventory
-
-    def owners(self, device: DeviceKey) -> tuple[str, ...]: ...
-
-    def owner_name(self, uid: str) -> str: ...
-
-    def charges(self, uid: str) -> tuple[Charge, ...]: ...
-
-    def fits(self, node_name: str, claims: Sequence[ResourceClaim], without: str = "") -> bool: ...
-
-
-class Holders:
-    """Who holds the devices that a node sees: numbered in the order in which they are met."""
-
-    def __init__(self, engine: Engine, view: NodeView) -> None:
-        self._engine, self._view = engine, view
-        self.numbers: dict[str, int] = {}
-        self.on: dict[DeviceKey, tuple[str, ...]] = {}
-        self._met: list[int] = []
-        for content in view.contents:
-            driver, pool = content.key
-            names = content.names() if content.holdings else []
-            for bit in sorted(content.holdings):
-                key = DeviceKey(driver, pool, names[bit])
-                found = self.on[key] = engine.owners(key)
-                self._met.append(~bit)
-                for uid in found:
-                    self._met.append(self.numbers.setdefault(uid, len(self.numbers) + 1))
-            self._met.append(0)
-
-    def names(self, key: DeviceKey) -> str:
-        return ", ".join([self._engine.owner_name(uid) for uid in self.on.get(key, ()) if not rests(uid)])
-
-    def rest(self, key: DeviceKey) -> bool:
-        """Whether nobody holds the device, and it only rests."""
-        found = self.on.get(key)
-        return bool(found) and all(map(rests, found or ()))
-
-    def division(self) -> Hashable:
-        """How the devices are divided, without names: where it is equal, letting go of the same numbers leaves the same."""
-        contents = self._view.contents
-        resting = [number for uid, number in self.numbers.items() if rests(uid)]
-        if all(content.whole for content in contents):
-            return tuple(self._met), tuple(resting), None
-        pools = {content.key: (number, content.bits) for number, content in enumerate(contents)}
-        charges = [[_nameless(charge, pools) for charge in self._engine.charges(uid)] for uid in self.numbers]
-        return tuple(self._met), tuple(resting), tuple(map(tuple, charges))
-
-
-def rests(uid: str) -> bool:
-    """Whether this is no claim but the rest that a device has after a failure."""
-    return uid.startswith("rest/")
-
-
-def _nameless(charge: Charge, pools: dict[PoolKey, tuple[int, dict[str, tuple[int, ...]]]]) -> Hashable:
-    """What a holder has of a device that the node sees; nothing of any other."""
-    found = pools.get((charge.device.driver, charge.device.pool))
-    if found is None:
-        return None
-    number, bits = found
-    return number, bits.get(charge.device.device, charge.device.device), charge.mode, charge.consumed, charge.groups
-
 
 class Explainer:
     """Explains one problem on one node."""
@@ -182,6 +117,7 @@ class Explainer:
         self._claims = claims
         self._binding, self._now = binding, now
         self._holders = Holders(engine, view)
+        self._changes = Changes(engine, view, problem, claims, self._holders, now)
 
     @cached_property
     def _attempt(self) -> Attempt:
@@ -232,6 +168,7 @@ class Explainer:
             outlined.matching - sum(outlined.refused.values()),
             outlined.refused,
             devices,
+            option.alternative.everything,
         )
 
     def _reason(self, check: Check, key: DeviceKey, name: str) -> Reason:
@@ -246,7 +183,7 @@ class Explainer:
 
     def _by_rule(self, key: DeviceKey, told: dict[str, str]) -> dict[str, str]:
         """The rule that a taint comes from; nothing if the driver publishes it."""
-        taints = ((rule.metadata.name, rule.spec.taint) for rule in self._engine.inventory.rules_for(*key))
+        taints = ((rule.metadata.name, rule.spec.taint) for rule in self._engine.inventory.overlay.rules_for(*key))
         wanted = (told["key"], told["value"], told["effect"])
         rule = next((name for name, taint in taints if (taint.key, taint.value, taint.effect) == wanted), "")
         return {"rule": rule} if rule else {}
@@ -257,7 +194,7 @@ class Explainer:
         options = [(request, option) for request in self._problem.requests for option in request.options]
         outlined = tuple(self._outlined(request, option) for request, option in options)
         # Which constraint is to blame is told only where nothing else is, but costs little.
-        return Outline(outlined, self._constraint(), tuple(self._changes()))
+        return Outline(outlined, self._constraint(), tuple(self._changes.found()))
 
     def _outlined(self, request: RequestProblem, option: Option) -> Outlined:
         checks = tuple(self._check(request, option, position) for position in range(self._view.layout.width))
@@ -292,7 +229,32 @@ class Explainer:
                     how = "agree on" if constraint.match else "differ in"
                     named = {"attribute": constraint.attribute, "constraint": f"{how} {constraint.attribute}"}
                     return {**named, "needed": needed, "free": most}
+        return self._apart()
+
+    def _apart(self) -> dict[str, Any]:
+        """Two devices that are asked for and never go together: the counter set on which all that there are share no group."""
+        asked = [request.options[0] for request in self._problem.requests if len(request.options) == 1]
+        if sum(option.count for option in asked) < 2:
+            return {}
+        drawn = [(self._draws(option), option.count) for option in asked]
+        for number, (own, count) in enumerate(drawn):
+            others = [other for other, _ in drawn[number + 1 :]] + ([own] if count > 1 else [])
+            for other in (other for other in others if len(own) * len(other) <= PAIRS):
+                pairs = [pair for pair in product(own, other) if other is not own or pair[0] != pair[1] or own[pair[0]] > 1]
+                if pairs and all(_conflict(*pair) for pair in pairs):
+                    counter_set, offers = min(conflict for pair in pairs if (conflict := _conflict(*pair)) is not None)
+                    told = f"share a compatibility group on counter set {counter_set} ({offers})"
+                    return {"needed": 2, "constraint": told, "counterSet": counter_set}
         return {}
+
+    def _draws(self, option: Option) -> Counter[Draws]:
+        """What the devices draw from that could be used, and with which groups; how many are alike."""
+        layout, found = self._view.layout, Counter[Draws]()
+        for position in positions(option.usable & ~self._attempt.base_taken):
+            part = layout.consumption[position][0]
+            sets = self._view.contents[part].layout.sets
+            found[tuple((part, sets[number], groups) for number, groups in layout.groups[position])] += 1
+        return found
 
     def _agreeing(self, index: int, asked: Sequence[tuple[RequestProblem, Option]]) -> int:
         """The most devices that have one value, of those that the requests may take."""
@@ -308,16 +270,24 @@ class Explainer:
         data: dict[str, Any] = {"class": finding.device_class, "request": finding.request, "claim": finding.claim}
         node = f"node/{self._view.name}"
         if not finding.matching:
-            return Reason("NoDevices", node, data)
+            return Reason("NoDevices", node, data | _refusing(finding))
         data |= {"needed": finding.needed, "free": finding.usable, "total": finding.matching, "refused": finding.refused}
         holders = sorted(
             {d.reason.data["claim"] for d in finding.devices if d.reason is not None and d.reason.code == "DeviceTaken"}
         )
         if holders:
             data["holders"] = holders
+        off = sorted({name for d in finding.devices if (feature := _feature(d.reason)) for name in self._off(feature)})
+        if off:
+            data["features"] = off
         if all(option.alternative.everything for option in request.options):
             return Reason("AllDevicesBusy", node, data)
         return Reason("NotEnoughDevices", node, data | {"missing": finding.missing})
+
+    def _off(self, feature: str) -> Iterator[str]:
+        """The feature, and what it needs and is off too: to switch it on alone would change nothing."""
+        _, needs = GATES[feature]
+        return (name for name in (feature, *needs) if not self._engine.gates(name))
 
     # ---------------------------------------------------------------------------------------------- one device
 
@@ -326,13 +296,11 @@ class Explainer:
         return next(self._failing(request, option, position, self._view.layout.kinds[position], 1 << position), None)
 
     def _failing(self, request: RequestProblem, option: Option, position: int, kind: Kind, bit: int) -> Iterator[Check]:
-        if kind.binding and not self._binding:
-            yield "BindingConditionsOff", {}
         failure = option.failures.get(position)
         if isinstance(failure, Failure):
             yield "SelectorError", {"error": failure.message, "expression": failure.source.expression}
         if not option.selected & bit and not isinstance(failure, CapacityError):
-            yield self._not_selected(option, position, kind)
+            yield self._not_selected(option, kind, bit)
         if not option.alternative.admin and self._attempt.base_taken & bit:
             yield ("DeviceCoolingDown" if self._holders.rest(self._view.key(position)) else "DeviceTaken"), {}
         if isinstance(failure, CapacityError):
@@ -348,15 +316,17 @@ class Explainer:
             if not values.present & bit:
                 yield "AttributeMissing", {"attribute": self._problem.constraints[request.claim][index].attribute}
 
-    def _not_selected(self, option: Option, position: int, kind: Kind) -> Check:
-        if not self._view.layout.here >> position & 1:
-            return (
-                ("FeatureOff", {"feature": "DRADeviceCompatibilityGroups"}) if kind.declares_groups else ("DeviceOtherNode", {})
-            )
+    def _not_selected(self, option: Option, kind: Kind, bit: int) -> Check:
+        """A device of a feature that is switched off counts only where it is one that is asked for."""
+        layout = self._view.layout
+        if not (layout.here | layout.off) & bit:
+            return "DeviceOtherNode", {}
         for source, column in zip(option.alternative.selection.sources, option.alternative.selection.columns):
             if column.program is not None and column.at(kind.shape) is False:
                 return "DeviceNotSelected", {"source": source.owner, "expression": source.expression}
-        return "DeviceNotSelected", {}
+        if layout.off & bit:
+            return "FeatureOff", {"feature": "DRADeviceCompatibilityGroups"}
+        return ("BindingConditionsOff", {}) if kind.binding and not self._binding else ("DeviceNotSelected", {})
 
     def _capacity(self, option: Option, position: int) -> Iterator[Check]:
         takes = option.consumes.get(position)
@@ -367,6 +337,12 @@ class Explainer:
             data: dict[str, Any] = {"capacity": name}
             if name in takes.values:
                 data["needed"] = str(takes.values[name])
+            if code == "CapacityExhausted":
+                data["free"] = str(Quantity(takes.limits[name], takes.values[name].format))
+            elif code == "CapacityPolicy" and (
+                policy := allowed(self._view.layout.kinds[position].shape.capacity[name].request_policy)
+            ):
+                data["policy"] = policy
             yield code, data
             return
         used = self._view.consumed(position)
@@ -378,7 +354,10 @@ class Explainer:
 
     def _counters(self, position: int, kind: Kind, bit: int) -> Iterator[Check]:
         layout = self._view.layout
-        if not kind.consumes or (kind.multiple and self._attempt.base_shared & bit):
+        if not kind.consumes:
+            return
+        further_share = kind.multiple and bool(self._attempt.base_shared & bit)
+        if further_share and self._attempt.rejoins(position):
             return
         if not layout.groups[position]:
             yield "FeatureOff", {"feature": "DRAPartitionableDevices"}
@@ -388,9 +367,11 @@ class Explainer:
         for number, groups in layout.groups[position]:
             state = content.groups.get(number)
             if state is not None and not state.admits(groups):
-                used = ", ".join(sorted(state.groups)) or "no group"
+                used = ", ".join(sorted(state.groups)) or state.words
                 offers = ", ".join(sorted(groups)) or "no group"
                 yield "GroupIncompatible", {"counterSet": content.layout.sets[number], "groups": offers, "used": used}
+        if further_share:
+            return
         names = {index: pair for pair, index in content.layout.counters.items()}
         for counter, amount in counters:
             left = content.available[counter]
@@ -405,102 +386,21 @@ class Explainer:
         if self._attempt.overcommitted() & bit:
             yield "CountersExhausted", {"counterSet": content.layout.sets[layout.groups[position][0][0]]}
 
-    # ---------------------------------------------------------------------------------------------- smallest change
 
-    def _changes(self) -> Iterator[Change | int]:
-        """Changes that were tried and would do: tolerate one taint, let go of one claim, ask one request for fewer devices."""
-        seen: set[object] = set()
-        options = [(request, option) for request in self._problem.requests for option in request.options]
-        yield from self._tried(trial for request, option in options for trial in self._tolerations(request, option, seen))
-        yield from self._tried(trial for _, option in options for trial in self._releases(option, seen))
-        for change in self._tried(trial for request in self._problem.requests for trial in self._smaller(request, seen)):
-            assert isinstance(change, Change)
-            seen.add((change.claim, change.request))
-            yield change
-        yield from self._tried(self._unconstrained())
+def _conflict(one: Draws, other: Draws) -> tuple[str, str] | None:
+    """The counter set on which two devices do not go together, and what they offer there; None where they do."""
+    for part, counter_set, groups in one:
+        for theirs in (theirs for their, name, theirs in other if (their, name) == (part, counter_set)):
+            if (groups or theirs) and not groups & theirs:
+                return counter_set, " and ".join(", ".join(sorted(each)) or "no group" for each in (groups, theirs))
+    return None
 
-    def _unconstrained(self) -> Iterator[Trial]:
-        for claim, constraints in enumerate(self._problem.constraints):
-            for index, constraint in enumerate(constraints):
-                claims = [msgspec.convert(msgspec.to_builtins(each), ResourceClaim) for each in self._claims]
-                devices = claims[claim].spec.devices
-                devices.constraints = (*devices.constraints[:index], *devices.constraints[index + 1 :])
-                named = {"attribute": constraint.attribute, "index": index}
-                yield Change("unbind", self._claims[claim].key, data=named), claims, ""
 
-    def _tried(self, trials: Iterable[Trial]) -> Iterator[Change | int]:
-        for change, claims, without in islice(trials, TRIALS):
-            if self._engine.fits(self._view.name, claims, without):
-                yield change
-
-    def _smaller(self, request: RequestProblem, told: set[object]) -> Iterator[Trial]:
-        """The same request for ever fewer devices, beginning with as many as it could have by itself, until one is told."""
-        option = request.options[0]
-        if len(request.options) > 1 or option.alternative.everything:
-            return
-        free = self._attempt.candidates(request, option).bit_count()
-        for count in range(min(option.count - 1, free), 0, -1):
-            change = Change("fewer", self._claims[request.claim].key, option.alternative.name, {"count": count})
-            if (change.claim, change.request) in told:
-                return
-            yield change, self._with(request, count=count), ""
-
-    def _tolerations(self, request: RequestProblem, option: Option, seen: set[object]) -> Iterator[Trial]:
-        for position in positions(option.selected):
-            kind = self._view.layout.kinds[position]
-            refused = refused_taint(kind.taints, option.alternative.tolerations, self._now)
-            if refused is None:
-                continue
-            taint = refused[0]
-            key = (request.claim, request.index, taint.key, taint.value, taint.effect)
-            if key in seen:
-                continue
-            seen.add(key)
-            toleration = DeviceToleration(taint.key, "Equal" if taint.value else "Exists", taint.value, taint.effect)
-            data = {"key": taint.key, "value": taint.value, "effect": taint.effect}
-            change = Change("tolerate", self._claims[request.claim].key, option.alternative.name, data)
-            yield change, self._with(request, alternative=option.alternative, toleration=toleration), ""
-
-    def _releases(self, option: Option, seen: set[object]) -> Iterator[Trial]:
-        for key in self._in_the_way(option):
-            for uid in self._holders.on.get(key, ()):
-                if uid not in seen and not rests(uid):
-                    seen.add(uid)
-                    yield self._holders.numbers[uid], self._claims, uid
-
-    def _in_the_way(self, option: Option) -> Iterator[DeviceKey]:
-        """The devices that the option may take, and those in use that draw from the same counter sets."""
-        layout = self._view.layout
-        drawn: dict[int, set[int]] = {}
-        for position in positions(option.selected):
-            yield self._view.key(position)
-            drawn.setdefault(layout.consumption[position][0], set()).update(number for number, _ in layout.groups[position])
-        for part, sets in drawn.items():
-            content = self._view.contents[part]
-            for bit in sorted(content.holdings):
-                if any(number in sets for number, _ in content.layout.groups[bit]):
-                    yield DeviceKey(*content.key, content.device(bit).name)
-
-    def _with(
-        self,
-        request: RequestProblem,
-        *,
-        count: int = 0,
-        alternative: Alternative | None = None,
-        toleration: DeviceToleration | None = None,
-    ) -> list[ResourceClaim]:
-        """The claims with one request changed."""
-        claims = [msgspec.convert(msgspec.to_builtins(claim), ResourceClaim) for claim in self._claims]
-        wanted = claims[request.claim].spec.devices.requests[request.index]
-        targets = [wanted.exactly] if wanted.exactly is not None else list(wanted.first_available)
-        for target in targets:
-            if target is None or (alternative is not None and wanted.first_available and target.name != alternative.short_name):
-                continue
-            if count:
-                target.count = count
-            if toleration is not None:
-                target.tolerations = (*target.tolerations, toleration)
-        return claims
+def _feature(reason: Reason | None) -> str:
+    """The feature that is off and keeps a device from a request, or nothing."""
+    if reason is not None and reason.code == "BindingConditionsOff":
+        return "DRADeviceBindingConditions"
+    return str(reason.data["feature"]) if reason is not None and reason.code == "FeatureOff" else ""
 
 
 def _union(masks: Iterable[int]) -> int:
@@ -508,6 +408,16 @@ def _union(masks: Iterable[int]) -> int:
     for mask in masks:
         found |= mask
     return found
+
+
+def _refusing(finding: RequestFinding) -> dict[str, str]:
+    """The selector of the request itself that refuses devices of its class; nothing where there are none of the class."""
+    expression = next(iter(finding.refused_by_itself()), "")
+    return (
+        {"expression": expression if len(expression) <= _EXPRESSION_MAX else f"{expression[:_EXPRESSION_MAX]}…"}
+        if expression
+        else {}
+    )
 
 
 def _in_short(finding: RequestFinding) -> str:

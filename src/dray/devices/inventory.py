@@ -8,21 +8,20 @@ up to date with the ledger.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from hashlib import blake2b
 from itertools import count
 
 import msgspec
 
 from dray.api.core import Node, NodeSelector
 from dray.api.gates import Gates
-from dray.api.resource import Device, DeviceTaint, DeviceTaintRule, ResourceSlice, ResourceSliceSpec
+from dray.api.resource import Device, DeviceTaint, DeviceTaintRule, ResourceSlice
 from dray.api.selectors import SelectorError, node_selector_matches
-from dray.api.tolerations import selects
 from dray.books.journal import Books
+from dray.devices.layouts import Layouts
 from dray.devices.ledger import DeviceKey, Holding, Ledger, PoolKey
-from dray.devices.pools import Pool, PoolContent, PoolLayout, PublishedSlice, counter_sets
-from dray.devices.shapes import Interner, Kind
-from dray.devices.views import NodeLayout, NodeView, Part, Segment
+from dray.devices.overlay import Overlay
+from dray.devices.pools import Pool, PoolContent, PublishedSlice, counter_sets
+from dray.devices.views import NodeView, Part, Segment
 
 _encode = msgspec.json.Encoder().encode
 SHAPES_KEPT = 500_000
@@ -35,30 +34,24 @@ class Inventory:
     """The devices of a cluster. ``epoch`` changes when the numbers of states start afresh; what is in use never changes it."""
 
     def __init__(self, gates: Gates, *, by_pool: bool = False, books: Books | None = None) -> None:
-        self._by_pool = by_pool
         self._partitions = gates("DRAPartitionableDevices")
         self._groups = gates("DRADeviceCompatibilityGroups")
         self._operations = gates("DRAOptionalNodeOperations")
-        self._rules_on = gates("DRADeviceTaintRules")
-        self._taints_on = gates("DRADeviceTaints")
         self.ledger = Ledger(self._holding_changed, books)
         self.nodes: dict[str, Node] = {}
         self.epoch = 0
-        self.interner = Interner(gates)
         self._pools: dict[PoolKey, Pool] = {}
         self._slices: dict[str, PublishedSlice] = {}
         self._on_node: dict[str, dict[str, PublishedSlice]] = {}
         self._elsewhere: dict[str, PublishedSlice] = {}
-        self._rules: dict[str, DeviceTaintRule] = {}
         self.views: dict[str, NodeView] = {}
         # Slices whose node selectors cannot be read, and why.
         self._unreadable: dict[str, str] = {}
         self._arrivals = 0
-        # Serials of contents and layouts: never given out twice, because caches go by them.
+        # Serials of contents, layouts and states: never given out twice, because caches go by them.
         self._numbers = count(1)
-        self._pool_layouts: dict[tuple[object, ...], PoolLayout] = {}
-        self._slice_kinds: dict[tuple[object, ...], tuple[Kind, ...]] = {}
-        self._node_layouts: dict[tuple[object, ...], NodeLayout] = {}
+        self.overlay = Overlay(gates)
+        self._layouts = Layouts(gates, self.overlay, self._numbers, by_pool=by_pool)
         self._states: dict[tuple[object, ...], int] = {}
 
     # ------------------------------------------------------------------------------------------------------- changes
@@ -106,11 +99,11 @@ class Inventory:
 
     def put_rule(self, rule: DeviceTaintRule) -> None:
         self.remove_rule(rule.metadata.name)
-        self._rules[rule.metadata.name] = rule
+        self.overlay.put(rule)
         self._forget_tainted(rule)
 
     def remove_rule(self, name: str) -> None:
-        rule = self._rules.pop(name, None)
+        rule = self.overlay.remove(name)
         if rule is not None:
             self._forget_tainted(rule)
 
@@ -161,9 +154,8 @@ class Inventory:
         for pool in self._pools.values():
             pool.contents.clear()
         self.views.clear()
-        self.interner.forget()
-        for kept in (self._slice_kinds, self._pool_layouts, self._node_layouts, self._states):
-            kept.clear()
+        self._layouts.forget()
+        self._states.clear()
         self.epoch += 1
 
     def _holding_changed(self, key: DeviceKey, holding: Holding) -> None:
@@ -185,7 +177,7 @@ class Inventory:
             node = self.nodes.get(name)
             if node is None:
                 return None
-            if len(self.interner) > SHAPES_KEPT:
+            if len(self._layouts) > SHAPES_KEPT:
                 self._forget_shapes()
             view = self.views[name] = self._make_view(node)
             for content in view.contents:
@@ -218,13 +210,6 @@ class Inventory:
         for view in self.views.values():
             view.state = 0
 
-    def taints_of(self, driver: str, pool: str, device: Device) -> tuple[DeviceTaint, ...]:
-        """The device's own taints, then those of matching rules. A rule without a selector matches nothing."""
-        taints = device.taints if self._taints_on else ()
-        if not self._rules or not self._rules_on:
-            return taints
-        return (*taints, *(rule.spec.taint for rule in self.rules_for(driver, pool, device.name)))
-
     def published(self, key: DeviceKey) -> list[Device]:
         """The device as its pool has it now; several where a name occurs on several nodes."""
         pool = self._pools.get((key.driver, key.pool))
@@ -232,10 +217,8 @@ class Inventory:
         return [device for slice in newest for device in slice.spec.devices if device.name == key.device]
 
     def taints_now(self, key: DeviceKey) -> tuple[DeviceTaint, ...]:
-        """Every taint that a device has now, published or not: rules name devices whether or not a slice shows them."""
-        own = tuple(taint for device in self.published(key) for taint in device.taints) if self._taints_on else ()
-        rules = self.rules_for(*key) if self._rules and self._rules_on else ()
-        return (*own, *(rule.spec.taint for rule in rules))
+        """Every taint that a device has now, published or not."""
+        return self.overlay.taints(*key, (taint for device in self.published(key) for taint in device.taints))
 
     def reach(self, key: PoolKey) -> frozenset[str] | None:
         """The nodes whose devices are in the pool, and so share its counters and its completeness; None: perhaps all."""
@@ -245,9 +228,6 @@ class Inventory:
             return None
         names = {slice.spec.node_name for slice in slices if slice.spec.node_name or slice.spec.devices}
         return None if "" in names or None in names else frozenset(name for name in names if name)
-
-    def rules_for(self, driver: str, pool: str, device: str) -> list[DeviceTaintRule]:
-        return [rule for rule in self._rules.values() if selects(rule.spec.device_selector, driver, pool, device)]
 
     def completeness(self, key: PoolKey) -> tuple[int, int]:
         """How many slices the newest generation of a pool has, and how many it should have."""
@@ -290,7 +270,7 @@ class Inventory:
                 contents.append(content)
                 parts.append(part)
         operations = self._operations and OPTIONAL_OPERATIONS in node.status.declared_features
-        layout = self._node_layout(tuple(parts), operations)
+        layout = self._layouts.node(tuple(parts), operations)
         return NodeView(node, layout, tuple(contents), tuple(incomplete), tuple(invalid))
 
     def _relevant(self, node: Node) -> dict[PoolKey, list[PublishedSlice]]:
@@ -364,8 +344,8 @@ class Inventory:
         sets, problem = counter_sets(slices) if self._partitions else ((), "")
         if problem:
             return None, problem
-        kinds = tuple(kind for slice in slices if self._has_devices(slice) for kind in self._kinds(slice))
-        layout = self._pool_layout(kinds, sets)
+        kinds = tuple(kind for slice in slices if self._has_devices(slice) for kind in self._layouts.kinds(slice))
+        layout = self._layouts.pool(kinds, sets)
         if layout.invalid:
             return None, layout.invalid
         content = PoolContent(
@@ -376,60 +356,29 @@ class Inventory:
         pool.contents[key] = content
         return content, ""
 
-    def _kinds(self, slice: PublishedSlice) -> tuple[Kind, ...]:
-        """The kinds of a slice's devices. Slices that differ only in names of pool and node are looked at once."""
-        spec = slice.spec
-        if self._rules:
-            return tuple(self._kind(spec, device) for device in spec.devices)
-        key = (spec.driver, spec.skip_node_operations, blake2b(_encode(spec.devices), digest_size=16).digest())
-        found = self._slice_kinds.get(key)
-        if found is None:
-            found = self._slice_kinds[key] = tuple(self._kind(spec, device) for device in spec.devices)
-        return found
-
-    def _kind(self, spec: ResourceSliceSpec, device: Device) -> Kind:
-        taints = self.taints_of(spec.driver, spec.pool.name, device)
-        return self.interner.kind(spec.driver, device, taints, spec.skip_node_operations)
-
-    def _pool_layout(self, kinds: tuple[Kind, ...], sets: tuple[tuple[str, tuple[tuple[str, int], ...]], ...]) -> PoolLayout:
-        key = (tuple(kind.serial for kind in kinds), sets)
-        found = self._pool_layouts.get(key)
-        if found is None:
-            found = self._pool_layouts[key] = PoolLayout(next(self._numbers), kinds, sets, partitions=self._partitions)
-        return found
-
     def _part(self, content: PoolContent, slices: list[PublishedSlice], node: Node, offset: int) -> Part:
         segments: list[Segment] = []
-        here = 0
+        here = off = 0
         for slice in sorted(slices, key=lambda slice: slice.name):
             start, length = content.segments.get(slice.key, (0, 0))
             if not length:
                 continue
             segments.append(Segment(start, length, offset))
-            here |= self._here(content, slice, node, start, length) << offset
+            seen = _seen(slice, node, length)
+            passed_over = seen & self._passed_over(content, start, length)
+            here |= (seen & ~passed_over) << offset
+            off |= passed_over << offset
             offset += length
-        return Part(content.layout, _merged(segments), here)
+        return Part(content.layout, _merged(segments), here, off)
 
-    def _here(self, content: PoolContent, slice: PublishedSlice, node: Node, start: int, length: int) -> int:
-        """Which devices of the slice the node may use. With the gate off, those that declare groups are passed over.
+    def _passed_over(self, content: PoolContent, start: int, length: int) -> int:
+        """Which devices of a slice declare groups, with that gate off.
 
         Without partitions they cannot be had at all, so then they stay in the way of a request for all devices.
         """
-        mask = (1 << length) - 1
-        if slice.spec.per_device_node_selection:
-            mask = sum(1 << bit for bit, device in enumerate(slice.spec.devices) if _readably_on(device, node))
-        if self._partitions and not self._groups:
-            for bit in range(length):
-                if content.layout.kinds[start + bit].declares_groups:
-                    mask &= ~(1 << bit)
-        return mask
-
-    def _node_layout(self, parts: tuple[Part, ...], operations: bool) -> NodeLayout:
-        key = (operations, tuple((part.pool.serial, part.segments, part.here) for part in parts))
-        found = self._node_layouts.get(key)
-        if found is None:
-            found = self._node_layouts[key] = NodeLayout(next(self._numbers), parts, operations, by_pool=self._by_pool)
-        return found
+        if self._groups or not self._partitions:
+            return 0
+        return sum(1 << bit for bit in range(length) if content.layout.kinds[start + bit].declares_groups)
 
 
 def _order(slice: PublishedSlice) -> int:
@@ -454,6 +403,13 @@ def _seen_of(node: Node) -> bytes:
 
 def _device_on(device: Device, node: Node) -> bool:
     return _node_matches(node, device.node_name, device.all_nodes, device.node_selector)
+
+
+def _seen(slice: PublishedSlice, node: Node, length: int) -> int:
+    """Which devices of the slice are the node's."""
+    if not slice.spec.per_device_node_selection:
+        return (1 << length) - 1
+    return sum(1 << bit for bit, device in enumerate(slice.spec.devices) if _readably_on(device, node))
 
 
 def _readably_on(device: Device, node: Node) -> bool:

@@ -256,7 +256,7 @@ def charged(allocation: AllocationResult, *, shareable: bool) -> list[tuple[Char
 def _charge(result: DeviceRequestAllocationResult, *, shareable: bool) -> Charge:
     key = DeviceKey(result.driver, result.pool, result.device)
     groups = None
-    if result.compatibility_groups is not None:
+    if result.compatibility_groups:
         groups = tuple(sorted((name, tuple(values)) for name, values in result.compatibility_groups.items()))
     if result.share_id is None or not shareable:
         return Charge(key, "exclusive", (), groups)

@@ -16,12 +16,12 @@ from typing import Final
 import msgspec
 
 from dray.api.quantity import Quantity
+from dray.api.resource import PCIE_ROOT
 from dray.devices.attempt import Attempt, Pick
 from dray.devices.problem import Option, Problem, RequestProblem, positions
 from dray.devices.search import PATIENCE, BudgetSpent, Frame, OutOfPatience, Search
 from dray.devices.views import NodeLayout, NodeView
 
-PCI_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 NUMA_NODE: Final = "numaNode"
 WHOLE: Final = 1000
 # How many devices are compared, over all slots, before the first fit is good enough: a fraction of a second.
@@ -62,14 +62,14 @@ class DeviceScore(msgspec.Struct, frozen=True, rename="camel"):
 
     def _size(self) -> str:
         if not self.opened and not self.fresh:
-            return f"a further share, {_percent(self.left)} of the device stays free"
+            return f"a further share, {percent(self.left)} of the device stays free"
         if self.opened < WHOLE:
             before = "untouched" if self.fresh else "partly in use"
-            return f"a partition, {_percent(self.opened)} of a card that was {before}, of which {_percent(self.left)} stays free"
-        return f"the first share, {_percent(self.left)} of the device stays free" if self.left else "a whole device"
+            return f"a partition, {percent(self.opened)} of a card that was {before}, of which {percent(self.left)} stays free"
+        return f"the first share, {percent(self.left)} of the device stays free" if self.left else "a whole device"
 
 
-def _percent(thousandths: int) -> str:
+def percent(thousandths: int) -> str:
     return f"{thousandths / 10:.3g}%"
 
 
@@ -99,7 +99,7 @@ class Sizes:
                 place = attribute.string if attribute.string is not None else attribute.int_
                 if place is None:
                     continue
-                if name == PCI_ROOT:
+                if name == PCIE_ROOT:
                     self._stands(position, self.root, 0, place)
                 elif name.rpartition("/")[2] == NUMA_NODE:
                     self._stands(position, self.numa, 1, place)

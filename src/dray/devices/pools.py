@@ -126,6 +126,11 @@ class GroupState:
             return GroupState(self.members + 1, True, groups)
         return GroupState(self.members + 1, False, self.groups & groups)
 
+    @property
+    def words(self) -> str:
+        """What is in use where there is no group that all of it has."""
+        return "devices without groups" if self.without else "devices that share no group"
+
     def key(self) -> tuple[bool, bool, Groups]:
         return bool(self.members), self.without, self.groups
 

@@ -103,7 +103,7 @@ class RequestProblem:
 class Problem:
     """All requests of a demand in upstream's order. ``faithful``: a search can end in an error, as upstream's would."""
 
-    __slots__ = ("constraints", "demand", "faithful", "layout", "plain", "requests", "wants_everything")
+    __slots__ = ("constraints", "demand", "faithful", "layout", "requests", "wants_everything")
 
     def __init__(self, demand: Demand, layout: NodeLayout, requests: tuple[RequestProblem, ...]) -> None:
         self.demand = demand
@@ -118,17 +118,6 @@ class Problem:
             or (option.alternative.everything and option.alternative.constraints)
             for option in options
         )
-        # No sharing, counters, constraints, admin access, alternatives or All: the first fit is the answer.
-        self.plain = not self.faithful and all(
-            len(request.options) == 1 and self._is_plain(request.options[0]) for request in requests
-        )
-
-    def _is_plain(self, option: Option) -> bool:
-        alternative = option.alternative
-        if alternative.everything or alternative.admin or alternative.constraints:
-            return False
-        kinds = self.layout.kinds
-        return not any(kinds[p].multiple or self.layout.groups[p] for p in positions(option.usable))
 
 
 def positions(mask: int) -> list[int]:

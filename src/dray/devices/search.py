@@ -76,7 +76,7 @@ def _risky(attempt: Attempt, option: Option) -> bool:
 def _solve_apart(problem: Problem, attempt: Attempt, budget: int, steps: int) -> Solution:
     """Each independent component by itself; a component without a solution ends it."""
     done = 0
-    for requests in components(problem, attempt):
+    for requests in components(problem):
         search = Search(attempt, requests, budget - steps, bounds=Bounds(attempt, requests))
         found = search.run(done)
         steps += search.steps
@@ -177,7 +177,7 @@ class Search:
 
     def _next_option(self, frame: Frame) -> bool:
         request = self.requests[frame.number]
-        if frame.options == 0 and self._bounds is not None and not self._promising(frame, request):
+        if frame.options == 0 and self._bounds is not None and not self._promising(frame):
             return self._fail(frame)
         while frame.options < len(request.options):
             option = request.options[frame.options]
@@ -194,7 +194,7 @@ class Search:
                 return False
         return self._fail(frame)
 
-    def _promising(self, frame: Frame, request: RequestProblem) -> bool:
+    def _promising(self, frame: Frame) -> bool:
         assert self._bounds is not None
         frame.key = self._bounds.key(frame.number, -1, 0, 0)
         if frame.key in self._bounds.failed:

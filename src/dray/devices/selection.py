@@ -6,7 +6,7 @@ error becomes a refusal only when a search looks at the device that has it, as u
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dray import cel
 from dray.api.resource import DeviceAttribute
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 COSTLY_SHAPES = 16
 # Attributes that change all the time must not fill the memory with answers about their past.
 RESULTS_KEPT = 200_000
+# The owner of expressions that stand in the request itself.
+OWN: Final = "claim"
 
 
 class Source(NamedTuple):
@@ -48,10 +50,9 @@ class Failure(NamedTuple):
 class Column:
     """One expression, and what it was for each projection that was asked for."""
 
-    __slots__ = ("_costly", "_last", "_results", "expression", "failure", "program")
+    __slots__ = ("_costly", "_last", "_results", "failure", "program")
 
     def __init__(self, expression: str) -> None:
-        self.expression = expression
         self.program: Program | None = None
         self.failure = ""
         self._results: dict[object, bool | str] = {}

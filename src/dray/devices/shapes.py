@@ -13,9 +13,10 @@ from typing import Final
 
 import msgspec
 
+from dray.api.core import QuantityValue
 from dray.api.gates import Gates
 from dray.api.quantity import Quantity, QuantityError
-from dray.api.resource import Device, DeviceAttribute, DeviceCapacity, DeviceCounterConsumption, DeviceTaint, QuantityValue
+from dray.api.resource import Device, DeviceAttribute, DeviceCapacity, DeviceCounterConsumption, DeviceTaint
 from dray.api.tolerations import blocks, evicts
 from dray.cel import DeviceView
 

@@ -24,11 +24,13 @@ class Segment(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One pool in a layout. ``here`` has the positions that the node may use; the others are only looked at."""
+    """One pool in a layout. ``here`` has the positions that the node may use; the others are only looked at: they are another
+    node's, or ``off``, of a feature that is switched off."""
 
     pool: PoolLayout
     segments: tuple[Segment, ...]
     here: int
+    off: int = 0
 
 
 class NodeLayout:
@@ -44,6 +46,7 @@ class NodeLayout:
         "here",
         "kinds",
         "last",
+        "off",
         "operations",
         "parts",
         "seen",
@@ -60,8 +63,10 @@ class NodeLayout:
         self.consumption: list[tuple[int, tuple[tuple[int, int], ...]]] = []
         self.groups: list[tuple[tuple[int, Groups], ...]] = []
         self.here = 0
+        self.off = 0
         for number, part in enumerate(parts):
             self.here |= part.here
+            self.off |= part.off
             for segment in part.segments:
                 for bit in range(segment.start, segment.start + segment.length):
                     self.kinds.append(part.pool.kinds[bit])

@@ -7,27 +7,41 @@ the pod tolerates. Nothing is told that was not found to make a node do; what to
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from dray.api.amounts import in_one_unit
-from dray.api.codes import CURABLE
+from dray.api.codes import CODES, CURABLE
 from dray.api.core import NodeSelectorRequirement, Pod
 from dray.api.kinds import RESOURCE_CLAIMS
 from dray.api.quantity import Quantity
 from dray.api.reason import Reason
 from dray.api.requests import container_requests
-from dray.api.resource import ResourceClaim
+from dray.api.resource import UNMADE, ResourceClaim
 from dray.cluster.world import World
-from dray.devices.explain import Change, Explanation
-from dray.explain.fix import Fix, as_yaml, asking_less, patch, tainted, tolerating, with_spec, without_requirement
+from dray.devices.changes import Change
+from dray.devices.explain import Explanation
+from dray.explain.fix import (
+    Fix,
+    annotate,
+    as_yaml,
+    asking,
+    patch,
+    tainted,
+    tolerating,
+    with_annotations,
+    with_spec,
+    without_requirement,
+)
+from dray.explain.tainted import kept_by, lifted
+from dray.numa.intent import SAID, SPANS
 from dray.scheduling.ask import Ask, requirement, unmatched
 from dray.scheduling.placing.state import CycleState, NotPlaced
 from dray.scheduling.plugins.node import UNSCHEDULABLE_TAINT
 from dray.scheduling.plugins.resources import readable
-from dray.scheduling.shape.extended import UNMADE
+from dray.scheduling.shape.extended import DeviceBacked
 
 # How many nodes a change is tried on, how many changes of one kind are tried, and on how many nodes room is looked for.
 _MOST_NODES: Final = 200
@@ -38,8 +52,30 @@ _MOST_SKEW: Final = 8
 # Of advice that differs only in whom it hits.
 _MOST_ALIKE: Final = 2
 
+# Labels that a kubelet gives its node: another value would be a lie, and be taken back.
+_OF_KUBELETS: Final = frozenset(
+    {
+        *("kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "node.kubernetes.io/instance-type"),
+        *("beta.kubernetes.io/os", "beta.kubernetes.io/arch", "beta.kubernetes.io/instance-type"),
+    }
+)
+
 Refused = Sequence[tuple[str, Sequence[Reason], Explanation | None]]
 """Each node with why it does not take the pod."""
+
+
+# Reasons for which changes are tried; so are all of devices.
+_TRIED: Final = frozenset(
+    {
+        *("NodeUnschedulable", "NodeTainted", "NodeSelectorMismatch", "ResourcesInsufficient", "ResourceUnknown"),
+        *("TopologySpread", "PodAffinity", "PodAntiAffinity", "PortTaken", "ZoneWidthsDiffer"),
+    }
+)
+
+
+def is_tried(reason: Reason) -> bool:
+    """Whether changes are tried for it. For others, of plugins of third parties too, there is only what their authors advise."""
+    return reason.code in _TRIED or "DynamicResources" in CODES[reason.code].plugins
 
 
 class Advisor:
@@ -56,6 +92,7 @@ class Advisor:
     def fixes(self) -> list[Fix]:
         """What touches least first, then what makes most nodes do."""
         found = [*self._of_nodes(), *self._of_resources(), *self._of_zones(), *self._of_neighbours(), *self._of_devices()]
+        found += self._of_too_many()
         if not self._when:
             found += self._of_others(found)
         for fix in found:
@@ -123,7 +160,8 @@ class Advisor:
 
     def _of_requirement(self, found: NodeSelectorRequirement, would: list[str]) -> Iterator[Fix]:
         node, told = would[0], requirement(found)
-        if found.key != "metadata.name" and found.operator in ("In", "Exists"):
+        given = found.key == "metadata.name" or found.key in _OF_KUBELETS
+        if not given and found.operator in ("In", "Exists"):
             value = found.values[0] if found.values else ""
             yield Fix(
                 f"label node {node} {found.key}={value}",
@@ -131,7 +169,7 @@ class Advisor:
                 would,
                 rank=1,
             )
-        elif found.key != "metadata.name" and found.operator in ("NotIn", "DoesNotExist"):
+        elif not given and found.operator in ("NotIn", "DoesNotExist"):
             yield Fix(f"remove label {found.key} from node {node}", f"kubectl label node {node} {found.key}-", would, rank=1)
         selected = self._pod.spec.node_selector.get(found.key)
         wanted = {key: value for key, value in msgspec.to_builtins(found).items() if value}
@@ -157,21 +195,71 @@ class Advisor:
     def _less(self, resource: str, most: int, changed: tuple[Pod, str, str], would: list[str]) -> tuple[Fix, str]:
         """The advice to ask for less, and how much is asked for now."""
         pod, container, amount = changed
-        limited = any(each.name == container and resource in each.resources.limits for each in pod.spec.containers)
         total = readable(resource, dict(self._state.demand.requests)[resource])
-        parts = ("requests", "limits") if limited else ("requests",)
-        asked = {"name": container, "resources": {part: {resource: amount} for part in parts}}
         told = in_one_unit({"total": total, "most": readable(resource, most)})
         text = f"request {told['most']} {resource} instead of {told['total']}"
-        return Fix(text, as_yaml("in the pod", {"containers": [asked]}), would, rank=3), told["total"]
+        return Fix(text, _asking(pod, {container: {resource: amount}}), would, rank=3), told["total"]
 
     def _of_zones(self) -> Iterator[Fix]:
-        """Where resources need different numbers of zones: of the one that needs more, as much as fewer zones have."""
+        """Of what needs more zones than the policy allows, as much as it does; where resources need different numbers of them,
+        less of the one that needs more, or more of those that need fewer."""
+        for data, names in self._groups("ZoneTooSmall", "resource", "total"):
+            if str(data["resource"]) in dict(self._state.demand.requests):
+                yield from self._within(str(data["resource"]), names[:_MOST_ROOMS])
         for data, names in self._groups("ZoneWidthsDiffer", "widths"):
             widths = data["widths"]
             wide = [resource for resource, width in widths.items() if width > min(widths.values())]
             if len(wide) == 1 and wide[0] in dict(self._state.demand.requests):
                 yield from self._within(wide[0], names[:_MOST_ROOMS])
+            yield from self._widened(widths, names[:_MOST_ROOMS])
+        yield from self._of_intent()
+
+    def _of_intent(self) -> Iterator[Fix]:
+        """Of what a pod says about its zones: to allow more of them, or to do without what cannot be read."""
+        annotations = self._pod.metadata.annotations
+        for data, names in self._groups("ZoneSpan", "needed"):
+            yield from self._allowing(int(data["needed"]), names)
+        if names := [name for name, _ in self._by_code.get("ZoneDevicesApart", ())]:
+            # How many zones the devices of claims need is not known before it is tried.
+            tried = (list(self._allowing(span, names)) for span in range(2, 2 + _MOST_CHANGES))
+            yield from next(filter(None, tried), [])
+        if names := [name for name, _ in self._by_code.get("ZoneIntentInvalid", ())]:
+            said = [name for name in SAID if name in annotations]
+            without = {name: value for name, value in annotations.items() if name not in said}
+            if would := self._do(with_annotations(self._pod, without), names):
+                command = annotate(self._pod, *(f"{name}-" for name in said))
+                yield Fix(f"correct what the pod says of its zones, or take it away: {', '.join(said)}", command, would, rank=1)
+
+    def _allowing(self, span: int, names: Sequence[str]) -> Iterator[Fix]:
+        annotations = self._pod.metadata.annotations
+        wider = {name: str(span) for name in SPANS if name in annotations}
+        if would := self._do(with_annotations(self._pod, {**annotations, **wider}), names):
+            command = annotate(self._pod, *(f"{name}={value}" for name, value in wider.items()))
+            yield Fix(f"allow the pod to span {span} zones", command, would, rank=3)
+
+    def _widened(self, widths: dict[str, int], names: Sequence[str]) -> Iterator[Fix]:
+        """Enough of everything that it needs as many zones as what needs most, on the first node where that would do."""
+        most = max(widths.values())
+        narrow = [name.split("+")[-1] for name, width in widths.items() if width < most]
+        asked = dict(self._state.demand.requests)
+        layouts = {layout: name for name in reversed(names) if (layout := self._ask.scheduler.zones.layout(name)) is not None}
+        for layout, name in reversed(layouts.items()):
+            least = {resource: layout.least_for(resource, most) for resource in narrow if resource in asked}
+            pod: Pod | None = self._pod
+            parts: dict[str, dict[str, str]] = {}
+            for resource, amount in least.items():
+                changed = self._with_total(pod, resource, amount) if pod is not None else None
+                pod = changed[0] if changed is not None else None
+                if changed is not None:
+                    parts.setdefault(changed[1], {})[resource] = changed[2]
+            if pod is not None and len(least) == len(narrow) and (would := self._do(pod, [name, *names])):
+                told = [
+                    (resource, readable(resource, amount), readable(resource, asked[resource]))
+                    for resource, amount in least.items()
+                ]
+                text = " and ".join(f"{more} {resource} instead of {now}" for resource, more, now in told)
+                yield Fix(f"request {text}", _asking(pod, parts), would, rank=3)
+                return
 
     def _within(self, resource: str, names: Sequence[str]) -> Iterator[Fix]:
         """The most of it that a node would take, found by halves."""
@@ -196,15 +284,20 @@ class Advisor:
 
     def _with_less(self, resource: str, most: int) -> tuple[Pod, str, str] | None:
         """The pod with the largest request of a container cut so that all together ask for as much as there is."""
+        return self._with_total(self._pod, resource, most)
+
+    def _with_total(self, pod: Pod, resource: str, most: int) -> tuple[Pod, str, str] | None:
+        """The pod with the largest request of a container changed so that all together ask for so much; with the name of the
+        container, and what it asks for then."""
         asked = dict(self._state.demand.requests).get(resource, 0)
-        containers = self._pod.spec.containers
+        containers = pod.spec.containers
         scale = 1000 if resource == "cpu" else 1
         sizes = [Quantity.parse(c.resources.requests.get(resource, 0)).nanos * scale // 10**9 for c in containers]
         if not sizes or max(sizes) <= asked - most:
             return None
         largest = sizes.index(max(sizes))
         amount = readable(resource, max(sizes) - (asked - most))
-        return asking_less(self._pod, resource, largest, amount), containers[largest].name, amount
+        return asking(pod, resource, largest, amount), containers[largest].name, amount
 
     # ---------------------------------------------------------------------------------------------------- of neighbours
 
@@ -253,15 +346,14 @@ class Advisor:
     def _of_devices(self) -> Iterator[Fix]:
         """Changes that the allocator tried, on nodes where nothing else is missing; of fewer devices, the most that would do."""
         tried = [(change, name) for name, _, devices in self._refused if devices is not None for change in devices.changes]
-        most: dict[tuple[str, str], int] = {}
+        most: dict[tuple[str, ...], Quantity] = {}
         for change, _ in tried:
-            if change.kind == "fewer":
-                asked = (change.claim, change.request)
-                most[asked] = max(change.data["count"], most.get(asked, 0))
+            if change.kind in _LESS:
+                most[change.asked] = max(_amount(change), most.get(change.asked, Quantity(0)))
         # Thousands of nodes have few changes between them: each is put into words once.
         alike: dict[bytes, tuple[Change, dict[str, None]]] = {}
         for change, name in tried:
-            if change.kind != "fewer" or change.data["count"] == most[change.claim, change.request]:
+            if change.kind not in _LESS or _amount(change) == most[change.asked]:
                 alike.setdefault(msgspec.json.encode(change), (change, {}))[1][name] = None
         helped: dict[str, tuple[Change, str, dict[str, None]]] = {}
         for change, names in alike.values():
@@ -276,6 +368,21 @@ class Advisor:
             yield Fix(text, command, list(names), rank=_RANKS[change.kind])
             if change.kind == "fewer" and self._when:
                 yield from self._larger_node(change)
+        yield from self._untainted()
+
+    def _untainted(self) -> Iterator[Fix]:
+        """Where a toleration would do, so would the taint's end, which is not the pod's to bring about."""
+        inventory = self._ask.scheduler.engine.inventory
+        helped: dict[tuple[str, str], dict[str, None]] = {}
+        for name, _, devices in self._refused[:_MOST_NODES]:
+            if devices is None:
+                continue
+            for change in (change for change in devices.changes if change.kind == "tolerate"):
+                kept = kept_by(devices, change.claim, change.request, change.data)
+                helped.setdefault(lifted(inventory, kept, change.data), {})[name] = None
+        most = sorted(((told, names) for told, names in helped.items() if told[0]), key=lambda item: -len(item[1]))
+        for (text, command), names in most[:_MOST_ALIKE]:
+            yield Fix(text, command, list(names), rank=_RANKS["untaint"])
 
     def _told(self, change: Change) -> tuple[str, str]:
         """The change as an order, and what to paste. Of devices that a pod has through extended resources only their number is
@@ -292,11 +399,30 @@ class Advisor:
                     return text, as_yaml("in the pod, which is then made anew", {"containers": [limits]})
         return "", ""
 
+    def _of_too_many(self) -> Iterator[Fix]:
+        """An extended resource of more devices than the claim for it can hold: as many as it can and a node has."""
+        parts = self._ask.scheduler.parts
+        backed = DeviceBacked(True, parts.classes, parts.engine)
+        for data, names in self._groups("TooManyDevices", "resource", "container"):
+            resource, limit = str(data.get("resource") or ""), int(data["limit"])
+            if not resource:
+                continue
+            free = {total - used for total, used in (backed.on_node(resource, name) for name in names[:_MOST_NODES])}
+            for most in sorted({min(limit, count) for count in free if count > 0}, reverse=True)[:_MOST_CHANGES]:
+                changed = self._with_less(resource, most)
+                if changed is not None and (would := self._do(changed[0], names)):
+                    yield self._less(resource, most, changed, would)[0]
+                    break
+            if self._when:
+                yield Fix(f"ask for at most {limit} {resource} in one pod, or add a node whose device plugin has as many", rank=6)
+
     def _larger_node(self, change: Change) -> Iterator[Fix]:
+        bound = next((r.data for _, r in self._by_code.get("NoCombination", ()) if r.data.get("constraint")), {})
+        that = f" that {bound['constraint']}" if bound else ""
         for _, _, devices in self._refused:
             for finding in devices.requests if devices is not None else ():
                 if (finding.claim, finding.request) == (change.claim, change.request):
-                    yield Fix(f"add a node with {finding.needed} devices of class {finding.device_class}", rank=6)
+                    yield Fix(f"add a node with {finding.needed} devices of class {finding.device_class}{that}", rank=6)
                     return
 
     # -------------------------------------------------------------------------------------------------------- of others
@@ -319,11 +445,27 @@ class Advisor:
 
 # A claim cannot be changed.
 _ANEW: Final = "in the claim or its template, which is then made anew"
-_RANKS: Final = {"tolerate": 2, "fewer": 3, "unbind": 4, "release": 5}
+_RANKS: Final = {"tolerate": 2, "untaint": 3, "fewer": 3, "less": 3, "unbind": 4, "unselect": 4, "release": 5}
+# Changes of which the one that asks for most is told, over all nodes.
+_LESS: Final = frozenset({"fewer", "less"})
+
+
+def _asking(pod: Pod, amounts: Mapping[str, Mapping[str, str]]) -> str:
+    """What to write into a pod, so that its containers ask for these amounts; their limits follow where they have them."""
+    found = []
+    for container in pod.spec.containers:
+        if of := dict(amounts.get(container.name, {})):
+            limits = {name: value for name, value in of.items() if name in container.resources.limits}
+            found.append({"name": container.name, "resources": {"requests": of, **({"limits": limits} if limits else {})}})
+    return as_yaml("in the pod", {"containers": found})
 
 
 def _spread(key: str, **fields: Any) -> str:
     return as_yaml("in the pod", {"topologySpreadConstraints": [{"topologyKey": key, **fields}]})
+
+
+def _amount(change: Change) -> Quantity:
+    return Quantity.parse(change.data["amount" if change.kind == "less" else "count"])
 
 
 def change_in_words(world: World, change: Change) -> str:
@@ -336,6 +478,11 @@ def change_in_words(world: World, change: Change) -> str:
             return f"let go of claim {change.claim}" + (f" (pod {', '.join(pods)})" if pods else "")
         case "unbind":
             return f"do without the constraint on {change.data['attribute']} in {change.claim}"
+        case "unselect":
+            return f"do without the selector {change.data['expression']} in request {change.request} of {change.claim}"
+        case "less":
+            much = f"{change.data['amount']} of {change.data['capacity']}"
+            return f"ask for {much} instead in request {change.request} of {change.claim}"
         case _:
             return f"ask for {change.data.get('count')} instead in request {change.request} of {change.claim}"
 
@@ -348,10 +495,16 @@ def _command(world: World, change: Change) -> str:
     if change.kind == "unbind":
         return as_yaml(f"{_ANEW}, remove", {"matchAttribute": change.data["attribute"]})
     request, _, sub = change.request.partition("/")
-    asked: dict[str, Any] = {"count": change.data.get("count")}
-    if change.kind == "tolerate":
-        operator = "Equal" if change.data.get("value") else "Exists"
-        asked = {"tolerations": [{"operator": operator, **{key: value for key, value in change.data.items() if value}}]}
+    match change.kind:
+        case "tolerate":
+            operator = "Equal" if change.data.get("value") else "Exists"
+            asked: dict[str, Any] = {"tolerations": [{"operator": operator, **{k: v for k, v in change.data.items() if v}}]}
+        case "less":
+            asked = {"capacity": {"requests": {change.data["capacity"]: change.data["amount"]}}}
+        case "unselect":
+            return as_yaml(f"{_ANEW}, remove", {"selectors": [{"cel": {"expression": change.data["expression"]}}]})
+        case _:
+            asked = {"count": change.data.get("count")}
     wanted = {"firstAvailable": [{"name": sub, **asked}]} if sub else {"exactly": asked}
     return as_yaml(_ANEW, {"spec": {"devices": {"requests": [{"name": request, **wanted}]}}})
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from dray.api.amounts import counted
 from dray.api.consumers import is_pod
 from dray.api.core import Pod, PodDisruptionBudget
 from dray.api.kinds import (
@@ -138,20 +139,20 @@ def previewed(world: World, rule: DeviceTaintRule, now: float, *, ask: bool) -> 
 
 def told(found: Blast, wanted: DeviceTaint) -> list[str]:
     """What the rule is about and what it would do, in sentences."""
-    published, allocated = _count(found.published, "published device"), _count(found.allocated, "allocation")
+    published, allocated = counted(found.published, "published device"), counted(found.allocated, "allocation")
     doubt = f" ({found.unpublished})" if found.unpublished else ""
     about = f"{found.taint} on {found.selector}: {published}, {allocated}{doubt}."
     if not found.pods:
         return [about, "No pod would be evicted."]
     would = "evicts" if evicts(wanted) else "evicts nobody; with NoExecute it would evict"
-    return [about, f"It {would} {_count(found.pods, 'pod')} in {_count(found.namespaces, 'namespace')}:"]
+    return [about, f"It {would} {counted(found.pods, 'pod')} in {counted(found.namespaces, 'namespace')}:"]
 
 
 def does(found: Blast, wanted: DeviceTaint) -> str:
     """The same in a few words, for a question."""
     if not evicts(wanted):
         return f"keeps new pods from {found.selector}"
-    return f"evicts {_count(found.pods, 'pod')} in {_count(found.namespaces, 'namespace')} from {found.selector}"
+    return f"evicts {counted(found.pods, 'pod')} in {counted(found.namespaces, 'namespace')} from {found.selector}"
 
 
 def asked_told(found: Blast) -> list[str]:
@@ -166,10 +167,6 @@ def budgets_told(found: Blast) -> list[str]:
     """The budgets that allow less at once than would have to leave."""
     short = [budget for budget in found.budgets if budget.evicted > budget.allowed]
     return [f"Budget {budget.budget} allows {budget.allowed} of the {budget.evicted} at once" for budget in short]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def selector_text(selector: DeviceTaintSelector | None) -> str:

@@ -1,6 +1,7 @@
-"""Bindings and starts that failed, read from what the API keeps of them: events and the pod's condition.
+"""What schedulers and kubelets said of pods, read from what the API keeps of it: bindings and starts that failed, and how the
+scheduler is set up as far as that shows in its words. Events and the pod's condition have it.
 
-Always true: only sentences that ``words`` makes for failed bindings are recognised; the latest failure of a device wins.
+Always true: only sentences that ``words`` makes are recognised; the latest failure of a device wins.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.core import Pod
+from dray.api.gates import GATES
 from dray.api.reason import Reason
 from dray.api.times import parse_time
 from dray.api.words import UPSTREAM
 
 # As the texts of BindingFailed and BindingTimeout begin when they speak of a device.
 _SAID: Final = re.compile(r"device (?P<device>[^\s/]+/\S+/[^\s/]+) (?:(?P<failed>could not be bound)|did not become ready)")
+_WAITED: Final = re.compile(r" within (?P<seconds>[\d.]+) seconds\b")
 _UNPREPARED: Final = "FailedPrepareDynamicResources"
 
 
@@ -34,6 +37,12 @@ class FailedBinding(msgspec.Struct, frozen=True):
     def of(self, pod: Pod) -> bool:
         """Whether it was this pod's: a namesake that is gone had its own."""
         return self.pod == pod.key and self.uid in ("", pod.uid)
+
+    @property
+    def waited(self) -> float | None:
+        """How many seconds were given to the device."""
+        found = _WAITED.search(self.message) if self.timeout else None
+        return float(found["seconds"]) if found is not None else None
 
     @property
     def reason(self) -> Reason:
@@ -62,8 +71,21 @@ def not_started(pod: Pod, events: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def of_condition(pod: Pod) -> FailedBinding | None:
     """The failure that the pod's own condition tells of; when it was is not written there."""
-    said = next((c.message for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False"), "")
-    return _recognised(said or "", pod.key, pod.uid, None)
+    return _recognised(_said(pod), pod.key, pod.uid, None)
+
+
+def switched_off(pod: Pod) -> list[str]:
+    """The features that are off in the scheduler of a pod: it names them where it refuses the pod for that."""
+    return sorted({name for name in re.findall(r"\w+", refusal_of(pod)) if name in GATES})
+
+
+def refusal_of(pod: Pod) -> str:
+    """Why its scheduler refused the pod when it last looked at it."""
+    return _said(pod).partition(UPSTREAM)[0]
+
+
+def _said(pod: Pod) -> str:
+    return next((c.message for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False"), "") or ""
 
 
 def resting(failures: Sequence[FailedBinding], rest: float, now: float) -> Iterator[tuple[str, float]]:
@@ -84,8 +106,8 @@ def _of_event(event: Mapping[str, Any]) -> FailedBinding | None:
 
 
 def _about(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = event.get("regarding") or event.get("involvedObject") or {}
-    return found
+    found = event.get("regarding") or event.get("involvedObject")
+    return found if isinstance(found, Mapping) else {}
 
 
 def _uid(event: Mapping[str, Any]) -> str:
@@ -93,7 +115,8 @@ def _uid(event: Mapping[str, Any]) -> str:
 
 
 def _when(event: Mapping[str, Any]) -> str:
-    told_again = (event.get("series") or {}).get("lastObservedTime")
+    series = event.get("series")
+    told_again = series.get("lastObservedTime") if isinstance(series, Mapping) else None
     first = event.get("eventTime") or event.get("lastTimestamp") or event.get("deprecatedLastTimestamp")
     return str(told_again or first or "")
 

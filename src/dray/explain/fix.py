@@ -15,16 +15,20 @@ Json = dict[str, Any]
 
 class Fix(msgspec.Struct):
     """``nodes`` would do then; ``when`` says under which condition. ``command`` is a command, or the lines to change as YAML.
-    ``rank``: the less is touched, the earlier it is told."""
+    ``rank``: the less is touched, the earlier it is told. ``tried``: that it helps was found out, not only said by whoever wrote
+    the check."""
 
     text: str
     command: str = ""
     nodes: list[str] = []
     when: str = ""
     rank: int = 0
+    tried: bool = True
 
     @property
     def told(self) -> str:
+        if not self.tried:
+            return f"{self.text} (not tried)"
         return f"{self.text} (then {some(self.nodes)} would do{self.when})" if self.nodes else self.text
 
 
@@ -35,14 +39,22 @@ def some(names: list[str]) -> str:
 
 
 def tainted(taint: Json) -> str:
+    """As people write it; without an effect it is every taint of that key."""
     value = f"={taint['value']}" if taint.get("value") else ""
-    return f"{taint['key']}{value}:{taint['effect']}"
+    effect = f":{taint['effect']}" if taint.get("effect") else ""
+    return f"{taint['key']}{value}{effect}"
 
 
 def patch(pod: Pod, *operations: Json) -> str:
     """The command that patches the pod."""
     body = msgspec.json.encode(list(operations)).decode()
     return f"kubectl patch pod {pod.metadata.name} -n {pod.metadata.namespace} --type=json -p {shlex.quote(body)}"
+
+
+def annotate(pod: Pod, *changes: str) -> str:
+    """The command that changes annotations of the pod."""
+    name, namespace = pod.metadata.name, pod.metadata.namespace
+    return f"kubectl annotate pod {name} -n {namespace} --overwrite {' '.join(map(shlex.quote, changes))}"
 
 
 def as_yaml(where: str, change: Json) -> str:
@@ -55,6 +67,10 @@ def as_yaml(where: str, change: Json) -> str:
 
 def with_spec(pod: Pod, **fields: Any) -> Pod:
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, **fields))
+
+
+def with_annotations(pod: Pod, annotations: dict[str, str]) -> Pod:
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
 
 
 def tolerating(pod: Pod, taint: Json) -> Pod:
@@ -83,7 +99,7 @@ def _term_without(term: NodeSelectorTerm, dropped: NodeSelectorRequirement) -> N
     )
 
 
-def asking_less(pod: Pod, resource: str, container: int, amount: str) -> Pod:
+def asking(pod: Pod, resource: str, container: int, amount: str) -> Pod:
     """The pod with one request of one container changed; its limit follows where it has one."""
     containers = list(pod.spec.containers)
     changed = containers[container]

@@ -14,7 +14,6 @@ from typing import Final
 import msgspec
 
 from dray.api.quantity import Quantity
-from dray.api.resource import DeviceCounterConsumption
 from dray.explain.published import Holder, Identity, Published, PublishedDevice, PublishedPool
 from dray.numa.devices import zone_numbers
 from dray.scheduling.binding.conditions import reported
@@ -97,32 +96,23 @@ class _Used(msgspec.Struct):
     groups: dict[str, list[frozenset[str]]]
 
 
-def _owners(published: Published, identity: Identity) -> list[Holder]:
-    return [holder for holder in published.holders.get(identity, ()) if not holder.result.admin_access]
-
-
 def _used(published: Published, pool: PublishedPool) -> _Used:
     used = _Used({}, pool.counters(), {})
+    for counter_set in used.totals:
+        used.groups[counter_set] = [groups for _, groups in published.groups.get((pool.driver, pool.name, counter_set), ())]
     for device in (device for slice in pool.slices for device in slice.spec.devices):
-        owners = _owners(published, (pool.driver, pool.name, device.name))
-        if not owners:
+        if not published.owners((pool.driver, pool.name, device.name)):
             continue
         for entry in device.consumes_counters:
-            used.groups.setdefault(entry.counter_set, []).extend(_groups(owner, entry) for owner in owners)
             for name, counter in entry.counters.items():
                 key = (entry.counter_set, name)
                 used.counters[key] = used.counters.get(key, Quantity(0)) + Quantity.parse(counter.value)
     return used
 
 
-def _groups(owner: Holder, entry: DeviceCounterConsumption) -> frozenset[str]:
-    recorded = owner.result.compatibility_groups
-    return frozenset(recorded.get(entry.counter_set, ()) if recorded is not None else entry.compatibility_groups)
-
-
 def _row(published: Published, identity: Identity, used: _Used) -> Row:
     device = published.devices[identity]
-    owners = _owners(published, identity)
+    owners = published.owners(identity)
     capacity = _capacity(device, owners)
     state, detail = _state(published, device, owners, capacity, used)
     return Row(
@@ -209,7 +199,7 @@ def _excluded(device: PublishedDevice, used: _Used) -> str:
         mine = frozenset(entry.compatibility_groups)
         common = frozenset.intersection(*beside) if beside else frozenset()
         if beside and (any(beside) or mine) and not common & mine:
-            told = ", ".join(sorted(frozenset.union(*beside))) or "devices without groups"
+            told = ", ".join(sorted(common)) or ("devices that share no group" if any(beside) else "devices without groups")
             return f"counter set {entry.counter_set}: in use {told}, offers {', '.join(sorted(mine)) or 'no group'}"
     return ""
 

@@ -1,4 +1,5 @@
-"""What helps a pod that waits for something that only a person can bring: an object that does not exist, or gates to be removed.
+"""What helps a pod that waits for something that only a person can bring: an object that does not exist, gates to be removed, or
+pods to be ended that keep a claim whose devices failed.
 
 Always true: each has a command to paste. Of an object that does not exist, a name that is nearly the same comes first; what is
 made instead asks for a device class that exists.
@@ -13,20 +14,25 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.api.core import Pod
+from dray.api.class_names import ClassNames
+from dray.api.core import Node, Pod
+from dray.api.gates import Gates
 from dray.api.kinds import (
     DEVICE_CLASSES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
+    PODS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     Kind,
 )
 from dray.api.reason import Reason
-from dray.api.resource import IMPLICIT_RESOURCE_PREFIX, DeviceClass
+from dray.api.requests import amounts
+from dray.api.resource import IMPLICIT_RESOURCE_PREFIX, DeviceClass, ResourceClaim
 from dray.cluster.world import World
 from dray.explain.fix import Fix, patch
+from dray.scheduling.shape.extended import wanted_names
 
 Json = dict[str, Any]
 
@@ -65,13 +71,14 @@ def _class(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
 def _resource(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
     """An extended resource that neither a node nor a class offers."""
     name = str(reason.data.get("resource"))
-    if name.startswith(IMPLICIT_RESOURCE_PREFIX):
+    classes: Sequence[DeviceClass] = list(world.all(DEVICE_CLASSES).values()) if DEVICE_CLASSES in world.kinds else ()
+    implicit = {IMPLICIT_RESOURCE_PREFIX + each.metadata.name: each.metadata.name for each in classes}
+    served = {each.spec.extended_resource_name: each.metadata.name for each in classes if each.spec.extended_resource_name}
+    if name.startswith(IMPLICIT_RESOURCE_PREFIX) and name not in implicit:
         yield from _class(world, pod, Reason("ClassMissing", "", {"class": name.removeprefix(IMPLICIT_RESOURCE_PREFIX)}))
         return
-    classes: Sequence[DeviceClass] = list(world.all(DEVICE_CLASSES).values()) if DEVICE_CLASSES in world.kinds else ()
-    served = {each.spec.extended_resource_name: each.metadata.name for each in classes if each.spec.extended_resource_name}
-    if name in served:
-        yield Fix(f"switch on the feature gate DRAExtendedResource: then device class {served[name]} serves {name}")
+    if serving := served.get(name) or implicit.get(name):
+        yield Fix(f"switch on the feature gate DRAExtendedResource: then device class {serving} serves {name}")
         return
     offered = {each for node in world.all(NODES).values() for each in node.status.allocatable if "/" in each}
     for near in get_close_matches(name, sorted(offered | served.keys()), 1, 0.85):
@@ -84,10 +91,43 @@ def _resource(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
     yield Fix(f"add a node that offers {name}")
 
 
-def nowhere(refusals: Sequence[Sequence[Reason]]) -> list[Reason]:
-    """The resources that no node offers, by what the nodes say."""
-    each = [{str(r.data.get("resource")): r for r in reasons if r.code == "ResourceUnknown"} for reasons in refusals]
-    return [reason for name, reason in each[0].items() if all(name in found for found in each)] if each else []
+def _failed(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
+    """A claim whose device failed after pods began to run with it: it stays as it is, and takes nobody else."""
+    claim: ResourceClaim | None = world.get(RESOURCE_CLAIMS, str(reason.data.get("claim")))
+    users = {user.uid for user in claim.status.reserved_for} if claim is not None else set()
+    running = sorted(each.metadata.name for each in world.all(PODS).values() if each.uid in users and each.spec.node_name)
+    if claim is None or not running:
+        return
+    where, name = pod.metadata.namespace, claim.metadata.name
+    told = f"let the driver report that {reason.data.get('condition')} is over: until then claim {name} takes no further pods"
+    yield Fix(told, f"kubectl get resourceclaim {name} -n {where} -o yaml")
+    commands = "\n".join(f"kubectl delete pod {each} -n {where}" for each in running)
+    yield Fix(
+        f"end {', '.join(running)}, which run{'s' if len(running) == 1 else ''} with claim {name}: it is allocated anew", commands
+    )
+
+
+def undelivered(world: World, pod: Pod, gates: Gates) -> list[str]:
+    """Extended resources of a pod on a node that nobody gave it: devices serve them, and only a scheduler makes the claim."""
+    node: Node | None = world.get(NODES, pod.spec.node_name)
+    if node is None or pod.status.extended_resource_claim_status is not None or not gates("DRAExtendedResource"):
+        return []
+    classes = ClassNames()
+    for each in world.all(DEVICE_CLASSES).values() if DEVICE_CLASSES in world.kinds else ():
+        classes.put(each)
+    names = sorted(name for name in wanted_names(pod.spec, classes) if not amounts(node.status.allocatable).get(name))
+    told = "it runs without {0}: no device plugin of node {1} offers it, and no scheduler made a claim for the pod"
+    return [told.format(name, pod.spec.node_name) for name in names]
+
+
+def nowhere(world: World, refusals: Sequence[Sequence[Reason]]) -> list[Reason]:
+    """The resources that no node offers: of what some node says so, what is nowhere. A node that refuses for something else, such
+    as a taint, says nothing of it."""
+    said = {
+        str(reason.data.get("resource")): reason for reasons in refusals for reason in reasons if reason.code == "ResourceUnknown"
+    }
+    offered = {name for node in world.all(NODES).values() for name in node.status.allocatable}
+    return [reason for name, reason in said.items() if name not in offered]
 
 
 _OF: Final[dict[str, Callable[[World, Pod, Reason], Iterator[Fix]]]] = {
@@ -97,6 +137,7 @@ _OF: Final[dict[str, Callable[[World, Pod, Reason], Iterator[Fix]]]] = {
     "VolumeClaimMissing": _volume,
     "ClassMissing": _class,
     "ResourceUnknown": _resource,
+    "BindingFailed": _failed,
 }
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from dray.api.consumers import is_pod
+from dray.api.consumers import claims_of, is_pod
 from dray.api.core import Pod
 from dray.api.kinds import PODS, RESOURCE_CLAIMS
 from dray.api.resource import ResourceClaim
@@ -67,7 +67,7 @@ def usage(claim: ResourceClaim, pods: Iterable[Pod]) -> Usage:
             using.append(_told(pod))
     reserved = {user.uid for user in claim.status.reserved_for}
     for pod in by_uid.values():
-        if pod.uid not in reserved and _names(pod, claim):
+        if pod.uid not in reserved and claim.key in claims_of(pod):
             if pod.spec.node_name and not pod.terminal:
                 using.append(_told(pod))
             else:
@@ -83,7 +83,7 @@ def claim_rows(world: World, now: float) -> list[ClaimRow]:
     """Every claim, by namespace and name."""
     naming: dict[str, list[Pod]] = {}
     for pod in world.all(PODS).values():
-        for key in _named(pod):
+        for key in claims_of(pod):
             naming.setdefault(key, []).append(pod)
     claims: list[ResourceClaim] = [claim for _, claim in sorted(world.all(RESOURCE_CLAIMS).items())]
     by_uid = {pod.uid: pod for pod in world.all(PODS).values()}
@@ -149,18 +149,6 @@ def _owner_gone(claim: ResourceClaim, by_uid: dict[str, Pod]) -> bool:
         return False
     pod = by_uid.get(owner.uid)
     return pod is None or pod.terminal
-
-
-def _named(pod: Pod) -> list[str]:
-    names = [entry.resource_claim_name for entry in pod.spec.resource_claims]
-    names += [status.resource_claim_name for status in pod.status.resource_claim_statuses]
-    if pod.status.extended_resource_claim_status is not None:
-        names.append(pod.status.extended_resource_claim_status.resource_claim_name)
-    return [f"{pod.metadata.namespace}/{name}" for name in names if name]
-
-
-def _names(pod: Pod, claim: ResourceClaim) -> bool:
-    return claim.key in _named(pod)
 
 
 def _told(pod: Pod) -> str:

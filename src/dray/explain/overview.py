@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from dray.api.consumers import claim_names
 from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import PODS, REPLICA_SETS, Kind
@@ -25,7 +26,6 @@ from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config
 from dray.scheduling.placing.state import NotPlaced
 from dray.scheduling.scheduler import Scheduler
-from dray.scheduling.shape.claims import claim_keys
 from dray.scheduling.waiting import pauses
 
 _WORST: Final = ("impossible", "unschedulable", "waiting", "bound")
@@ -72,9 +72,7 @@ def pods_of(world: World, kind: str, namespace: str, name: str) -> list[Pod]:
 
 
 def _claims(pod: Pod) -> list[str]:
-    special = pod.status.extended_resource_claim_status
-    named = [key.rpartition("/")[2] for key in claim_keys(pod)]
-    return [*named, special.resource_claim_name] if special is not None else named
+    return [name for _, name in claim_names(pod) if name]
 
 
 def _groups(pod: Pod) -> list[str]:

@@ -20,7 +20,7 @@ def verdict(found: Plan) -> str:
         )
     impossible = sum(pod.verdict == "impossible" for pod in found.pods)
     if impossible:
-        told.append(f"{impossible} would not fit on any node if all were empty")
+        told.append(f"{impossible} could not get one even if all nodes were empty")
     if not told and not found.protected:
         told.append("No pod is concerned")
     if waits := found.waiting - impossible:
@@ -66,6 +66,5 @@ def _share(share: QueueShare | None) -> str:
     if share is None:
         return ""
     fair = share.fair_share
-    return ", ".join(
-        f"{held} of {fair.get(name, '0')} {name}" for name, held in share.allocated.items() if fair.get(name, "0") != "0"
-    )
+    told = (f"{held} of {fair.get(name, '0')} {name}" for name, held in share.allocated.items() if fair.get(name, "0") != "0")
+    return ", ".join(told) or "nothing"

@@ -7,11 +7,13 @@ checked against it. Nothing here is fast on purpose; everything is computed from
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
 from dray.api.core import Node
+from dray.api.gates import Gates
 from dray.api.kinds import DEVICE_TAINT_RULES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.quantity import Quantity
 from dray.api.resource import (
@@ -26,6 +28,7 @@ from dray.api.selectors import node_selector_matches
 from dray.cluster.world import World
 
 Identity = tuple[str, str, str]  # driver, pool, device
+CounterSet = tuple[str, str, str]  # driver, pool, counter set
 
 
 class PublishedDevice(msgspec.Struct, frozen=True):
@@ -76,6 +79,10 @@ class PublishedPool(msgspec.Struct):
     def complete(self) -> bool:
         return len(self.slices) == self.expected
 
+    @property
+    def counter_sets(self) -> list[str]:
+        return [found.name for slice in self.slices for found in slice.spec.shared_counters]
+
     def counters(self) -> dict[str, dict[str, Quantity]]:
         """Counter sets of the pool with the value of each counter."""
         return {
@@ -98,24 +105,51 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class Published:
-    """Every pool, every device, and who holds it; or, of the ``slices`` and ``claims`` that are given, those alone."""
+    """Every pool, every device, and who holds it; or, of the ``slices`` and ``claims`` that are given, those alone. Where taints
+    or their rules are switched off by ``gates``, it is as if there were none."""
 
     def __init__(
-        self, world: World, slices: Iterable[ResourceSlice] | None = None, claims: Iterable[ResourceClaim] | None = None
+        self,
+        world: World,
+        slices: Iterable[ResourceSlice] | None = None,
+        claims: Iterable[ResourceClaim] | None = None,
+        gates: Gates | None = None,
     ) -> None:
         self.world = world
         self.pools = pools(world.all(RESOURCE_SLICES).values() if slices is None else slices)
-        rules = list(world.all(DEVICE_TAINT_RULES).values())
+        tainted = gates is None or gates("DRADeviceTaints")
+        ruled = tainted and (gates is None or gates("DRADeviceTaintRules"))
+        rules = list(world.all(DEVICE_TAINT_RULES).values()) if ruled else []
         self.devices: dict[Identity, PublishedDevice] = {}
         for pool in self.pools.values():
             for slice in pool.slices:
                 for device in slice.spec.devices:
-                    found = _device(pool, slice, device, rules)
+                    found = _device(pool, slice, device, device.taints if tainted else (), rules)
                     self.devices.setdefault(found.identity, found)
         self.holders: dict[Identity, list[Holder]] = {}
         for holder in holders(world.all(RESOURCE_CLAIMS).values() if claims is None else claims):
             result = holder.result
             self.holders.setdefault((result.driver, result.pool, result.device), []).append(holder)
+
+    def owners(self, identity: Identity) -> list[Holder]:
+        """Those that count: administrative access takes nothing."""
+        return [holder for holder in self.holders.get(identity, ()) if not holder.result.admin_access]
+
+    @cached_property
+    def groups(self) -> dict[CounterSet, list[tuple[Identity, frozenset[str]]]]:
+        """The devices in use on each counter set, and their groups there. What a claim recorded counts before the slice, also
+        of a device that is no longer published."""
+        found: dict[CounterSet, list[tuple[Identity, frozenset[str]]]] = {}
+        published = {(*key, name) for key, pool in self.pools.items() for name in pool.counter_sets}
+        for identity in sorted(self.holders) if published else ():
+            device = self.devices.get(identity)
+            live = {entry.counter_set: entry.compatibility_groups for entry in device.device.consumes_counters} if device else {}
+            for owner in self.owners(identity):
+                recorded = owner.result.compatibility_groups
+                for name, groups in (recorded or live).items():
+                    if (counter_set := (*identity[:2], name)) in published:
+                        found.setdefault(counter_set, []).append((identity, frozenset(groups)))
+        return found
 
 
 def holders(claims: Iterable[ResourceClaim]) -> Iterator[Holder]:
@@ -138,9 +172,11 @@ def pools(slices: Iterable[ResourceSlice]) -> dict[tuple[str, str], PublishedPoo
     return dict(sorted(newest.items()))
 
 
-def _device(pool: PublishedPool, slice: ResourceSlice, device: Device, rules: Iterable[DeviceTaintRule]) -> PublishedDevice:
+def _device(
+    pool: PublishedPool, slice: ResourceSlice, device: Device, own: tuple[DeviceTaint, ...], rules: Iterable[DeviceTaintRule]
+) -> PublishedDevice:
     added = tuple(rule.spec.taint for rule in rules if _selects(rule, pool.driver, pool.name, device.name))
-    return PublishedDevice(pool.driver, pool.name, device, slice, device.taints + added)
+    return PublishedDevice(pool.driver, pool.name, device, slice, own + added)
 
 
 def _selects(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool:

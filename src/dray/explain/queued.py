@@ -14,7 +14,6 @@ import msgspec
 from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, QUEUES
-from dray.api.queues import GANG_ANNOTATION
 from dray.books.nodes import Placed
 from dray.cluster.world import World
 from dray.explain.evicting import Victim, WouldEvict, devices_of
@@ -22,7 +21,7 @@ from dray.queues.order import Standing
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.scheduler import Scheduler
-from dray.scheduling.workloads.jobs import BESIDE, CORE, Job, told
+from dray.scheduling.workloads.jobs import BESIDE, CORE, Job, starts_with_others, told
 from dray.scheduling.workloads.room import Plan
 from dray.scheduling.workloads.session import Session
 
@@ -54,12 +53,14 @@ class Queued(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class Outlook(msgspec.Struct):
-    """``refusal``: why it gets nothing; ``evicts``: who would leave for it; neither: it starts, on ``node`` if that is known."""
+    """``refusal``: why it gets nothing; ``evicts``: who would leave for it; neither: it starts, on ``node`` if that is known.
+    ``others``: those that it starts together with."""
 
     place: Queued
     node: str = ""
     refusal: Refusal | None = None
     evicts: WouldEvict | None = None
+    others: list[Pod] = []
 
 
 class _Rehearsed(NamedTuple):
@@ -78,7 +79,7 @@ class Outlooks:
 
     def of(self, pod: Pod) -> Outlook | None:
         """None for a pod that no queue and no gang has to do with."""
-        if not self._any and GANG_ANNOTATION not in pod.metadata.annotations and pod.spec.scheduling_group is None:
+        if not self._any and not starts_with_others(pod, self._world.kinds):
             return None
         scheduler, session, before = self._session(pod.spec.scheduler_name)
         job = scheduler.workloads.jobs.of(pod.uid)
@@ -114,7 +115,8 @@ def _of_session(world: World, pod: Pod, session: Session, job: Job, before: Mapp
         node = next(seat.placement.node for seat in plan.seats if seat.pending.uid == pod.uid)
         return Outlook(place, node, evicts=WouldEvict(node, _victims(world, plan), _why(session, job, plan, before)))
     missing = session.missing.get(job.key) if pod.uid in job.waiting else None
-    return Outlook(place, refusal=missing.refusal if missing is not None else None)
+    others = [other for uid, other in job.pods.items() if uid != pod.uid] if place.needs > 1 else []
+    return Outlook(place, refusal=missing.refusal if missing is not None else None, others=others)
 
 
 def _place(session: Session, job: Job, pod: Pod, before: Mapping[str, Standing]) -> Queued:

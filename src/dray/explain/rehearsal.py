@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dray.api.consumers import claims_of
 from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import (
@@ -47,7 +48,7 @@ from dray.controllers.nodeeviction import NodeEviction
 from dray.controllers.replicasets import ReplicaSets, ReplicationControllers
 from dray.controllers.statefulsets import StatefulSets
 from dray.controllers.volumes import Volumes
-from dray.explain.snapshot import KINDS, Snapshot
+from dray.explain.snapshot import KINDS, Snapshot, key_of
 from dray.runtime.faults import Faults
 from dray.runtime.hand import Hand
 from dray.runtime.inprocess import InProcess
@@ -150,7 +151,7 @@ class Rehearsal:
             if core.get(NAMESPACES, name) is None:
                 core.plant({"metadata": {"name": name}}, NAMESPACES)
         for (kind, _), body in sorted(objects.items(), key=lambda item: (item[0][0].resource, item[0][1])):
-            if kind in _PUT and core.serves(kind) and self._found.world.get(kind, _key(body)) is not None:
+            if kind in _PUT and core.serves(kind) and self._found.world.get(kind, key_of(body)) is not None:
                 core.transplant(_as_it_is(body) if kind == DAEMON_SETS else body, kind)
 
     def _deciders(self, world: World) -> Sequence[Decider]:
@@ -229,11 +230,7 @@ class Rehearsal:
         return pod.spec.node_name or (binding.node if binding is not None else "")
 
     def devices_of(self, pod: Pod) -> list[tuple[ResourceClaim, DeviceRequestAllocationResult]]:
-        recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
-        names = [entry.resource_claim_name or recorded.get(entry.name) for entry in pod.spec.resource_claims]
-        if pod.status.extended_resource_claim_status is not None:
-            names.append(pod.status.extended_resource_claim_status.resource_claim_name)
-        claims = [self.world.get(RESOURCE_CLAIMS, f"{pod.metadata.namespace}/{name}") for name in names if name]
+        claims = [self.world.get(RESOURCE_CLAIMS, key) for key in claims_of(pod)]
         held = [(claim, claim.status.allocation) for claim in claims if claim is not None]
         return [(claim, result) for claim, found in held if found is not None for result in found.devices.results]
 
@@ -309,11 +306,6 @@ class _Quick:
 
     def wake(self) -> float | None:
         return 0.0 if self._due or self._gone else None
-
-
-def _key(body: Plain) -> str:
-    metadata = body["metadata"]
-    return f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else str(metadata["name"])
 
 
 def _as_it_is(body: Plain) -> Plain:

@@ -12,7 +12,7 @@ import asyncio
 import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,12 +20,15 @@ import msgspec
 import yaml
 
 from dray.api import kinds
+from dray.api.defaults import apply_defaults
 from dray.api.kinds import Kind
-from dray.api.meta import DecodeError
+from dray.api.meta import DecodeError, decode
+from dray.api.nesting import refuse_deep_nesting
 from dray.api.times import parse_time
 from dray.cluster.port import Cluster, Forbidden, NotFound, Refused, refused
 from dray.cluster.served import OLDER
 from dray.cluster.world import World
+from dray.explain.values import wrong
 
 _NO_DECISION_DEPENDS_ON: Final = (
     *("configmaps", "leases", "secrets", "serviceaccounts", "endpoints", "endpointslices", "certificatesigningrequests"),
@@ -44,6 +47,7 @@ API_VERSION: Final = "dray.dev/v1alpha1"
 SNAPSHOT: Final = "Snapshot"
 # v1beta2 has the shape of v1; v1beta1 has another.
 _OTHER_SHAPE: Final = {("resource.k8s.io", "v1beta1"), ("resource.k8s.io", "v1alpha3")}
+_CLAIMS: Final = (kinds.RESOURCE_CLAIMS, kinds.RESOURCE_CLAIM_TEMPLATES)
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _UNAUTHORIZED: Final = 401
 _DEPTH_MAX: Final = 200
@@ -151,7 +155,9 @@ def from_files(paths: Sequence[Path]) -> Snapshot:
                     left_out[str(body["kind"])] += 1
                     continue
                 body = _completed(kind, body, file)
-                objects[kind, _key(body)] = body
+                if problem := wrong(body):
+                    raise SnapshotError(f"{file}: {kind.kind} {key_of(body)}: {problem}")
+                objects[kind, key_of(body)] = body
     header = headers[-1] if headers else None
     return Snapshot(_world(objects), objects, left_out, _unread(header, objects), header)
 
@@ -185,7 +191,7 @@ async def from_cluster(cluster: Cluster, wanted: Sequence[Kind] = KINDS) -> Snap
             return
         for raw in raws:
             body = msgspec.json.decode(raw)
-            objects[kind, _key(body)] = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
+            objects[kind, key_of(body)] = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
 
     await asyncio.gather(*(read(kind) for kind in wanted))
     return Snapshot(_world(objects), objects, Counter(), unread, versions=versions, live=True)
@@ -280,8 +286,10 @@ def is_snapshot(document: Any) -> bool:
 
 def header_of(document: dict[str, Any], where: str) -> Header:
     try:
-        return msgspec.convert(document.get("header"), Header)
-    except msgspec.ValidationError as error:
+        header = msgspec.convert(document.get("header"), Header)
+        parse_time(header.taken_at)
+        return header
+    except (msgspec.ValidationError, ValueError) as error:
         raise SnapshotError(f"{where}: header: {error}; take it again with `dray snapshot`") from error
 
 
@@ -291,6 +299,7 @@ def _loaded(text: str) -> list[Any]:
             return [msgspec.json.decode(text)]
         except msgspec.DecodeError:
             pass  # YAML has braces too, and says better where a file is broken
+    refuse_deep_nesting(text)
     loaded = list(yaml.load_all(text, _Loader))
     _bounded(loaded, len(text) * _ALIASES_MAX)
     return loaded
@@ -338,17 +347,22 @@ def kind_of(body: dict[str, Any], file: Path) -> Kind | None:
 
 
 def _completed(kind: Kind, body: dict[str, Any], file: Path) -> dict[str, Any]:
-    """With the namespace and uid that an API server would have given."""
+    """With the namespace and uid that an API server would have given, and the defaults of claims, without which they ask for
+    nothing."""
     metadata = body.get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("name"):
         raise SnapshotError(f"{file}: {kind.kind} without metadata.name")
     if kind.namespaced:
         metadata.setdefault("namespace", "default")
-    metadata.setdefault("uid", f"{kind.plural}/{_key(body)}")
+    if kind in _CLAIMS and "uid" not in metadata:
+        with suppress(DecodeError):  # what has the wrong shape is left out later, with a warning
+            decode(kind.type, body)
+            apply_defaults(kind.plural, body, 0.0)
+    metadata.setdefault("uid", f"{kind.plural}/{key_of(body)}")
     return body
 
 
-def _key(body: dict[str, Any]) -> str:
+def key_of(body: dict[str, Any]) -> str:
     metadata = body["metadata"]
     return f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else str(metadata["name"])
 

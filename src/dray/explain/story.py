@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from dray.api.consumers import claims_of
 from dray.api.core import Pod
 from dray.api.kinds import DEVICE_TAINT_RULES, RESOURCE_CLAIMS
 from dray.api.resource import DeviceTaintRule, ResourceClaim
@@ -18,8 +19,13 @@ from dray.runtime.stories import Line
 
 def story(world: World, pod: Pod, events: Iterable[Mapping[str, Any]]) -> list[Line]:
     """Lines by time; what has no time is left out. Most times are whole seconds; within one, a pod's life gives the order."""
-    lines = [*_of_pod(pod), *_of_claims(world, pod), *_of_events(pod, events)]
+    lines = [*_of_pod(pod), *_of_claims(world, pod), *_of_events(pod.key, (pod.uid, None, ""), events)]
     return sorted(lines, key=lambda line: (int(line.at), _stage(line), line.at, line.object))
+
+
+def after_death(key: str, events: Iterable[Mapping[str, Any]]) -> list[Line]:
+    """What events still tell of a pod that is gone, or of several that had its name, by time."""
+    return sorted(_of_events(key, None, events), key=lambda line: line.at)
 
 
 def device_story(world: World, identity: Identity) -> list[Line]:
@@ -76,10 +82,8 @@ def _of_pod(pod: Pod) -> Iterator[Line]:
 
 
 def _of_claims(world: World, pod: Pod) -> Iterator[Line]:
-    recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
-    for entry in pod.spec.resource_claims:
-        claim_name = entry.resource_claim_name or recorded.get(entry.name)
-        claim: ResourceClaim | None = world.get(RESOURCE_CLAIMS, f"{pod.metadata.namespace}/{claim_name}")
+    for key in claims_of(pod):
+        claim: ResourceClaim | None = world.get(RESOURCE_CLAIMS, key)
         if claim is not None:
             yield from _of_claim(claim)
 
@@ -100,13 +104,13 @@ def _of_claim(claim: ResourceClaim) -> Iterator[Line]:
                 yield Line(parse_time(condition.last_transition_time), what, device, status.driver, condition.message)
 
 
-def _of_events(pod: Pod, events: Iterable[Mapping[str, Any]]) -> Iterator[Line]:
-    """Events of both APIs, as plain objects."""
+def _of_events(key: str, uids: Container[str | None] | None, events: Iterable[Mapping[str, Any]]) -> Iterator[Line]:
+    """Events of both APIs, as plain objects; of whichever uid, where none are given."""
     for event in events:
         about = event.get("regarding") or event.get("involvedObject") or {}
-        if about.get("kind") != "Pod" or about.get("uid") not in (pod.uid, None, ""):
+        if about.get("kind") != "Pod" or (uids is not None and about.get("uid") not in uids):
             continue
-        if (about.get("namespace"), about.get("name")) != (pod.metadata.namespace, pod.metadata.name):
+        if f"{about.get('namespace')}/{about.get('name')}" != key:
             continue
         at = event.get("eventTime") or event.get("lastTimestamp") or event.get("deprecatedLastTimestamp")
         if at:
@@ -114,7 +118,7 @@ def _of_events(pod: Pod, events: Iterable[Mapping[str, Any]]) -> Iterator[Line]:
             by = by or (event.get("source") or event.get("deprecatedSource") or {}).get("component", "")
             said = str(event.get("note") or event.get("message") or "")
             what, series = str(event.get("reason") or "Event"), event.get("series") or {}
-            yield Line(parse_time(str(at)), what, f"pod {pod.key}", str(by), said)
+            yield Line(parse_time(str(at)), what, f"pod {key}", str(by), said)
             if last := series.get("lastObservedTime"):
                 again = f"the same again, {series.get('count')} times so far: {said}"
-                yield Line(parse_time(str(last)), what, f"pod {pod.key}", str(by), again)
+                yield Line(parse_time(str(last)), what, f"pod {key}", str(by), again)

@@ -12,10 +12,12 @@ from typing import Final
 
 import msgspec
 
+from dray.api.codes import CODES
 from dray.api.reason import Reason
+from dray.api.resource import UNMADE
 from dray.api.words import predicate, words
 from dray.devices.explain import RequestFinding
-from dray.explain.nearest import Nearest, NodeAnswer
+from dray.explain.nearest import Nearest, NodeAnswer, asked_by
 from dray.explain.why import Why
 
 _SHOWN_NODES: Final = 5
@@ -41,8 +43,9 @@ def tree(answer: Why, *, wide: bool) -> Branch:
     claims: dict[str, Branch] = {}
     for claim, request in _requests(answer.nodes):
         if claim not in claims:
-            claims[claim] = top.add(f"claim {claim}")
-        _add_request(claims[claim], _findings(answer.nodes, claim, request), wide=wide)
+            claims[claim] = top.add("claim for extended resources" if claim.endswith(f"/{UNMADE}") else f"claim {claim}")
+        asked = next((text for node in answer.nodes if (text := asked_by(node.reasons, claim, request))), f"request {request}")
+        _add_request(claims[claim], asked, _findings(answer.nodes, claim, request), wide=wide)
     others = [node for node in answer.nodes if node.devices is None or not node.devices.requests]
     groups = _alike([(node.node, "; ".join(_about_node(reason) for reason in node.reasons)) for node in others])
     said = {node.node: node.reasons for node in others}
@@ -53,9 +56,10 @@ def tree(answer: Why, *, wide: bool) -> Branch:
     return top
 
 
-def _add_request(claim: Branch, findings: dict[str, RequestFinding], *, wide: bool) -> None:
+def _add_request(claim: Branch, asked: str, findings: dict[str, RequestFinding], *, wide: bool) -> None:
     first = next(iter(findings.values()))
-    branch = claim.add(f"request {first.request}: {first.needed} of class {first.device_class}")
+    wanted = "all" if first.everything else first.needed
+    branch = claim.add(f"{asked}: {wanted} of class {first.device_class}")
     groups = _by_relevance(findings)
     for text, names in groups[: None if wide else _SHOWN_NODES]:
         leaf = branch.add(f"{_node_names(names)}: {text}")
@@ -70,9 +74,9 @@ def _by_relevance(findings: dict[str, RequestFinding]) -> list[tuple[str, list[s
     for name, found in findings.items():
         groups.setdefault(f"{_counts(found)}\n{_kinds(found)}", []).append(name)
 
-    def distance(names: list[str]) -> tuple[bool, int, int]:
+    def distance(names: list[str]) -> tuple[bool, bool, int, int]:
         found = findings[names[0]]
-        return not found.matching, found.missing, -len(names)
+        return not found.matching, not found.refused_by_itself(), found.missing, -len(names)
 
     return [(text.partition("\n")[0], names) for text, names in sorted(groups.items(), key=lambda group: distance(group[1]))]
 
@@ -112,7 +116,11 @@ def _counts(found: RequestFinding) -> str:
 
 
 def _about_node(reason: Reason, *, plural: bool = False) -> str:
-    return predicate(reason, plural=plural) if reason.object.startswith("node/") else words(reason)
+    if not reason.object.startswith("node/"):
+        return words(reason)
+    if CODES[reason.code].subject == "pod":  # the same on every node, and not the node's fault
+        return words(Reason(reason.code, "", reason.data))
+    return predicate(reason, plural=plural)
 
 
 def _alike(said: Sequence[tuple[str, str]]) -> list[tuple[str, list[str]]]:
@@ -156,6 +164,9 @@ def _about_device(reason: Reason | None, *, plural: bool) -> str:
         return "usable"
     if reason.code == "DeviceTaken":
         return _TAKEN  # by whom is told once for all
+    if reason.code == "SelectorError":
+        fails = f"a CEL {reason.data.get('stage', 'runtime')} error: {reason.data.get('error')}"
+        return f"cannot be judged, the selector {reason.data.get('expression')} fails with {fails}"
     same = {name: value for name, value in reason.data.items() if name != "device"}  # which ones stands before it
     return predicate(Reason(reason.code, reason.object, same), plural=plural)
 
@@ -187,6 +198,6 @@ def _more(branch: Branch, groups: Sequence[object], wide: bool) -> None:
 def nearest(near: Nearest) -> str:
     """The node that lacks least, in a sentence."""
     devices = "device" if near.missing == 1 else "devices"
-    lacks = f"lacks {near.missing} {devices} for request {near.request} of {near.claim}"
+    lacks = f"lacks {near.missing} {devices} for {near.asked or f'request {near.request} of {near.claim}'}"
     lacks = f"has enough devices for {near.claim}, but they do not {near.constraint}" if near.constraint else lacks
     return f"Nearest: node {near.node} {lacks}."

@@ -1,4 +1,5 @@
-"""What pods request of each node, summed up anew from the pods alone."""
+"""What pods request of each node, summed up anew from the pods alone: a second reading, without the scheduler's own sums, so that
+these can be checked against it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from dray.api.consumers import is_pod, reserves
+from dray.api.consumers import claims_of, is_pod, reserves
 from dray.api.core import Node, Pod
 from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 from dray.api.quantity import Quantity
@@ -81,14 +81,9 @@ def _checked(published: Published) -> dict[str, int]:
 # ------------------------------------------------------------------------------------------------------------ devices
 
 
-def _owners(published: Published, identity: Identity) -> list[Holder]:
-    """Those that count: administrative access takes nothing."""
-    return [holder for holder in published.holders.get(identity, ()) if not holder.result.admin_access]
-
-
 def _one_owner(published: Published) -> Iterator[Finding]:
     for identity in sorted(published.holders):
-        owners = _owners(published, identity)
+        owners = published.owners(identity)
         whole = [owner for owner in owners if owner.result.share_id is None]
         if len(whole) > 1:
             yield Finding("device-owner", _named(identity, whole), f"{len(whole)} allocations own the whole device")
@@ -98,16 +93,16 @@ def _one_owner(published: Published) -> Iterator[Finding]:
 
 def _one_share(published: Published) -> Iterator[Finding]:
     for identity in sorted(published.holders):
-        shares = Counter(owner.result.share_id for owner in _owners(published, identity) if owner.result.share_id is not None)
+        shares = Counter(owner.result.share_id for owner in published.owners(identity) if owner.result.share_id is not None)
         for share, times in sorted(shares.items(), key=lambda item: str(item[0])):
             if times > 1:
-                owners = [owner for owner in _owners(published, identity) if owner.result.share_id == share]
+                owners = [owner for owner in published.owners(identity) if owner.result.share_id == share]
                 yield Finding("share-owner", _named(identity, owners), f"share {share} is given out {times} times")
 
 
 def _shared_allowed(published: Published) -> Iterator[Finding]:
     for identity, device in sorted(published.devices.items()):
-        shared = [owner for owner in _owners(published, identity) if owner.result.share_id is not None]
+        shared = [owner for owner in published.owners(identity) if owner.result.share_id is not None]
         if len(shared) > 1 and not device.device.allow_multiple_allocations:
             yield Finding("share-allowed", _named(identity, shared), "shared although the device does not allow it")
 
@@ -115,7 +110,7 @@ def _shared_allowed(published: Published) -> Iterator[Finding]:
 def _capacity(published: Published) -> Iterator[Finding]:
     for identity, device in sorted(published.devices.items()):
         consumed: dict[str, Quantity] = {}
-        owners = [owner for owner in _owners(published, identity) if owner.result.share_id is not None]
+        owners = [owner for owner in published.owners(identity) if owner.result.share_id is not None]
         for owner in owners:
             for name, amount in (owner.result.consumed_capacity or {}).items():
                 consumed[name] = consumed.get(name, Quantity(0)) + Quantity.parse(amount)
@@ -144,7 +139,7 @@ def _drawn(published: Published) -> Iterator[_Drawn]:
         users: dict[tuple[str, str], list[Identity]] = {}
         for device in (device for slice in pool.slices for device in slice.spec.devices):
             identity = (driver, pool_name, device.name)
-            if not _owners(published, identity):
+            if not published.owners(identity):
                 continue
             for entry in device.consumes_counters:
                 for name, counter in entry.counters.items():
@@ -164,19 +159,13 @@ def _counters(published: Published) -> Iterator[Finding]:
 
 
 def _groups(published: Published) -> Iterator[Finding]:
-    """All devices in use on a counter set share a group, or none has any. What the claim recorded counts first."""
-    on_set: dict[tuple[str, str, str], dict[Identity, frozenset[str]]] = {}
-    for identity, device in sorted(published.devices.items()):
-        for owner in _owners(published, identity):
-            for entry in device.device.consumes_counters:
-                snapshot = owner.result.compatibility_groups
-                groups = snapshot.get(entry.counter_set, ()) if snapshot is not None else entry.compatibility_groups
-                on_set.setdefault((*identity[:2], entry.counter_set), {})[identity] = frozenset(groups)
-    for (driver, pool, counter_set), devices in sorted(on_set.items()):
-        groups_of = list(devices.values())
+    """All devices in use on a counter set share a group, or none has any."""
+    for (driver, pool, counter_set), members in sorted(published.groups.items()):
+        groups_of = [groups for _, groups in members]
         if any(groups_of) and not frozenset.intersection(*groups_of):
-            told = "; ".join(f"{identity[2]}: {', '.join(sorted(g)) or 'none'}" for identity, g in devices.items())
-            names = tuple(f"device/{'/'.join(identity)}" for identity in devices)
+            devices = dict.fromkeys(members)
+            told = "; ".join(f"{identity[2]}: {', '.join(sorted(groups)) or 'none'}" for identity, groups in devices)
+            names = tuple(dict.fromkeys(f"device/{'/'.join(identity)}" for identity, _ in devices))
             yield Finding("compatibility", names, f"{driver}/{pool} counter set {counter_set}: no group in common ({told})")
 
 
@@ -238,15 +227,7 @@ def _placed(published: Published) -> Iterator[tuple[Pod, Node | None]]:
 
 
 def _claims_of(published: Published, pod: Pod) -> Iterator[tuple[str, ResourceClaim | None]]:
-    recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
-    for entry in pod.spec.resource_claims:
-        name = entry.resource_claim_name or recorded.get(entry.name)
-        if name:
-            key = f"{pod.metadata.namespace}/{name}"
-            yield key, published.world.get(RESOURCE_CLAIMS, key)
-    if pod.status.extended_resource_claim_status is not None:
-        key = f"{pod.metadata.namespace}/{pod.status.extended_resource_claim_status.resource_claim_name}"
-        yield key, published.world.get(RESOURCE_CLAIMS, key)
+    return ((key, published.world.get(RESOURCE_CLAIMS, key)) for key in claims_of(pod))
 
 
 def _pods_have_claims(published: Published) -> Iterator[Finding]:

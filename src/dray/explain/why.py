@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from dray.api.consumers import claims_of
 from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import (
@@ -29,13 +30,14 @@ from dray.api.times import format_time
 from dray.api.words import Counted, counted, fixes, in_upstream_words, message, words
 from dray.cluster.world import World
 from dray.devices.ledger import DeviceKey
-from dray.explain import missing
-from dray.explain.advice import Advisor, Refused
-from dray.explain.awaited import Awaited, awaited
+from dray.explain import awaited as awaiting
+from dray.explain import missing, tainted
+from dray.explain.advice import Advisor, Refused, is_tried
+from dray.explain.awaited import Awaited
 from dray.explain.choice import Choice, choice
 from dray.explain.evicting import WouldEvict, would_evict
-from dray.explain.failures import FailedBinding, of_condition, resting
-from dray.explain.fix import Fix
+from dray.explain.failures import FailedBinding, of_condition, refusal_of, resting, switched_off
+from dray.explain.fix import Fix, with_spec
 from dray.explain.nearest import Nearest, NodeAnswer, distance, nearest
 from dray.explain.queued import Outlook, Outlooks, Queued
 from dray.explain.snapshot import without_collecting
@@ -47,7 +49,7 @@ from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.kinds import KINDS
 from dray.scheduling.placing.refusal import Refusal
-from dray.scheduling.placing.state import CycleState, NotPlaced
+from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.scheduler import Scheduler
 from dray.scheduling.shape.claims import claim_keys
 from dray.scheduling.shape.extended import is_special, owner_uid
@@ -114,9 +116,31 @@ def why(
     """The answer for one pod of the world. ``config``: the scheduler's, where it is known; ``failures``: from events;
     ``unknown``: kinds that could not be read, and why: their objects are not called missing; ``outlooks``: where many are asked
     about, what comes of those of queues."""
-    answer = _why(world, pod, now, config, gates or Gates.dray(), failures, unknown, outlooks)
+    known = gates or Gates.dray()
+    # Schedulers may have other features than the API server, and tell where that matters.
+    told = dict.fromkeys([] if pod.spec.node_name else switched_off(pod), False)
+    there = known.updated(told)
+    answer = _why(world, pod, now, config, there, failures, unknown, outlooks)
+    if off := {name for reason in answer.reasons for name in _off(reason)}:
+        then = known.updated(told | dict.fromkeys(off, True))
+        on = _why(world, pod, now, config, then, failures, unknown, outlooks)
+        _switch_on(answer, sorted(off), on.fits, "its scheduler" if all(map(known, off)) else "the API server and its scheduler")
     answer.notes += [*without_guarantee(world, pod), *without_zones(pod, unknown)]
     return answer
+
+
+def _off(reason: Reason) -> Sequence[str]:
+    """The features that are off and stand against it."""
+    named: Sequence[str] = reason.data.get("features", ())
+    return [str(reason.data["feature"])] if reason.code == "FeatureOff" else named
+
+
+def _switch_on(answer: Why, features: Sequence[str], fits: Sequence[str], whom: str) -> None:
+    """What comes before anybody is sent away: a feature that is off and keeps devices from the pod."""
+    if fits:
+        switches = ",".join(f"{name}=true" for name in features)
+        answer.advice.insert(0, Fix(f"start {whom} with --feature-gates {switches}", nodes=list(fits[:1])))
+        answer.fixes.insert(0, answer.advice[0].told)
 
 
 def _why(
@@ -130,18 +154,26 @@ def _why(
     outlooks: Outlooks | None,
 ) -> Why:
     if pod.spec.node_name:
-        answer = _failed(pod) if pod.status.phase == "Failed" and pod.status.reason else _bound(world, pod)
+        failed = pod.status.phase == "Failed" and pod.status.reason
+        answer = _failed(pod) if failed else _bound(world, pod, tainted.leaving(world, pod, gates, now))
         answer.notes = refused_for_zones(world, pod, now, config, gates)
         if not pod.terminal and not pod.metadata.deletion_timestamp:
+            answer.notes += missing.undelivered(world, pod, gates)
             answer.choice = _placed_again(world, pod, now, config, gates)
         return answer
     if pod.terminal or pod.metadata.deletion_timestamp:
         ended = f"has ended ({pod.status.phase})" if pod.terminal else "is being deleted"
         return Why(pod.key, "impossible", f"pod {pod.key} {ended} and will not be scheduled.", [])
-    answer = _Question(world, pod, now, config, gates, failures, unknown).answer()
+    question = _Question(world, pod, now, config, gates, failures, unknown)
+    answer = question.answer()
     outlooks = outlooks or Outlooks(world, now, config, gates)
     found = outlooks.of(pod) if not answer.awaited else None
-    return _unless_paused(_in_queue(answer, pod, found) if found is not None else answer, pod, now)
+    if found is not None:
+        answer = _in_queue(answer, pod, found)
+        if answer.fits and (late := question.waits_for(found.others)) is not None:
+            late.queued = answer.queued
+            return late
+    return _unless_paused(answer, pod, now)
 
 
 def _unless_paused(answer: Why, pod: Pod, now: float) -> Why:
@@ -186,7 +218,7 @@ def _failed(pod: Pod) -> Why:
     return Why(pod.key, "bound", f"pod {pod.key} was on node {pod.spec.node_name} and failed: {said}. {again}.", [])
 
 
-def _bound(world: World, pod: Pod) -> Why:
+def _bound(world: World, pod: Pod, leaving: str) -> Why:
     devices = [
         f"{result.driver}/{result.pool}/{result.device}"
         for claim in _claims_of(world, pod)
@@ -197,7 +229,7 @@ def _bound(world: World, pod: Pod) -> Why:
     zones = f", in {found}" if (found := where(pod)) else ""
     phase = f" ({pod.status.phase})" if pod.status.phase else ""
     summary = f"pod {pod.key} is on node {pod.spec.node_name}{phase}{held}{zones}"
-    return Why(pod.key, "bound", f"{summary}{_preempted(world, pod)}.", [])
+    return Why(pod.key, "bound", f"{summary}{_preempted(world, pod)}{leaving}.", [])
 
 
 def _preempted(world: World, pod: Pod) -> str:
@@ -215,12 +247,8 @@ def _preempted(world: World, pod: Pod) -> str:
 
 
 def _claims_of(world: World, pod: Pod) -> Iterator[ResourceClaim]:
-    recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
-    names = [entry.resource_claim_name or recorded.get(entry.name) for entry in pod.spec.resource_claims]
-    if pod.status.extended_resource_claim_status is not None:
-        names.append(pod.status.extended_resource_claim_status.resource_claim_name)
-    for name in names:
-        claim = world.get(RESOURCE_CLAIMS, f"{pod.metadata.namespace}/{name}") if name else None
+    for key in claims_of(pod):
+        claim = world.get(RESOURCE_CLAIMS, key)
         if claim is not None:
             yield claim
 
@@ -276,7 +304,7 @@ class _Question:
         self._world, self._pod, self._now, self._gates, self._unknown = world, pod, now, gates, unknown
         name = pod.spec.scheduler_name or "default-scheduler"
         known = config.by_name if config is not None else {}
-        self._profile = known.get(name) or Profile(scheduler_name=name)
+        self._profile = known.get(name) or _as_told(world, name, failures)
         self._config = Config(profiles=(self._profile,))
         self._scheduler = Scheduler(world, self._config, gates)
         self._ask = Ask(self._scheduler, now, self._profile)
@@ -287,7 +315,7 @@ class _Question:
             self._scheduler.engine.rest(_device_key(device))
 
     def answer(self) -> Why:
-        awaited = list(self._awaited())
+        awaited = list(self._awaited(self._pod))
         if awaited:
             return self._waits(awaited)
         try:
@@ -314,6 +342,11 @@ class _Question:
         awake = self._awake(state, rests) if rests else ""
         return self._rested(rests, nodes, awake) if awake else self._nowhere(state, nodes)
 
+    def waits_for(self, others: Iterable[Pod]) -> Why | None:
+        """The answer where it is bound together with others, and devices of theirs are not ready."""
+        late = {other.key: found for other in others if (found := list(self._awaited(other)))}
+        return self._waits([each for found in late.values() for each in found], sorted(late)) if late else None
+
     def choice(self, placed: str) -> Choice | None:
         """The nodes that would do, compared; None where the pod cannot be asked about."""
         try:
@@ -328,20 +361,12 @@ class _Question:
 
     # ------------------------------------------------------------------------------------------------------ answers
 
-    def _waits(self, awaited: list[Awaited]) -> Why:
-        reasons = [
-            Reason(
-                "BindingPending",
-                f"claim/{found.claim}",
-                {"conditions": [found.condition], "device": found.device, "since": found.since, "deadline": found.deadline},
-            )
-            for found in awaited
-        ]
-        names = ", ".join(sorted({f"{found.condition} of {found.device}" for found in awaited}))
-        node = self._pod.status.nominated_node_name
-        place = f" on node {node}" if node else ""
-        summary = f"pod {self._pod.key} waits for {names}{place}, at the latest until {min(found.deadline for found in awaited)}."
-        return Why(self._pod.key, "waiting", summary, reasons, awaited=awaited, fixes=fixes([(reason, 0) for reason in reasons]))
+    def _waits(self, found: list[Awaited], others: Sequence[str] = ()) -> Why:
+        reasons = awaiting.reasons(found)
+        summary = awaiting.summary(self._pod, found, self._failures, self._now, others)
+        help_ = [*fixes([(reason, 0) for reason in reasons]), *awaiting.more_help(self._world, found, self._now)]
+        notes = awaiting.withdrawn(self._world, found)
+        return Why(self._pod.key, "waiting", summary, reasons, awaited=found, fixes=help_, notes=notes)
 
     def _refused(self, reasons: list[Reason]) -> Why:
         """What concerns the pod, whatever the node."""
@@ -357,10 +382,11 @@ class _Question:
             verdict = "impossible" if codes & NEVER else "unschedulable"
         told = message(counts, 0)
         # No node was asked: nothing is in the way but the pod and what it names.
-        as_it_is = f"pod {self._pod.key} cannot be scheduled as it stands: {told}"
+        as_it_is = f"pod {self._pod.key} cannot be scheduled as it stands: {_of_itself(self._pod, told)}"
         summary = as_it_is if verdict == "impossible" else _sentence(self._pod, verdict, told)
         said = in_upstream_words(counts, 0)
         advice = missing.advice(self._world, self._pod, reasons)
+        advice += tainted.advice(self._world, self._scheduler.engine.inventory, reasons)
         helps = [fix.told for fix in advice] or fixes(counts)
         return Why(self._pod.key, verdict, summary, reasons, fixes=helps, advice=advice, upstream=said)
 
@@ -389,7 +415,8 @@ class _Question:
         help_ = [f"make sure that a scheduler with the name {by} runs", "wait: it is next, or backs off after a failed attempt"]
         failed = self._last_failure()
         if failed is None:
-            return Why(self._pod.key, "waiting", summary, [], refused, help_, fits)
+            said = f" It was refused before: {told}" if (told := refusal_of(self._pod)) else ""
+            return Why(self._pod.key, "waiting", f"{summary}{said}", [], refused, help_, fits)
         when = f" at {format_time(failed.at)}" if failed.at is not None else ""
         told = f"{summary} An attempt failed{when}: {failed.message}."
         return Why(self._pod.key, "waiting", told, [failed.reason], refused, [*help_, *fixes([(failed.reason, 0)])], fits)
@@ -417,7 +444,7 @@ class _Question:
         return Why(self._pod.key, "waiting", summary, [reason], nodes, fixes(counts))
 
     def _nowhere(self, state: CycleState, nodes: list[NodeAnswer]) -> Why:
-        advice = missing.advice(self._world, self._pod, missing.nowhere([node.reasons for node in nodes]))
+        advice = missing.advice(self._world, self._pod, missing.nowhere(self._world, [node.reasons for node in nodes]))
         advice += [*self._attach(state), *Advisor(self._world, self._ask, state, _refused(nodes)).fixes()]
         alone = self._alone()
         possible = alone is None or bool(alone.fits)
@@ -427,11 +454,12 @@ class _Question:
             advice += [fix for fix in then if not advice or not fix.nodes]
             # Where an empty cluster would not do either, what it lacks is told, and not what is in use besides.
             nodes = alone.nodes
-        elif alone is not None:
+        elif alone is not None and not _tied(self._pod) and self._another_helps(alone):
             advice = advice[: _MOST_ADVICE - 1]
             advice.append(Fix(f"add a node like {alone.fits[0]}, which would do when empty", rank=6))
         nodes = sorted(nodes, key=distance)
         counts = counted({node.node: node.reasons for node in nodes})
+        advice += [Fix(cure, rank=6, tried=False) for cure in fixes(found for found in counts if not is_tried(found[0]))]
         summary = _sentence(self._pod, verdict, message(counts, len(nodes)))
         reasons = [reason for reason, _ in counts]
         advice = advice[:_MOST_ADVICE]
@@ -440,6 +468,19 @@ class _Question:
         answer = Why(self._pod.key, verdict, summary, reasons, nodes, told, nearest=nearest(nodes), advice=advice, upstream=said)
         answer.evicts = self._evicts(state) if possible else None
         return answer
+
+    def _another_helps(self, alone: _Alone) -> bool:
+        """Whether one node more of the kind brings what is lacking: not where that is in use and of a pool that nodes share."""
+        engine, node = self._scheduler.engine, alone.fits[0]
+        info = alone.ask.scheduler.nodes.get(node)
+        placement = alone.ask.on(alone.state, info) if info is not None else None
+        shared = engine.inventory.shared_pools(node)
+        return not isinstance(placement, Placement) or not any(
+            engine.owners(DeviceKey(result.driver, result.pool, result.device))
+            for _, allocation in placement.given
+            for result in allocation.devices.results
+            if (result.driver, result.pool) in shared
+        )
 
     def _attach(self, state: CycleState) -> list[Fix]:
         """What a fabric could attach to a node that is there, so that it would do."""
@@ -479,24 +520,42 @@ class _Question:
 
     def _alone(self) -> _Alone | None:
         """The cluster without any other pod, its claims and any allocation; None where that says nothing, since a claim of the
-        pod could not be allocated again as it is."""
+        pod could not be allocated again as it is. Whom the pod must be near is not there either, and counts as everywhere."""
         named = set(claim_keys(self._pod))
         claims: Iterable[ResourceClaim] = self._world.all(RESOURCE_CLAIMS).values()
         own = (claim for claim in claims if claim.key in named or self._pod.uid in owner_uid(claim))
         free = [msgspec.structs.replace(claim, status=ResourceClaimStatus()) for claim in own]
-        scheduler = Scheduler(_world_with(self._world, [self._pod], free), self._config, self._gates)
+        pod = _untied(self._pod) if _tied(self._pod) else self._pod
+        scheduler = Scheduler(_world_with(self._world, [pod], free), self._config, self._gates)
         ask = Ask(scheduler, self._now, self._profile)
         try:
-            state = ask.state(self._pod)
+            state = ask.state(pod)
         except NotPlaced:
             return None
         nodes = self._nodes(ask, state)
         return _Alone(ask, state, nodes, [node.node for node in nodes if not node.reasons])
 
-    def _awaited(self) -> Iterator[Awaited]:
-        for claim in _claims_of(self._world, self._pod):
-            if self._pod.uid in {user.uid for user in claim.status.reserved_for}:
-                yield from awaited(claim, self._profile.binding_timeout, self._now)
+    def _awaited(self, pod: Pod) -> Iterator[Awaited]:
+        for claim in _claims_of(self._world, pod):
+            if pod.uid in {user.uid for user in claim.status.reserved_for}:
+                yield from awaiting.awaited(claim, self._profile.binding_timeout, self._now)
+
+
+def _as_told(world: World, name: str, failures: Sequence[FailedBinding]) -> Profile:
+    """Of a scheduler whose configuration is not given, what it said itself."""
+    profile, timeout = Profile(scheduler_name=name), awaiting.timeout_of(world, name, failures)
+    return profile if timeout is None else msgspec.structs.replace(profile, binding_timeout=timeout)
+
+
+def _tied(pod: Pod) -> bool:
+    """Whether it must be near other pods."""
+    affinity = pod.spec.affinity
+    return affinity is not None and affinity.pod_affinity is not None and bool(affinity.pod_affinity.required)
+
+
+def _untied(pod: Pod) -> Pod:
+    assert pod.spec.affinity is not None
+    return with_spec(pod, affinity=msgspec.structs.replace(pod.spec.affinity, pod_affinity=None))
 
 
 def _device_key(device: str) -> DeviceKey:
@@ -509,6 +568,9 @@ def _device_key(device: str) -> DeviceKey:
 
 
 def _sentence(pod: Pod, verdict: VerdictName, told: str) -> str:
+    if told.startswith(f"pod {pod.key} waits "):
+        return told
+    told = _of_itself(pod, told)
     match verdict:
         case "impossible":
             return f"pod {pod.key} cannot be scheduled, even on an empty cluster: {told}"
@@ -516,6 +578,11 @@ def _sentence(pod: Pod, verdict: VerdictName, told: str) -> str:
             return f"pod {pod.key} waits: {told}"
         case _:
             return f"pod {pod.key} cannot be scheduled now: {told}"
+
+
+def _of_itself(pod: Pod, told: str) -> str:
+    """A reason that is about the pod does not name it twice."""
+    return f"it {told.removeprefix(f'pod {pod.key} ')}" if told.startswith(f"pod {pod.key} ") else told
 
 
 def _refused(nodes: Sequence[NodeAnswer]) -> Refused:

@@ -53,7 +53,8 @@ class ZoneRow(msgspec.Struct):
 
 
 class Unknown(msgspec.Struct):
-    """A pod that a kubelet has given something by zone, and nobody says where; with why, where a record cannot be read."""
+    """A pod that a kubelet has given something by zone, with why a record of where cannot be used; if there is no other one,
+    nobody knows."""
 
     node: str
     pod: str
@@ -62,11 +63,13 @@ class Unknown(msgspec.Struct):
 
 class ZoneReport(msgspec.Struct):
     """``missing``: by node, resources that it offers and its kubelet may align, and of which nothing is published by zone.
-    ``unreported``: pods that have run for a minute and that no exporter has reported; ``stale``: nodes whose published zones were
-    counted with other pods than are there now."""
+    ``unread``: pods with a record that cannot be used, of which another one counts. ``unreported``: pods that have run for a
+    minute and that no exporter has reported; ``stale``: nodes whose published zones were counted with other pods than are there
+    now."""
 
     zones: list[ZoneRow]
     unknown: list[Unknown] = []
+    unread: list[Unknown] = []
     missing: dict[str, list[str]] = {}
     unreported: list[str] = []
     stale: list[str] = []
@@ -93,7 +96,9 @@ def zone_report(
             total = {name: readable(name, row[place]) for name, row in zip(layout.resources, layout.allocatable)}
             holders = _holders(place, held, pods, records)
             found.zones.append(ZoneRow(info.name, layout.labels[place], layout.policy, layout.scope, free, total, holders))
-        found.unknown += _unknown(info.name, held, pods, records)
+        found.unknown += _unknown(info.name, pods, {uid: each for uid, each in records.items() if each.source == "none"})
+        used = {uid: each for uid, each in records.items() if each.source != "none" and each.warnings}
+        found.unread += _unknown(info.name, pods, used)
         if missing := scheduler.zones.missing(info.name):
             found.missing[info.name] = list(missing)
         topology: NodeResourceTopology = world.all(NODE_RESOURCE_TOPOLOGIES)[info.name]
@@ -115,9 +120,9 @@ def _holders(place: int, held: dict[str, Held], pods: dict[str, Pod], records: d
     return sorted(found, key=lambda holder: holder.pod)
 
 
-def _unknown(node: str, held: dict[str, Held], pods: dict[str, Pod], records: dict[str, Record]) -> list[Unknown]:
-    lost = [uid for uid in held if records[uid].source == "none"]
-    return sorted((Unknown(node, pods[uid].key, list(records[uid].warnings)) for uid in lost), key=lambda each: each.pod)
+def _unknown(node: str, pods: dict[str, Pod], records: dict[str, Record]) -> list[Unknown]:
+    found = (Unknown(node, pods[uid].key, list(each.warnings)) for uid, each in records.items())
+    return sorted(found, key=lambda each: each.pod)
 
 
 def where(pod: Pod) -> str:

@@ -18,22 +18,6 @@ HealthOf = Callable[[str, str, str], Health | None]  # driver, pool, device
 MESSAGE_MAX = 1024
 
 
-def claim_names(pod: Pod) -> list[tuple[str, str]]:
-    """(name in the pod, name of the claim) for each claim that a pod needs; the latter is empty until it is known.
-
-    The claim that stands for extended resources has no name in the pod. An entry that needs no claim is left out.
-    """
-    made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
-    names = [
-        (entry.name, entry.resource_claim_name or made.get(entry.name) or "")
-        for entry in pod.spec.resource_claims
-        if entry.resource_claim_name or entry.name not in made or made[entry.name]
-    ]
-    if (extended := pod.status.extended_resource_claim_status) is not None:
-        names.append(("", extended.resource_claim_name))
-    return names
-
-
 def devices(pod: Pod, container: Container, entries: Mapping[str, Entry]) -> list[tuple[str, PreparedDevice]]:
     """(driver, device) for each device that the container sees. ``entries`` by the claim's name in the pod."""
     found: list[tuple[str, PreparedDevice]] = []

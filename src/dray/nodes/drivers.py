@@ -108,7 +108,7 @@ class Simulated:
         self._world = world
         self._began: dict[tuple[Operation, str, str, tuple[ClaimName, ...]], float] = {}
         self._slices = world.index(RESOURCE_SLICES, _pool_key)
-        self._published = world.index(RESOURCE_SLICES, _published_by)
+        self._published = world.index(RESOURCE_SLICES, simulated_driver)
         self._exclusion = Exclusion(world)
 
     def publishes(self, driver: str) -> bool:
@@ -161,7 +161,7 @@ def _pool_key(slice_: ResourceSlice) -> tuple[str, ...]:
     return (f"{slice_.spec.driver} {slice_.spec.pool.name}",)
 
 
-def _published_by(slice_: ResourceSlice) -> tuple[str, ...]:
+def simulated_driver(slice_: ResourceSlice) -> tuple[str, ...]:
     return (slice_.spec.driver,) if slice_.metadata.labels.get(SIMULATED) == "true" else ()
 
 

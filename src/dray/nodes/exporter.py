@@ -10,11 +10,12 @@ and is not used.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from dray.api.core import Pod
 from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, PODS
 from dray.api.times import parse_time
+from dray.cluster.metrics import Declared, Meter, Silent
 from dray.cluster.port import Change, Write
 from dray.cluster.world import World
 from dray.controllers.keyed import Keyed
@@ -26,18 +27,12 @@ LOOK_SECONDS: Final = 1.0
 BURST: Final = 100
 PER_SECOND: Final = 20.0
 
-METRICS: Final[dict[str, tuple[str, tuple[str, ...], str]]] = {
+METRICS: Final[Declared] = {
     "dray_numa_exporter_lists_total": ("counter", ("result",), "Answers of the kubelet's podresources socket"),
     "dray_numa_exporter_writes_total": ("counter", (), "Placement annotations written"),
     "dray_numa_exporter_pods": ("gauge", (), "Pods of the node with something by zone"),
     "dray_numa_exporter_last_list_timestamp_seconds": ("gauge", (), "When the kubelet answered last"),
 }
-
-
-class Meter(Protocol):
-    def count(self, name: str, labels: tuple[str, ...] = (), by: int = 1) -> None: ...
-
-    def gauge(self, name: str, value: float, labels: tuple[str, ...] = ()) -> None: ...
 
 
 class Exporter(Keyed):
@@ -50,7 +45,7 @@ class Exporter(Keyed):
         self, world: World, node: str, cpu_zones: Mapping[int, int], *, period: float = 10.0, meter: Meter | None = None
     ) -> None:
         super().__init__(world)
-        self._node, self._cpu_zones, self._period, self._meter = node, cpu_zones, period, meter
+        self._node, self._cpu_zones, self._period, self._meter = node, cpu_zones, period, meter or Silent()
         self._seen: dict[str, PodResources] = {}
         self._seen_at = 0.0
         self._inbox: list[tuple[float, ListPodResourcesResponse]] = []
@@ -65,15 +60,13 @@ class Exporter(Keyed):
         """What the kubelet said at this time; it is looked at when the exporter acts next, within a second."""
         self._inbox.append((at, said))
         self.due = at + self._period
-        if self._meter is not None:
-            self._meter.count("dray_numa_exporter_lists_total", ("ok",))
-            self._meter.gauge("dray_numa_exporter_last_list_timestamp_seconds", at)
+        self._meter.count("dray_numa_exporter_lists_total", ("ok",))
+        self._meter.gauge("dray_numa_exporter_last_list_timestamp_seconds", at)
 
     def unseen(self, at: float) -> None:
         """The kubelet did not answer."""
         self.due = at + min(self._period, LOOK_SECONDS * 5)
-        if self._meter is not None:
-            self._meter.count("dray_numa_exporter_lists_total", ("error",))
+        self._meter.count("dray_numa_exporter_lists_total", ("error",))
 
     def changed(self, at: float) -> None:
         """Something that the kubelet knows of has changed: ask it, but not more than once a second."""
@@ -104,8 +97,7 @@ class Exporter(Keyed):
         # Also what did not change: an annotation may have been taken away meanwhile.
         self._work.add(found)
         self._seen, self._seen_at = found, at
-        if self._meter is not None:
-            self._meter.gauge("dray_numa_exporter_pods", sum(1 for pod in found.values() if observe(pod, self._cpu_zones).zones))
+        self._meter.gauge("dray_numa_exporter_pods", sum(1 for pod in found.values() if observe(pod, self._cpu_zones).zones))
 
     def wake(self) -> float | None:
         found = super().wake()
@@ -126,8 +118,7 @@ class Exporter(Keyed):
         if not self._token(now):
             self.look_at(key, now + 1 / PER_SECOND)
             return []
-        if self._meter is not None:
-            self._meter.count("dray_numa_exporter_writes_total")
+        self._meter.count("dray_numa_exporter_writes_total")
         body = {"metadata": {"annotations": differ}}
         return [Write("patch", PODS, pod.metadata.namespace, pod.metadata.name, body, uid=pod.uid, field_manager="dray-exporter")]
 

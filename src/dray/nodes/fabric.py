@@ -18,12 +18,12 @@ from typing import Any, Final
 
 from dray.api.durations import seconds
 from dray.api.kinds import RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
-from dray.api.resource import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim, ResourceSlice
+from dray.api.resource import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
 from dray.api.times import format_time
 from dray.cluster.port import Change, Write
 from dray.cluster.world import World
 from dray.controllers.keyed import Keyed
-from dray.nodes.faults import SIMULATED
+from dray.nodes.drivers import simulated_driver
 from dray.scheduling.plugins.node import names_in
 
 HOW: Final = "fabric.dray.dev/attach"
@@ -46,7 +46,7 @@ class Fabric(Keyed):
         self._driver, self._attach_seconds = driver, attach_seconds
         self._began: dict[str, tuple[str, float]] = {}  # claim -> allocation seen, and when
         self._pools = world.index(RESOURCE_SLICES, lambda slice_: (f"{slice_.spec.driver} {slice_.spec.pool.name}",))
-        self._simulated = world.index(RESOURCE_SLICES, _simulated_driver)
+        self._simulated = world.index(RESOURCE_SLICES, simulated_driver)
 
     def concerned(self, change: Change) -> Iterable[str]:
         return [change.object.key] if change.kind == RESOURCE_CLAIMS else []
@@ -136,10 +136,6 @@ class Fabric(Keyed):
 
 def _place(result: DeviceRequestAllocationResult) -> Place:
     return result.driver, result.pool, result.device, result.share_id
-
-
-def _simulated_driver(slice_: ResourceSlice) -> tuple[str, ...]:
-    return (slice_.spec.driver,) if slice_.metadata.labels.get(SIMULATED) == "true" else ()
 
 
 def _fails(claim: ResourceClaim, result: DeviceRequestAllocationResult, said: Mapping[str, str]) -> bool:

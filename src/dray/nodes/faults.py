@@ -23,7 +23,6 @@ from dray.api.meta import decode
 from dray.api.resource import Device, DeviceTaint, ResourceSlice
 from dray.api.times import format_time
 from dray.cluster.port import Change, Outcome, Write
-from dray.cluster.recorder import Recorder
 from dray.cluster.world import World
 from dray.controllers.keyed import Keyed
 
@@ -67,7 +66,6 @@ class DeviceFaults(Keyed):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._recorder = Recorder("device-faults")
         self._pools = world.index(RESOURCE_SLICES, lambda slice_: (_pool(slice_),))
         # By slice: its devices and faults when taints were written that it does not show, and when that was.
         self._asked: dict[str, tuple[bytes, float]] = {}

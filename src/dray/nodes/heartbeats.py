@@ -11,11 +11,11 @@ from dray.api.core import Node
 from dray.api.kinds import LEASES, NODES
 from dray.api.times import format_micro_time, format_time
 from dray.cluster.port import Conflict, NotFound, Outcome, Write
+from dray.controllers.nodelifecycle import LEASE_NAMESPACE
 from dray.nodes import podstatus
 
 SECONDS: Final = 10.0
 STATUS_SECONDS: Final = 300.0
-LEASE_NAMESPACE: Final = "kube-node-lease"
 LEASE_SECONDS: Final = 40
 MOMENTS: Final = 100
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from dray.api.consumers import reserves
+from dray.api.consumers import claim_names, claims_of, reserves
 from dray.api.core import Node, Pod
 from dray.api.durations import seconds
 from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
@@ -32,12 +32,12 @@ from dray.api.resource import ResourceClaim, ResourceSlice
 from dray.api.times import parse_time
 from dray.cluster.metrics import Meter, Silent
 from dray.cluster.port import Change, Outcome, Write
-from dray.cluster.recorder import Recorder
 from dray.cluster.world import World
 from dray.controllers.keyed import Keyed
 from dray.nodes import containers, podstatus
 from dray.nodes.admission import Admission, Rejection, Sums, rejected
 from dray.nodes.drivers import Drivers, Health, NotYet, Simulated
+from dray.nodes.faults import SIMULATED
 from dray.nodes.heartbeats import SECONDS as HEARTBEAT_SECONDS
 from dray.nodes.heartbeats import Heartbeats
 from dray.nodes.preparing import RETRY_SECONDS, Checkpoint, Entry, Preparing, Refused
@@ -53,7 +53,6 @@ STOPS: Final = "dray.dev/stops-after"
 DEVICES: Final = "dray.dev/devices"
 CDI_DEVICES: Final = "dray.dev/cdi-devices"
 
-SIMULATED: Final = "dray.dev/simulated"
 KUBELET: Final = "dray.dev/kubelet"
 # A start that is sooner over is not announced: the status that says so would be out of date when it is read.
 ANNOUNCED_SECONDS: Final = 1.0
@@ -68,6 +67,7 @@ class Kubelets(Keyed):
     prepared. ``manifests`` are the Nodes to be; ``heartbeat`` 0 leaves leases alone."""
 
     name = "kubelets"
+    source = "kubelet"
     kinds: Sequence[Kind] = (NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES)
 
     def __init__(
@@ -89,9 +89,8 @@ class Kubelets(Keyed):
         self.admission = admission
         self.meter: Meter = meter or Silent()
         self._preparing = Preparing(self._drivers, checkpoint, self.meter)
-        self._recorder = Recorder("kubelet")
         self._pods_by_node = world.index(PODS, lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ())
-        self._pods_by_claim = world.index(PODS, _claim_keys)
+        self._pods_by_claim = world.index(PODS, claims_of)
         self._sums: dict[str, Sums] = {}
         self._rejected: dict[str, Rejection] = {}  # by uid of the pod
         self._seen: dict[str, tuple[str, str]] = {}  # pod -> its node and uid
@@ -448,13 +447,13 @@ class Kubelets(Keyed):
     def entries(self, pod: Pod) -> dict[str, Entry]:
         """What is prepared for a pod, by the claim's name in the pod."""
         known = self._preparing.on(pod.spec.node_name)
-        keyed = ((entry, known.get(f"{pod.metadata.namespace}/{name}")) for entry, name in containers.claim_names(pod))
+        keyed = ((entry, known.get(f"{pod.metadata.namespace}/{name}")) for entry, name in claim_names(pod))
         return {name: entry for name, entry in keyed if entry is not None and pod.uid in entry.pods}
 
     def _claims(self, pod: Pod) -> tuple[dict[str, ResourceClaim], str]:
         """The pod's claims by their name in the pod, or what one of them lacks."""
         found: dict[str, ResourceClaim] = {}
-        for entry, name in containers.claim_names(pod):
+        for entry, name in claim_names(pod):
             claim: ResourceClaim | None = self.world.get(RESOURCE_CLAIMS, f"{pod.metadata.namespace}/{name}") if name else None
             if claim is None:
                 return {}, f"claim {name or entry} does not exist"
@@ -486,10 +485,6 @@ class Kubelets(Keyed):
     def forget(self, key: str) -> None:
         super().forget(key)
         self._moments.pop(key.partition(" ")[2], None)
-
-
-def _claim_keys(pod: Pod) -> Iterable[str]:
-    return tuple(f"{pod.metadata.namespace}/{name}" for _, name in containers.claim_names(pod) if name)
 
 
 def _began(pod: Pod, now: float) -> float:

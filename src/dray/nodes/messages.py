@@ -1,8 +1,8 @@
 """The messages of the kubelet's gRPC interfaces, with the numbers that their protocol gives to each field.
 
 Plugin registration (``pluginregistration``), DRA (``v1`` and ``v1beta1``, which differ in the share of a device), health of DRA
-devices (``v1`` and ``v1alpha1``, which are alike), and pod resources (``v1``). Each field has a default, as protocol buffers
-have it.
+devices (``v1`` and ``v1alpha1``, which are alike). Those of pod resources are in ``dray.numa.podresources``. Each field has a
+default, as protocol buffers have it.
 """
 
 from __future__ import annotations

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.cluster.metrics import Labels
+from dray.cluster.metrics import Declared
 
 ANY_DRIVER: Final = "<any>"
 
-METRICS: Final[dict[str, tuple[str, Labels, str]]] = {
+METRICS: Final[Declared] = {
     "dra_operations_duration_seconds": (
         "calls",
         ("operation_name", "is_error"),

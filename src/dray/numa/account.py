@@ -77,10 +77,6 @@ class ZoneAccount:
     def holders(self) -> Iterable[tuple[str, Held]]:
         return self._held.items()
 
-    def within(self, node: str, mask: int) -> list[str]:
-        """Who has something in these zones of a node, in the order in which they came."""
-        return [holder for holder, held in self.on(node).items() if held.usage.mask & mask]
-
     def state_without(self, node: str, present: Iterable[str]) -> State:
         """The node's zones if nobody but those present had anything there."""
         tally, held = self.tallies[node], self.on(node)

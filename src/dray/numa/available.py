@@ -30,7 +30,6 @@ class Occupant(msgspec.Struct, frozen=True):
     """A pod on a node, with what is known of its zones. ``aligned``: the kubelet gives it something by zone, so not to know
     where is a gap."""
 
-    key: str
     record: Record
     usage: Usage
     aligned: bool
@@ -57,13 +56,13 @@ def occupant(pod: Pod, demand: Demand, layout: Layout, aligned: bool | None = No
     found = _with_stranded(record(pod, layout), pod, demand, layout)
     if aligned is None:
         aligned = bool(plan(layout, demand).needs)
-    return Occupant(pod.key, found, usage_of(found, passing(pod, layout), demand, layout), aligned)
+    return Occupant(found, usage_of(found, passing(pod, layout), demand, layout), aligned)
 
 
-def expected(pod: Pod, placed: Placement, passing: Groups, demand: Demand, layout: Layout) -> Occupant:
+def expected(placed: Placement, passing: Groups, demand: Demand, layout: Layout) -> Occupant:
     """The same for a pod that is going to be placed so: as its records will be read."""
     found = Record("predicted", placed)
-    return Occupant(pod.key, found, usage_of(found, passing, demand, layout), aligned=True)
+    return Occupant(found, usage_of(found, passing, demand, layout), aligned=True)
 
 
 def usage_of(found: Record, passing: Groups, demand: Demand, layout: Layout) -> Usage:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations, islice
 from typing import Final, NamedTuple, cast
 
-from dray.api.resource import DeviceAttribute
+from dray.api.resource import PCIE_ROOT, DeviceAttribute
 from dray.devices.views import NodeLayout
 from dray.numa.layout import Layout, State
 from dray.numa.masks import apart, bits, holds
@@ -19,7 +19,6 @@ from dray.numa.room import Needs
 
 # The names that drivers give to it, after their domain: as the standard attribute, and as they had it before.
 NUMA_NODE: Final = ("numaNode", "numaNodeID", "numaNodes", "numa")
-PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 MASKS_MAX: Final = 256
 _ZONES: Final = "zones of devices"
 

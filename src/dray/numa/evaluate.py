@@ -98,7 +98,7 @@ def _chosen(room: Room, needs: Needs, number: int | str) -> int | str:
         found = room.find(number, needs)
     except BudgetSpent:
         return "SearchBudget"
-    return "ZonesFull" if found is None else found
+    return needs.full if found is None else found
 
 
 class BestEffort:
@@ -186,9 +186,9 @@ def plan(layout: Layout, demand: Demand) -> Plan:
     whole = _needs(layout, "app", demand.pod) if layout.scope == "pod" else None
     needs = units if layout.scope == "container" else (whole,) if whole is not None else ()
     handled = bool(needs) and layout.policy in EVALUATORS
-    if not handled:
-        return Plan(False, needs, unknown=unknown, never=Verdict(False, True, unknown=unknown))
     parts = units if whole is not None else ()
+    if not handled:
+        return Plan(False, needs, parts, unknown=unknown, never=Verdict(False, True, unknown=unknown))
     plain = not parts or all(unit.role == "app" for unit in units)
     return _settled(layout, Plan(True, needs, parts, plain, unknown))
 
@@ -225,7 +225,25 @@ def _needs(layout: Layout, role: Role, amounts: Amounts) -> Needs | None:
             widths.append((name, width(layout.total(row), value)))
     if memory:
         widths.append(("+".join(layout.resources[row] for row, _ in memory), _memory_width(layout, tuple(memory))))
-    return Needs(role, tuple(rows), tuple(memory), tuple(widths)) if widths else None
+    return _judged(layout, Needs(role, tuple(rows), tuple(memory), tuple(widths))) if widths else None
+
+
+def _judged(layout: Layout, needs: Needs) -> Needs:
+    """With the code of why there are no zones, where no state of the machine would have any."""
+    number = _number(layout, needs)
+    needed = [(layout.allocatable[row], value) for row, value in needs.every]
+    if any(sum(sorted(row, reverse=True)[:number]) < value for row, value in needed):
+        return msgspec.structs.replace(needs, full="ZoneTooSmall")
+    try:
+        apart = lowest(number, layout.places, needed) is None
+    except BudgetSpent:
+        return needs
+    return msgspec.structs.replace(needs, full="ZonesApart") if apart else needs
+
+
+def _number(layout: Layout, needs: Needs) -> int:
+    """How many zones the policy lets them have."""
+    return 1 if layout.policy == "single-numa-node" else max(least for _, least in needs.widths)
 
 
 def _memory_width(layout: Layout, memory: RowNeeds) -> int:
@@ -274,8 +292,8 @@ def _once(state: State, plan: Plan) -> Verdict:
         # Without bonds, all zones together are offered as soon as they have enough.
         bound = state.singles or not holds(state.layout.places, [(free[row], value) for row, value in needs.memory])
         if plan.parts and needs.memory and bound:
-            return _without_opinion(state, plan, EVALUATORS[state.layout.policy], "ZonesFull")
-        return _refused(plan, "ZonesFull", needs)
+            return _without_opinion(state, plan, EVALUATORS[state.layout.policy], needs.full)
+        return _refused(plan, needs.full, needs)
     if plan.number == 1:
         placed: Placement = ((mask.bit_length() - 1, plan.amounts),)
     else:
@@ -308,7 +326,7 @@ def _one_by_one(state: State, plan: Plan) -> Verdict:
             if all(free[row][place] >= value for row, value in wanted):
                 break
         else:
-            return _refused(plan, "ZonesFull", needs)
+            return _refused(plan, needs.full, needs)
         here = placed.setdefault(place, {})
         for row, value in wanted:
             free[row][place] -= value
@@ -353,14 +371,18 @@ def _without_opinion(state: State, plan: Plan, evaluator: Evaluator, code: str) 
     room = Room(state)
     if room.offers_any(needs):
         return _refused(plan, _blame(room, needs, code), needs)
-    rest = msgspec.structs.replace(needs, memory=(), widths=needs.widths[:-1])
+    rest = msgspec.structs.replace(needs, memory=(), widths=needs.widths[:-1], full="ZonesFull")
     if not rest.rows:
         # With nothing left to align, one policy stores no zones and the other all of them.
-        return _served(state, plan, None if state.layout.policy == "single-numa-node" else state.layout.all_zones)
-    chosen = evaluator.choose(room, rest)
-    if isinstance(chosen, str):
-        return _refused(plan, _blame(room, rest, chosen), rest)
-    return _served(state, plan, chosen)
+        zones: int | str | None = None if state.layout.policy == "single-numa-node" else state.layout.all_zones
+    else:
+        rest = _judged(state.layout, rest)
+        zones = evaluator.choose(room, rest)
+    if isinstance(zones, str):
+        return _refused(plan, _blame(room, rest, zones), rest)
+    found = _served(state, plan, zones)
+    # Not that one of the containers is not served stands against the pod, but that there is no memory for all of it.
+    return found if found.admit else _refused(plan, _blame(room, needs, code), needs)
 
 
 def predict(state: State, plan: Plan) -> Verdict:
@@ -373,7 +395,8 @@ def predict(state: State, plan: Plan) -> Verdict:
         if isinstance(chosen, str):
             return Verdict(False, False, unknown=plan.unknown)
         aligned = aligned and room.holds(chosen, needs)
-        room.spill(chosen, needs)
+        for part in plan.parts or (needs,):
+            room.spill(chosen, part)
         masks.append(chosen)
     peak = placement(_taken(state, room), state.layout)
     lasting, aligned = _lasting(state, room, peak), aligned and bool(masks)
@@ -448,40 +471,79 @@ def reason(verdict: Verdict, state: State, node: str = "") -> Reason | None:
     data: dict[str, object] = {"policy": layout.policy, "zones": len(layout.zones)}
     data["widths"] = dict(needs.widths)
     data["requests"] = {layout.resources[row]: spelt(layout.resources[row], value) for row, value in needs.every}
-    if code in ("ZonesFull", "ZoneTooSmall"):
+    if code == "ZonesFull":
         data |= _scarce(state, needs)
-    if code == "ZonesFull" and (near := nearest_miss(state, needs)) is not None:
+    elif code == "ZoneTooSmall":
+        data |= _too_small(layout, needs)
+    near = nearest(verdict.refusal, state)
+    if near is not None:
         mask, lacks = near
         data |= {"nearest": list(layout.named(mask)), "lacks": {name: spelt(name, value) for name, value in lacks}}
     subject = f"node/{node}" if node else ""
     return Reason(code, subject, data)
 
 
-def nearest_miss(state: State, needs: Needs) -> tuple[int, Amounts] | None:
-    """The zones that come nearest to having room, with what they lack; None when what is free does not show it, as for a
-    container that only those before it left no room for. A bounded number of sets is looked at."""
-    number = 1 if state.layout.policy == "single-numa-node" else max(least for _, least in needs.widths)
-    best: tuple[float, int, Amounts] | None = None
-    for places in islice(combinations(state.layout.places, number), SETS_TOLD):
+def nearest(refusal: Refusal, state: State) -> tuple[int, Amounts] | None:
+    """The zones that it is about, with what they lack: nothing where they have room and memory given out before stands against
+    it. None where it is not about certain zones."""
+    layout, needs = state.layout, refusal.needs
+    match refusal.code:
+        case "ZonesFull":
+            return _nearest_miss(state, needs)
+        case "ZonesApart":
+            return _nearest_miss(State(layout, layout.allocatable), needs)
+        case "ZoneMemoryGroups":
+            mask = lowest(_number(layout, needs), layout.places, [(state.free[row], value) for row, value in needs.every])
+            return (mask, ()) if mask is not None else None
+        case _:
+            return None
+
+
+def _nearest_miss(state: State, needs: Needs) -> tuple[int, Amounts] | None:
+    """The zones that come nearest to having room, with what they lack: zones that would do when empty come before all others.
+    None when what is free does not show it, as for a container that only those before it left no room for. A bounded number of
+    sets is looked at."""
+    layout = state.layout
+    number = _number(layout, needs)
+    best: tuple[tuple[bool, float], int, Amounts] | None = None
+    for places in islice(combinations(layout.places, number), SETS_TOLD):
         short = [(row, value - sum(state.free[row][place] for place in places), value) for row, value in needs.every]
         short = [(row, missing, value) for row, missing, value in short if missing > 0]
-        share = sum(missing / value for _, missing, value in short)
-        if short and (best is None or share < best[0]):
-            lacks = tuple((state.layout.resources[row], missing) for row, missing, _ in short)
-            best = (share, sum(1 << place for place in places), lacks)
+        never = not holds(places, [(layout.allocatable[row], value) for row, value in needs.every])
+        far = never, sum(missing / value for _, missing, value in short)
+        if short and (best is None or far < best[0]):
+            lacks = tuple((layout.resources[row], missing) for row, missing, _ in short)
+            best = (far, sum(1 << place for place in places), lacks)
     return None if best is None else best[1:]
 
 
 def _scarce(state: State, needs: Needs) -> dict[str, object]:
     """The resource that is furthest from fitting, with the most that so many zones have of it; none when only all together
     do not fit."""
-    number = 1 if state.layout.policy == "single-numa-node" else max(least for _, least in needs.widths)
+    number = _number(state.layout, needs)
     worst: tuple[float, dict[str, object]] = (1.0, {"width": number})
     for row, value in needs.every:
-        best = sum(sorted(state.free[row], reverse=True)[:number])
+        best = _most(state.free[row], number)
         name = state.layout.resources[row]
         if best / value < worst[0]:
-            total = sum(sorted(state.layout.allocatable[row], reverse=True)[:number])
-            found = {"width": number, "resource": name, "free": spelt(name, best), "total": spelt(name, total)}
+            found = {"width": number, "resource": name, "free": spelt(name, best), "total": _total(state.layout, row, number)}
             worst = (best / value, {**found, "needed": spelt(name, value)})
     return worst[1]
+
+
+def _too_small(layout: Layout, needs: Needs) -> dict[str, object]:
+    """The resource of which so many zones have too little even when they are empty, with what of it nobody gets."""
+    number = _number(layout, needs)
+    row, value = min(needs.every, key=lambda need: _most(layout.allocatable[need[0]], number) / need[1])
+    name = layout.resources[row]
+    found: dict[str, object] = {"width": number, "resource": name, "total": _total(layout, row, number)}
+    kept = _most(layout.capacity[row], number) - _most(layout.allocatable[row], number)
+    return {**found, "needed": spelt(name, value), **({"kept": spelt(name, kept)} if kept > 0 else {})}
+
+
+def _total(layout: Layout, row: int, number: int) -> str:
+    return spelt(layout.resources[row], _most(layout.allocatable[row], number))
+
+
+def _most(amounts: Row, number: int) -> int:
+    return sum(sorted(amounts, reverse=True)[:number])

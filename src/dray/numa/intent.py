@@ -25,6 +25,8 @@ KAI_SPAN: Final = "kai.scheduler/max-numa-spread"
 SPAN: Final = "dray.dev/numa-span"
 RESOURCES: Final = "dray.dev/numa-resources"
 HEAL: Final = "dray.dev/numa-heal"
+SPANS: Final[tuple[str, ...]] = (SPAN, KAI_SPAN)
+SAID: Final[tuple[str, ...]] = (*SPANS, RESOURCES, HEAL)
 
 
 class IntentError(ValueError):
@@ -42,7 +44,7 @@ class Intent(msgspec.Struct, frozen=True):
 def intent(pod: Pod) -> Intent | None:
     """What the pod says, or None when it says nothing. Raises IntentError."""
     annotations = pod.metadata.annotations
-    spans = [_positive(name, annotations[name]) for name in (SPAN, KAI_SPAN) if name in annotations]
+    spans = [_positive(name, annotations[name]) for name in SPANS if name in annotations]
     if not spans:
         for name in (RESOURCES, HEAL):
             if name in annotations:
@@ -94,7 +96,8 @@ def refusal(intent: Intent, state: State, demand: Demand, evaluators: Evaluators
         needed = _least(state, asked)
     if needed <= intent.span:
         return None
-    return Reason("ZoneSpan", f"node/{node}" if node else "", {"needed": needed, "allowed": intent.span, "policy": layout.policy})
+    data = {"needed": needed, "allowed": intent.span, "policy": layout.policy}
+    return Reason("ZoneSpan", f"node/{node}" if node else "", data | ({"spread": needed} if layout.policy == "none" else {}))
 
 
 def _divisible(state: State, demand: Demand, evaluators: Evaluators) -> bool:

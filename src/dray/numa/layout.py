@@ -7,7 +7,7 @@ thousandths, everything else in whole units.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import Final, Generic, TypeVar
@@ -32,7 +32,6 @@ from dray.numa.masks import UNKNOWN_DISTANCE
 ZONES_MAX: Final = 1024
 Row = tuple[int, ...]
 # zone name -> resource -> amount
-ByZone = Mapping[str, Mapping[str, int]]
 
 
 class Settings(msgspec.Struct, frozen=True, rename="camel"):
@@ -78,6 +77,12 @@ class Layout(msgspec.Struct, frozen=True, cache_hash=True):
         """What the kubelet counts when it asks how many zones a request needs at least: all CPUs and all devices, also those
         that nobody gets; of memory what can be allocated."""
         return self.allocatable[row] if is_memory(self.resources[row]) else self.capacity[row]
+
+    def least_for(self, resource: str, number: int) -> int:
+        """The least amount of a reported resource for which a kubelet counts so many zones; of cpu and memory in whole units."""
+        fewer = sum(sorted(self.total(self.resources.index(resource)), reverse=True)[: number - 1])
+        unit = 1000 if resource == CPU else 1 << 30 if is_memory(resource) else 1
+        return (fewer // unit + 1) * unit
 
     def named(self, mask: int) -> tuple[str, ...]:
         return tuple(label for position, label in enumerate(self.labels) if mask >> position & 1)
@@ -143,10 +148,9 @@ def layout_of(
 
 
 def published_state(layout: Layout, topology: NodeResourceTopology) -> State:
-    """What the object says is available; how memory is grouped it does not say."""
-    zones = topology.numa_zones
-    order = ("available", "allocatable", "capacity")
-    return State(layout, tuple(map(_clamped, _rows(zones, layout.resources, order))))
+    """What the object says is available, which is never more than can be allocated; how memory is grouped it does not say."""
+    rows = _rows(topology.numa_zones, layout.resources, ("available", "allocatable", "capacity"))
+    return State(layout, tuple(_clamped(map(min, row, total)) for row, total in zip(rows, layout.allocatable)))
 
 
 @lru_cache(maxsize=65536)

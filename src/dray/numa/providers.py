@@ -39,10 +39,10 @@ def _hints(room: Room, needs: Needs) -> Provided:
         zones = sum(1 << place for place, total in enumerate(layout.capacity[row]) if total)
         found[name] = [Hint(m, m.bit_count() == widths[name]) for m in _subsets(zones) if room.usable(m, row, amount)]
     if needs.memory:
-        name, least = needs.widths[-1]
-        found[name] = [
-            Hint(m, m.bit_count() == least) for m in _subsets(layout.all_zones) if room.memory_usable(m, needs)
-        ] or None  # no offer at all counts as no opinion
+        _, least = needs.widths[-1]
+        offers = [Hint(m, m.bit_count() == least) for m in _subsets(layout.all_zones) if room.memory_usable(m, needs)]
+        # Memory and each size of huge pages come with the same sets, and are merged each for itself. No offer: no opinion.
+        found |= {layout.resources[row]: offers or None for row, _ in needs.memory}
     return found
 
 

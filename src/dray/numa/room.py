@@ -23,12 +23,14 @@ ZONES_WALKED: Final = 8
 
 class Needs(msgspec.Struct, frozen=True):
     """One container's demand (or a pod's) on one layout: (row, amount) of CPUs and devices, of memory, and for each resource
-    the fewest zones that it needs; what counts as one has one entry."""
+    the fewest zones that it needs; what counts as one has one entry. ``full`` is the code of the reason where no zones have
+    room: one that says so when none would have it on an empty machine either."""
 
     role: Role
     rows: RowNeeds
     memory: RowNeeds
     widths: tuple[tuple[str, int], ...]
+    full: str = "ZonesFull"
 
     @property
     def every(self) -> RowNeeds:
@@ -139,12 +141,26 @@ class Room:
         for row, amount in needs.rows:
             self._take_row(row, amount, (*bits(mask), *others), needs.role)
         if needs.memory:
-            wider = mask
-            for place in others:
-                if holds(bits(wider), [(self.free[row], amount) for row, amount in needs.memory]):
-                    break
-                wider |= 1 << place
+            wider = self._widened(mask, needs)
             self._take_memory(wider, bits(wider), needs)
+
+    def _widened(self, mask: int, needs: Needs) -> int:
+        """The set that the Memory Manager serves a container from when these zones may lack what it needs: of those that it
+        would offer and that contain them, one of the least width before all others, the narrowest, the lowest. Where it offers
+        none, or there are too many to walk through: as many of the lowest zones more as have it."""
+        wanted = [(self.free[row], amount) for row, amount in needs.memory]
+        if holds(bits(mask), wanted):
+            return mask
+        if len(self.layout.zones) <= ZONES_WALKED:
+            least = needs.widths[-1][1]
+            offers = [each for each in self.offers(needs) if each & mask == mask]
+            if offers:
+                return min(offers, key=lambda each: (each.bit_count() != least, each.bit_count(), each))
+        for place in self.layout.places:
+            if holds(bits(mask), wanted):
+                break
+            mask |= 1 << place
+        return mask
 
     def usable(self, mask: int, row: int, amount: int) -> bool:
         """Whether CPUs or devices of a row could be given from this set: room enough, and all that init containers left."""

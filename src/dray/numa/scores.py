@@ -2,9 +2,8 @@
 
 The strategies have the names and the arithmetic of the scheduler-plugins project, over what is free in each zone.
 ``LeastNUMANodes`` counts how few zones would do and whether these are as near to each other as any; the others look at single
-zones: how much would be left (``LeastAllocated``), used (``MostAllocated``), or how evenly (``BalancedAllocation``). ``span``
-is KAI's: a share of 100 for each zone less. ``nearness`` says how close the zones of a set are on this machine. A score never
-changes whether a node is admissible.
+zones: how much would be left (``LeastAllocated``), used (``MostAllocated``), or how evenly (``BalancedAllocation``).
+``nearness`` says how close the zones of a set are on this machine. A score never changes whether a node is admissible.
 """
 
 from __future__ import annotations
@@ -22,11 +21,6 @@ from dray.numa.room import Needs, Room
 BEST: Final = 100
 MAX_ZONES: Final = 8
 Weights = Mapping[str, int]
-
-
-def span(zones: int) -> int:
-    """A placement over so many zones; 0 for one that is not aligned at all."""
-    return BEST // zones if zones else 0
 
 
 def nearness(layout: Layout, mask: int) -> int:

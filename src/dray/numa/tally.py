@@ -7,7 +7,7 @@ nothing, so that giving back restores what was; ``state`` follows from the conte
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
 from typing import Final, TypeVar
 
@@ -40,6 +40,11 @@ class Usage(msgspec.Struct, frozen=True, cache_hash=True):
         for group, _ in self.groups:
             mask |= group
         return mask
+
+    def has(self, mask: int, concerned: Callable[[str], bool]) -> bool:
+        """Whether it takes of such a resource from one of these zones."""
+        alone = ((1 << place, amounts) for place, amounts in self.placement)
+        return any(zones & mask and any(concerned(name) for name, _ in amounts) for zones, amounts in (*alone, *self.groups))
 
 
 class _Content(msgspec.Struct, frozen=True):

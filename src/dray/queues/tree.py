@@ -60,12 +60,14 @@ class QueueError(ValueError):
 
 
 class Tree:
-    """Queues by name. Always a forest: every parent exists, nobody is its own ancestor."""
+    """Queues by name. Always a forest: every queue has a name, every parent exists, nobody is its own ancestor."""
 
     def __init__(self, queues: Iterable[Queue]) -> None:
         self.queues: dict[str, Queue] = {}
         self.children: dict[str, list[Queue]] = {}
         for queue in queues:
+            if not queue.name:
+                raise QueueError("a queue has no name")
             if queue.name in self.queues:
                 raise QueueError(f"queue {queue.name!r} is given twice")
             self.queues[queue.name] = queue

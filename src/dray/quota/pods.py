@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from dray.api.core import Pod, PodSpec, ResourceList, ResourceRequirements
-from dray.api.quantity import Quantity
+from dray.api.quantity import Quantity, quantities
 from dray.api.quota_names import COMPUTE, HUGE_PAGES, LIMITS, MUST_SPECIFY, REQUESTS
 from dray.api.requests import add, is_pod_level, together
 from dray.api.times import parse_time
@@ -20,11 +20,11 @@ Which = Literal["requests", "limits"]
 
 def totals(spec: PodSpec, which: Which) -> Amounts:
     """What the pod's containers ask for together."""
-    total = together(spec, lambda container: _amounts(_listed(container.resources, which)))
+    total = together(spec, lambda container: quantities(_listed(container.resources, which)))
     if spec.resources is not None:
-        whole = _amounts(_listed(spec.resources, which))
+        whole = quantities(_listed(spec.resources, which))
         total.update({name: q for name, q in whole.items() if is_pod_level(name)})
-    for name, overhead in _amounts(spec.overhead).items():
+    for name, overhead in quantities(spec.overhead).items():
         if which == "requests" or name in total:
             add(total, {name: overhead})
     return total
@@ -64,12 +64,8 @@ def unspecified(pod: Pod, names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _specified(resources: ResourceRequirements) -> frozenset[str]:
-    return frozenset(compute(_amounts(resources.requests), _amounts(resources.limits)))
+    return frozenset(compute(quantities(resources.requests), quantities(resources.limits)))
 
 
 def _listed(resources: ResourceRequirements, which: Which) -> ResourceList:
     return resources.requests if which == "requests" else resources.limits
-
-
-def _amounts(listed: ResourceList) -> Amounts:
-    return {name: Quantity.parse(value) for name, value in listed.items()}

@@ -12,7 +12,7 @@ from typing import Any, Final
 from dray.api.kinds import NODES, PODS, Kind
 from dray.api.times import format_time
 from dray.cluster.port import Conflict, NotFound, Refused, Write
-from dray.nodes.kubelet import SIMULATED
+from dray.nodes.faults import SIMULATED
 from dray.runtime.inprocess import InProcess
 
 Plain = dict[str, Any]

@@ -91,7 +91,7 @@ class InProcess:
         before = (self.get(kind, key) or {}).get("metadata", {})
         metadata.setdefault("uid", before.get("uid") or new_uid(self._random))
         metadata.setdefault("creationTimestamp", before.get("creationTimestamp") or format_time(self.clock()))
-        apply_defaults(kind.plural, made, self.clock(), self.core.operations.gates)
+        apply_defaults(kind.plural, made, self.clock())
         return self.core.store.put(self._table(kind), key, made).copy()
 
     def transplant(self, body: dict[str, Any], kind: Kind) -> None:

@@ -1,6 +1,6 @@
 """Simulated nodes as a process runs them: kubelets, faults of their devices, the fabric, and sockets for driver programs.
 
-The sockets need grpcio (``pip install dray[kubelet]``), and load it only where a node has a root directory.
+The sockets load grpcio, which takes long, and only where a node has a root directory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SYSFS: Final = "sysfs"
 
 
 class NoSockets(ValueError):
-    """A node cannot have sockets: what is missing, and what to do."""
+    """A node cannot have sockets: why, and what to do."""
 
 
 def check_roots(roots: Mapping[str, Path], nodes: Iterable[str]) -> None:
@@ -46,10 +46,6 @@ def check_roots(roots: Mapping[str, Path], nodes: Iterable[str]) -> None:
             raise NoSockets(f"there is no node {node!r} among those to simulate: {', '.join(sorted(known)[:8]) or 'none'}")
         if len(str(root)) > ROOT_MAX:
             raise NoSockets(f"{root} is too long for unix sockets: at most {ROOT_MAX} characters, for example /tmp/{node}")
-    try:
-        import grpc  # noqa: F401
-    except ImportError as error:
-        raise NoSockets("the sockets of nodes need grpcio: pip install 'dray[kubelet]'") from error
 
 
 class Machines:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Final
 
+from dray.cluster.metrics import Declared, Labels
 from dray.cluster.numbers import Counter, Family, Gauge, Histogram, Registry
 
 # A tenth of a second to a quarter of an hour: upstream's buckets for waits, and fine enough for scheduling.
@@ -22,13 +22,11 @@ _BUCKETS: Final = {
     "histogram": BUCKETS, "attempts": ATTEMPTS, "victims": VICTIMS, "short": SHORT, "evictions": EVICTIONS, "calls": CALLS
 }  # fmt: skip
 
-Labels = tuple[str, ...]
-
 
 class Meter:
     """Implements the meter of any decider whose numbers are declared as ``name -> (kind, labels, help)``."""
 
-    def __init__(self, registry: Registry, table: Mapping[str, tuple[str, Labels, str]]) -> None:
+    def __init__(self, registry: Registry, table: Declared) -> None:
         self._counters: dict[str, Family[Counter]] = {}
         self._gauges: dict[str, Family[Gauge]] = {}
         self._histograms: dict[str, Family[Histogram]] = {}

@@ -11,8 +11,7 @@ from dray.apiserver.server import ApiServer
 from dray.cluster.metrics import METRICS
 from dray.cluster.port import Decider
 from dray.cluster.world import World
-from dray.controllers.claims import METRICS as CLAIM_METRICS
-from dray.controllers.eviction import METRICS as EVICTION_METRICS
+from dray.controllers.sets import METRICS as CONTROLLER_METRICS
 from dray.controllers.sets import SETS, Setting, deciders, kinds
 from dray.nodes.numbers import METRICS as KUBELET_METRICS
 from dray.runtime.machines import Machines
@@ -42,7 +41,7 @@ class Parts:
 
     def part(self) -> Part:
         beside = self._machines.beside if "nodes" in self._names and self._settings.kubelet_roots else None
-        return Part(self._kinds(), self._deciders, self._settings.serve, None, IN_FLIGHT, beside)
+        return Part(self._kinds(), self._deciders, self._settings.serve, None, IN_FLIGHT, beside, self._settings.gates)
 
     def _kinds(self) -> tuple[Kind, ...]:
         needed: list[Kind] = []
@@ -57,7 +56,7 @@ class Parts:
     def _deciders(self, world: World, metrics: Metrics) -> list[Decider]:
         settings, made = self._settings, list[Decider]()
         self.metrics = metrics
-        meter = Meter(metrics.registry, {**CLAIM_METRICS, **EVICTION_METRICS, **METRICS, **KUBELET_METRICS})
+        meter = Meter(metrics.registry, {**CONTROLLER_METRICS, **METRICS, **KUBELET_METRICS})
         if "scheduler" in self._names:
             made.append(Scheduler(world, settings.config or EMBEDDED, settings.gates, meter=meter))
         if "controllers" in self._names:

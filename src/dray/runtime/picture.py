@@ -16,7 +16,7 @@ def apply_answer(world: World, write: Write, answer: dict[str, Any]) -> list[Cha
     if write.verb == "delete":
         return _deleted(world, write, answer)
     if answer.get("kind") == kind.kind and "metadata" in answer:
-        return world.put(kind, answer)
+        return world.put(kind, answer, answer=True)
     return []
 
 
@@ -28,5 +28,5 @@ def _deleted(world: World, write: Write, answer: dict[str, Any]) -> list[Change]
     metadata = answer.get("metadata") or {}
     going = metadata.get("deletionTimestamp") and (metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds"))
     if going:
-        return world.put(write.kind, answer)
-    return world.remove(write.kind, answer)
+        return world.put(write.kind, answer, answer=True)
+    return world.remove(write.kind, answer, answer=True)

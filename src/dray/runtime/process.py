@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from dray.api.gates import Gates
 from dray.api.kinds import Kind
+from dray.cluster.numbers import tell_features
 from dray.cluster.port import Cluster, Decider
 from dray.cluster.world import World
 from dray.runtime.leader import Elector, Settings
@@ -40,7 +42,7 @@ class Part(msgspec.Struct, frozen=True):
     """What to run: the kinds to mirror and how the deciders are made from the picture of them.
 
     ``beside`` is I/O of the deciders' own, such as sockets: it runs as long as they do, after they are made, and calls what it
-    is given when they should look again.
+    is given when they should look again. ``gates`` are told at ``/metrics``: parts may have others than the API server.
     """
 
     kinds: tuple[Kind, ...]
@@ -49,11 +51,14 @@ class Part(msgspec.Struct, frozen=True):
     election: Settings | None = None
     in_flight: int = IN_FLIGHT
     beside: Beside | None = None
+    gates: Gates | None = None
 
 
 async def run(cluster: Cluster, part: Part, stop: asyncio.Event, ready: asyncio.Event | None = None) -> None:
     """Run a part until ``stop``; ``ready`` is set when every kind is listed."""
     metrics, stories = Metrics(), Stories()
+    if part.gates is not None:
+        tell_features(metrics.registry, part.gates)
     world = World(part.kinds)
     elector = Elector(cluster, part.election, on_change=lambda: live.stir()) if part.election is not None else None
     if elector is not None:

@@ -60,9 +60,6 @@ class Stories:
     def story(self, key: str) -> list[Line]:
         return list(self._stories.get(key, ()))
 
-    def keys(self) -> list[str]:
-        return list(self._stories)
-
 
 def _key(write: Write) -> str:
     """What a write is about may be told with its kind before it (``pod ns/name``); the story is the object's."""

@@ -24,7 +24,7 @@ from dray.scheduling.plugins.node import names_in
 from dray.scheduling.plugins.numa import NUMA, told
 from dray.scheduling.plugins.resources import readable
 from dray.scheduling.scheduler import Scheduler
-from dray.scheduling.shape.extended import by_devices
+from dray.scheduling.shape.extended import as_asked, by_devices
 from dray.scheduling.waiting.queue import QueuedPod
 
 
@@ -154,12 +154,13 @@ class Ask:
             said = found
         if not state.needs_devices:
             return self._refused(state, info, said)
-        claims = self.scheduler.cycle.devices.claims_on(state, info)[0]
+        claims, special = self.scheduler.cycle.devices.claims_on(state, info)
         told = self.scheduler.engine.explain(info.name, claims, known.outlines)
-        if not told.reasons:
-            return Answer(info.name, self._refused(state, info, said).reasons, told)
-        known.lacking.add(alike)
-        return Answer(info.name, list(told.reasons), told)
+        if told.reasons:
+            known.lacking.add(alike)
+        reasons = told.reasons or self._refused(state, info, said).reasons
+        made = [special] if special is not None else []
+        return Answer(info.name, [as_asked(reason, made) for reason in reasons], told)
 
     def _devices_of(self, state: CycleState, info: NodeInfo) -> Hashable:
         """Nodes of which this is equal, and that nothing else refuses, all take the pod or none does."""

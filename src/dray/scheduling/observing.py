@@ -37,6 +37,7 @@ from dray.scheduling.plugins.images import ImageNodes
 from dray.scheduling.plugins.neighbours import Neighbours
 from dray.scheduling.plugins.zones import Zones
 from dray.scheduling.shape.claims import claim_keys, claim_topic
+from dray.scheduling.telling.reports import Reports
 from dray.scheduling.waiting import events, pauses
 from dray.scheduling.waiting.hints import claim_matters, must_be_left, pod_matters, same_node, unbound_claim_keys, with_conditions
 from dray.scheduling.waiting.queue import QueuedPod
@@ -44,12 +45,19 @@ from dray.scheduling.waiting.queue import QueuedPod
 
 class Observer:
     def __init__(
-        self, parts: Parts, cycle: Cycle, preemptor: Preemptor, neighbours: Neighbours, images: ImageNodes, zones: Zones
+        self,
+        parts: Parts,
+        cycle: Cycle,
+        preemptor: Preemptor,
+        reports: Reports,
+        neighbours: Neighbours,
+        images: ImageNodes,
+        zones: Zones,
     ) -> None:
         self._parts, self._world, self._nodes, self._queue = parts, parts.world, parts.nodes, parts.queue
         self._engine, self._claims, self._binder, self._wakeups = parts.engine, parts.claims, parts.binder, parts.wakeups
         self._cycle, self._preemptor, self._neighbours, self._images = cycle, preemptor, neighbours, images
-        self._zones = zones
+        self._reports, self._zones = reports, zones
         self._schedulers = frozenset(parts.config.by_name)
         self._pods_by_claim = parts.world.index(PODS, unbound_claim_keys)
         self._handlers: dict[Kind, Callable[[Any, Any, float], None]] = {
@@ -95,14 +103,21 @@ class Observer:
             return
         if new.terminal:
             self._pod_gone(new.uid, now)
-            if new.spec.node_name and new.status.reason in REASONS and old is not None and not old.terminal:
-                self._zones.refused(new, self._parts.demands.of(new), now)
+            if new.spec.node_name and new.status.reason in REASONS:
+                self._refused(old, new, now)
         elif new.spec.node_name:
             self._pod_placed(old, new, now)
         elif self.is_ours(new):
             self._pod_waits(old, new, now)
         else:
             self._pod_gone(new.uid, now)
+
+    def _refused(self, old: Pod | None, new: Pod, now: float) -> None:
+        of = self._parts.demands.of(new)
+        if old is None:
+            self._zones.refused_before(new, of)
+        elif not old.terminal:
+            self._zones.refused(new, of, now)
 
     def _pod_gone(self, uid: str, now: float) -> None:
         pending = self._queue.forget(uid, now)
@@ -121,15 +136,17 @@ class Observer:
                 continue
             if claim.status.allocation is not None and not claim.status.reserved_for:
                 self._claims.deallocate(claim)
-            elif self._claims.in_doubt(claim):
+            elif self._claims.intents.in_doubt(claim):
                 # It may turn out to be allocated for this pod.
                 self._claims.unreserve(key, pod.uid, gone=True)
 
     def _pod_placed(self, old: Pod | None, pod: Pod, now: float) -> None:
         uid = pod.metadata.uid
         placed = self._nodes.placed(uid)
-        same = placed is not None and placed.pod.spec.containers == pod.spec.containers
-        demand = placed.demand if placed is not None and same else self._parts.demands.of(pod)
+        if placed is not None and placed.pod.spec.containers == pod.spec.containers:
+            demand = placed.demand
+        else:
+            demand = self._parts.demands.of(pod)
         self._queue.forget(uid, now)
         self._preemptor.bound(uid, now)
         self._preemptor.forget(uid)
@@ -153,7 +170,8 @@ class Observer:
                 self._queue.pause(pending, pause)
             self._queue.push(pending, now)
             return
-        changed = old is None or pod_matters(old, new)
+        signed = self._cycle.needs.signed
+        changed = old is None or pod_matters(old, new) or signed(old) != signed(new)
         pending.pod = new
         self._preemptor.seen(old, pending, now)
         if changed:
@@ -161,6 +179,7 @@ class Observer:
             pending.blocked_until = pending.failed_until = pending.evicts_from = 0.0
             pending.in_vain = 0
             self._queue.push(pending, now)
+        self._reports.seen(pending, now)
 
     # ------------------------------------------------------------------------------------------------- nodes and devices
 

@@ -24,9 +24,9 @@ _DEFAULT_SHAPE: Final = [(0, 10), (100, 0)]
 
 def known_plugin(name: Any, where: str) -> str:
     """The name of a plugin, one of Dray's or one that is installed beside it."""
-    if name in _KNOWN:
-        return str(name)
-    if name not in installed():
+    if isinstance(name, str) and name in _KNOWN:
+        return name
+    if not isinstance(name, str) or name not in installed():
         raise ConfigError(f"{where}: unknown plugin {name!r}; known: {', '.join(sorted((*_KNOWN, *installed())))}")
     try:
         installed()[name].load()
@@ -34,7 +34,7 @@ def known_plugin(name: Any, where: str) -> str:
         package = installed()[name].dist
         whose = f" of {package.name} {package.version}" if package is not None else ""
         raise ConfigError(f"{where}: plugin {name!r}{whose} cannot be loaded: {type(error).__name__}: {error}") from error
-    return str(name)
+    return name
 
 
 class _Args(msgspec.Struct, rename="camel", forbid_unknown_fields=True):

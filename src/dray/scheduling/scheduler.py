@@ -79,6 +79,7 @@ class Scheduler:
         parts = self.parts = Parts(world, self.config, self.gates, self.meter, new_share)
         self.engine, self.nodes, self.demands, self.queue = parts.engine, parts.nodes, parts.demands, parts.queue
         self.claims, self.binder = parts.claims, parts.binder
+        self._outbox = parts.binder.outbox
         self._profiles = self.config.by_name
         neighbours = Neighbours(parts.nodes, self._namespaces_like, Owners(world))
         volumes = Volumes(world, parts.nodes, parts.volumes)
@@ -91,7 +92,7 @@ class Scheduler:
         self.cycle = Cycle(parts, needs, plugins(parts, volumes, images, devices, self.zones), volumes, devices)
         self.reports = Reports(parts.queue)
         self.preemptor = Preemptor(parts, self.cycle, self.reports)
-        self._observer = Observer(parts, self.cycle, self.preemptor, neighbours, images, self.zones)
+        self._observer = Observer(parts, self.cycle, self.preemptor, self.reports, neighbours, images, self.zones)
         self._sweep_at = 0.0
         self.workloads = Workloads(
             parts, self.cycle, self.preemptor, self.reports, self._profiles, self._take_together, self.config.queues
@@ -106,9 +107,9 @@ class Scheduler:
         else:
             self.workloads.observe(event)
             self._observer.observe(event, now)
-            if event.kind is PODS and isinstance(event.new, Pod):
-                self.reports.seen(event.new, now)
-        if self.claims.news or self.binder.ended:
+            if self.workloads.listening and event.kind is PODS:
+                self.workloads.counted(event)
+        if self.claims.news or self._outbox.ended:
             self._settle(now)
 
     def act(self, now: float) -> list[Write]:
@@ -129,8 +130,8 @@ class Scheduler:
         writes = self.claims.writes(now)
         # A claim that turned out to be settled lets its pods go on at once.
         self._settle(now)
-        writes += [*self.claims.writes(now), *self.preemptor.writes(), *self.workloads.writes(), *self.binder.writes()]
-        self.reports.add(self.binder.events())
+        writes += [*self.claims.writes(now), *self.preemptor.writes(), *self.workloads.writes(), *self._outbox.writes()]
+        self.reports.add(self._outbox.events())
         writes.extend(self.reports.writes(now))
         self._gauges()
         return writes
@@ -148,7 +149,7 @@ class Scheduler:
 
     def validate(self) -> list[str]:
         """Every invariant between the parts that does not hold, in words; what simulations ask after each ``act``."""
-        return violations(self.parts, self.preemptor.nominator)
+        return violations(self.parts, self.preemptor.nominator, self.workloads)
 
     def _gauges(self) -> None:
         for queue, pods in self.queue.sizes().items():
@@ -267,9 +268,9 @@ class Scheduler:
 
     def _settle(self, now: float) -> None:
         """What became of claims moves bindings on; bindings that ended give their pods back."""
-        while self.claims.news or self.binder.ended:
+        while self.claims.news or self._outbox.ended:
             self.binder.settled(self.claims.take_news(), now)
-            for each in self.binder.take_ended():
+            for each in self._outbox.take_ended():
                 if each.bound:
                     self._bound(each, now)
                 else:

@@ -13,11 +13,13 @@ from dray.devices.ledger import DeviceKey, Holding, Ledger
 from dray.scheduling.actions.nominator import Nominator
 from dray.scheduling.binding.stages import UNDER_WAY
 from dray.scheduling.parts import Parts
+from dray.scheduling.workloads.part import Workloads
 
 
-def violations(parts: Parts, nominator: Nominator) -> list[str]:
+def violations(parts: Parts, nominator: Nominator, workloads: Workloads) -> list[str]:
     devices = (*_devices(parts), *_holdings(parts.engine.ledger), *_amounts(parts))
-    return [*_nodes(parts.nodes), *_zones(parts), *devices, *_pods(parts, nominator), *_claims(parts, nominator)]
+    pods = (*_pods(parts, nominator), *_known(parts), *_gangs(parts))
+    return [*_nodes(parts.nodes), *_zones(parts), *devices, *pods, *_claims(parts, nominator), *_queues(workloads)]
 
 
 def _nodes(nodes: Nodes) -> Iterator[str]:
@@ -147,9 +149,38 @@ def _pods(parts: Parts, nominator: Nominator) -> Iterator[str]:
             yield f"pod {placed.pod.key}: decided for {placed.node}, and nobody binds it"
 
 
+def _known(parts: Parts) -> Iterator[str]:
+    """Who is to be placed here waits or is on its way, and who is on a node counts there."""
+    for pod in parts.world.all(PODS).values():
+        placed, ours = parts.nodes.placed(pod.uid), pod.spec.scheduler_name in parts.config.by_name
+        if pod.terminal:
+            continue
+        if pod.spec.node_name:
+            if placed is None or placed.node != pod.spec.node_name:
+                yield f"pod {pod.key}: is on {pod.spec.node_name} and counts as {placed}"
+        elif ours and pod.metadata.deletion_timestamp is None and placed is None and parts.queue.get(pod.uid) is None:
+            yield f"pod {pod.key}: is to be placed, and nobody knows of it"
+
+
+def _gangs(parts: Parts) -> Iterator[str]:
+    """Whoever is waited for by the others of its gang is on its way."""
+    for binding in parts.binder.bindings:
+        for other in binding.gang.awaited if binding.gang is not None else ():
+            if parts.binder.bindings.get(other) is None:
+                yield f"pod {binding.pod.key}: waits for {other} of its gang, which is not on its way"
+
+
+def _queues(workloads: Workloads) -> Iterator[str]:
+    """What queues hold is what their pods have."""
+    kept, again = workloads.use.snapshot(), workloads.counted_again()
+    for name in sorted(kept.keys() | again.keys()) if again and kept != again else ():
+        if kept.get(name) != again.get(name):
+            yield f"queue account, {name}: is {kept.get(name)}, and its pods have {again.get(name)}"
+
+
 def _claims(parts: Parts, nominator: Nominator) -> Iterator[str]:
     """Devices are charged for what claims have or may get, for promises, for claims not made yet, and for nothing else."""
-    expected = {claim.uid for claim in parts.world.all(RESOURCE_CLAIMS).values() if parts.claims.accounted(claim)}
+    expected = {claim.uid for claim in parts.world.all(RESOURCE_CLAIMS).values() if parts.claims.intents.accounted(claim)}
     expected |= {promised(claim.uid) for each in nominator.all() for claim, _ in each.promises}
     unmade = (binding.special for binding in parts.binder.bindings)
     expected |= {special.claim.uid for special in unmade if special is not None and not special.name}

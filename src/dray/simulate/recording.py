@@ -142,7 +142,7 @@ class Tail:
 def _head(path: Path, line: bytes) -> Head:
     try:
         head = msgspec.json.decode(line, type=Head)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RecordingError(f"{path}: not a recording of `dray simulate --record`: {error}") from error
     if head.recording != VERSION:
         raise RecordingError(f"{path}: a recording of version {head.recording}; this Dray reads version {VERSION}")
@@ -154,7 +154,7 @@ def _steps(path: Path, lines: Iterator[bytes]) -> Iterator[Step]:
     for number, line in enumerate(lines, 2):
         try:
             step = decoder.decode(line)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise RecordingError(f"{path}: line {number}: {error}") from error
         if (step.object is None) == (step.gone is None):
             raise RecordingError(f"{path}: line {number}: needs either object or gone")

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dray.api.consumers import claims_of
 from dray.api.core import Pod
 from dray.api.kinds import EVENTS, NODES, PODS, RESOURCE_CLAIMS, Kind
 from dray.api.reason import Reason
@@ -25,6 +26,7 @@ from dray.cluster.port import Decider, Refused, Write
 from dray.cluster.world import World
 from dray.controllers.sets import SETS, Setting, deciders, kinds
 from dray.explain.failures import FailedBinding, failed_bindings
+from dray.explain.queued import Outlooks
 from dray.explain.snapshot import KINDS
 from dray.explain.verify import Finding, verify
 from dray.explain.why import Why, why
@@ -266,7 +268,8 @@ class Simulation:
     def report(self) -> Report:
         world = self.world()
         failures = self.failures()
-        pods = [self._pod(world, pod, failures) for _, pod in sorted(world.all(PODS).items())]
+        outlooks = Outlooks(world, self.clock.now, self._scenario.config, self._scenario.gates)
+        pods = [self._pod(world, pod, failures, outlooks) for _, pod in sorted(world.all(PODS).items())]
         return Report(
             self._scenario.seed,
             self._scenario.until,
@@ -289,7 +292,7 @@ class Simulation:
         """Of every write so far: equal for equal runs."""
         return self._virtual.digest
 
-    def _pod(self, world: World, pod: Pod, failures: list[FailedBinding]) -> dict[str, Any]:
+    def _pod(self, world: World, pod: Pod, failures: list[FailedBinding], outlooks: Outlooks) -> dict[str, Any]:
         at = self._bound.get(pod.key)
         return {
             "namespace": pod.metadata.namespace,
@@ -299,19 +302,19 @@ class Simulation:
             "boundAt": _rounded(at) if at is not None and pod.spec.node_name else None,
             "claims": [_claim(claim) for claim in _claims(world, pod)],
             "numa": _zones(pod),
-            "reasons": [as_json(reason) for reason in self._reasons(world, pod, failures)],
+            "reasons": [as_json(reason) for reason in self._reasons(world, pod, failures, outlooks)],
         }
 
-    def _reasons(self, world: World, pod: Pod, failures: list[FailedBinding]) -> list[Reason]:
-        return [] if pod.spec.node_name or pod.terminal else self.why(world, pod, failures).reasons
+    def _reasons(self, world: World, pod: Pod, failures: list[FailedBinding], outlooks: Outlooks) -> list[Reason]:
+        return [] if pod.spec.node_name or pod.terminal else self.why(world, pod, failures, outlooks).reasons
 
     def failures(self) -> list[FailedBinding]:
         return failed_bindings(self._core.all(EVENTS).values())
 
-    def why(self, world: World, pod: Pod, failures: list[FailedBinding]) -> Why:
-        """What ``dray why`` says of a pod at this instant."""
+    def why(self, world: World, pod: Pod, failures: list[FailedBinding], outlooks: Outlooks | None = None) -> Why:
+        """What ``dray why`` says of a pod at this instant; ``outlooks``: where many are asked about."""
         config, gates = self._scenario.config, self._scenario.gates
-        return why(world, pod, now=self.clock.now, config=config, gates=gates, failures=failures)
+        return why(world, pod, now=self.clock.now, config=config, gates=gates, failures=failures, outlooks=outlooks)
 
     def _events(self) -> list[Happening]:
         found = [_happening(event, self._virtual.epoch) for event in self._core.all(EVENTS).values()]
@@ -324,11 +327,7 @@ def _named(action: Action) -> str:
 
 
 def _claims(world: World, pod: Pod) -> list[ResourceClaim]:
-    recorded = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
-    names = [entry.resource_claim_name or recorded.get(entry.name) for entry in pod.spec.resource_claims]
-    if pod.status.extended_resource_claim_status is not None:
-        names.append(pod.status.extended_resource_claim_status.resource_claim_name)
-    found = [world.get(RESOURCE_CLAIMS, f"{pod.metadata.namespace}/{name}") for name in names if name]
+    found = [world.get(RESOURCE_CLAIMS, key) for key in claims_of(pod)]
     return [claim for claim in found if claim is not None]
 
 

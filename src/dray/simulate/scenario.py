@@ -198,9 +198,13 @@ def _counted(body: Plain, count: int) -> Iterator[Plain]:
     if count == 1:
         yield body
         return
+    metadata = body.get("metadata")
+    if not isinstance(metadata, dict) or not metadata.get("name"):
+        yield body  # what is wrong with it is told by whoever applies it
+        return
     for number in range(count):
         made = copy.deepcopy(body)
-        made["metadata"]["name"] = f"{body['metadata']['name']}-{number}"
+        made["metadata"]["name"] = f"{metadata['name']}-{number}"
         yield made
 
 

@@ -7,12 +7,23 @@ are given back. Amounts: milli-cores, bytes, whole GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Final
 
 import msgspec
 
-from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, TOPOLOGIES, Kind
+from dray.api.kinds import (
+    NODE_RESOURCE_TOPOLOGIES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    PRIORITY_CLASSES,
+    QUEUES,
+    RESOURCE_CLAIMS,
+    TOPOLOGIES,
+    Kind,
+)
 from dray.api.queues import (
     GROUP,
     LAST_START_ANNOTATION,
@@ -27,18 +38,24 @@ from dray.apiserver.patch import merge_patch
 from dray.cluster.port import Change, NotFound, Outcome, Write
 from dray.cluster.world import World
 from dray.numa.placement import INIT_MEMORY_PREDICTED, OBSERVED, PREDICTED
+from dray.queues.tree import QueueError
 from dray.scheduling.config import FILTERS, Config, Profile, QueueSettings
 from dray.scheduling.kinds import KINDS
 from dray.scheduling.scheduler import Scheduler
+from dray.scheduling.workloads.asked import GPU_RESOURCE
 from dray.scheduling.workloads.room import Plan
 from dray.simulate.settle_devices import DevicesLine, claims, published, without
 
 START: Final = 1_750_000_000.0
 ROUNDS: Final = 12
 NAMESPACE: Final = "default"
-GPU_RESOURCE: Final = "nvidia.com/gpu"
 RESOURCES: Final = {"cpu_milli": "cpu", "memory_bytes": "memory", "gpu": GPU_RESOURCE}
 Json = dict[str, Any]
+Name = Annotated[str, msgspec.Meta(min_length=1)]
+# As large as such a number of the API may be.
+Whole = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+# Thirty years.
+Seconds = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
 
 _ON_NODE: Final = frozenset({"Running", "Bound", "Binding", "Allocated", "Releasing", "StuckInReleasing"})
 # How long ago a pod was to be gone that will not go.
@@ -55,15 +72,15 @@ class Amounts(msgspec.Struct, forbid_unknown_fields=False):
 
 
 class QueueLine(msgspec.Struct):
-    name: str
+    name: Name
     parent: str | None = None
-    priority: int = 100
-    creation_rank: int = 0
+    priority: Whole = 100
+    creation_rank: Whole = 0
     gpu: Amounts = msgspec.field(default_factory=Amounts)
     cpu_milli: Amounts = msgspec.field(default_factory=lambda: Amounts(-1.0))
     memory_bytes: Amounts = msgspec.field(default_factory=lambda: Amounts(-1.0))
-    reclaim_min_runtime_s: float | None = None
-    preempt_min_runtime_s: float | None = None
+    reclaim_min_runtime_s: Seconds | None = None
+    preempt_min_runtime_s: Seconds | None = None
 
 
 class NearLine(msgspec.Struct):
@@ -72,12 +89,12 @@ class NearLine(msgspec.Struct):
 
 
 class PodLine(msgspec.Struct):
-    name: str
+    name: Name
     requests: dict[str, float] = {}
     state: str = "Pending"
     node: str | None = None
     subgroup: str | None = None
-    task_priority_label: int | str | None = None
+    task_priority_label: Whole | str | None = None
     node_affinity_names: list[str] = []
     qos_class: str = ""
     numa_placement_observed: list[Json] = []
@@ -97,34 +114,34 @@ class LevelsLine(msgspec.Struct):
 
 
 class TopologyLine(msgspec.Struct):
-    name: str
+    name: Name
     levels: list[str]
 
 
 class SubgroupLine(msgspec.Struct):
-    name: str
+    name: Name
     parent: str | None = None
     kind: str = "pods"
-    min_member: int | None = None
-    min_sub_group: int | None = None
+    min_member: Whole | None = None
+    min_sub_group: Whole | None = None
     topology_constraint: LevelsLine | None = None
 
 
 class GroupLine(msgspec.Struct):
-    name: str
+    name: Name
     queue: str
     pods: list[PodLine]
-    priority: int = 50
+    priority: Whole = 50
     preemptible: bool | None = None
-    creation_rank: int = 0
-    age_s: float | None = None
-    min_member: int = 1
-    min_sub_group: int | None = None
+    creation_rank: Whole = 0
+    age_s: Seconds | None = None
+    min_member: Whole = 1
+    min_sub_group: Whole | None = None
     subgroups: list[SubgroupLine] = []
-    last_start_age_s: float | None = None
-    stale_for_s: float | None = None
-    staleness_grace_s: float | None = None
-    preemption_delay_s: float | None = None
+    last_start_age_s: Seconds | None = None
+    stale_for_s: Seconds | None = None
+    staleness_grace_s: Seconds | None = None
+    preemption_delay_s: Seconds | None = None
     topology_constraint: LevelsLine | None = None
 
 
@@ -141,17 +158,22 @@ class ZonesLine(msgspec.Struct):
 
 
 class NodeLine(msgspec.Struct):
-    name: str
+    name: Name
     allocatable: dict[str, float] = {}
     labels: dict[str, str] = {}
     numa: ZonesLine | None = None
+
+
+class SessionLine(msgspec.Struct):
+    default_staleness_grace_s: Seconds = 60
+    allow_consolidating_reclaim: bool = True
 
 
 class WorldLine(msgspec.Struct):
     nodes: list[NodeLine]
     queues: list[QueueLine]
     podgroups: list[GroupLine]
-    session_config: dict[str, Any] = {}
+    session_config: SessionLine = msgspec.field(default_factory=SessionLine)
     dra: DevicesLine = msgspec.field(default_factory=DevicesLine)
     topologies: list[TopologyLine] = []
 
@@ -167,6 +189,7 @@ class Settling:
     """A world and its scheduler; ``round`` once, or ``settle``."""
 
     def __init__(self, world: WorldLine, actions: tuple[str, ...] | None = None) -> None:
+        _distinct(world)
         self.now = START
         self._version = 0
         self.evicted: dict[str, int] = {}
@@ -300,6 +323,20 @@ class Settling:
 # ----------------------------------------------------------------------------------------------------------- as objects
 
 
+def _distinct(world: WorldLine) -> None:
+    pods = [pod for group in world.podgroups for pod in group.pods]
+    given: dict[str, Sequence[NodeLine | QueueLine | GroupLine | PodLine]] = {
+        "node": world.nodes,
+        "queue": world.queues,
+        "podgroup": world.podgroups,
+        "pod": pods,
+    }
+    for kind, lines in given.items():
+        names = Counter(line.name for line in lines)
+        if twice := next((name for name, times in names.items() if times > 1), ""):
+            raise QueueError(f"{kind} {twice!r} is given twice")
+
+
 def _profile() -> Profile:
     return Profile(filters=FILTERS, scores=(("NodePacking", 1),), percentage_of_nodes_to_score=100)
 
@@ -307,8 +344,7 @@ def _profile() -> Profile:
 def _settings(world: WorldLine, actions: tuple[str, ...] | None) -> QueueSettings:
     given = world.session_config
     found = QueueSettings(
-        staleness_grace=float(given.get("default_staleness_grace_s", 60)),
-        consolidating_reclaim=bool(given.get("allow_consolidating_reclaim", True)),
+        staleness_grace=given.default_staleness_grace_s, consolidating_reclaim=given.allow_consolidating_reclaim
     )
     return msgspec.structs.replace(found, actions=actions) if actions is not None else found
 
@@ -324,6 +360,8 @@ def _objects(world: WorldLine) -> Iterator[tuple[Kind, Json]]:
             yield NODE_RESOURCE_TOPOLOGIES, _topology(node.name, node.numa)
     for queue in world.queues:
         yield QUEUES, _queue(queue)
+    for priority in sorted({group.priority for group in world.podgroups}):
+        yield PRIORITY_CLASSES, {"metadata": {"name": _class_of(priority)}, "value": priority}
     for group in world.podgroups:
         yield POD_GROUPS, _group(group)
         for index, pod in enumerate(group.pods):
@@ -388,6 +426,11 @@ def _queue(queue: QueueLine) -> Json:
     return {"apiVersion": f"{GROUP}/v2", "metadata": {"name": queue.name, "creationTimestamp": created}, "spec": spec}
 
 
+def _class_of(priority: int) -> str:
+    """Priorities are those of pod groups; the pods have none of their own."""
+    return f"priority-{priority}"
+
+
 def _group(group: GroupLine) -> Json:
     annotations = {}
     if group.last_start_age_s is not None:
@@ -398,6 +441,7 @@ def _group(group: GroupLine) -> Json:
     spec: Json = {
         "queue": group.queue,
         "minMember": group.min_member,
+        "priorityClassName": _class_of(group.priority),
         "preemptibility": "preemptible" if preemptible else "non-preemptible",
     }
     if group.subgroups:
@@ -469,7 +513,6 @@ def _pod(pod: PodLine, group: GroupLine, index: int) -> Json:
     resources = {"requests": requests, **({"limits": requests} if pod.qos_class == "Guaranteed" else {})}
     spec: Json = {
         "schedulerName": "default-scheduler",
-        "priority": group.priority,
         "containers": [{"name": "main", "image": "work", "resources": resources}],
     }
     spec |= {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,8 @@ from dray.apiserver.catalog import CATALOG
 from dray.apiserver.schema import text
 
 SCHEMAS = schema.load()
-STRUCTS = [struct for name in text.names() for struct in text.read(name).values()]
+FILES = [path.stem for path in Path(schema.__file__).parent.glob("*.schema")]
+STRUCTS = [struct for name in FILES for struct in text.read(name).values()]
 FIELDS = [(struct, field) for struct in STRUCTS for field in struct.fields.values()]
 
 
@@ -58,7 +60,7 @@ def test_all_declarations_are_read_in_no_time():
     text.read.cache_clear()
     try:
         start = time.process_time()
-        for name in text.names():
+        for name in FILES:
             text.read(name)
         assert time.process_time() - start < 0.5, "expected about 0.03 s"
     finally:

@@ -100,8 +100,17 @@ TABLE: Final[dict[str, Code]] = {
         meaning="the claim holds a device whose taint it does not tolerate",
         wakes=(DEVICES,),
         subject="claim",
-        says="<hold> a device with a taint that it does not tolerate[" + TAINT + "][, no longer since {until}]",
+        says="<hold>[ device {device}|| a device] with a taint that it does not tolerate[" + TAINT + "]"
+        "[, no longer since {until}]",
         cure="have the taint[" + TAINT + "] removed[, tolerate it for longer], or let the claim be allocated anew",
+    ),
+    "ClaimCrossed": Code(
+        plugins=("DynamicResources",),
+        meaning="the claim and another one hold the same device: two schedulers gave it out at the same time",
+        wakes=(DEVICES,),
+        subject="claim",
+        says="<hold>[ device {device}|| a device] that claim[ {other}|| another one] holds, too",
+        cure="let one of the two claims go: dray release, or delete the pods that use it",
     ),
     "ClaimLost": Code(
         plugins=("DynamicResources",),
@@ -110,6 +119,14 @@ TABLE: Final[dict[str, Code]] = {
         subject="claim",
         says="<has> changed between decision and write",
         cure="wait: the pod is decided on again",
+    ),
+    "ConditionsDropped": Code(
+        plugins=("DynamicResources",),
+        meaning="the API server does not keep the binding conditions of the devices that were allocated",
+        wakes=(ITSELF,),
+        subject="claim",
+        says="<has> devices that must be ready first, and the API server drops their binding conditions",
+        cure="switch on DRADeviceBindingConditions in the API server, or delete the slices of devices that have such conditions",
     ),
     "BindingPending": Code(
         plugins=("DynamicResources",),

@@ -31,6 +31,8 @@ ITSELF: Final = "itself"
 
 UNALLOCATED: Final = "cannot allocate all claims"
 """All that kube-scheduler says of a node whose devices will not do."""
+# What a device was asked for by: a request of a claim, or a container that wants an extended resource.
+ASKED: Final = " for {resource} of container {container}|| for request {request}"
 TAINT: Final = " {{{key}[={value}][:{effect}]}}"
 
 

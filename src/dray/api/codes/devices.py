@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.api.codes.code import CLASSES, DEVICES, ITSELF, NODE, TAINT, UNALLOCATED, Code
+from dray.api.codes.code import ASKED, CLASSES, DEVICES, ITSELF, NODE, TAINT, UNALLOCATED, Code
 
 TABLE: Final[dict[str, Code]] = {
     "DeviceTaken": Code(
@@ -14,7 +14,7 @@ TABLE: Final[dict[str, Code]] = {
         subject="device",
         says="<is> allocated[ to claim {claim}]",
         cure="wait until[ claim {claim} lets go of the device|| the device is free], or add devices",
-        nodes="<has> no free device[ of class {class}][ for request {request}]",
+        nodes="<has> no free device[ of class {class}][" + ASKED + "]",
         upstream=UNALLOCATED,
         curable=True,
     ),
@@ -168,8 +168,9 @@ TABLE: Final[dict[str, Code]] = {
         meaning="fewer devices are left than the request needs",
         wakes=(DEVICES,),
         subject="node",
-        says="<has> not enough devices[ of class {class}][ for request {request}]"
-        "[ (needs {needed}[, {free} free][ of {total}][; {besides}])][, nor {alternatives}||, nor for {others}]",
+        says="<has> not enough devices[ of class {class}][" + ASKED + "]"
+        "[ (needs {needed}[, {free} free][ of {total}][; {besides}][; off: {features}])]"
+        "[, nor {alternatives}||, nor for {others}]",
         cure="[add a node with {needed} devices[ of class {class}], or ask for at most {most}"
         "||free more devices[ of class {class}] on one node[ ({missing} missing)], or ask for fewer]",
         upstream=UNALLOCATED,
@@ -180,8 +181,10 @@ TABLE: Final[dict[str, Code]] = {
         meaning="no device matches the request",
         wakes=(DEVICES,),
         subject="node",
-        says="<has> no device[ of class {class}][ for request {request}][, nor {alternatives}||, nor for {others}]",
-        cure="add a node with devices[ of class {class}], or change the request[ {request}]",
+        says="<has> no device[ of class {class}][" + ASKED + "][ that its selector {expression} takes]"
+        "[, nor {alternatives}||, nor for {others}]",
+        cure="[change the selector {expression} of request {request}, or add devices that it takes"
+        "||add a node with devices[ of class {class}], or change the request[ for {resource}|| {request}]]",
         upstream=UNALLOCATED,
     ),
     "AllDevicesBusy": Code(
@@ -189,8 +192,8 @@ TABLE: Final[dict[str, Code]] = {
         meaning="the request asks for all matching devices and at least one cannot be used",
         wakes=(DEVICES,),
         subject="node",
-        says="<has> not all devices[ of class {class}] available[ for request {request}][ ({free} of {total} are[; {besides}])]"
-        "[, nor {alternatives}||, nor for {others}]",
+        says="<has> not all devices[ of class {class}] available[ for request {request}]"
+        "[ ({free} of {total} are[; {besides}][; off: {features}])][, nor {alternatives}||, nor for {others}]",
         cure="wait until every matching device[ of class {class}] on one node is free, or ask for a count instead of All",
         upstream=UNALLOCATED,
         curable=True,
@@ -222,7 +225,7 @@ TABLE: Final[dict[str, Code]] = {
             DEVICES,
         ),
         subject="claim",
-        says="<ask> for more devices than one claim can hold[ (request {request})][ (needs {needed}, at most {limit})]",
+        says="<ask> for more devices than one claim can hold[" + ASKED + "][ (needs {needed}, at most {limit})]",
         cure="ask for[ at most {limit}|| fewer] devices in one claim",
     ),
     "ClassMissing": Code(
@@ -273,7 +276,8 @@ TABLE: Final[dict[str, Code]] = {
         subject="node",
         says="<has> devices that match each request, but no[ {needed} of them {constraint}[ ({free} do)]"
         "|| combination that satisfies all requests and constraints][ for {claim}]",
-        cure="relax[ the constraint on {attribute}|| a constraint], or free more devices on one node",
+        cure="[ask for devices that share a group on counter set {counterSet}"
+        "||relax[ the constraint on {attribute}|| a constraint]], or free more devices on one node",
         upstream=UNALLOCATED,
         curable=True,
     ),

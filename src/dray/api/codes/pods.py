@@ -171,7 +171,8 @@ TABLE: Final[dict[str, Code]] = {
         wakes=(VOLUMES,),
         subject="pod",
         says="<use> a persistent volume claim that is not bound[: {claim}][, because {lacks} does not exist][ on node {node}]",
-        cure="wait for the volume claim[ {claim}] to be bound, or provide a volume for it",
+        cure="[create {lacks}, or name another in a new volume claim instead of {claim}"
+        "||wait for the volume claim[ {claim}] to be bound, or provide a volume for it]",
         upstream="pod has unbound immediate PersistentVolumeClaims",
     ),
     "VolumeNodeAffinity": Code(

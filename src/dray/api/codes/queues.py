@@ -54,6 +54,14 @@ TABLE: Final[dict[str, Code]] = {
         says="takes nothing from other queues while[ {first}|| another job] is first in it and asks for more than it would get",
         cure="give that job a lower priority, let it ask for less, or raise the queue's quota or weight",
     ),
+    "QueueOvertaking": Code(
+        plugins=("Scheduler",),
+        meaning="a job before it in the queue asks for no more and finds no room either: nobody overtakes by evicting",
+        wakes=(FREE, ITSELF),
+        subject="queue",
+        says="evicts nobody for it while[ {first}|| another job], which asks for no more, waits before it and finds no room",
+        cure="see why[ {first}|| that job] cannot start, and end it if it never will; or give the pod a higher priority",
+    ),
     "MakingRoom": Code(
         plugins=("Scheduler",),
         meaning="pods are evicted or moved to make room: their queue gives back, or they are less important in the same queue",

@@ -13,7 +13,8 @@ TABLE: Final[dict[str, Code]] = {
         wakes=(NODE,),
         subject="node",
         says="<has> zones too small for[ {needed}|| so much][ {resource}]"
-        "[ (at most {total} in as many as policy {policy} allows)]",
+        "[ (at most {total} in as many as policy {policy} allows, beside {kept} reserved or broken)"
+        "|| (at most {total} in as many as policy {policy} allows)]",
         cure="request[ at most {total}|| less][ {resource}], or use a node with larger zones or another topology policy",
     ),
     "ZoneWidthsDiffer": Code(
@@ -24,12 +25,22 @@ TABLE: Final[dict[str, Code]] = {
         says="<require> all resources to need equally many zones[, and they need {widths}]",
         cure="change the requests so that all resources need equally many zones, or use a node with policy best-effort",
     ),
+    "ZonesApart": Code(
+        plugins=("NUMA",),
+        meaning="no zones that the policy allows have enough of everything that must be aligned, however empty they are",
+        wakes=(NODE,),
+        subject="node",
+        says="<has> no zones with enough of[ {requests}|| everything] together, however empty"
+        "[; zone {sole} comes nearest and lacks {lacks}||; zones {nearest} come nearest and lack {lacks}]",
+        cure="request less, or use a node with these resources in the same zones, or with policy best-effort",
+    ),
     "ZonesFull": Code(
         plugins=("NUMA",),
         meaning="no zones together have enough left of everything that must be aligned",
         wakes=(FREE, NODE),
         subject="node",
-        says="<has> not enough[ {resource}|| of everything] free in the same zones[ (needs {needed} within {width}, {free} free)]"
+        says="<has> not enough[ {resource}|| of everything] free in the same zones"
+        "[ (needs {needed} within {width} of them, {free} free)]"
         "[; zone {sole} comes nearest and lacks {lacks}||; zones {nearest} come nearest and lack {lacks}][, in use by {holders}]",
         cure="[free {missing} more {resource} in the same zone||free the resources of whole zones], or request less",
         curable=True,
@@ -48,7 +59,8 @@ TABLE: Final[dict[str, Code]] = {
         meaning="zones with room are bound to others, or cannot be, by memory that is already given out",
         wakes=(FREE, NODE),
         subject="node",
-        says="<has> zones with room that memory given out before binds to other zones, or keeps from being joined",
+        says="<has> zones with room[ ({nearest})] that memory given out before binds to other zones, or keeps from being joined"
+        "[: that of {holders}]",
         cure="end the pods whose memory spans zones, or those with memory in the zones to be joined",
         curable=True,
     ),
@@ -66,7 +78,8 @@ TABLE: Final[dict[str, Code]] = {
         meaning="the pod would be spread over more zones than it allows",
         wakes=(FREE, NODE),
         subject="node",
-        says="<need> at least[ {needed}] zones for the pod[, which allows {allowed}]",
+        says="[<does> not align anything, and may spread the pod over {spread} zones"
+        "||<need> at least[ {needed}] zones for the pod][, which allows {allowed}]",
         cure="allow the pod to span[ {needed}|| more] zones, or free resources in fewer zones",
         curable=True,
     ),
@@ -80,10 +93,10 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "ZoneDevicesApart": Code(
         plugins=("NUMA",),
-        meaning="devices that the pod would get are not in the zones of its CPUs and memory",
+        meaning="there are too few devices for the pod in the zones of its CPUs and memory",
         wakes=(FREE, DEVICES, NODE),
         subject="node",
-        says="<has> no devices[ of {claim}] in the zones[ {mask}] that have the pod's other resources",
+        says="<has> too few devices[ of {claim}] in the zones that have the pod's other resources[ ({mask})]",
         cure="free devices and CPUs of the same zone, or let the pod span more zones",
         curable=True,
     ),

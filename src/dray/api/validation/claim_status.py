@@ -8,8 +8,9 @@ from __future__ import annotations
 import ipaddress
 from typing import Any, Final
 
+from dray.api.resource import ADMIN_ACCESS_LABEL
 from dray.api.validation.binding import binding_conditions, skipped_operations
-from dray.api.validation.claims import ADMIN_ACCESS_LABEL, Requests, admin_access_refused, device_config, json_object
+from dray.api.validation.claims import Requests, admin_access_refused, device_config, json_object
 from dray.api.validation.device_names import device_name, driver_name, pool_name, share_id
 from dray.api.validation.errors import (
     Errors,

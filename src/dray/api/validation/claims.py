@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from dray.api import names
 from dray.api.gates import Gates
+from dray.api.resource import ADMIN_ACCESS_LABEL
 from dray.api.validation.device_names import device_name, driver_name, full_attribute_name
 from dray.api.validation.errors import (
     Errors,
@@ -37,7 +38,6 @@ MAX_CONSTRAINTS: Final = 32
 MAX_CONFIGS: Final = 32
 MAX_DERIVED: Final = 32
 MAX_PARAMETERS: Final = 10 * 1024
-ADMIN_ACCESS_LABEL: Final = "resource.kubernetes.io/admin-access"
 _MODES: Final = ("All", "ExactCount")
 _ONE_VARIANT: Final = "exactly one of `exactly` or `firstAvailable` is required"
 _REFERENCE: Final = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"

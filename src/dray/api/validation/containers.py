@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dray.api import names
-from dray.api.quantity import Quantity, QuantityError
+from dray.api.quantity import Quantity, QuantityError, quantities
+from dray.api.requests import is_pod_level
 from dray.api.validation.errors import (
     Errors,
     duplicate,
@@ -14,6 +15,7 @@ from dray.api.validation.errors import (
     invalid,
     named,
     not_found,
+    not_supported,
     one_of,
     required,
     required_name,
@@ -25,6 +27,8 @@ _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _PULL: Final = ("Always", "IfNotPresent", "Never")
 _HANDLERS: Final = ("exec", "grpc", "httpGet", "tcpSocket")
 _HUGE_PAGES: Final = "hugepages-"
+# Upstream counts in thousandths of 64 bits, and takes what is more for a fraction.
+_MOST_NANOS: Final = ((1 << 63) - 1) * 10**6
 _STANDARD: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
@@ -41,7 +45,7 @@ def containers(spec: Object, path: str) -> Errors:
             if name and name in seen:
                 yield duplicate(f"{place}.name", name)
             seen.add(name)
-    yield from resources(spec.get("resources") or {}, f"{path}.resources", scope)
+    yield from _of_the_pod(spec.get("resources") or {}, f"{path}.resources")
 
 
 class _Scope:
@@ -131,8 +135,8 @@ def _mounts(mounts: list[Object] | None, path: str, scope: _Scope) -> Errors:
 
 
 def resources(value: Object, path: str, scope: _Scope | None) -> Errors:
-    limits = {name: Quantity.parse(amount) for name, amount in (value.get("limits") or {}).items()}
-    requests = {name: Quantity.parse(amount) for name, amount in (value.get("requests") or {}).items()}
+    limits = quantities(value.get("limits") or {})
+    requests = quantities(value.get("requests") or {})
     for field, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
             yield from _resource(name, amount, f"{path}.{field}[{name}]")
@@ -144,6 +148,21 @@ def resources(value: Object, path: str, scope: _Scope | None) -> Errors:
         yield from _claims(value.get("claims"), f"{path}.claims", scope)
 
 
+def _of_the_pod(value: Object, path: str) -> Errors:
+    """Resources of the pod as a whole: what devices or plugins provide is asked for by containers."""
+    for field in ("limits", "requests"):
+        for name in value.get(field) or {}:
+            if not is_pod_level(name):
+                yield not_supported(f"{path}.{field}[{name}]", name, ("cpu", _HUGE_PAGES, "memory"))
+    if value.get("claims"):
+        yield forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level")
+    whole = {
+        field: {name: amount for name, amount in (value.get(field) or {}).items() if is_pod_level(name)}
+        for field in ("limits", "requests")
+    }
+    yield from resources(whole, path, None)
+
+
 def _resource(name: str, amount: Quantity, path: str) -> Errors:
     yield from named(names.qualified_name, name, path)
     if "/" not in name and name not in _STANDARD and not name.startswith(_HUGE_PAGES):
@@ -152,7 +171,7 @@ def _resource(name: str, amount: Quantity, path: str) -> Errors:
         yield invalid(path, str(amount), "must be greater than or equal to 0")
     if name.startswith(_HUGE_PAGES) and not _whole_pages(name, amount):
         yield invalid(path, str(amount), f"{amount} is not positive integer multiple of {name}")
-    if names.is_extended_resource(name) and amount != Quantity.of(amount.value):
+    if names.is_extended_resource(name) and (amount != Quantity.of(amount.value) or amount.nanos > _MOST_NANOS):
         yield invalid(path, str(amount), "must be an integer")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dray.api import names
-from dray.api.quantity import NANO, Quantity
+from dray.api.quantity import NANO, Quantity, quantities
 from dray.api.quota_names import EXCLUSIVE, SCOPES, WHOLE, is_standard, scope_fits
 from dray.api.validation.errors import Errors, duplicate, forbidden, immutable, invalid, named, one_of, required
 
@@ -92,7 +92,7 @@ def limit_range(obj: Object) -> Errors:
             for field in ("default", "defaultRequest"):
                 if item.get(field):
                     yield forbidden(f"{path}.{field}", "may not be specified when `type` is 'Pod'")
-        bounds = {field: _parsed(item.get(field)) for field in _FIELDS}
+        bounds = {field: quantities(item.get(field) or {}) for field in _FIELDS}
         if kind == "PersistentVolumeClaim" and not {"storage"} & (bounds["min"].keys() | bounds["max"].keys()):
             yield required(f"{path}.limits", "either minimum or maximum storage value is required, but neither was provided")
         yield from _ordered(bounds, path)
@@ -130,7 +130,3 @@ def _ratios(bounds: Mapping[str, Mapping[str, Quantity]], path: str) -> Errors:
             yield invalid(at, str(ratio), f"ratio {ratio} is less than 1")
         elif least.get(name) and name in most and ratio.nanos * least[name].nanos > most[name].nanos * NANO:
             yield invalid(at, str(ratio), f"ratio {ratio} is greater than max/min = {most[name].nanos / least[name].nanos:f}")
-
-
-def _parsed(listed: Mapping[str, Any] | None) -> dict[str, Quantity]:
-    return {name: Quantity.parse(value) for name, value in (listed or {}).items()}

@@ -205,7 +205,7 @@ def _lists(schema: Schema, path: str) -> Errors:
         return
     items = schema.get("items")
     if listed == "map" and isinstance(items, dict):
-        yield from _keyed(schema, items, keys, path)
+        yield from _keyed(items, keys, path)
     elif keys:
         yield FieldError(
             f"{path}.x-kubernetes-list-map-keys", "Invalid", keys, "must be empty if x-kubernetes-list-type is not map"
@@ -229,7 +229,7 @@ def _set(items: Schema, path: str) -> Errors:
         yield FieldError(f"{path}.items.x-kubernetes-list-type", "Invalid", items["x-kubernetes-list-type"], words)
 
 
-def _keyed(schema: Schema, items: Schema, keys: list[str], path: str) -> Errors:
+def _keyed(items: Schema, keys: list[str], path: str) -> Errors:
     place = f"{path}.x-kubernetes-list-map-keys"
     if not keys:
         yield required(place, "must not be empty if x-kubernetes-list-type is map")

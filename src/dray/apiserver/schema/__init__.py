@@ -161,10 +161,6 @@ class Schemas:
             return custom.normalise(obj, fill=False)
         return self._convert(self._partial, kind, obj)
 
-    def check(self, kind: KindLike, obj: dict[str, Any]) -> list[Problem]:
-        """What is wrong with the object's fields and types."""
-        return self.normalise(kind, obj)[1]
-
     def unknown_fields(self, struct: Struct, obj: dict[str, Any]) -> list[Problem]:
         paths: list[str] = []
         self._collect_unknown(Type("struct", ""), obj, "", paths, struct)

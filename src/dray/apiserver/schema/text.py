@@ -95,12 +95,6 @@ class Struct:
 OPEN_STRUCT: Final = Struct("Open", "custom", "", False, False, "", open=True)
 
 
-def names() -> list[str]:
-    """The files that exist, without their suffix."""
-    files = resources.files(__package__).iterdir()
-    return sorted(entry.name.removesuffix(".schema") for entry in files if entry.name.endswith(".schema"))
-
-
 @cache
 def read(name: str) -> dict[str, Struct]:
     """The structs of one file by name. References to structs are made full: ``core.PodSpec``."""

@@ -61,7 +61,7 @@ def _renderer(verb: str, precision: str | None) -> Callable[[Any], str]:
         digits = int(precision) if precision else _DEFAULT_PRECISION
         if digits > _MAX_PRECISION:
             raise Failure(f"precision {digits} is too large: at most {_MAX_PRECISION} is allowed")
-        return lambda value: _fixed(value, digits) if verb == "f" else _scientific(value, digits)
+        return lambda value: _fixed(value, digits) if verb == "f" else _scientific(value)
     if verb not in _VERBS:
         raise Failure(f"could not parse formatting clause: unrecognized formatting clause {verb!r}")
     return _VERBS[verb]
@@ -121,7 +121,8 @@ def _fixed(value: Any, digits: int) -> str:
     return _special(number) or f"{number:,.{digits}f}"
 
 
-def _scientific(value: Any, digits: int) -> str:
+def _scientific(value: Any) -> str:
+    """Whatever precision is asked for: upstream takes it for the least width of the text."""
     number = _number(value, "scientific")
     special = _special(number)
     if special is not None:

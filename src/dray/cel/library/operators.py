@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dray.cel.errors import Failure
 from dray.cel.library.times import checked_duration, checked_timestamp
-from dray.cel.values import Uint, Unordered, bounded, checked_int, checked_uint, compare, equal, from_key, to_key
+from dray.cel.values import Uint, Unordered, bounded, checked_int, checked_uint, compare, equal, to_key
 
 Declaration = tuple[str, str, str, Callable[..., Any] | None]
 
@@ -73,10 +73,6 @@ def in_list(value: Any, elements: tuple[Any, ...]) -> bool:
 
 def in_map(value: Any, entries: dict[Any, Any]) -> bool:
     return to_key(value) in entries
-
-
-def keys(entries: dict[Any, Any]) -> list[Any]:
-    return [from_key(key) for key in entries]
 
 
 def negate_int(a: int) -> int:

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 import yaml
 
+from dray.api.nesting import refuse_deep_nesting
 from dray.nodes.hardware.description import NODES_MAX, Description, Manifest
 from dray.nodes.hardware.template import TemplateError
 
@@ -96,10 +97,12 @@ def _descriptions(path: Path) -> list[Description]:
     try:
         if path.stat().st_size > FILE_MAX:
             raise UnknownHardware(f"{path} is larger than {FILE_MAX >> 20} MiB")
-        documents = [each for each in yaml.load_all(path.read_text(), _Loader) if each is not None]
+        text = path.read_text()
+        refuse_deep_nesting(text)
+        documents = [each for each in yaml.load_all(text, _Loader) if each is not None]
     except OSError as error:
         raise UnknownHardware(f"{path}: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise UnknownHardware(f"{path} is not YAML: {error}") from error
     if not documents:
         raise UnknownHardware(f"{path} describes no hardware")

@@ -7,7 +7,7 @@ hold such devices elsewhere. What it costs grows with the number of victims, not
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -66,11 +66,13 @@ class Preemption:
     def __init__(self, parts: Parts, cycle: Cycle, nominator: Nominator) -> None:
         self._world, self._books, self._nodes, self._engine = parts.world, parts.books, parts.nodes, parts.engine
         self._zones = parts.zones
-        self._claim_writer, self._binder = parts.claims, parts.binder
+        self._intents, self._binder = parts.claims.intents, parts.binder
         self._cycle, self._nominator = cycle, nominator
         # Victims and for which pod each was evicted, until everything that the victim used is free.
         self._evicted: dict[str, str] = {}
         self._victims: dict[str, dict[str, None]] = {}
+        # Told of a pod that nobody evicts any more, and that may stay.
+        self.over: Callable[[str], None] = lambda uid: None
         self._claims_of = parts.world.index(RESOURCE_CLAIMS, lambda claim: [user.uid for user in claim.status.reserved_for])
 
     def may_help(self, refused: NotPlaced) -> bool:
@@ -94,6 +96,10 @@ class Preemption:
             if not victims:
                 del self._victims[preemptor]
 
+    @property
+    def evicting(self) -> bool:
+        return bool(self._evicted)
+
     def preemptor_of(self, uid: str) -> str:
         return self._evicted.get(uid, "")
 
@@ -108,8 +114,9 @@ class Preemption:
 
     def end(self, preemptor: str) -> None:
         """Nobody leaves for this pod any more as far as it is concerned: it is placed, gone, or looks for others."""
-        for uid in self._victims.pop(preemptor, ()):
-            del self._evicted[uid]
+        for uid in list(self._victims.get(preemptor, ())):
+            self._forget(uid)
+            self.over(uid)
 
     def gone(self, uid: str) -> None:
         """The victim is gone; it counts until nothing is reserved for it any more."""
@@ -314,7 +321,7 @@ class Preemption:
     def _users_of(self, claim: ResourceClaim) -> set[str]:
         """Pods that are gone use nothing, even if the claim still names them."""
         alive = {user.uid for user in claim.status.reserved_for if _exists(self._world, claim, user)}
-        return alive | self._claim_writer.joining(claim)
+        return alive | self._intents.joining(claim)
 
     def _violating(self, lower: list[Placed]) -> set[str]:
         """Pods whose eviction would break a disruption budget, the more important ones protected first."""

@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from dray.api.core import PersistentVolume, PersistentVolumeClaim, Pod
-from dray.api.events import event_body
-from dray.api.kinds import EVENTS, NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, RESOURCE_CLAIMS
+from dray.api.core import PersistentVolumeClaim, Pod
+from dray.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, RESOURCE_CLAIMS
 from dray.api.meta import decode
 from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim
-from dray.api.tolerations import evicts
 from dray.books.nodes import Nodes
 from dray.books.volumes import Chosen, VolumeAccount
 from dray.cluster.metrics import Meter
@@ -29,14 +27,15 @@ from dray.scheduling.binding.claims import RETRY_AFTER, ClaimWriter, Settled, pa
 from dray.scheduling.binding.conditions import Verdict
 from dray.scheduling.binding.gang import Gang
 from dray.scheduling.binding.measures import Measures
+from dray.scheduling.binding.outbox import Outbox
 from dray.scheduling.binding.rests import Rests
 from dray.scheduling.binding.stages import TRANSITIONS, Stage, Stimulus
-from dray.scheduling.binding.tainted import tainted
-from dray.scheduling.binding.volumes import binds_volume
+from dray.scheduling.binding.tainted import must_be_left
+from dray.scheduling.binding.volumes import binds_volume, reaches
 from dray.scheduling.binding.writing import creation, pod_status, still, usable, with_answer, write_failed
 from dray.scheduling.config import Profile
 from dray.scheduling.placing.state import Placement
-from dray.scheduling.plugins.volumes import bound, reachable
+from dray.scheduling.plugins.volumes import bound
 from dray.scheduling.shape.claims import runs_with
 from dray.scheduling.waiting.queue import QueuedPod
 
@@ -65,9 +64,7 @@ class Binder:
         # Whether a member of a gang has to wait for another one that is on its way to the same kubelet.
         self.overtakes: Callable[[str], bool] = lambda uid: False
         self.bindings = Bindings()
-        self._out: list[Write] = []
-        self._events: list[Write] = []
-        self.ended: list[Ended] = []
+        self.outbox = Outbox()
         self._waiting = 0
         self._enter: dict[Stage, Callable[[Binding, float], None]] = {
             "claims": self._advance,
@@ -90,48 +87,24 @@ class Binder:
     def waiting(self) -> int:
         return self._waiting
 
-    def writes(self) -> list[Write]:
-        out, self._out = self._out, []
-        return out
-
-    def events(self) -> list[Write]:
-        """What people are told; less urgent than the writes."""
-        out, self._events = self._events, []
-        return out
-
-    def take_ended(self) -> list[Ended]:
-        ended, self.ended = self.ended, []
-        return ended
-
     # ---------------------------------------------------------------------------------------------------- transitions
 
     def _step(self, binding: Binding, stimulus: Stimulus, now: float) -> None:
-        self._measure(binding, stimulus, now)
-        before, binding.stage = binding.stage, TRANSITIONS[binding.stage, stimulus]
-        self._waiting += (binding.stage == "conditions") - (before == "conditions")
-        self._enter[binding.stage](binding, now)
+        before = binding.stage
+        stage = binding.stage = TRANSITIONS[before, stimulus]
+        if before != "binding" and (stimulus == "ready" or stimulus == "failed") and binding.has_devices:
+            self._measures.prebound(binding, stimulus, now)
+        if before == "conditions":
+            self._waiting -= 1
+        self._enter[stage](binding, now)
 
     def _fail(self, binding: Binding, reason: Reason | None, now: float) -> None:
         """The decision does not hold: everything is given back, and the pod is decided on again. Not once its bind is sent:
         then its answer, or the watch, tells whether it has its node."""
-        if binding.writing is not None and binding.writing not in self._out:
+        if binding.writing is not None and not self.outbox.unsend(binding):
             return
-        if binding.writing is not None:
-            self._unsend(binding)
         binding.reason = reason
         self._step(binding, "failed", now)
-
-    def _measure(self, binding: Binding, stimulus: Stimulus, now: float) -> None:
-        """An attempt counts once, when it is clear how it ended; a member of a gang was ready when its own devices were."""
-        if binding.stage == "binding" or stimulus not in ("ready", "failed"):
-            return
-        late = binding.reason is not None and binding.reason.code == "BindingTimeout"
-        status = "success" if stimulus == "ready" else "timeout" if late else "failure"
-        end = now if stimulus == "failed" or binding.ready_since is None else binding.ready_since
-        if binding.waited is not None:
-            self._measures.waited(binding.held.values(), end - binding.waited, binding.profile.scheduler_name, status)
-        if binding.has_devices:
-            self._measures.prebound(end - binding.since, status, waited=bool(binding.held))
 
     # ------------------------------------------------------------------------------------------------------- starting
 
@@ -153,6 +126,8 @@ class Binder:
         if placement.open or placement.pinned:
             for claim, result in zip(placement.open, placement.results):
                 self._claims.allocate(claim, result, pod, now)
+                if self._waits and conditions.has_any(result):
+                    binding.conditional |= {claim.key}
             for claim in placement.pinned:
                 self._claims.reserve(claim, pod)
             for claim in (*placement.open, *placement.pinned):
@@ -165,7 +140,7 @@ class Binder:
             binding.stage = "creating"
             self._claims.hold_unmade(binding.special)
             binding.creation = creation(binding.special, pod)
-            self._out.append(binding.creation)
+            self.outbox.send(binding.creation)
         if gang is None:
             self._advance(binding, now)
 
@@ -180,9 +155,9 @@ class Binder:
             self.bindings.follow_volume(binding, claim.key)
         for claim, volume in placement.volumes:
             if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
-                self._out.append(binds_volume(claim, volume, binding.key))
+                self.outbox.send(binds_volume(claim, volume, binding.key))
         for claim in placement.provisioned:
-            self._out.append(binds_volume(claim, binding.node, binding.key))
+            self.outbox.send(binds_volume(claim, binding.node, binding.key))
         self.bindings.remind(binding, now + binding.profile.volume_timeout)
 
     def volume_changed(self, key: str, now: float) -> None:
@@ -192,17 +167,12 @@ class Binder:
                 continue
             if claim is None:
                 self._fail(binding, Reason("VolumeClaimMissing", f"pod/{binding.key}", {"claim": key}), now)
-            elif bound(claim) and not self._reachable(claim, binding.node):
+            elif bound(claim) and not reaches(self._world, claim, binding.node):
                 # It got another volume than was chosen.
                 self._fail(binding, None, now)
             elif bound(claim):
-                binding.unbound.discard(key)
+                binding.unbound -= {key}
                 self._advance(binding, now)
-
-    def _reachable(self, claim: PersistentVolumeClaim, node_name: str) -> bool:
-        volume: PersistentVolume | None = self._world.get(PERSISTENT_VOLUMES, claim.spec.volume_name)
-        node = self._world.get(NODES, node_name)
-        return volume is None or node is None or reachable(volume, node)
 
     # ------------------------------------------------------------------------------------------------------ progress
 
@@ -212,7 +182,7 @@ class Binder:
             binding = self.bindings.get(uid)
             if binding is None or key not in binding.awaiting:
                 continue
-            binding.awaiting.discard(key)
+            binding.awaiting -= {key}
             if lost:
                 self._fail(binding, write_failed(error) or Reason("ClaimLost", f"claim/{key}"), now)
             else:
@@ -222,9 +192,8 @@ class Binder:
         for binding in self.bindings.with_claim(key):
             if binding.stage == "conditions":
                 self._check_conditions(binding, now)
-            elif binding.held and binding.writing in self._out:
+            elif binding.held and self.outbox.unsend(binding):
                 # Ready a moment ago, and not so any more before the bind was sent.
-                self._unsend(binding)
                 self._advance(binding, now)
 
     def taints_changed(self, now: float) -> None:
@@ -259,11 +228,23 @@ class Binder:
             claims.append(claim)
         if binding.special is not None and not self._mapped(binding):
             return
+        if binding.conditional and binding.stage == "claims" and not self._kept(binding, claims, now):
+            return
         if claims and binding.stage == "claims" and self._waits and any(conditions.waits(claim) for claim in claims):
             binding.held = {claim.key: claim for claim in claims}
             self._step(binding, "devices awaited", now)
             return
         self._ready(binding, now)
+
+    def _kept(self, binding: Binding, claims: list[ResourceClaim], now: float) -> bool:
+        """Whether the API server keeps the conditions of devices that must be waited for. One that drops them would have the
+        pod bound to a device that is not there."""
+        dropped = [claim for claim in claims if claim.key in binding.conditional and not conditions.waits(claim)]
+        for claim in dropped:
+            self._claims.deallocate(claim)
+        if dropped:
+            self._fail(binding, Reason("ConditionsDropped", f"claim/{dropped[0].key}"), now)
+        return not dropped
 
     def _ready(self, binding: Binding, now: float) -> None:
         """It is bound; a member of a gang together with all others."""
@@ -271,8 +252,11 @@ class Binder:
             binding.ready_since = now
         if binding.gang is None:
             self._step(binding, "ready", now)
-            return
-        for each in binding.gang.ready(binding.uid):
+        else:
+            self._bind_together(binding.gang.ready(binding.uid), now)
+
+    def _bind_together(self, members: list[Binding], now: float) -> None:
+        for each in members:
             if self.overtakes(each.uid):
                 self.bindings.remind(each, now + TURN_AFTER)
             else:
@@ -281,14 +265,15 @@ class Binder:
     # ---------------------------------------------------------------------------------------------- binding conditions
 
     def _wait(self, binding: Binding, now: float) -> None:
+        self._waiting += 1
         binding.waited = now
         if self._check_conditions(binding, now):
             return
         pod = binding.pod
         note = f"waiting for binding conditions for device on node {binding.node}"
-        self._event(binding, now, "BindingConditionsPending", note, "Scheduling")
+        self.outbox.tell(binding, now, "BindingConditionsPending", note, "Scheduling")
         if pod.status.nominated_node_name != binding.node:
-            self._out.append(pod_status(pod, {"nominatedNodeName": binding.node}))
+            self.outbox.send(pod_status(pod, {"nominatedNodeName": binding.node}))
 
     def _check_conditions(self, binding: Binding, now: float) -> bool:
         """Whether the wait is over, one way or the other."""
@@ -304,7 +289,7 @@ class Binder:
         if ended:
             self._not_ready(binding, ended, now)
             return True
-        leave = [(claim, reason) for claim in claims if (reason := self._must_be_left(claim, now)) is not None]
+        leave = [(claim, reason) for claim in claims if (reason := must_be_left(self._inventory, claim, now)) is not None]
         if leave:
             self._end_wait(binding, [claim for claim, _ in leave], leave[0][1], now)
             return True
@@ -329,11 +314,6 @@ class Binder:
         reason = conditions.reason_for(claim, worst, binding.profile.binding_timeout, binding.node)
         self._end_wait(binding, [bad for bad, _ in ended], reason, now)
 
-    def _must_be_left(self, claim: ResourceClaim, now: float) -> Reason | None:
-        """A taint that would evict the pod as soon as it is bound."""
-        allocation = claim.status.allocation
-        return tainted(self._inventory, claim.key, allocation, now, evicts) if allocation is not None else None
-
     def _end_wait(self, binding: Binding, bad: list[ResourceClaim], reason: Reason, now: float) -> None:
         """These claims are cleared, unless a pod runs with them; what is ready, or on its way to be, stays where it is, so
         that the pod finds it again on the same node."""
@@ -356,11 +336,7 @@ class Binder:
         binding.writing = Write(
             "create", PODS, metadata.namespace, metadata.name, body, "binding", uid=uid, about=binding.key, goes_on=begun
         )
-        self._out.append(binding.writing)
-
-    def _unsend(self, binding: Binding) -> None:
-        self._out = [write for write in self._out if write is not binding.writing]
-        binding.writing = None
+        self.outbox.send(binding.writing)
 
     def _bind_ended(self, binding: Binding, error: ClusterError | None, now: float) -> None:
         if error is None:
@@ -374,11 +350,11 @@ class Binder:
 
     def _bound(self, binding: Binding, now: float) -> None:
         because = f": {binding.because}" if binding.because else ""
-        self._event(binding, now, "Scheduled", f"Successfully assigned {binding.key} to {binding.node}{because}", "Binding")
+        self.outbox.tell(binding, now, "Scheduled", f"Successfully assigned {binding.key} to {binding.node}{because}", "Binding")
         self._remove(binding)
         if binding.special is not None:
             self._claims.keep_only(binding.pod, binding.special.name)
-        self.ended.append(Ended(binding.pending, True, node=binding.node))
+        self.outbox.ended.append(Ended(binding.pending, True, node=binding.node))
 
     # ---------------------------------------------------------------------------------------- claims that are made here
 
@@ -397,6 +373,8 @@ class Binder:
         assert binding.special is not None
         self._claims.adopt(binding.special, claim, binding.pod, now)
         self.bindings.follow(binding, claim.key)
+        if self._waits and conditions.has_any(binding.special.allocation):
+            binding.conditional |= {claim.key}
         self._mapped(binding)
 
     def _mapped(self, binding: Binding) -> bool:
@@ -411,7 +389,7 @@ class Binder:
         version = pod.metadata.resource_version
         status = {"extendedResourceClaimStatus": binding.special.status()}
         binding.mapping = pod_status(pod, status, version, goes_on=True)
-        self._out.append(binding.mapping)
+        self.outbox.send(binding.mapping)
         return False
 
     def _mapping_ended(self, binding: Binding, outcome: Outcome, now: float) -> None:
@@ -478,7 +456,7 @@ class Binder:
 
     def _give_up(self, binding: Binding, now: float) -> None:
         self._take_back(binding, gone=False)
-        self.ended.append(Ended(binding.pending, False, binding.reason, binding.keeps))
+        self.outbox.ended.append(Ended(binding.pending, False, binding.reason, binding.keeps))
         self._lost(binding, now)
 
     def _withdraw(self, binding: Binding, now: float) -> None:
@@ -492,18 +470,20 @@ class Binder:
             self._fail(each, reason, now)
 
     def _leave_alone(self, binding: Binding, now: float) -> None:
-        """Someone else placed the pod: its claims stay as they are."""
+        """Someone else placed the pod: its claims stay as they are, and the others of its gang wait for it no more."""
         self._remove(binding)
         for key in binding.claims:
             self._claims.let_go(key, binding.uid)
         if binding.special is not None and not binding.special.name:
             self._claims.drop_unmade(binding.special)
+        if binding.gang is not None:
+            self._bind_together(binding.gang.placed(binding.uid), now)
 
     def _take_back(self, binding: Binding, *, gone: bool) -> None:
         uid, special = binding.uid, binding.special
         self._remove(binding)
         for key in binding.claims:
-            if not self._claims.clearing(key) and (special is None or key != special.claim.key):
+            if not self._claims.intents.clearing(key) and (special is None or key != special.claim.key):
                 self._claims.unreserve(key, uid, gone=gone)
         if special is None:
             return
@@ -516,9 +496,3 @@ class Binder:
     def _remove(self, binding: Binding) -> None:
         self.bindings.remove(binding)
         self._volumes.give_back(binding.uid)
-
-    def _event(self, binding: Binding, now: float, reason: str, note: str, action: str) -> None:
-        pod, controller = binding.pending.pod, binding.profile.scheduler_name
-        body = event_body(PODS, pod, now=now, type="Normal", reason=reason, note=note, action=action, controller=controller)
-        about = body["metadata"]
-        self._events.append(Write("create", EVENTS, about["namespace"], about["name"], body, about=binding.key))

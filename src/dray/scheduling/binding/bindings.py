@@ -6,9 +6,11 @@ removed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from heapq import heappop, heappush
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from dray.api.core import PersistentVolumeClaim, Pod
 from dray.api.reason import Reason
@@ -20,6 +22,9 @@ from dray.scheduling.config import Profile
 from dray.scheduling.placing.state import Placement
 from dray.scheduling.shape.extended import Special
 from dray.scheduling.waiting.queue import QueuedPod
+
+_NONE: Final[AbstractSet[str]] = frozenset()
+_NOTHING: Final[Mapping[str, ResourceClaim]] = MappingProxyType({})
 
 
 class Ended(NamedTuple):
@@ -35,33 +40,15 @@ class Ended(NamedTuple):
 class Binding:
     """One pod on its way to one node."""
 
-    __slots__ = (
-        "awaiting",
-        "because",
-        "claims",
-        "creation",
-        "due",
-        "failures",
-        "gang",
-        "held",
-        "keeps",
-        "key",
-        "mapping",
-        "node",
-        "notes",
-        "pending",
-        "profile",
-        "ready_since",
-        "reason",
-        "since",
-        "special",
-        "stage",
-        "uid",
-        "unbound",
-        "volumes",
-        "waited",
-        "writing",
-    )
+    # What most bindings never have, and few ask for.
+    # How often the server failed to bind it, or said so.
+    failures = 0
+    # Since when devices have been waited for.
+    waited: float | None = None
+    due = 0.0
+    # Why it was given up, and on which node its room is kept.
+    reason: Reason | None = None
+    keeps = ""
 
     def __init__(
         self, pending: QueuedPod, placement: Placement, profile: Profile, now: float, gang: Gang[Binding] | None = None
@@ -77,29 +64,25 @@ class Binding:
         self.because = placement.because
         self.notes = placement.notes
         self.special: Special | None = placement.special
-        self.claims: list[str] = []
-        self.awaiting: set[str] = set()
+        self.stage: Stage = "claims"
+        # The bind that is under way.
+        self.writing: Write | None = None
         # The writes of this attempt that make its special claim and tell the pod's status of it; an answer to one of an
         # earlier attempt is not for this one.
         self.creation: Write | None = None
         self.mapping: Write | None = None
-        self.volumes: list[PersistentVolumeClaim] = []
-        # Those that are still to be bound, by key.
-        self.unbound: set[str] = set()
-        self.stage: Stage = "claims"
-        # The bind that is under way.
-        self.writing: Write | None = None
-        # How often the server failed to bind it, or said so.
-        self.failures = 0
-        # Since when devices have been waited for, and since when nothing is in the way of this pod by itself.
-        self.waited: float | None = None
-        self.ready_since: float | None = None
+        # Its claims, by key; those of them that are still to be written, and those whose devices were decided on to be waited
+        # for.
+        self.claims: Sequence[str] = ()
+        self.awaiting: AbstractSet[str] = _NONE
+        self.conditional: AbstractSet[str] = _NONE
         # The claims as they were when the wait began, by key.
-        self.held: dict[str, ResourceClaim] = {}
-        self.due = 0.0
-        # Why it was given up, and on which node its room is kept.
-        self.reason: Reason | None = None
-        self.keeps = ""
+        self.held: Mapping[str, ResourceClaim] = _NOTHING
+        # Those that are still to be bound, by key.
+        self.unbound: AbstractSet[str] = _NONE
+        self.volumes: Sequence[PersistentVolumeClaim] = ()
+        # Since when nothing is in the way of this pod by itself.
+        self.ready_since: float | None = None
 
     @property
     def pod(self) -> Pod:
@@ -153,12 +136,12 @@ class Bindings:
 
     def follow(self, binding: Binding, key: str) -> None:
         """The claim is the pod's, and is to be written first."""
-        binding.claims.append(key)
-        binding.awaiting.add(key)
+        binding.claims = (*binding.claims, key)
+        binding.awaiting |= {key}
         self._by_claim.setdefault(key, {})[binding.uid] = None
 
     def follow_volume(self, binding: Binding, key: str) -> None:
-        binding.unbound.add(key)
+        binding.unbound |= {key}
         self._by_volume.setdefault(key, {})[binding.uid] = None
 
     def remind(self, binding: Binding, at: float) -> None:

@@ -3,7 +3,8 @@
 Always true: what a claim counts for in the books is worked out from three things and from nothing else: what the API shows,
 what was sent and may still come true, and what is decided. So nothing counts as free that may yet be written. A claim has
 at most one write under way, and every write carries the version of what it was decided on; a claim that someone else
-changed is decided on again. Pods that share a claim are reserved by one write.
+changed is decided on again. Pods that share a claim are reserved by one write. Where other schedulers give out devices too, a
+claim is written only when the watch has come that far: of two allocations that crossed, the later one is taken back.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ from dray.books.journal import Standing
 from dray.cluster.port import ClusterError, Conflict, NotFound, Outcome, Unreachable, Write
 from dray.cluster.world import World
 from dray.devices import Devices
-from dray.scheduling.binding.intents import Intent, accounted, same_allocation
+from dray.scheduling.binding.intents import Intent, Intents, accounted, same_allocation
 from dray.scheduling.shape.claims import reserved_for
-from dray.scheduling.shape.extended import Special, is_special, owner_uid
+from dray.scheduling.shape.extended import Special, asks_for_devices, is_special, owner_uid
 
 RETRY_AFTER: Final = 1.0
 _RETRY_AT_MOST: Final = 60.0
 # A write without an answer can come true for this long: as long as an API server works on a request.
 _DOUBTFUL: Final = 60.0
+# When it is looked again whether the watch has come to what was written.
+_SEEN_AFTER: Final = 0.01
+_OTHERS: Final = "others"
 
 
 class Settled(NamedTuple):
@@ -41,17 +45,19 @@ class Settled(NamedTuple):
 
 
 class ClaimWriter:
-    """All intents, by the claim's uid. What it has to tell bindings is in ``news``."""
+    """Makes intents true. What it has to tell bindings is in ``news``."""
 
     def __init__(self, world: World, engine: Devices, schedulers: frozenset[str], *, stamps: bool) -> None:
         self._world, self._engine, self._schedulers, self._stamps = world, engine, schedulers, stamps
-        self._intents: dict[str, Intent] = {}
+        self.intents = Intents(world)
         # Claims to look at now, and those that rest until a time; one with a write under way is in neither.
         self._dirty: dict[str, None] = {}
         self._resting: dict[str, float] = {}
         self.news: list[Settled] = []
         self._contested_unmade: set[str] = set()
         self._specials = world.index(RESOURCE_CLAIMS, owner_uid)
+        # Pods with devices that other schedulers place: those allocate too, at the same time as we do.
+        self._of_others = world.index(PODS, self._placed_by_others)
 
     # -------------------------------------------------------------------------------------------------------- reading
 
@@ -59,47 +65,18 @@ class ClaimWriter:
         news, self.news = self.news, []
         return news
 
-    def allocation_of(self, claim: ResourceClaim) -> AllocationResult | None:
-        """As the API has it, or as it was decided a moment ago."""
-        intent = self._of(claim)
-        if claim.status.allocation is not None:
-            return None if intent is not None and (intent.clear or intent.delete is not None) else claim.status.allocation
-        return intent.allocation if intent is not None else None
-
-    def consumers(self, claim: ResourceClaim) -> int:
-        """How many pods have the claim or are about to."""
-        return len(claim.status.reserved_for) + sum(not reserved_for(claim, uid) for uid in self.joining(claim))
-
-    def joining(self, claim: ResourceClaim) -> set[str]:
-        """Pods that are about to have the claim, as far as the API does not show it yet."""
-        intent = self._of(claim)
-        return set(intent.reservers) if intent is not None else set()
-
-    def clearing(self, key: str) -> bool:
-        intent = self._named(key)
-        return intent is not None and intent.clear
-
-    def deleting(self, claim: ResourceClaim) -> bool:
-        intent = self._of(claim)
-        return intent is not None and intent.delete is not None
-
-    def in_doubt(self, claim: ResourceClaim) -> bool:
-        """Whether something was sent for it of which nobody knows what became."""
-        intent = self._of(claim)
-        return intent is not None and intent.unanswered is not None
-
     def next_due(self) -> float | None:
         return 0.0 if self._dirty else min(self._resting.values(), default=None)
 
-    def intents(self) -> list[Intent]:
-        return list(self._intents.values())
+    def _placed_by_others(self, pod: Pod) -> tuple[str, ...]:
+        others = pod.spec.scheduler_name not in self._schedulers and not pod.terminal and asks_for_devices(pod.spec)
+        return (_OTHERS,) if others else ()
 
-    def _of(self, claim: ResourceClaim) -> Intent | None:
-        return self._intents.get(claim.metadata.uid)
-
-    def _named(self, key: str) -> Intent | None:
-        claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
-        return self._intents.get(claim.uid) if claim is not None else None
+    def _unseen(self, claim: ResourceClaim, intent: Intent | None) -> bool:
+        """Whether somebody may have written before us what only the watch will tell. It tells all claims in the order in which
+        they were written: when it has come to ours, of two that crossed the later one knows."""
+        ours = intent is not None and intent.allocation is not None and bool(self._of_others[_OTHERS])
+        return ours and not self._world.has_come_to(RESOURCE_CLAIMS, claim.metadata.resource_version)
 
     # ------------------------------------------------------------------------------------------------- what it counts for
 
@@ -110,7 +87,7 @@ class ClaimWriter:
         allocations = accounted(claim, intent)
         standing: Standing = "decided"
         if claim.status.allocation is not None:
-            standing = "shown"
+            standing = "writing" if self._unseen(claim, intent) else "shown"
         elif intent is not None and intent.sent:
             standing = "writing"
         if intent is not None:
@@ -131,10 +108,6 @@ class ClaimWriter:
         else:
             self._engine.remove_claim(intent.uid)
 
-    def accounted(self, claim: ResourceClaim) -> list[AllocationResult]:
-        """What the claim has or may get: shown, sent, decided."""
-        return accounted(claim, self._intents.get(claim.uid))
-
     # ---------------------------------------------------------------------------------------------- claims not yet made
 
     def hold_unmade(self, special: Special) -> None:
@@ -149,7 +122,7 @@ class ClaimWriter:
         """The special claim exists now: it gets its devices and its pod, and holds for itself what was held for it."""
         unmade = special.claim.metadata.uid
         made = unmade == claim.metadata.uid
-        intent = self._for(claim)
+        intent = self.intents.make(claim)
         if not made and self._engine.hand_over(unmade, claim):
             intent.counted = ("decided", [special.allocation])
         if claim.status.allocation is None:
@@ -167,13 +140,13 @@ class ClaimWriter:
     def allocate(self, claim: ResourceClaim, allocation: AllocationResult, pod: Pod, now: float) -> None:
         if self._stamps:
             allocation = msgspec.structs.replace(allocation, allocation_timestamp=format_time(now))
-        intent = self._for(claim)
+        intent = self.intents.make(claim)
         intent.allocation, intent.shown = allocation, False
         self._want(intent, pod)
         self._account(claim, intent)
 
     def reserve(self, claim: ResourceClaim, pod: Pod) -> None:
-        self._want(self._for(claim), pod)
+        self._want(self.intents.make(claim), pod)
 
     def unreserve(self, key: str, uid: str, *, gone: bool = False) -> None:
         """The pod does not need the claim after all; a reservation that is written, or may be, is taken back. The
@@ -182,10 +155,10 @@ class ClaimWriter:
         if claim is None:
             return
         known = reserved_for(claim, uid)
-        intent = self._intents.get(claim.uid)
+        intent = self.intents.get(claim.uid)
         if intent is None and not known:
             return
-        intent = intent if intent is not None else self._for(claim)
+        intent = intent if intent is not None else self.intents.make(claim)
         intent.reservers.pop(uid, None)
         intent.drop = intent.drop or gone
         if known or intent.writing is not None or intent.unanswered is not None:
@@ -195,19 +168,19 @@ class ClaimWriter:
 
     def let_go(self, key: str, uid: str) -> None:
         """Nothing more is done here for this pod; what is written for it stays."""
-        intent = self._named(key)
+        intent = self.intents.named(key)
         if intent is not None:
             intent.reservers.pop(uid, None)
             self._release_unwanted(intent)
 
     def deallocate(self, claim: ResourceClaim) -> None:
         """Clear the allocation with everything that hangs on it."""
-        self._for(claim).clear = True
+        self.intents.make(claim).clear = True
         self._dirty[claim.uid] = None
 
     def delete(self, claim: ResourceClaim, about: str) -> None:
         """Let a claim go that the scheduler made; it counts until it is gone."""
-        intent = self._for(claim)
+        intent = self.intents.make(claim)
         intent.reservers.clear()
         intent.leaving.clear()
         intent.clear = intent.drop = intent.contested = False
@@ -226,7 +199,7 @@ class ClaimWriter:
     def contest(self, uids: list[str]) -> None:
         """What is decided for these claims is in the API for another one."""
         rivals = set(uids)
-        for intent in self._intents.values() if rivals else ():
+        for intent in self.intents if rivals else ():
             if intent.uid in rivals:
                 rivals.remove(intent.uid)
                 intent.contested = True
@@ -240,13 +213,6 @@ class ClaimWriter:
         intent.leaving.discard(uid)
         self._dirty[intent.uid] = None
 
-    def _for(self, claim: ResourceClaim) -> Intent:
-        intent = self._of(claim)
-        if intent is None:
-            intent = Intent(claim)
-            self._intents[intent.uid] = intent
-        return intent
-
     def _release_unwanted(self, intent: Intent) -> None:
         """An allocation that nobody wants any more is not written. What was sent of it counts until that is known to fail."""
         if not intent.reservers:
@@ -255,7 +221,7 @@ class ClaimWriter:
         self._tidy(intent)
 
     def _tidy(self, intent: Intent) -> None:
-        if intent.idle and self._intents.pop(intent.uid, None) is not None:
+        if intent.idle and self.intents.drop(intent):
             self._dirty.pop(intent.uid, None)
             self._resting.pop(intent.uid, None)
 
@@ -269,7 +235,7 @@ class ClaimWriter:
         if new is None:
             return
         shown, before = new.status.allocation, old.status.allocation if old is not None and same else None
-        intent = self._of(new)
+        intent = self.intents.get(new.metadata.uid)
         if intent is not None:
             if intent.writing is None:
                 self._dirty[intent.uid] = None
@@ -288,7 +254,7 @@ class ClaimWriter:
             self._too_late(new, owner)
 
     def _gone(self, claim: ResourceClaim, now: float) -> None:
-        intent = self._of(claim)
+        intent = self.intents.get(claim.metadata.uid)
         if intent is not None:
             self._fail_all(intent)
         self._engine.remove_claim(claim.uid)
@@ -300,7 +266,7 @@ class ClaimWriter:
         if pod is None or pod.uid != owner.uid or pod.spec.scheduler_name not in self._schedulers:
             return
         if not pod.spec.node_name:
-            if _stuck(claim) and claim.uid not in self._intents:
+            if _stuck(claim) and claim.uid not in self.intents:
                 self.delete(claim, pod.key)
         else:
             named = pod.status.extended_resource_claim_status
@@ -311,7 +277,7 @@ class ClaimWriter:
     def end_doubts(self, now: float) -> None:
         """What was sent too long ago to come true counts no more; to be done before anybody is woken for what is free."""
         for uid in [uid for uid, at in self._resting.items() if at <= now] if self._resting else ():
-            intent = self._intents.get(uid)
+            intent = self.intents.get(uid)
             claim = self._world.get(RESOURCE_CLAIMS, intent.key) if intent is not None else None
             if intent is not None and claim is not None and claim.uid == uid and intent.settle_doubt(claim, now):
                 self._account(claim, intent)
@@ -323,7 +289,7 @@ class ClaimWriter:
         dirty, self._dirty = self._dirty, {}
         made: list[Write] = []
         for uid in dirty:
-            intent = self._intents.get(uid)
+            intent = self.intents.get(uid)
             # What was done for another claim a moment ago may have settled this one.
             if intent is not None and intent.writing is None and (write := self._write(intent, now)) is not None:
                 made.append(write)
@@ -345,6 +311,8 @@ class ClaimWriter:
         write = self._next(intent, claim)
         if write is not None:
             self._send(intent, claim, write)
+        elif intent.reservers and self._unseen(claim, intent):
+            self._resting[intent.uid] = now + _SEEN_AFTER
         elif intent.unanswered is not None:
             self._resting[intent.uid] = intent.unanswered_until
         else:
@@ -387,7 +355,8 @@ class ClaimWriter:
         unprotected = bool(intent.reservers) and FINALIZER not in claim.metadata.finalizers
         written = claim.status.allocation is not None or intent.allocation is None
         if written and not missing and not leaving and not unprotected:
-            self._settle(intent, claim)
+            if not self._unseen(claim, intent) and not _may_be_taken(intent):
+                self._settle(intent, claim)
             return None
         about = missing[0].key if missing else claim.key
         if unprotected:
@@ -464,7 +433,7 @@ class ClaimWriter:
     def ended(self, outcome: Outcome, now: float) -> None:
         """One of its writes was answered, or will not be."""
         write, error = outcome.write, outcome.error
-        intent = self._intents.get(write.uid)
+        intent = self.intents.get(write.uid)
         if intent is None or intent.writing is not write:
             return
         intent.writing = None
@@ -506,6 +475,15 @@ def pause_after(failures: int) -> float:
 def _stuck(claim: ResourceClaim) -> bool:
     """Whether only the finalizer keeps it that Dray put there."""
     return claim.metadata.deletion_timestamp is not None and FINALIZER in claim.metadata.finalizers
+
+
+def _may_be_taken(intent: Intent) -> bool:
+    """Whether a write that nobody answered may yet take the claim from a pod that is to have it: one that gave it back before."""
+    status = (intent.unanswered.body or {}).get("status") if intent.unanswered is not None else None
+    if status is None or "reservedFor" not in status:
+        return False
+    kept = {consumer["uid"] for consumer in status["reservedFor"] or ()}
+    return any(uid not in kept for uid in intent.reservers)
 
 
 def _plain(value: Any) -> Any:

@@ -12,7 +12,7 @@ import msgspec
 
 from dray.api.meta import Condition
 from dray.api.reason import Reason
-from dray.api.resource import DeviceRequestAllocationResult, ResourceClaim
+from dray.api.resource import AllocationResult, DeviceRequestAllocationResult, ResourceClaim
 from dray.api.times import parse_time
 
 Readiness = Literal["ready", "pending", "failed", "timeout"]
@@ -42,10 +42,13 @@ READY = Verdict("ready")
 
 def waits(claim: ResourceClaim) -> bool:
     """Whether the claim's allocation has binding conditions at all."""
-    if claim.status.allocation is not None:
-        for result in claim.status.allocation.devices.results:
-            if result.binding_conditions:
-                return True
+    return claim.status.allocation is not None and has_any(claim.status.allocation)
+
+
+def has_any(allocation: AllocationResult) -> bool:
+    for result in allocation.devices.results:
+        if result.binding_conditions:
+            return True
     return False
 
 

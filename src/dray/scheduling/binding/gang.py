@@ -1,7 +1,8 @@
 """Bindings of a gang: each waits until all can be bound, and one that fails gives all back.
 
-Always true: none is bound before all are ready; when one is lost before that, none will be. Once all were ready they go on by
-themselves: a bind that fails then leaves a gang that lacks a member, which is placed again.
+Always true: none is bound before all are ready; when one is lost before that, none will be, and one that somebody else placed is
+not waited for. Once all were ready they go on by themselves: a bind that fails then leaves a gang that lacks a member, which is
+placed again.
 """
 
 from __future__ import annotations
@@ -20,21 +21,33 @@ class Gang(Generic[T]):
         self._ready: set[str] = set()
         self._released = False
 
+    @property
+    def awaited(self) -> Iterable[str]:
+        """Those without which no other one is bound."""
+        return () if self._released else self._under_way.keys() - self._ready
+
     def join(self, name: str, binding: T) -> None:
         self._under_way[name] = binding
 
     def ready(self, name: str) -> list[T]:
         """This one could be bound now. Who is to be bound: nobody yet, or all, or one that is late."""
         self._ready.add(name)
-        if self._released:
-            return [self._under_way[name]]
+        return [self._under_way[name]] if self._released else self._all_ready()
+
+    def not_ready(self, name: str) -> None:
+        self._ready.discard(name)
+
+    def placed(self, name: str) -> list[T]:
+        """Somebody else placed this one, and it is waited for no more. Who is to be bound, therefore."""
+        self._under_way.pop(name, None)
+        self._ready.discard(name)
+        return [] if self._released else self._all_ready()
+
+    def _all_ready(self) -> list[T]:
         if len(self._ready) < len(self._under_way):
             return []
         self._released = True
         return list(self._under_way.values())
-
-    def not_ready(self, name: str) -> None:
-        self._ready.discard(name)
 
     def lost(self, name: str) -> Iterable[T]:
         """This one will not be bound; who else is not, therefore."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dray.api.reason import Reason
-from dray.api.resource import AllocationResult, DeviceTaint
-from dray.api.tolerations import blocks, refused_taint
+from dray.api.resource import AllocationResult, DeviceTaint, ResourceClaim
+from dray.api.tolerations import blocks, evicts, refused_taint
 from dray.devices import DeviceKey
 from dray.devices.inventory import Inventory
 
@@ -22,3 +22,9 @@ def tainted(
         if refused is not None:
             return Reason("ClaimTainted", f"claim/{claim}", {"device": str(device), **refused[1]})
     return None
+
+
+def must_be_left(inventory: Inventory, claim: ResourceClaim, now: float) -> Reason | None:
+    """A taint that would evict a pod as soon as it is bound with the claim."""
+    allocation = claim.status.allocation
+    return tainted(inventory, claim.key, allocation, now, evicts) if allocation is not None else None

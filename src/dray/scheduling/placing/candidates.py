@@ -79,7 +79,12 @@ class Candidates:
         self._refused: dict[Told, int] = {}
         self._said: tuple[Reasons, Told] = ((), ())
         self._all = nodes.order
+        self._look_at(start)
+
+    def _look_at(self, start: int) -> None:
+        """The nodes in their order, from this one on; enough of them that will do are wanted."""
         self._order = self._in_scope()
+        self._wanted = enough(len(self._order), self.plan.profile.percentage_of_nodes_to_score)
         self._cursor = self._first = start % max(len(self._order), 1)
         self._unexamined = len(self._order)
 
@@ -104,13 +109,18 @@ class Candidates:
             for name in sorted(changed) if len(changed) > 1 else changed:
                 if name in self._entries:
                     self._examine(name)
+        if self._freed_position != self._freed.position:
+            self._catch_up_with_devices()
+        if self._feasible < self._wanted:
+            self._widen()
+
+    def _catch_up_with_devices(self) -> None:
         freed = self._freed.since(self._freed_position)
         self._freed_position = self._freed.position
         if freed is None or EVERYTHING in freed:
             self._rearm(list(self._entries))
-        elif freed:
+        else:
             self._rearm([name for name in sorted(freed) if name in self._entries])
-        self._widen()
 
     def best(self) -> str | None:
         """The best node that is left, not removed from here: placing a pod on it changes it, which does that."""
@@ -227,20 +237,17 @@ class Candidates:
         refused = {name: entry.devices for name, entry in self._entries.items() if entry.devices is not None}
         self._entries, self._heap, self._feasible, self._refused = {}, [], 0, {}
         self._all = self._nodes.order
-        self._order = self._in_scope()
-        self._cursor = self._first = self._first % max(len(self._order), 1)
+        self._look_at(self._first)
         for name in known:
             self._examine(name)
             if name in refused and self._entries[name].reasons is None:
                 self.refuse(name, refused[name])
-        self._unexamined = len(self._order)
 
     def _widen(self) -> bool:
         """Examine more nodes while the choice is too small; whether any was found that will do."""
-        wanted = enough(len(self._order), self.plan.profile.percentage_of_nodes_to_score)
         before = self._feasible
         order, total = self._order, len(self._order)
-        while self._feasible < wanted and self._unexamined:
+        while self._feasible < self._wanted and self._unexamined:
             info = order[self._cursor]
             self._cursor = self._cursor + 1 if self._cursor + 1 < total else 0
             self._unexamined -= 1

@@ -63,21 +63,23 @@ class Cycle:
             raise self._unusable(state)
         if state.view is not None:
             return self._best_of_neighbours(state)
-        placement = self.found(state)
+        placement = self._best_candidate(state)
         if placement is None:
             candidates = self.candidates(state)
             raise self._refused(state, candidates.refusals(), candidates.verdicts())
         return placement
 
     def found(self, state: CycleState) -> Placement | None:
-        """As ``best``, for who does not ask why not: a refusal costs nothing then."""
+        """As ``best``, for who does not ask why not: a refusal costs nothing then, nor does a broken request."""
         if state.unusable:
             return None
-        if state.view is not None:
-            try:
-                return self._among_neighbours(state, {})
-            except NotPlaced:
-                return None  # a broken request
+        try:
+            return self._best_candidate(state) if state.view is None else self._among_neighbours(state, {})
+        except NotPlaced:
+            return None
+
+    def _best_candidate(self, state: CycleState) -> Placement | None:
+        """Where nodes are looked at for all pods that ask for the same. Raises ``NotPlaced`` where the request is broken."""
         candidates = self.candidates(state)
         nominated = state.pod.status.nominated_node_name
         if nominated and (placement := self._on(state, candidates, nominated)) is not None:
@@ -171,10 +173,10 @@ class Cycle:
             placement.results = list(results)
         elif state.needs_devices and (refused := self.devices.place(state, info, placement)) is not None:
             return refused
-        for posts in plan.posts:
-            placement.postings.extend(posts(info))
-        for notes in plan.notes:
-            placement.notes.update(notes(info))
+        if plan.posts:
+            placement.postings = [posting for posts in plan.posts for posting in posts(info)]
+        if plan.notes:
+            placement.notes = {name: text for notes in plan.notes for name, text in notes(info).items()}
         return placement
 
     def try_on(self, state: CycleState, info: NodeInfo, results: Sequence[AllocationResult] | None = None) -> Placement | Reasons:

@@ -29,7 +29,7 @@ from dray.scheduling.waiting.queue import QueuedPod
 
 class Needs:
     def __init__(self, parts: Parts, neighbours: Neighbours, volumes: Volumes, devices: DynamicResources) -> None:
-        self._world, self._claims, self._engine = parts.world, parts.claims, parts.engine
+        self._world, self._intents, self._engine = parts.world, parts.claims.intents, parts.engine
         self._neighbours, self._volumes, self._devices = neighbours, volumes, devices
         self._conditions_on = parts.gates("DRADeviceBindingConditions")
         self._taints_on = parts.gates("DRADeviceTaints")
@@ -42,6 +42,10 @@ class Needs:
         self._spec_of: dict[str, int] = {}
         self._encoder = msgspec.msgpack.Encoder(order="deterministic")
 
+    def signed(self, pod: Pod) -> Hashable:
+        """What plugins read of a pod beside its demand."""
+        return tuple([sign(pod) for sign in self.signs])
+
     def of(self, pending: QueuedPod, profile: Profile, now: float) -> CycleState:
         """The pod's needs as they are now; raises ``NotPlaced`` when it cannot be tried at all."""
         pod = pending.pod
@@ -49,7 +53,7 @@ class Needs:
             names = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
             raise NotPlaced(pod.uid, Refusal.of("SchedulingGated", f"pod/{pod.key}", gates=names), frozenset({pod_topic(pod)}))
         try:
-            resolved = resolve(pod, self._world, self._claims) if pod.spec.resource_claims else Resolved()
+            resolved = resolve(pod, self._world, self._intents) if pod.spec.resource_claims else Resolved()
         except Refused as refused:
             raise NotPlaced(pod.uid, refused.refusal, refused.topics) from None
         state = CycleState(pending, profile, resolved)
@@ -63,7 +67,7 @@ class Needs:
         for claim in resolved.pinned:
             unusable = self._unusable(state, claim, now)
             if unusable is not None:
-                state.unusable.append((claim, unusable))
+                state.unusable = (*state.unusable, (claim, unusable))
         self.look_around(state)
         state.key = self._key(state)
         return state
@@ -124,7 +128,7 @@ class Needs:
             state.named,
         )
         if self.signs:
-            key = (*key, tuple([sign(state.pod) for sign in self.signs]))
+            key = (*key, self.signed(state.pod))
         if state.view is not None:
             pod = state.pod
             key = (*key, pod.metadata.namespace, tuple(sorted(pod.metadata.labels.items())))
@@ -173,12 +177,15 @@ class Needs:
                     raise NotPlaced(state.pod.uid, refusal, events.events_for(refusal, frozenset({claim_topic(claim.key)})))
 
     def _unusable(self, state: CycleState, claim: ResourceClaim, now: float) -> Reason | None:
-        """A claim whose devices failed, never became ready, are tainted, or promised to another, does not take new pods."""
+        """A claim whose devices failed, never became ready, are tainted, promised to another, or another's too, does not take
+        new pods."""
+        if claim.status.allocation is not None and (crossed := self._engine.crossed(claim)) is not None:
+            return Reason("ClaimCrossed", f"claim/{claim.key}", {"device": str(crossed[0]), "other": crossed[1]})
         if self._conditions_on and claim.status.allocation is not None and conditions.waits(claim):
             timeout = state.profile.binding_timeout
             verdict = conditions.judge(claim, now, conditions.deadline(claim, timeout, now))
             if verdict.readiness in ("failed", "timeout"):
-                state.failed.extend(verdict.devices)
+                state.failed = (*state.failed, *verdict.devices)
                 return conditions.reason_for(claim, verdict, timeout)
         if reserved_for(claim, state.pod.uid):
             return None

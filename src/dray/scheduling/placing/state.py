@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from dray.api.core import PersistentVolume, PersistentVolumeClaim, Pod
 from dray.api.reason import Reason
@@ -20,28 +22,14 @@ from dray.scheduling.shape.claims import Resolved
 from dray.scheduling.shape.extended import Special
 from dray.scheduling.waiting.queue import QueuedPod
 
+_NONE: Final[frozenset[str]] = frozenset()
+_NO_NOTES: Final[Mapping[str, str]] = MappingProxyType({})
+
 
 class Placement:
     """What was decided for a pod; ``because``: why these devices, in words. ``volumes`` are those that its unbound volume
     claims get, ``provisioned`` the claims for which one is to be made; ``rested`` the devices that it gets although they failed
     a short while ago."""
-
-    __slots__ = (
-        "allocations",
-        "because",
-        "key",
-        "leftover",
-        "node",
-        "notes",
-        "open",
-        "pinned",
-        "postings",
-        "provisioned",
-        "rested",
-        "results",
-        "special",
-        "volumes",
-    )
 
     def __init__(self, key: Hashable, node: str, resolved: Resolved) -> None:
         self.key = key
@@ -49,17 +37,17 @@ class Placement:
         self.open = resolved.open
         self.pinned = resolved.pinned
         self.allocations = resolved.allocations
-        self.results: list[AllocationResult] = []
+        self.results: Sequence[AllocationResult] = ()
         self.special: Special | None = None
         self.leftover: ResourceClaim | None = None
-        self.volumes: list[tuple[PersistentVolumeClaim, PersistentVolume]] = []
-        self.provisioned: list[PersistentVolumeClaim] = []
+        self.volumes: Sequence[tuple[PersistentVolumeClaim, PersistentVolume]] = ()
+        self.provisioned: Sequence[PersistentVolumeClaim] = ()
         # What plugins post besides, under the pod's uid.
-        self.postings: list[tuple[Account, object]] = []
+        self.postings: Sequence[tuple[Account, object]] = ()
         # Annotations that the binding carries to the pod.
-        self.notes: dict[str, str] = {}
+        self.notes: Mapping[str, str] = _NO_NOTES
         self.because = ""
-        self.rested: list[DeviceKey] = []
+        self.rested: Sequence[DeviceKey] = ()
 
     @property
     def given(self) -> list[tuple[ResourceClaim, AllocationResult]]:
@@ -73,8 +61,8 @@ class Placement:
         """As it counts on its node, with what its claims do not show yet."""
         if not self.open and not self.pinned and self.special is None:
             return Placed(pod, demand, self.node, standing)
-        shared = {claim.uid: self.allocations[claim.uid] for claim in self.pinned if claim.status.allocation is None}
-        return Placed(pod, demand, self.node, standing, shared | {claim.uid: result for claim, result in self.given})
+        shared = [(claim, self.allocations[claim.uid]) for claim in self.pinned if claim.status.allocation is None]
+        return Placed(pod, demand, self.node, standing, {each[0].uid: each for each in (*shared, *self.given)})
 
 
 class NotPlaced(Exception):
@@ -103,23 +91,9 @@ class NotPlaced(Exception):
 class CycleState:
     """A pod with its claims resolved: everything that decides where it can go."""
 
-    __slots__ = (
-        "demand",
-        "failed",
-        "key",
-        "leftover",
-        "names",
-        "packs_devices",
-        "pending",
-        "plan",
-        "pod",
-        "profile",
-        "ranking",
-        "resolved",
-        "unusable",
-        "view",
-        "within",
-    )
+    # Devices of claims that failed, where any did.
+    failed: Sequence[conditions.Device] = ()
+    packs_devices = False
 
     def __init__(self, pending: QueuedPod, profile: Profile, resolved: Resolved) -> None:
         self.pending = pending
@@ -127,11 +101,11 @@ class CycleState:
         self.demand: Demand = pending.demand
         self.profile = profile
         self.resolved = resolved
-        self.names: frozenset[str] = frozenset()
+        # The extended resources that devices are to serve, and a claim for them that an earlier attempt left.
+        self.names: frozenset[str] = _NONE
         self.leftover: ResourceClaim | None = None
-        self.unusable: list[tuple[ResourceClaim, Reason]] = []
-        self.failed: list[conditions.Device] = []
-        self.packs_devices = False
+        # Its claims that nobody can use as they are.
+        self.unusable: Sequence[tuple[ResourceClaim, Reason]] = ()
         self.view: View | None = None
         self.ranking: View | None = None
         # The only nodes that may be looked at, where those with whom the pod belongs together have to be near.

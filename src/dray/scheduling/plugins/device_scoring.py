@@ -22,6 +22,7 @@ import msgspec
 from dray.api.resource import ResourceClaim
 from dray.books.nodes import NodeInfo
 from dray.devices import Devices, DeviceScore, Order, Rating, Verdict
+from dray.devices.packing import percent
 from dray.scheduling.config import Profile
 from dray.scheduling.plugins.base import Judge, Judged, Reasons
 
@@ -158,13 +159,9 @@ def said(rating: Rating) -> str:
     if rating.rank:
         parts.insert(0, f"rank {rating.rank}")
     if rating.taken or rating.broken:
-        breaks = f", breaks a piece of {_percent(rating.broken)}" if rating.broken > rating.taken else ""
-        parts.append(f"takes {_percent(rating.taken)} of the largest device{breaks}")
+        breaks = f", breaks a piece of {percent(rating.broken)}" if rating.broken > rating.taken else ""
+        parts.append(f"takes {percent(rating.taken)} of the largest device{breaks}")
     if rating.apart:
         parts.append("not all on one PCI root and NUMA node")
-    parts.append(f"{_percent(rating.used)} of the node's devices in use before")
+    parts.append(f"{percent(rating.used)} of the node's devices in use before")
     return ", ".join(parts)
-
-
-def _percent(thousandths: int) -> str:
-    return f"{thousandths / 10:.3g}%"

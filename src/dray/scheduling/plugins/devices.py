@@ -12,7 +12,7 @@ from typing import Final
 from dray.api.core import NodeSelector
 from dray.api.kinds import RESOURCE_CLAIMS
 from dray.api.reason import Reason
-from dray.api.resource import ResourceClaim
+from dray.api.resource import UNMADE, ResourceClaim
 from dray.api.selectors import node_selector_matches
 from dray.api.words import of_several
 from dray.books.nodes import NodeInfo, Nodes
@@ -27,9 +27,9 @@ from dray.scheduling.plugins.device_scoring import DeviceScorer
 from dray.scheduling.plugins.node import names_in
 from dray.scheduling.shape.claims import claim_topic
 from dray.scheduling.shape.extended import (
-    UNMADE,
     Requests,
     Special,
+    as_asked,
     by_devices,
     owner_uid,
     requests_for,
@@ -56,7 +56,7 @@ class DynamicResources:
 
     def __init__(self, parts: Parts) -> None:
         self._world, self._engine, self._meter = parts.world, parts.engine, parts.meter
-        self._classes, self._claims = parts.classes, parts.claims
+        self._classes, self._intents = parts.classes, parts.claims.intents
         self._extended = parts.gates("DRAExtendedResource")
         self.scorer = DeviceScorer(parts.engine)
         self._requests: dict[tuple[int, frozenset[str]], Requests] = {}
@@ -84,11 +84,15 @@ class DynamicResources:
         alive = [claim for claim in leftovers if claim is not None and self._is_alive(claim)]
         if alive:
             state.leftover = alive[0]
-            if not names:
-                state.unusable.append((alive[0], Reason("ClaimElsewhere", f"claim/{alive[0].key}")))
+            crossed = self._engine.crossed(alive[0]) if alive[0].status.allocation is not None else None
+            if crossed is not None:
+                data = {"device": str(crossed[0]), "other": crossed[1]}
+                state.unusable = ((alive[0], Reason("ClaimCrossed", f"claim/{alive[0].key}", data)),)
+            elif not names:
+                state.unusable = ((alive[0], Reason("ClaimElsewhere", f"claim/{alive[0].key}")),)
 
     def _is_alive(self, claim: ResourceClaim) -> bool:
-        return claim.metadata.deletion_timestamp is None and not self._claims.deleting(claim)
+        return claim.metadata.deletion_timestamp is None and not self._intents.deleting(claim)
 
     def packs(self, state: CycleState) -> bool:
         """Whether the devices of nodes are compared, and packed. A claim of an earlier attempt has its devices already."""
@@ -195,7 +199,7 @@ class DynamicResources:
         if special is None or not still_valid(leftover, special):
             return because("ClaimElsewhere", claim=leftover.key)
         own = claims[:-1]
-        allocation = self._claims.allocation_of(leftover)
+        allocation = self._intents.allocation_of(leftover)
         wanted = own if allocation is not None else [*own, leftover]
         if wanted:
             verdict = self._allocate(state, info, wanted)
@@ -283,7 +287,13 @@ class DynamicResources:
                 explained += len(names)
         generic = LACKING[0]
         kept = [(reason, count - explained if reason is generic else count) for reason, count in counts]
-        return [*((reason, count) for reason, count in kept if count > 0), *tally.counts()]
+        return self._as_asked(state, [*((reason, count) for reason, count in kept if count > 0), *tally.counts()])
+
+    def _as_asked(self, state: CycleState, counts: list[tuple[Reason, int]]) -> list[tuple[Reason, int]]:
+        if not state.names:
+            return counts
+        made = [found for (demand, _), found in self._requests.items() if demand == state.demand.id]
+        return [(as_asked(reason, made), count) for reason, count in counts]
 
 
 def claim_topics(state: CycleState) -> frozenset[str]:

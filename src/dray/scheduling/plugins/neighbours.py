@@ -152,6 +152,8 @@ class Neighbours:
         """What other pods say about where this pod goes; None where they say nothing."""
         if self._recount:
             self._count_again()
+        if not (self._repelling or self._pulling or demand.tied or profile.default_spread):
+            return None
         affine = "InterPodAffinity" in profile.filters
         spread = demand.spread if "PodTopologySpread" in profile.filters else ()
         affinity = demand.affinity if affine else Affinity()

@@ -17,8 +17,8 @@ from dray.books.journal import Account
 from dray.books.nodes import NodeInfo
 from dray.numa.account import Held, Sure, ZoneAccount
 from dray.numa.demand import Demand
-from dray.numa.evaluate import Verdict, nearest_miss, reason
-from dray.numa.intent import HEAL, KAI_SPAN, RESOURCES, SPAN, Intent, IntentError, intent, refusal
+from dray.numa.evaluate import Verdict, nearest, reason
+from dray.numa.intent import SAID, Intent, IntentError, intent, refusal
 from dray.numa.layout import State
 from dray.numa.placement import INIT_MEMORY_PREDICTED, PREDICTED, encode, encode_passing
 from dray.numa.scores import nearness, score_of
@@ -27,7 +27,6 @@ from dray.scheduling.arguments import ZoneArgs
 from dray.scheduling.plugins.base import Check, Compiled, Measure, PodShape, Reasons, because, codes_of
 from dray.scheduling.plugins.zones import Zones
 
-_SAID: Final = (SPAN, KAI_SPAN, RESOURCES, HEAL)
 # Of which pod the zones are not known is said where somebody asks.
 _UNKNOWN: Final = because("ZonePlacementUnknown")
 # Holders that a reason names; the rest is counted.
@@ -35,7 +34,7 @@ _NAMED: Final = 5
 # Nodes' states of which the answers are kept, for each demand.
 _KEPT: Final = 16384
 # Of what a verdict says, the data that a shared refusal keeps: the rest are numbers of one node.
-_SHARED: Final = ("resource", "needed", "width", "policy", "widths", "total")
+_SHARED: Final = ("resource", "needed", "width", "policy", "widths", "total", "kept", "requests")
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -49,7 +48,7 @@ class NUMA:
     def sign(self, pod: Pod) -> Hashable:
         """What is read of a pod beside its spec: what it says about zones."""
         annotations = pod.metadata.annotations
-        return tuple(annotations.get(name) for name in _SAID) if annotations else None
+        return tuple(annotations.get(name) for name in SAID) if annotations else None
 
     def compile(self, shape: PodShape) -> Compiled | None:
         zones = self._zones
@@ -63,7 +62,7 @@ class NUMA:
         except IntentError as error:
             wrong = because("ZoneIntentInvalid", error=str(error))
             return Compiled(check=lambda info: wrong)
-        taking = _Taking(zones, self._account, shape.pod, asked)
+        taking = _Taking(zones, self._account, asked)
         return Compiled(
             ["node", "zones"],
             check=_check(zones, asked, own),
@@ -137,8 +136,8 @@ def told(zones: Zones, asked: Demand, info: NodeInfo, said: Reason) -> Reason:
     found = reason(verdict, state, info.name) if verdict is not None and state is not None else None
     if verdict is None or state is None or found is None or found.code != said.code:
         return said
-    near = nearest_miss(state, verdict.refusal.needs) if verdict.refusal is not None else None
-    holders = zones.holders(info, near[0]) if near is not None else []
+    near = nearest(verdict.refusal, state) if verdict.refusal is not None and found.code != "ZonesApart" else None
+    holders = zones.holders(info, *near) if near is not None else []
     more = f" and {len(holders) - _NAMED} more" if len(holders) > _NAMED else ""
     data = {**found.data, **({"holders": ", ".join(holders[:_NAMED]) + more} if holders else {})}
     return Reason(found.code, found.object, data)
@@ -169,6 +168,8 @@ def _measure(zones: Zones, asked: Demand, args: ZoneArgs) -> Measure:
             return 0
         found = known.get(state)
         if found is None:
+            if len(known) >= _KEPT:
+                known.clear()
             found = known[state] = score(state)
         return found
 
@@ -184,8 +185,8 @@ _Taken = tuple[Usage, Sure, str, Mapping[str, str]]
 class _Taking:
     """What a pod is going to have on a node, for the books and for its record; the same on all nodes with the same tally."""
 
-    def __init__(self, zones: Zones, account: ZoneAccount, pod: Pod, asked: Demand) -> None:
-        self._zones, self._account, self._pod, self._asked = zones, account, pod, asked
+    def __init__(self, zones: Zones, account: ZoneAccount, asked: Demand) -> None:
+        self._zones, self._account, self._asked = zones, account, asked
         self._known: dict[Tally, _Taken | None] = {}
 
     def _of(self, info: NodeInfo) -> _Taken | None:
@@ -209,7 +210,7 @@ class _Taking:
         notes = {PREDICTED: record}
         if verdict.passing:
             notes[INIT_MEMORY_PREDICTED] = encode_passing(verdict.passing, state.layout)
-        return (*self._zones.entry(self._pod, state, self._asked, verdict), record, notes)
+        return (*self._zones.entry(state, self._asked, verdict), record, notes)
 
     def posts(self, info: NodeInfo) -> list[tuple[Account, object]]:
         found = self._of(info)

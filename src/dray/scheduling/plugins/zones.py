@@ -22,7 +22,7 @@ from dray.books.demand import Demand as PodDemand
 from dray.books.nodes import NodeInfo
 from dray.numa.account import UNSURE, Held, Sure
 from dray.numa.available import LATE_SECONDS, Occupant, expected, occupant, sureness, unreported
-from dray.numa.demand import Demand, demand
+from dray.numa.demand import Amounts, Demand, demand, is_memory
 from dray.numa.evaluate import EVALUATORS, Evaluators, Verdict
 from dray.numa.intent import IntentError, intent, missed
 from dray.numa.layout import Layout, State, layout_of, published_state
@@ -55,6 +55,7 @@ class Zones:
         self._waiting: set[str] = set()
         self._waived: set[str] = set()
         self._rests: list[tuple[float, str]] = []
+        self._before: list[tuple[Pod, PodDemand]] = []
         self._checked_at: float | None = None
 
     # ---------------------------------------------------------------------------------------------------------- reading
@@ -97,9 +98,12 @@ class Zones:
     def held_on(self, node: str) -> Mapping[str, Held]:
         return self._account.on(node)
 
-    def holders(self, info: NodeInfo, mask: int) -> list[str]:
-        """The pods with something in these zones of a node."""
-        return sorted(info.pods[uid].pod.key for uid in self._account.within(info.name, mask) if uid in info.pods)
+    def holders(self, info: NodeInfo, mask: int, lacks: Amounts) -> list[str]:
+        """The pods that have of what these zones of a node lack; where they lack nothing, those that have memory there."""
+        lacking = {name for name, _ in lacks}
+        concerned: Callable[[str], bool] = lacking.__contains__ if lacking else is_memory
+        held = self._account.on(info.name)
+        return sorted(info.pods[uid].pod.key for uid in held if uid in info.pods and held[uid].usage.has(mask, concerned))
 
     def placement(self, state: State, asked: Demand) -> Verdict:
         """Where the node's kubelet would put a pod: as its policy settles it, or, where it never refuses, probably. With
@@ -134,9 +138,9 @@ class Zones:
 
     # ----------------------------------------------------------------------------------------------------------- posting
 
-    def entry(self, pod: Pod, state: State, asked: Demand, verdict: Verdict) -> tuple[Usage, Sure]:
-        """What such a pod is going to have on a node in this state, and how sure that is."""
-        found = expected(pod, verdict.placement, verdict.passing, asked, state.layout)
+    def entry(self, state: State, asked: Demand, verdict: Verdict) -> tuple[Usage, Sure]:
+        """What a pod with this verdict is going to have on a node in this state, and how sure that is."""
+        found = expected(verdict.placement, verdict.passing, asked, state.layout)
         return found.usage, self._sure(found, state.layout, started=False)
 
     def _sure(self, found: Occupant, layout: Layout, *, started: bool, uid: str = "", before: Sure | None = None) -> Sure:
@@ -243,7 +247,10 @@ class Zones:
         if asked.units:
             aligned = bool(self.evaluators.plan(layout, asked).needs)
             decided = before is not None and _as_decided(pod, before)
-            found = _predicted(pod, before) if before is not None and decided else occupant(pod, asked, layout, aligned)
+            found = _predicted(before) if before is not None and decided else occupant(pod, asked, layout, aligned)
+            if found.record.warnings:
+                told = {"pod": pod.key, "node": node, "error": "; ".join(found.record.warnings)}
+                log.warning("a record of where a pod has its resources cannot be used", extra=told)
             if aligned or found.record.source != "none":
                 known = before.sure if before is not None and before.node == node else None
                 started = pod.status.start_time is not None
@@ -290,6 +297,23 @@ class Zones:
         heappush(self._rests, (now + REST_SECONDS, name))
         self._wakeups.node(name)
 
+    def refused_before(self, pod: Pod, of: PodDemand) -> None:
+        """A kubelet refused the pod before this scheduler came: what follows from it is known when the node's zones are."""
+        self._before.append((pod, of))
+
+    def _recall(self, now: float) -> None:
+        recent = [(pod, of) for pod, of in self._before if _refused_at(pod) + REST_SECONDS > now]
+        self._before = []
+        for pod, of in recent:
+            info = self._nodes.get(pod.spec.node_name)
+            state = self.state(info) if info is not None else None
+            if state is None:
+                self._before.append((pod, of))
+                continue
+            self.refusals.note(pod.spec.node_name, self.asked(pod, of), state, pod.status.reason)
+            heappush(self._rests, (_refused_at(pod) + REST_SECONDS, pod.spec.node_name))
+            self._wakeups.node(pod.spec.node_name)
+
     def forget(self, demands: set[int]) -> None:
         """Only these demands are still in use."""
         self._asked = {number: asked for number, asked in self._asked.items() if number in demands}
@@ -304,6 +328,8 @@ class Zones:
             # sure which these are, it is not known of others either.
             self._doubt(node, ("starting",) if observed else ("starting", "admitted"))
         self._waive(now)
+        if self._before:
+            self._recall(now)
         while self._rests and self._rests[0][0] <= now:
             _, node = heappop(self._rests)
             self.refusals.forget(node)
@@ -335,10 +361,11 @@ class Zones:
         heappush(self._waits, (began + self.args.wait, uids))
 
     def _began(self, uid: str, now: float) -> float:
-        """A pod that runs for long already will not be reported because somebody waits for it."""
+        """A pod that runs for long already will not be reported because somebody waits for it, and one that was bound long ago
+        was waited for then."""
         placed = self._nodes.placed(uid)
-        started = placed.pod.status.start_time if placed is not None else None
-        return min(parse_time(started), now) if started is not None else now
+        since = placed.pod.status.start_time or _bound_at(placed.pod) if placed is not None else None
+        return min(parse_time(since), now) if since is not None else now
 
     def next_due(self) -> float | None:
         times = [queue[0][0] for queue in (self._waits, self._rests) if queue]
@@ -381,13 +408,23 @@ def _as_decided(pod: Pod, before: Held) -> bool:
     return OBSERVED not in annotations and GROUPS_OBSERVED not in annotations
 
 
+def _bound_at(pod: Pod) -> str | None:
+    found = (each for each in pod.status.conditions if each.type == "PodScheduled" and each.status == "True")
+    return next((each.last_transition_time for each in found), None) or None
+
+
+def _refused_at(pod: Pod) -> float:
+    """A kubelet gives a pod that it refuses the time at which it did as that of its start."""
+    return parse_time(pod.status.start_time or pod.metadata.creation_timestamp or "1970-01-01T00:00:00Z")
+
+
 def _begun(pod: Pod) -> bool:
     """Whether a pod had memory for its init containers alone, and has come to run."""
     return INIT_MEMORY_PREDICTED in pod.metadata.annotations and pod.status.phase == "Running"
 
 
-def _predicted(pod: Pod, held: Held) -> Occupant:
-    return Occupant(pod.key, Record("predicted", held.usage.placement), held.usage, aligned=True)
+def _predicted(held: Held) -> Occupant:
+    return Occupant(Record("predicted", held.usage.placement), held.usage, aligned=True)
 
 
 def _same_records(old: Pod, new: Pod) -> bool:

@@ -6,17 +6,20 @@ devices, so nodes that leave the same ones share the same requests.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
 from dray.api.class_names import ClassNames
 from dray.api.core import Pod, PodExtendedResourceClaimStatus, PodSpec
 from dray.api.meta import ObjectMeta, OwnerReference
+from dray.api.reason import Reason
 from dray.api.requests import container_requests, is_sidecar
 from dray.api.resource import (
     EXTENDED_RESOURCE_CLAIM,
     FINALIZER,
+    UNMADE,
     AllocationResult,
     DeviceClaim,
     DeviceRequest,
@@ -77,6 +80,12 @@ def by_devices(wanted: frozenset[str], info: NodeInfo) -> frozenset[str]:
     return frozenset([name for name in wanted if not info.allocatable.get(name)])
 
 
+def asks_for_devices(spec: PodSpec) -> bool:
+    """Whether a pod may be given devices: for claims, or for extended resources, whoever offers them."""
+    containers = (*spec.init_containers, *spec.containers)
+    return bool(spec.resource_claims) or any(is_extended(name) for each in containers for name in container_requests(each))
+
+
 def wanted_names(spec: PodSpec, classes: ClassNames) -> frozenset[str]:
     """The extended resources that the pod asks for and a class serves."""
     found: set[str] = set()
@@ -98,10 +107,6 @@ def requests_for(spec: PodSpec, names: frozenset[str], classes: ClassNames) -> R
         mappings.extend(mapped)
         requests.extend(_request(slot, cls.metadata.name) for slot in slots)
     return Requests(tuple(sorted(requests, key=lambda request: request.name)), tuple(mappings))
-
-
-# How the claim for extended resources is called before it is made.
-UNMADE: Final = "<extended-resources>"
 
 
 def _request(slot: _Slot, cls: str) -> DeviceRequest:
@@ -142,6 +147,19 @@ def _share(ending: list[_Slot], staying: list[_Slot]) -> tuple[_Slot | None, lis
     extra = _Slot(largest.index, largest.container, most, largest.name) if largest is not None else None
     shared = [(slot, [*used, extra.name] if missing and extra is not None else used) for slot, used, missing in uses]
     return extra, shared
+
+
+def as_asked(reason: Reason, made: Iterable[Requests]) -> Reason:
+    """What is said of a request of the special claim, with the resource and the container that ask for it: whoever asks for an
+    extended resource knows of no claim. ``made``: what was asked for, which may differ from node to node."""
+    claim = str(reason.data.get("claim") or reason.object)
+    if not claim.endswith(f"/{UNMADE}"):
+        return reason
+    uses = {m.resource: m.container for each in made for m in reversed(each.mappings) if m.request == reason.data.get("request")}
+    if len(uses) != 1:
+        return reason
+    ((resource, container),) = uses.items()
+    return Reason(reason.code, reason.object, {**reason.data, "resource": resource, "container": container})
 
 
 # --------------------------------------------------------------------------------------------------------- the claim

@@ -16,14 +16,13 @@ from msgspec.structs import replace
 
 from dray.api.core import Pod
 from dray.api.events import event_body, shortened
-from dray.api.kinds import EVENTS, PODS, Kind
-from dray.api.meta import Object
+from dray.api.kinds import EVENTS, PODS
 from dray.api.times import format_time
 from dray.api.words import notice
 from dray.cluster.port import ClusterError, Conflict, Outcome, Refused, Write
+from dray.cluster.recorder import Series
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.shape.claims import claim_keys
-from dray.scheduling.telling.series import Series
 from dray.scheduling.waiting import pauses
 from dray.scheduling.waiting.queue import Group, Queue, QueuedPod
 
@@ -38,6 +37,8 @@ _AT_FIRST: Final = 5
 _LONGEST: Final = 30.0
 _CALM: Final = 60.0
 _AT_ONCE: Final = 16
+# Each time is written: from when devices last failed a pod it is known which of them rest.
+_REPEATED: Final = frozenset({"FailedScheduling", "BindingConditionsPending"})
 FOR_PRIORITY: Final = "preempting to accommodate a higher priority pod"
 
 
@@ -53,13 +54,18 @@ class Reports:
         self._late: list[tuple[float, str]] = []
         # Pods that wait for the same as one that was told something new.
         self._others: dict[str, None] = {}
-        self._series = Series()
+        self._series = Series(rarely=False)
 
     def add(self, writes: list[Write]) -> None:
         for write in writes:
             if write.kind is PODS:
                 self._telling[write.uid] = self._telling.get(write.uid, 0) + 1
-        self._waiting.extend(self._series.of(write) if write.kind is EVENTS else write for write in writes)
+        self._waiting.extend(filter(None, map(self._once, writes)))
+
+    def _once(self, write: Write) -> Write | None:
+        """What is said again and again is one event."""
+        repeated = write.kind is EVENTS and write.verb == "create" and write.body["reason"] in _REPEATED
+        return self._series.of(write) if repeated else write
 
     def refused(self, pending: QueuedPod, refusal: Refusal, now: float) -> None:
         """What usually passes by itself in a moment is told only when it lasts, and so is what changes to and fro."""
@@ -105,15 +111,15 @@ class Reports:
             if pending.uid in self._telling or not _says(pending.pod, condition):
                 self.add(writes[:1] if eventless else writes)
 
-    def seen(self, pod: Pod, now: float) -> None:
+    def seen(self, pending: QueuedPod, now: float) -> None:
         """The pod shows something else than it was told last, because that came late or somebody wrote over it: it is told
         again, after a while."""
-        pending = self._queue.get(pod.uid)
-        if pending is None or pending.reported is None or pod.uid in self._telling:
+        if pending.reported is None or pending.uid in self._telling:
             return
-        if not any(known.type == "PodScheduled" and known.message == pending.said for known in pod.status.conditions):
+        conditions = pending.pod.status.conditions
+        if not any(known.type == "PodScheduled" and known.message == pending.said for known in conditions):
             pending.reported = None
-            heappush(self._late, (now + _PATIENCE, pod.uid))
+            heappush(self._late, (now + _PATIENCE, pending.uid))
 
     def tell_others(self, group: Group) -> None:
         """The group is refused for other reasons than before: its other pods are told when there is time for that."""
@@ -264,14 +270,6 @@ def status_patch(pod: Pod, status: dict[str, Any]) -> Write:
         uid=pod.uid,
         about=pod.key,
     )
-
-
-def warning(kind: Kind, about: Object, reason: str, note: str, now: float) -> Write:
-    """Of something that is no pod."""
-    body = event_body(
-        kind, about, now=now, type="Warning", reason=reason, note=note, action="Scheduling", controller="dray-scheduler"
-    )
-    return Write("create", EVENTS, body["metadata"]["namespace"], body["metadata"]["name"], body, about=about.key)
 
 
 def event(pod: Pod, reason: str, note: str, action: str, controller: str, now: float, type: str = "Normal") -> Write:

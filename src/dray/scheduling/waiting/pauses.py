@@ -32,6 +32,8 @@ class Pause(NamedTuple):
 
 def told(pod: Pod) -> Pause | None:
     """The pause that the pod's condition tells of; it may be over."""
+    if not pod.status.conditions:
+        return None
     said = next((c.message for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "False"), "")
     found = _SAID.search(said or "")
     if found is None:

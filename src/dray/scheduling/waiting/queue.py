@@ -42,33 +42,22 @@ _NAMES: Final[tuple[tuple[str, State], ...]] = (
 class QueuedPod:
     """A pod on its way to a node."""
 
-    __slots__ = (
-        "attempts",
-        "blocked_until",
-        "demand",
-        "evicts_from",
-        "failed_until",
-        "failures",
-        "group",
-        "in_vain",
-        "key",
-        "looks_from",
-        "made_room",
-        "nominated",
-        "pod",
-        "refusal",
-        "reported",
-        "said",
-        "seen",
-        "since",
-        "state",
-        "swept",
-        "tellings",
-        "told_at",
-        "told_next",
-        "uid",
-        "version",
-    )
+    # What most pods never have, and few ask for.
+    failures = 0
+    # From then on one whose devices failed it may look whether there is something else.
+    looks_from = 0.0
+    # Whether others were evicted for it since its devices last failed it, how often that was in vain, and from when on it
+    # may be done again.
+    made_room = False
+    in_vain = 0
+    evicts_from = 0.0
+    refusal: Refusal | None = None
+    reported: Refusal | None = None
+    # The words in which it was told that.
+    said = ""
+    # How often people were told of it something else each time, without a pause; when last, and when next if that is due.
+    tellings = 0
+    told_at = told_next = 0.0
 
     def __init__(self, pod: Pod, demand: Demand, seen: float) -> None:
         self.pod = pod
@@ -78,24 +67,10 @@ class QueuedPod:
         self.seen = seen
         self.since = seen
         self.attempts = 0
-        self.failures = 0
         self.blocked_until = 0.0
         # Until then it backs off because its devices failed it: it does not take what failed before, and others do not leave
-        # for it. From ``looks_from`` on it may look whether there is something else.
+        # for it.
         self.failed_until = 0.0
-        self.looks_from = 0.0
-        # Whether others were evicted for it since its devices last failed it, how often that was in vain, and from when on it
-        # may be done again.
-        self.made_room = False
-        self.in_vain = 0
-        self.evicts_from = 0.0
-        self.refusal: Refusal | None = None
-        self.reported: Refusal | None = None
-        # The words in which it was told that.
-        self.said = ""
-        # How often people were told of it something else each time, without a pause; when last, and when next if that is due.
-        self.tellings = 0
-        self.told_at = self.told_next = 0.0
         self.group: Group | None = None
         self.state: State = "active"
         self.swept = False

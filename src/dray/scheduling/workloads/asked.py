@@ -99,17 +99,25 @@ class DevicesAsked:
     """How much claims take, and how much there is."""
 
     def __init__(self, world: World, engine: Devices, classes: ClassNames) -> None:
-        self._world, self._classes, self.stocks = world, classes, Stocks(engine)
+        self._world, self.classes, self.stocks = world, classes, Stocks(engine)
+        self._plugged: frozenset[str] | None = None
         self._layouts: list[NodeLayout] | None = None
         self._guesses: dict[tuple[str, str, frozenset[str]], Guess] = {}
 
     def look_again(self) -> None:
         """Devices may have come or gone."""
-        self._layouts = None
+        self._layouts = self._plugged = None
         self._guesses.clear()
         self.stocks.forget()
 
     # --------------------------------------------------------------------------------------------------------- in all
+
+    @property
+    def plugged(self) -> frozenset[str]:
+        """The resources that nodes offer themselves."""
+        if self._plugged is None:
+            self._plugged = frozenset(name for node in self._world.all(NODES).values() for name in node.status.allocatable)
+        return self._plugged
 
     def in_all(self, resource: str) -> float:
         """What devices have of a resource that queues count, on the nodes that take pods."""
@@ -118,7 +126,7 @@ class DevicesAsked:
             return self.stocks.in_all(nodes, stock)
         if resource.startswith(CLASS_PREFIX):
             return float(self.stocks.in_classes(nodes, [resource.removeprefix(CLASS_PREFIX)]))
-        serving = self._classes.serving(GPU_RESOURCE if resource == GPU else resource)
+        serving = self.classes.serving(GPU_RESOURCE if resource == GPU else resource)
         classes = [*([GPU_CLASS] if resource == GPU else []), *([serving.metadata.name] if serving is not None else [])]
         return float(self.stocks.in_classes(nodes, classes)) if classes else 0.0
 

@@ -105,11 +105,13 @@ class Denials:
         data = self._numbers(job, denied, held) | {"limit": told(denied.resource, entitled.limit if limit else entitled.quota)}
         return Refusal.of("QueueLimit" if limit else "QueueQuota", f"queue/{denied.queue}", **data)
 
-    def with_share(self, job: Job, missing: Missing, first: Job | None) -> Missing:
-        """No node has room; where other queues have what is missing, why nothing of it is taken back. ``first``: for whose sake
-        it was not the job's turn."""
+    def with_share(self, job: Job, missing: Missing, first: Job | None, overtaken: Job | None) -> Missing:
+        """No node has room; where others have what is missing, why nothing of it is taken. ``first``: for whose sake it was not
+        the job's turn; ``overtaken``: whom it would overtake."""
         if job.queue == BESIDE:
             return missing
+        if overtaken is not None and overtaken.waiting:
+            return _because(missing, "QueueOvertaking", job, first=next(iter(overtaken.waiting.values())).pod.key)
         denied = may_reclaim(self.reclaimer(job, self._asking.next_of(job)), self._standings)
         if denied is None and first is not None and first.waiting:
             return _because(missing, "QueueBehind", job, first=next(iter(first.waiting.values())).pod.key)

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from dray.api import queues
 from dray.api.class_names import ClassNames
 from dray.api.core import Pod
-from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, RESOURCE_CLAIMS
+from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, RESOURCE_CLAIMS, Kind
 from dray.api.meta import Object
-from dray.api.resource import AllocationResult, ResourceClaim
+from dray.api.resource import IMPLICIT_RESOURCE_PREFIX, AllocationResult, ResourceClaim
 from dray.api.times import parse_time
 from dray.books.demand import Demand
-from dray.books.nodes import Placed
+from dray.books.nodes import Given, Placed
 from dray.cluster.world import World
 from dray.devices import Devices
 from dray.queues.gangs import Gang, Member, Near, Part, State, is_preemptible
@@ -27,8 +28,9 @@ from dray.queues.tree import UNLIMITED, Entitlement, Queue, QueueError, Tree
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.plugins.resources import readable
 from dray.scheduling.shape.claims import claim_keys
+from dray.scheduling.shape.extended import requests_for, special_claim, wanted_names
 from dray.scheduling.waiting.queue import QueuedPod
-from dray.scheduling.workloads.asked import GPU, GPU_RESOURCE, Amounts, Asked, DevicesAsked, add, stock_of
+from dray.scheduling.workloads.asked import GPU, GPU_RESOURCE, Amounts, Asked, DevicesAsked, add, resource_of, stock_of
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -118,6 +120,16 @@ class Job:
         return next(iter(self.pods.values()))
 
 
+def starts_with_others(pod: Pod, kinds: Collection[Kind]) -> bool:
+    """In a way that Kubernetes or Dray knows of itself. What names a group of KAI where nobody has one was left behind."""
+    group = pod.spec.scheduling_group
+    if group is None and queues.GANG_ANNOTATION not in pod.metadata.annotations:
+        return False
+    named = group is not None and bool(group.pod_group_name) and CORE_POD_GROUPS in kinds
+    counted = queues.GANG_ANNOTATION in pod.metadata.annotations and pod.metadata.controller is not None
+    return (named or counted) and not pod.terminal
+
+
 def not_done(job: Job) -> Refusal | None:
     """What the job asks for in KAI-Scheduler's words that would not be kept to: better not started than started otherwise."""
     for pod in (job.pods[uid] for uid in job.waiting):
@@ -163,7 +175,7 @@ class Jobs:
         self._kinds = [kind for kind in (QUEUES, POD_GROUPS, CORE_POD_GROUPS) if kind in world.kinds]
         self.active = False
         # Pods that ask to start with others, whether or not there is a group of that name yet.
-        self._together = {pod.uid for pod in world.all(PODS).values() if self._starts_with_others(pod)}
+        self._together = {pod.uid for pod in world.all(PODS).values() if starts_with_others(pod, self._kinds)}
         self.look()
         self._by_key: dict[str, Job] = {}
         self._by_pod: dict[str, Job] = {}
@@ -190,22 +202,17 @@ class Jobs:
 
     def notice(self, old: Any, new: Any) -> bool:
         """A pod came, changed or went. Whether that makes there be gangs, or none any more."""
+        if not self._together and (new is None or not starts_with_others(new, self._kinds)):
+            return False
         had = bool(self._together)
         if old is not None and (new is None or new.uid != old.uid):
             self._together.discard(old.uid)
         if new is not None:
-            if self._starts_with_others(new):
+            if starts_with_others(new, self._kinds):
                 self._together.add(new.uid)
             elif self._together:
                 self._together.discard(new.uid)
         return bool(self._together) != had
-
-    def _starts_with_others(self, pod: Pod) -> bool:
-        """In a way that Kubernetes or Dray knows of itself. What names a group of KAI where nobody has one was left behind."""
-        group = pod.spec.scheduling_group
-        named = group is not None and bool(group.pod_group_name) and CORE_POD_GROUPS in self._kinds
-        counted = queues.GANG_ANNOTATION in pod.metadata.annotations and pod.metadata.controller is not None
-        return (named or counted) and not pod.terminal
 
     @property
     def tree(self) -> Tree:
@@ -354,7 +361,7 @@ class Jobs:
         """What a pod with a place takes of its queue."""
         return self.asks(placed.pod, placed.demand, placed.node, placed.given)
 
-    def asks(self, pod: Pod, demand: Demand, node: str = "", given: Mapping[str, AllocationResult] | None = None) -> Asked:
+    def asks(self, pod: Pod, demand: Demand, node: str = "", given: Mapping[str, Given] = MappingProxyType({})) -> Asked:
         """What the pod takes of its queue: of cpu, memory and GPUs, and of what queues say besides. ``node``: where it is, if
         anywhere; ``given``: what its claims get there and do not show yet."""
         found: Amounts = dict.fromkeys(NATIVE, 0.0)
@@ -362,17 +369,15 @@ class Jobs:
         for name, value in demand.requests:
             if name in (CPU, MEMORY):
                 found[name] += value
-            elif name == GPU_RESOURCE:
-                found[GPU] += value
-            elif name in others:
-                found[name] = found.get(name, 0.0) + value
+            elif (counted := _counted_as(name)) == GPU or counted in others:
+                found[counted] = found.get(counted, 0.0) + value
         asked = Asked(found, {}, {})
-        given = given or {}
         for key in claim_keys(pod) if pod.spec.resource_claims else ():
             if (claim := self._world.get(RESOURCE_CLAIMS, key)) is not None:
                 # In a trial a claim may be given other devices than it shows.
-                self._add_claim(asked, claim, given.get(claim.uid) or claim.status.allocation, node, others)
-        self._add_extended(asked, pod, given, others)
+                _, allocation = given.get(claim.uid) or (claim, claim.status.allocation)
+                self._add_claim(asked, claim, allocation, node, others)
+        self._add_extended(asked, pod, demand, node, given, others)
         return asked
 
     def _add_claim(
@@ -386,18 +391,47 @@ class Jobs:
         if guess.least != guess.most:
             asked.between[claim.uid] = guess.least, guess.most
 
-    def _add_extended(self, asked: Asked, pod: Pod, given: Mapping[str, AllocationResult], counted: Collection[str]) -> None:
-        """What the claim for extended resources takes of counters and classes; how many devices are asked for counts already."""
+    def _add_extended(
+        self, asked: Asked, pod: Pod, demand: Demand, node: str, given: Mapping[str, Given], counted: Collection[str]
+    ) -> None:
+        """What the claim for extended resources takes of counters and classes; what is asked for by name counts already. A pod
+        without a node is going to have such a claim; of resources that some nodes offer themselves: perhaps."""
+        claim, allocation = self._extended(pod, given, asked)
+        if allocation is not None:
+            add(asked.own, _but_named(self.devices.given(claim, allocation, counted), demand))
+        elif not node and len(counted) > len(NATIVE) and (names := wanted_names(pod.spec, self.devices.classes)):
+            claim = special_claim(pod, requests_for(pod.spec, names, self.devices.classes))
+            expected, least, most = (_but_named(each, demand) for each in self.devices.guess(claim, "", counted))
+            if not names.isdisjoint(self.devices.plugged):
+                least = {}
+            asked.claims[claim.uid] = expected
+            if least != most:
+                asked.between[claim.uid] = least, most
+
+    def _extended(self, pod: Pod, given: Mapping[str, Given], asked: Asked) -> tuple[ResourceClaim, AllocationResult | None]:
+        """The claim for the pod's extended resources, as it is or as it is going to be made."""
         status = pod.status.extended_resource_claim_status
         key = f"{pod.metadata.namespace}/{status.resource_claim_name}" if status is not None else ""
         claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key) if key else None
-        allocation = claim.status.allocation if claim is not None else None
-        others = [result for uid, result in given.items() if uid not in asked.claims]
-        if allocation is None and others:
-            allocation = others[0]
-        if allocation is not None:
-            taken = self.devices.given(claim or ResourceClaim(), allocation, counted)
-            add(asked.own, {name: value for name, value in taken.items() if name != GPU})
+        if claim is not None and claim.status.allocation is not None:
+            return claim, claim.status.allocation
+        return next((each for uid, each in given.items() if uid not in asked.claims), (ResourceClaim(), None))
+
+
+def _but_named(amounts: Amounts, demand: Demand) -> Amounts:
+    """Without what the pod asks for by name."""
+    found = {name: value for name, value in amounts.items() if name != GPU}
+    for name, value in demand.requests:
+        if name.startswith(IMPLICIT_RESOURCE_PREFIX) and (known := _counted_as(name)) in found:
+            found[known] = max(found[known] - value, 0.0)
+    return found
+
+
+def _counted_as(resource: str) -> str:
+    """What a resource that a pod asks for is in a queue. A class that is asked for by its own name is that class."""
+    if resource.startswith(IMPLICIT_RESOURCE_PREFIX):
+        return resource_of(resource.removeprefix(IMPLICIT_RESOURCE_PREFIX))
+    return GPU if resource == GPU_RESOURCE else resource
 
 
 def _time(text: str) -> float | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dray.scheduling.waiting.queue import QueuedPod
-from dray.scheduling.workloads.jobs import Job
+from dray.scheduling.workloads.jobs import CPU, MEMORY, Job
 from dray.scheduling.workloads.room import Plan, Room, Step, Wanted, in_order, size
 from dray.scheduling.workloads.taking import Taking
 from dray.scheduling.workloads.together import Scope, hardness
@@ -56,7 +56,7 @@ class Joint:
 
     def spares(self) -> None:
         """Who has to go for the plans of the session, where fewer do for all of them: of the same queues and priorities, nobody
-        instead of others of lower priority, and so that no less runs then."""
+        instead of others of lower priority, and so that queues have no less of their shares then, and no less runs."""
         if not 0 < self._seats() <= MOST_MEMBERS:
             return
         entries = self._planned()
@@ -68,6 +68,13 @@ class Joint:
 
         if kinds and 1 < sum(len(plan.victims) for plan in before) <= MOST_VICTIMS:
             self._anew(entries, lambda: self._taking.alike(kinds), better)
+
+    def loses(self, job: Job, plan: Plan) -> bool:
+        """Whether less runs with the plan than without it, also with those that find room in what is left over."""
+        if sum(size(step)[0] for step in plan.evicted) <= sum(hardness(seat.pending)[0] for seat in plan.seats):
+            return False
+        own = [Entry(job, [], "preempt", plan)]
+        return self._worth([plan], own)[1] < self._worth([], own)[1]
 
     # ---------------------------------------------------------------------------------------------------------- inside
 
@@ -129,13 +136,35 @@ class Joint:
             found |= self._session.nearness.around(each.job, where)
         return found
 
-    def _worth(self, plans: Sequence[Plan], entries: Sequence[Entry]) -> tuple[int, ...]:
-        """How much more runs when all of these have come true, with those that find room in what is left over then."""
+    def _worth(self, plans: Sequence[Plan], entries: Sequence[Entry]) -> tuple[float, ...]:
+        """What is had when all of these have come true, with those that find room in what is left over then: how much of what
+        they deserve the queues have, and how much more runs."""
         own = {each.job.key for each in entries}
-        started = self._room.supposing(plans, lambda: self._session.could_start(own))
+        evicted = sorted((step for plan in plans for step in plan.evicted), key=lambda step: self._session.members.key(step.job))
+
+        def then(comes_back: Callable[[Step], bool]) -> tuple[list[QueuedPod], list[Step], float]:
+            started = self._session.could_start(own)
+            back = [step for step in evicted if not step.job.root.constrained and comes_back(step)]
+            gone = [step for step in evicted if step not in back or not self._use.within_limits(step.job)]
+            return started, gone, self._due()
+
+        started, gone, due = self._room.supposing(plans, then)
         come = [hardness(pending) for pending in (*started, *(seat.pending for plan in plans for seat in plan.seats))]
-        gone = [size(step) for plan in plans for step in plan.evicted]
-        return tuple(sum(each[column] for each in come) - sum(each[column] for each in gone) for column in (0, 1))
+        sizes = list(map(size, gone))
+        return (due, *(sum(each[column] for each in come) - sum(each[column] for each in sizes) for column in (0, 1)))
+
+    def _due(self) -> float:
+        """How much of their shares the queues have, of what there is least of: each resource as a part of all there is."""
+        session = self._session
+        leaves = [standing for name, standing in session.standings.items() if session.tree.is_leaf(name)]
+        scarce = [(name, amount) for name, amount in session.total.items() if amount and name not in (CPU, MEMORY)]
+        parts = (
+            min(each.allocated.get(name, 0.0), each.fair_share.get(name, 0.0)) / amount
+            for each in leaves
+            for name, amount in scarce
+        )
+        # Sums of the same parts are the same in whichever order.
+        return round(sum(parts), 9)
 
     def _replaced(self, entries: Sequence[Entry], plan: Plan) -> bool:
         """Each gets its part of the plan, where that is allowed; else none of them."""
@@ -181,9 +210,14 @@ def _moves_for(step: Step, entries: Sequence[Entry]) -> Entry:
 
 def _spares_more(plan: Plan, before: Sequence[Plan]) -> bool:
     """Whether fewer go, and no more than before of any priority and above it."""
-    old = [placed.demand.priority for each in before for placed in each.victims]
-    new = [placed.demand.priority for placed in plan.victims]
+    old, new = [priority for each in before for priority in _priorities(each)], _priorities(plan)
     return len(new) < len(old) and all(_at_least(new, level) <= _at_least(old, level) for level in new)
+
+
+def _priorities(plan: Plan) -> list[int]:
+    """Of its victims: those of their jobs, which their pods need not have."""
+    steps = (*plan.evicted, *(step for step, _ in plan.moved))
+    return [step.job.priority for step in steps for _ in step.pods]
 
 
 def _at_least(priorities: Sequence[int], level: int) -> int:

@@ -10,7 +10,7 @@ from bisect import insort
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from dray.queues.order import Contender, Place, Standing, compare_places, place_of
+from dray.queues.order import Contender, Place, Standing, compare_places, place_of, plus
 from dray.queues.tree import Amounts, Tree
 from dray.scheduling.workloads.jobs import Job
 
@@ -18,7 +18,8 @@ Key = tuple[Any, ...]
 
 
 class Line:
-    """``keys`` sorts the jobs of a queue, the next one first; ``asks`` is what the next step of a job asks of its queue."""
+    """``key`` sorts the jobs of a queue, the next one first; ``asks`` is what the next step of a job asks of its queue, of a
+    victim what it has: a queue that loses something is compared by what it has left then."""
 
     def __init__(
         self,
@@ -113,7 +114,8 @@ class Line:
         if leaf is None or not self._jobs.get(leaf):
             return None
         standing = self._standings[name]
-        contender = Contender(standing, self._asks(self._jobs[leaf][-1][2]), self._taken.get(name, {}))
+        amounts, taken = self._asks(self._jobs[leaf][-1][2]), self._taken.get(name, {})
+        contender = Contender(standing, {}, plus(taken, amounts)) if self._last_first else Contender(standing, amounts, taken)
         found = self._places[name] = (place_of(contender, self._total), standing, leaf)
         return found
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.core import Pod
-from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, TOPOLOGIES
+from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, TOPOLOGIES, Kind
 from dray.books.nodes import Placed
 from dray.cluster.port import Change, Write
 from dray.scheduling.actions.preemption import Eviction
@@ -23,6 +23,7 @@ from dray.scheduling.config import Profile, QueueSettings
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.placing.refusal import Refusal
+from dray.scheduling.shape.extended import owner_uid
 from dray.scheduling.telling import reports
 from dray.scheduling.telling.reports import Reports
 from dray.scheduling.waiting import events
@@ -72,9 +73,10 @@ class Workloads:
         self._profiles, self._take, self._settings = profiles, take, settings
         self.jobs = Jobs(parts.world, parts.engine, parts.classes if parts.gates("DRAExtendedResource") else None)
         self.use = QueueUse(self.jobs, preemptor.preemption.preemptor_of)
+        preemptor.preemption.over = self._look_again_at
         self._headroom = Headroom(self.jobs, self.use, parts.nodes, cycle.needs)
         self._stale_queues = True
-        self._listening = False
+        self.listening = False
         self._dirty = False
         self._last: float | None = None
         self._again: float | None = None
@@ -85,29 +87,30 @@ class Workloads:
         self._waits: dict[str, Wait] = {}
         self._returns = Returns()
         self.last_session: Session | None = None
+        self._handlers: dict[Kind, Callable[[Change], None]] = {
+            PODS: self._pod,
+            RESOURCE_CLAIMS: self._claim,
+            QUEUES: self._queue,
+            POD_GROUPS: self._group,
+            CORE_POD_GROUPS: self._group,
+            TOPOLOGIES: self._topology,
+        }
 
     # --------------------------------------------------------------------------------------------------------- observing
 
     def observe(self, change: Change) -> None:
-        if change.kind is PODS:
-            if self.jobs.notice(change.old, change.new):
-                self._look()
-                self._stale_queues = True
-            if self.jobs.active:
-                self._pod(change.old, change.new)
-            return
-        if change.kind is RESOURCE_CLAIMS and self._listening:
-            self._claim(change.old, change.new)
-        if change.kind in (QUEUES, POD_GROUPS, CORE_POD_GROUPS):
-            self._look()
-        if change.kind is TOPOLOGIES:
-            self._dirty = True
-        if change.kind is QUEUES:
-            if not _same(change.old, change.new):
-                self.jobs.forget_tree()
-                self._stale_queues = self._dirty = True
-        elif change.kind in (POD_GROUPS, CORE_POD_GROUPS) and not _same(change.old, change.new):
-            self._group(change)
+        handler = self._handlers.get(change.kind)
+        if handler is not None:
+            handler(change)
+
+    def _queue(self, change: Change) -> None:
+        self._look()
+        if not _same(change.old, change.new):
+            self.jobs.forget_tree()
+            self._stale_queues = self._dirty = True
+
+    def _topology(self, change: Change) -> None:
+        self._dirty = True
 
     def _look(self) -> None:
         before = self.jobs.active
@@ -116,11 +119,18 @@ class Workloads:
             # The last one went: those that waited for sessions are pods like any others.
             self._parts.wakeups.event(_TOPIC)
 
-    def _pod(self, old: Any, new: Any) -> None:
+    def _pod(self, change: Change) -> None:
+        old: Any = change.old
+        new: Any = change.new
+        if self.jobs.notice(old, new):
+            self._look()
+            self._stale_queues = True
+        if not self.jobs.active:
+            return
         if new is None or (old is not None and old.uid != new.uid):
             self._gone(old)
         if new is not None and new.spec.scheduler_name in self._profiles:
-            if not self._listening:
+            if not self.listening:
                 # Before the first pod this is nothing, and nothing has to be worked out again for those that follow.
                 self.know()
             job = self._put(new)
@@ -137,17 +147,36 @@ class Workloads:
             self._parts.wakeups.event(_TOPIC)
         return job
 
-    def _claim(self, old: Any, new: Any) -> None:
+    def _claim(self, change: Change) -> None:
         """What a claim was given is known exactly now, or is given back: whoever uses it holds something else. A claim that comes
         or goes is asked for by whoever names it."""
-        self._dirty = self._dirty or old is None or new is None
-        if (old.status.allocation if old else None) == (new.status.allocation if new else None):
+        if not self.listening:
             return
-        # A pod may have been seen before the claim that it uses.
+        old: Any = change.old
+        new: Any = change.new
+        there = old is not None and new is not None
+        self._dirty = self._dirty or not there
+        if there and old.status.allocation == new.status.allocation:
+            return
+        found = new or old
+        # A pod may have been seen before the claim that it uses; and one for extended resources is its owner's own.
         reserved = (user.uid for user in new.status.reserved_for) if old is None else ()
-        for uid in sorted({*self.use.claims.get((new or old).uid, ()), *reserved}):
-            if (placed := self._parts.nodes.placed(uid)) is not None:
-                self.use.look_again(placed)
+        for uid in sorted({*self.use.claims.get(found.uid, ()), *reserved, *owner_uid(found)}):
+            self._look_again_at(uid)
+
+    def counted(self, change: Change) -> None:
+        """A pod counts as it is now: one whose status names another claim for its extended resources than before has another."""
+        old: Any = change.old
+        new: Any = change.new
+        if old is not None and new is not None:
+            before, now = old.status.extended_resource_claim_status, new.status.extended_resource_claim_status
+            if before != now or (now is not None and bool(new.spec.node_name) != bool(old.spec.node_name)):
+                self._look_again_at(new.uid)
+
+    def _look_again_at(self, uid: str) -> None:
+        """What the pod counts for may be something else than before."""
+        if self.listening and (placed := self._parts.nodes.counted(uid)) is not None:
+            self.use.look_again(placed)
 
     def _gone(self, pod: Pod) -> None:
         if self.jobs.remove(pod.uid) is not None:
@@ -155,8 +184,11 @@ class Workloads:
 
     def _group(self, change: Change) -> None:
         """A pod group came, changed or went: its job is another, perhaps in another queue."""
+        self._look()
+        if _same(change.old, change.new):
+            return
         self._dirty = True
-        if not self._listening:
+        if not self.listening:
             self._stale_queues = True
             return
         found = change.object
@@ -164,16 +196,15 @@ class Workloads:
         job = self.jobs.group_changed(f"{found.metadata.namespace}{CORE}{found.metadata.name}" if core else found.key)
         for uid, pod in list(job.pods.items()) if job is not None else ():
             self._put(pod)
-            if (placed := self._parts.nodes.placed(uid)) is not None:
-                self.use.look_again(placed)
+            self._look_again_at(uid)
 
     def know(self) -> None:
         """Whose pods are whose is worked out anew if queues changed; a session begins with it."""
         if not self._stale_queues:
             return
         self._stale_queues = False
-        if not self._listening and self.jobs.active:
-            self._listening = True
+        if not self.listening and self.jobs.active:
+            self.listening = True
             self._parts.nodes.listeners.append(self.use)
         for pod in self._parts.world.all(PODS).values() if self.jobs.active else ():
             if pod.spec.scheduler_name in self._profiles:
@@ -181,8 +212,17 @@ class Workloads:
         for job in self.jobs:
             # Pods may have been seen before the group that they name.
             self.jobs.group_changed(job.key)
-        if self._listening:
-            self.use.rebuild(self._parts.nodes.all_placed())
+        if self.listening:
+            self.use.rebuild(self._parts.nodes.all_counted())
+
+    def counted_again(self) -> dict[str, object]:
+        """What queues hold, counted from scratch. Nothing where it is about to be counted anew anyway, and while pods are being
+        evicted, of whom some come back to their queue."""
+        if self._stale_queues or not self.listening or self._preemptor.preemption.evicting:
+            return {}
+        again = QueueUse(self.jobs, self._preemptor.preemption.preemptor_of)
+        again.rebuild(self._parts.nodes.all_counted())
+        return again.snapshot()
 
     # -------------------------------------------------------------------------------------------------------- collecting
 
@@ -425,8 +465,7 @@ class Workloads:
 
     def _recount(self, wait: Wait) -> None:
         for uid in sorted(victim.pod.uid for victim in wait.plan.victims):
-            if (placed := self._parts.nodes.placed(uid)) is not None:
-                self.use.look_again(placed)
+            self._look_again_at(uid)
 
     def _on_their_nodes(self, job: Job, promised: Sequence[QueuedPod]) -> list[Seat] | None:
         """Or on others as good, near to those as the job says."""

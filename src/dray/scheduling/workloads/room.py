@@ -25,6 +25,8 @@ Answer = TypeVar("Answer")
 
 # Nodes that are tried one by one for one job.
 MOST_NODES: Final = 128
+# Of those, how many are tried where one was found already, but fewer may have to go on another.
+MOST_BETTER: Final = 16
 # How often members are seated anew with one more out, where what was found is not allowed: as they sit it would be found again.
 MOST_ANEW: Final = 8
 # Victims of a plan of whom it is asked whether they need go.
@@ -36,6 +38,13 @@ class Step(NamedTuple):
 
     job: Job
     pods: tuple[Placed, ...]
+
+
+class ToFree(NamedTuple):
+    """A node that pods may leave for others; ``least``: so many have to at least."""
+
+    name: str
+    least: int
 
 
 class Plan(NamedTuple):
@@ -259,8 +268,9 @@ class Room:
                 out.restore(before)
         return min(plans, key=lambda each: (wanted.breaks(each), len(each.victims)), default=None)
 
-    def supposing(self, plans: Iterable[Plan], then: Callable[[], Answer]) -> Answer:
-        """What is answered when all of these have come true."""
+    def supposing(self, plans: Iterable[Plan], then: Callable[[Callable[[Step], bool]], Answer]) -> Answer:
+        """What is answered when all of these have come true; it may ask whether there is room again for who was evicted, who has
+        it then."""
         with self._parts.books.trial():
             table = self._together.table()
             out = self._taken_out(table)
@@ -271,7 +281,17 @@ class Room:
                         table.post(placed.pod, placed.demand, place)
                 for seat in plan.seats:
                     table.take(seat.pending, seat.placement)
-            return then()
+            return then(lambda step: self._comes_back(step, table, out))
+
+    def _comes_back(self, step: Step, table: Table, out: TakenOut) -> bool:
+        with self._parts.books.trial() as trial:
+            for placed in step.pods:
+                place = self._best_for(placed, out, None)
+                if place is None:
+                    return False
+                table.post(placed.pod, placed.demand, place)
+            trial.keep()
+        return True
 
     def _in_the_way(self, order: Sequence[Step], wanted: Wanted, table: Table, out: TakenOut) -> list[Step]:
         """Who of those that are out has to stay out wherever the members sit, who get up for it."""
@@ -287,9 +307,9 @@ class Room:
 
     # ------------------------------------------------------------------------------------------------------ node by node
 
-    def by_node(self, wanted: Wanted, nodes: Sequence[str], steps_on: Callable[[str], list[Step]]) -> Plan | None:
-        """For each member, the hardest first, the first node of these on which it fits when victims leave it, in a plan that is
-        allowed."""
+    def by_node(self, wanted: Wanted, nodes: Sequence[ToFree], steps_on: Callable[[str], list[Step]]) -> Plan | None:
+        """For each member, the hardest first, the node of these on which it fits when the fewest victims leave it, in a plan that
+        is allowed."""
         with self._parts.books.trial():
             table, taken = self._together.table(wanted.scope), list[Step]()
             out = self._taken_out(table)
@@ -297,7 +317,8 @@ class Room:
             for pending in sorted(wanted.members, key=hardness, reverse=True):
                 if table.sits(pending):
                     continue
-                plan = self._first_node(pending, wanted, nodes, steps_on, out, table, taken)
+                already = len(plan.victims) if plan is not None else 0
+                plan = self._freed_node(pending, wanted, nodes, steps_on, out, table, taken, already)
                 if plan is None:
                     return None
             if plan is not None and len(plan.seats) < len(wanted.members):
@@ -305,46 +326,56 @@ class Room:
                 plan = plan if wanted.judge(plan) else None
             return plan._replace(seats=in_order(plan.seats, wanted.scope)) if plan is not None else None
 
-    def _first_node(
+    def _freed_node(
         self,
         pending: QueuedPod,
         wanted: Wanted,
-        nodes: Sequence[str],
+        nodes: Sequence[ToFree],
         steps_on: Callable[[str], list[Step]],
         out: TakenOut,
         table: Table,
         taken: list[Step],
+        already: int,
     ) -> Plan | None:
+        """``already``: how many leave for the members before it."""
         within = wanted.scope.get(pending.uid)
-        nodes = nodes if within is None else [name for name in nodes if name in within]
-        for name in nodes[:MOST_NODES]:
-            info = self._parts.nodes.get(name)
-            if info is None:
-                continue
+        nodes = [node for node in nodes if within is None or node.name in within][:MOST_NODES]
+        best: tuple[int, str] | None = None
+        left = MOST_BETTER
+        for index, (name, least) in enumerate(nodes):
+            if best is not None and (best[0] <= already + least or left <= 0):
+                break
             with self._parts.books.trial() as trial:
                 before = out.noted(), table.noted(), len(taken)
-                plan = self._free(pending, info, wanted, steps_on(name), out, table, taken)
-                if plan is not None:
+                plan = self._free(pending, name, wanted, steps_on(name), out, table, taken)
+                following = nodes[index + 1 : index + 2]
+                if best is None and plan is not None and all(len(plan.victims) <= already + each.least for each in following):
                     trial.keep()
                     return plan
                 out.restore(before[0])
                 table.restore(before[1])
                 del taken[before[2] :]
-        return None
+            left -= best is not None
+            if plan is not None and (best is None or len(plan.victims) < best[0]):
+                best = len(plan.victims), name
+        return self._free(pending, best[1], wanted, steps_on(best[1]), out, table, taken) if best is not None else None
 
     def _free(
         self,
         pending: QueuedPod,
-        info: NodeInfo,
+        node: str,
         wanted: Wanted,
         steps: list[Step],
         out: TakenOut,
         table: Table,
         taken: list[Step],
     ) -> Plan | None:
+        info = self._parts.nodes.get(node)
         try:
             state = table.state(pending)
         except NotPlaced:
+            return None
+        if info is None:
             return None
         refused: list[Placed] = []
         for step in steps:

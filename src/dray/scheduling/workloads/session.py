@@ -29,6 +29,7 @@ from dray.scheduling.workloads.joint import Joint
 from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.members import Members
 from dray.scheduling.workloads.nearness import Nearness
+from dray.scheduling.workloads.overtaking import Overtaking
 from dray.scheduling.workloads.returns import Returns
 from dray.scheduling.workloads.room import Plan, Room, Wanted
 from dray.scheduling.workloads.taking import Taking
@@ -141,7 +142,8 @@ class Session:
         for job in self.waiting:
             missing = self.missing.get(job.key)
             if missing is not None and missing.refused is not None:
-                self.missing[job.key] = self.denials.with_share(job, missing, self.turns.behind.get(job.key))
+                behind, overtaken = self.turns.behind.get(job.key), self.turns.overtaking.get(job.key)
+                self.missing[job.key] = self.denials.with_share(job, missing, behind, overtaken)
 
     def _ready(self) -> list[Job]:
         """Jobs that have something to place, and may."""
@@ -163,34 +165,51 @@ class Session:
 
     def _allocate(self) -> None:
         ready = self._ready()
-        line = self._line(ready)
-        for each in ready:
-            if each in self.returns and not self.members.gang(each).members("leaving"):
-                self._return(each, line)
-        failed: dict[Hashable, Missing] = {}
-        while (job := line.pop()) is not None:
+        line, failed = self._line(ready), dict[Hashable, Missing]()
+        for job in sorted((each for each in ready if each in self.returns), key=self.members.key):
+            gang = self.members.gang(job)
+            if not gang.members("leaving"):
+                if job.preemptible and not is_stale(gang):
+                    self._serve_above(job, ready, line, failed)
+                self._return(job, line)
+        while (first := line.pop()) is not None:
             if not self._decisions.may_start_more():
                 self.cut = True
                 return
-            members = self.members.next(job)
-            if not members:
-                continue
-            self.asking.note(job, members)
-            if (denied := self.denials.of_start(job)) is not None:
-                self.missing[job.key] = Missing(self.denials.denied(job, denied))
-                continue
-            likeness = self._likeness(job, members)
-            if likeness in failed:
-                self.missing[job.key] = self.denials.alike(job, members, failed[likeness])
-                continue
-            found = self._find(job, members)
-            if not isinstance(found, Missing):
-                self._started(job, found, line)
-            elif (plan := self._when_they_left(job, members)) is not None:
-                self.plan(job, plan, "allocate")
-                self._look_again(line)
-            else:
-                failed[likeness] = self.missing[job.key] = found
+            self._serve(first, line, failed)
+
+    def _serve(self, job: Job, line: Line, failed: dict[Hashable, Missing]) -> bool:
+        """Whether the job starts, as far as its next step goes; else it is promised what others leave, or told why not."""
+        members = self.members.next(job)
+        if not members:
+            return False
+        self.asking.note(job, members)
+        if (denied := self.denials.of_start(job)) is not None:
+            self.missing[job.key] = Missing(self.denials.denied(job, denied))
+            return False
+        likeness = self._likeness(job, members)
+        if likeness in failed:
+            self.missing[job.key] = self.denials.alike(job, members, failed[likeness])
+            return False
+        found = self._find(job, members)
+        if not isinstance(found, Missing):
+            self._started(job, found, line)
+            return True
+        if (plan := self._when_they_left(job, members)) is not None:
+            self.plan(job, plan, "allocate")
+            self._look_again(line)
+        else:
+            failed[likeness] = self.missing[job.key] = found
+        return False
+
+    def _serve_above(self, job: Job, ready: Sequence[Job], line: Line, failed: dict[Hashable, Missing]) -> None:
+        """Who would preempt a job that comes back is served before it: else that would be evicted a second time."""
+        above = [each for each in ready if each.queue == job.queue and each.priority > job.priority]
+        for first in sorted(above, key=self.members.key):
+            starts = True
+            while starts and first.key not in self.done:
+                line.drop(first)
+                starts = self._serve(first, line, failed)
 
     def _return(self, job: Job, line: Line) -> None:
         """Who moved for others has the places that were found for it, before anybody else is served."""
@@ -261,20 +280,35 @@ class Session:
     def _for_each(self, action: Action, find: Callable[[Job, list[QueuedPod]], Plan | None]) -> None:
         jobs = [job for job in self._ready() if not self._delayed(job)]
         line = self._line(jobs)
-        failed: set[Hashable] = set()
+        failed, overtaking = set[Hashable](), Overtaking()
+        # By queue and priority: whether there is anybody to evict at all.
+        victims: dict[tuple[str, int], bool] = {}
         while (job := line.pop()) is not None:
             members = self.members.next(job)
             likeness = (job.queue, job.priority, job.preemptible, self._likeness(job, members))
             if not members or likeness in failed:
                 continue
             self.asking.note(job, members)
+            if not self.taking.may_ask(job, action):
+                continue
+            if action != "consolidation" and (first := overtaking.behind(job)) is not None:
+                kind = job.queue, job.priority
+                if kind not in victims:
+                    victims[kind] = bool(self.taking.candidates(job, action))
+                if victims[kind]:
+                    self.turns.overtaking[job.key] = first
+                continue
             plan = self._settled(job, find)
+            if plan is not None and action == "preempt" and self.members.active(job) and self._joint.loses(job, plan):
+                # A surplus that costs more than it brings.
+                plan = None
             if plan is not None and not plan.victims and self._others_first(job):
                 continue
             if plan is not None:
                 self.plan(job, plan, action)
             elif action != "reclaim" or not self._joint.includes(job, members, action):
                 failed.add(likeness)
+                overtaking.failed(job)
                 continue
             self._look_again(line)
 

@@ -27,7 +27,7 @@ from dray.scheduling.workloads.bounds import enough_free, hopeless
 from dray.scheduling.workloads.budgets import Allowance, Budgets
 from dray.scheduling.workloads.jobs import BESIDE, Job, Jobs, created
 from dray.scheduling.workloads.room import Plan, Room, Step, Wanted
-from dray.scheduling.workloads.together import NOWHERE_SPECIAL, Scope, Together
+from dray.scheduling.workloads.together import NOWHERE_SPECIAL, Scope, Together, hardness
 from dray.scheduling.workloads.use import QueueUse
 from dray.scheduling.workloads.victims import Victims
 
@@ -56,10 +56,17 @@ class Taking:
     def job_of(self, uid: str) -> Job | None:
         return self._jobs.of(uid) or self._outside.get(uid)
 
+    def may_ask(self, job: Job, action: str) -> bool:
+        """Whether the action is for the job at all."""
+        if action == "reclaim":
+            return self._may_reclaim(job, self._session.standings.frozen())
+        return job.preemptible or action != "consolidation"
+
     # ----------------------------------------------------------------------------------------------------- consolidate
 
     def consolidate(self, job: Job, members: list[QueuedPod]) -> Plan | None:
-        return self._moving(job, members) if job.preemptible else None
+        """Others make room, each of whom finds another place."""
+        return self._moving(job, members)
 
     def _moving(self, job: Job, members: list[QueuedPod]) -> Plan | None:
         """A plan in which everybody finds another place."""
@@ -84,15 +91,13 @@ class Taking:
         """The domains for the job in which room is to be made, if all of these may go; for most jobs, anywhere."""
         if not job.root.constrained:
             return iter((NOWHERE_SPECIAL,))
-        nodes = self._victims.nodes({each.key for each in candidates})
-        return self._session.nearness.scopes(job, members, self._gone(candidates), nodes)
+        nodes = self._victims.nodes({each.key for each in candidates}, self._hardest(members), self._room.leaving)
+        return self._session.nearness.scopes(job, members, self._gone(candidates), [node.name for node in nodes])
 
     # --------------------------------------------------------------------------------------------------------- reclaim
 
     def reclaim(self, job: Job, members: list[QueuedPod]) -> Plan | None:
         standings = self._session.standings.frozen()
-        if not self._may_reclaim(job, standings):
-            return None
         self._together.headroom.begin(members, self._session.shares[job.queue])
 
         def judge(plan: Plan) -> bool:
@@ -213,8 +218,13 @@ class Taking:
     def _by_node(
         self, wanted: Wanted, allowed: Collection[str], choose: Callable[[Iterable[Step]], Iterable[Step]]
     ) -> Plan | None:
-        nodes = self._victims.nodes(allowed)
+        nodes = self._victims.nodes(allowed, self._hardest(wanted.members), self._room.leaving)
         return self._room.by_node(wanted, nodes, lambda node: list(choose(self._victims.on(node, allowed))))
+
+    def _hardest(self, members: Sequence[QueuedPod]) -> dict[str, int]:
+        """What the member asks of nodes that is hardest to place; what devices serve is not counted by node."""
+        requests = max(members, key=hardness).demand.requests
+        return {name: value for name, value in requests if not self._parts.classes.offers(name)}
 
     def _hopeless(self, members: Sequence[QueuedPod], candidates: Sequence[Job]) -> bool:
         return hopeless(self._parts.nodes, members, self._gone(candidates), self._parts.classes.offers)

@@ -97,7 +97,7 @@ class Table:
         """The members that have a place use their claims as much as those that the API shows."""
         seated = len(self.seats) + len(self._beside_these)
         for claim in (*state.resolved.open, *state.resolved.pinned):
-            known = self._parts.claims.consumers(claim)
+            known = self._parts.claims.intents.consumers(claim)
             if known + seated >= RESERVED_FOR_MAX:
                 sharing = [seat for seat in (*self.seats.values(), *self._beside_these) if _uses(seat, claim)]
                 try:

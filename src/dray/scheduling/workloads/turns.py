@@ -30,6 +30,8 @@ class Turns:
         self._growing: dict[str, Job] = {}
         # By job: the one in its queue that is first, and for whose sake it was not its turn.
         self.behind: dict[str, Job] = {}
+        # By job: the one before it for which no room could be made, and which it would overtake by evicting others.
+        self.overtaking: dict[str, Job] = {}
 
     def changed(self, job: Job) -> None:
         """It has or waits for something else than before."""

@@ -105,6 +105,14 @@ class QueueUse:
         self.left(placed)
         self.came(placed)
 
+    def snapshot(self) -> dict[str, object]:
+        """Everything counted, comparable."""
+        queues = {f"{name} ({what})": _rounded(held) for what, each in self._sums() for name, held in each.items()}
+        return {**queues, "claims": {claim: frozenset(users) for claim, users in self.claims.items()}}
+
+    def _sums(self) -> tuple[tuple[str, dict[str, Amounts]], ...]:
+        return ("all", self.allocated), ("fixed", self.fixed), ("beside queues", self.beside)
+
     def _add(self, charge: Charge, amounts: Amounts, sign: float) -> None:
         if not charge.path:
             self._beside(charge.node, amounts, sign)
@@ -154,3 +162,7 @@ def shares_of(total: Amounts, tree: Tree, use: QueueUse, pending: Mapping[str, A
             amounts = requested[name] = dict(use.allocated[name])
             add(amounts, pending.get(name, {}))
     return fair_shares(total, with_requests(tree, requested))
+
+
+def _rounded(amounts: Amounts) -> Amounts:
+    return {name: round(value, 6) for name, value in amounts.items() if round(value, 6)}

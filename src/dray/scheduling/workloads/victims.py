@@ -6,15 +6,18 @@ no victim, unless nobody has heard of that yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from dray.books.nodes import Nodes, Placed
+from dray.books.nodes import NodeInfo, Nodes, Placed
 from dray.queues.gangs import Gang, Member, fill, next_victims, surplus
 from dray.queues.order import job_key
+from dray.scheduling.workloads.asked import Amounts
+from dray.scheduling.workloads.bounds import by_node
 from dray.scheduling.workloads.jobs import Job, created, gang_of
 from dray.scheduling.workloads.line import Line
-from dray.scheduling.workloads.room import Step
+from dray.scheduling.workloads.room import Step, ToFree
 from dray.scheduling.workloads.use import QueueUse
 
 if TYPE_CHECKING:
@@ -47,9 +50,12 @@ class Victims:
             gang = left(job)
             return surplus(gang)[:1] if protected(job) else next_victims(gang)
 
-        line = Line(
-            self._session.tree, self._session.standings.frozen(), self._session.total, key, lambda job: {}, last_first=True
-        )
+        def loses(job: Job) -> Amounts:
+            taken = gone.get(job.key, ())
+            placed = (self._nodes.placed(each.name) for each in self._members.active(job) if each.name not in taken)
+            return self._use.freed(each for each in placed if each is not None)
+
+        line = Line(self._session.tree, self._session.standings.frozen(), self._session.total, key, loses, last_first=True)
         line.add(job for job in candidates if self._members.active(job))
         while (job := line.pop()) is not None:
             pods = [self._nodes.placed(each.name) for each in step(job)]
@@ -74,16 +80,20 @@ class Victims:
         self._session.spared_starting |= placed.standing != "promised"
         return False
 
-    def nodes(self, allowed: Collection[str]) -> list[str]:
-        """Nodes by how many pods would have to go; of those with as many, the one whose jobs are served last."""
-        found: list[tuple[str, int, tuple[object, ...]]] = []
+    def nodes(self, allowed: Collection[str], wanted: Mapping[str, int], leaving: Sequence[Placed]) -> list[ToFree]:
+        """Nodes by how many pods have to go until there is as much as ``wanted``, then by how many may; of those with as many,
+        the one whose jobs are served last. ``leaving``: who goes anyhow."""
+        found: list[tuple[ToFree, int, tuple[object, ...]]] = []
+        freed, gone = by_node(leaving), {placed.pod.uid for placed in leaving}
         for info in self._nodes:
             pods = [(job, placed) for uid, placed in info.pods.items() if (job := self._taking.job_of(uid)) is not None]
-            jobs = [(self._members.key(job), created(placed.pod)) for job, placed in pods if job.key in allowed]
-            if jobs:
-                found.append((info.name, len(jobs), min(jobs)))
+            here = [(job, placed) for job, placed in pods if job.key in allowed and placed.pod.uid not in gone]
+            if here:
+                least = _fewest(info, wanted, freed.get(info.name, {}), [placed for _, placed in here])
+                last = min((self._members.key(job), created(placed.pod)) for job, placed in here)
+                found.append((ToFree(info.name, least), len(here), last))
         found.sort(key=lambda each: each[2], reverse=True)
-        return [name for name, _, _ in sorted(found, key=lambda each: each[1])]
+        return [node for node, _, _ in sorted(found, key=lambda each: (each[0].least, each[1]))]
 
     def on(self, node: str, allowed: Collection[str]) -> list[Step]:
         """Jobs with pods on the node, those that are served last first, as far as they are to go for it."""
@@ -115,3 +125,15 @@ class Victims:
                     core.append(placed)
         if any(placed.node == node for placed in core):
             yield Step(job, tuple(core))
+
+
+def _fewest(info: NodeInfo, wanted: Mapping[str, int], freed: Mapping[str, int], pods: Sequence[Placed]) -> int:
+    """How many of the pods have to leave the node at least, as far as plain sums tell; somebody has to."""
+    least = 1
+    for name, amount in wanted.items():
+        lacks = amount - info.free(name) - freed.get(name, 0)
+        if lacks > 0:
+            held = sorted((value for placed in pods for key, value in placed.demand.requests if key == name), reverse=True)
+            enough = (number for number, sum_ in enumerate(accumulate(held), 1) if sum_ >= lacks)
+            least = max(least, next(enough, len(pods)))
+    return least
