@@ -22,7 +22,7 @@ from dray.cluster.metrics import Recorder
 from dray.cluster.world import World
 from dray.explain.failures import FailedBinding
 from dray.explain.verify import verify
-from dray.nodes.kubelet import SIMULATED
+from dray.nodes.faults import SIMULATED
 from dray.simulate.run import Simulation
 from dray.simulate.scenario import made_of
 from tests.simulate.random_scenarios import Document
@@ -39,7 +39,7 @@ _TOGETHER: Final = "no combination that satisfies"
 # Between what is said of some nodes and of others; what is said may have commas of its own.
 _NEXT: Final = re.compile(r", (?=\d+ nodes? |and \d+ more reasons?$)")
 # What only the scheduler knows: how often devices failed a pod for which others had left.
-_PAUSED: Final = re.compile(r", pod \S+ evicts nobody before [^,]*: [^,]*, \d+ times?")
+_PAUSED: Final = re.compile(r", (?:pod \S+|it) evicts nobody before [^,]*: [^,]*, \d+ times?")
 # How the last attempt ended is so whatever is found out since, until the next one.
 _OF_THE_LAST_ATTEMPT: Final = ("could not be bound to node", "did not become ready within")
 _NUMBER: Final = re.compile(r"(?<!\S)\d+")  # not of a name
@@ -166,7 +166,10 @@ def _waiting(simulation: Simulation, world: World, pod: Pod, failures: list[Fail
         yield Failure("no reason", _of(pod), "waits and its status does not say why")
     elif not answer.reasons and not answer.fits:
         yield Failure("no reason", _of(pod), "waits and `dray why` gives no reason")
-    elif answer.verdict == "unschedulable" and (wrong := _untrue(condition.message, answer.summary)):
+    elif answer.verdict == "unschedulable" and (
+        # Of a reason that is about the pod itself `dray why` says "it".
+        wrong := _untrue(condition.message.replace(f"pod {pod.key} ", "it "), answer.summary)
+    ):
         yield Failure("wrong reason", _of(pod), f"is told what is not so: {wrong}")
 
 

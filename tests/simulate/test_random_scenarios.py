@@ -40,7 +40,7 @@ def test_so_does_one_in_company(seed: int) -> None:
 @pytest.mark.timeout(2400)
 def test_many_random_scenarios_keep_every_promise() -> None:
     wrong = {seed: outcome.kinds for seed, outcome in outcomes(iter(MANY_SEEDS), os.cpu_count() or 1) if outcome.failures}
-    assert wrong == {}, "again: make soak ARGS='--seed N'"
+    assert wrong == {}, "again: make soak ARGS='--seed N --alone'"
 
 
 def test_the_same_seed_makes_the_same_scenario_and_the_same_run() -> None:
