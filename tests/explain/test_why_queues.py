@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dray.api import kinds
+from dray.explain.failures import FailedBinding
 from dray.explain.overview import causes, waiting
 from dray.explain.why import Why, why
 from tests.scheduling.scheduling_cluster import Sim, node, pod
@@ -240,3 +241,34 @@ def test_who_asks_to_start_with_others_and_has_no_owner_is_a_pod_like_any_other(
     found = asked(sim, "p")
     assert found.queued is None
     assert [reason.code for reason in found.reasons] == ["ResourcesInsufficient"]
+
+
+def _gang_beside_a_pod_that_is_promised_a_node(sim: Sim, **needs: object) -> None:
+    """Two nodes with room for one each; what is nominated for one of them is in no queue and no gang."""
+    add_group(sim, "train", "a", 2)
+    for index in range(2):
+        add_member(sim, f"w{index}", "train")
+    other = pod("other", requests={GPU: "1"}, **needs)
+    other["status"] = {"phase": "Pending", "nominatedNodeName": "n0"}
+    sim.api.put(kinds.PODS, other)
+
+
+def test_what_pods_outside_of_queues_are_promised_counts_for_a_gang() -> None:
+    sim = cluster(1, 1)
+    add_queue(sim, "a", 8)
+    _gang_beside_a_pod_that_is_promised_a_node(sim)
+    blocked = next(reason for reason in asked(sim, "w0").reasons if reason.code == "GangBlocked")
+    assert blocked.data["placed"] == 1
+
+
+def test_so_does_the_room_that_is_kept_while_devices_that_failed_rest() -> None:
+    sim = cluster(1, 1)
+    add_queue(sim, "a", 8)
+    sim.add_class()
+    sim.add_slice("n0", 1)
+    sim.add_claim("c")
+    _gang_beside_a_pod_that_is_promised_a_node(sim, claims=["c"])
+    failed = FailedBinding("gpu.example.com/n0/gpu-0", "default/other", "could not be bound", at=sim.now)
+    found = why(sim.world, sim.world.get(kinds.PODS, "default/w0"), now=sim.now, failures=[failed])
+    blocked = next(reason for reason in found.reasons if reason.code == "GangBlocked")
+    assert blocked.data["placed"] == 1

@@ -48,7 +48,6 @@ from dray.scheduling.scheduler import Scheduler
 
 # How long pods are asked about: whoever waits for the answer wants to decide something.
 ASK_SECONDS: Final = 20.0
-LOWEST_PRIORITY: Final = -(1 << 31)
 
 FindsPlace = Callable[[Pod], str | None]
 
@@ -247,7 +246,7 @@ class Places:
             self._put(PODS, _pending(pod))
         self._scheduler = Scheduler(self._world)
         self._ask = Ask(self._scheduler, now)
-        self._ask.count_promises(LOWEST_PRIORITY, "")
+        self._ask.count_promises()
 
     def __call__(self, pod: Pod) -> str | None:
         waiting: Pod = self._world.get(PODS, pod.key)

@@ -105,7 +105,7 @@ def causes(
     """Why these pods wait, worst first, then what most of them wait for."""
     gates = gates or Gates.dray()
     ask = Ask(Scheduler(world, config, gates), now)
-    outlooks = Outlooks(world, now, config, gates)
+    outlooks = Outlooks(world, now, config, gates, failures)
     alike: dict[Hashable, list[Pod]] = {}
     for pod in pods:
         alike.setdefault((_key(ask, pod), _in_queue(outlooks, pod)), []).append(pod)

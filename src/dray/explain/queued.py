@@ -6,7 +6,7 @@ condition. Nothing is changed by asking.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +17,9 @@ from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, QUEUES
 from dray.books.nodes import Placed
 from dray.cluster.world import World
 from dray.explain.evicting import Victim, WouldEvict, devices_of
+from dray.explain.failures import FailedBinding, resting
 from dray.queues.order import Standing
+from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.scheduler import Scheduler
@@ -72,8 +74,10 @@ class _Rehearsed(NamedTuple):
 class Outlooks:
     """What comes of pods that wait: one session for all that are asked about, held when the first of them is."""
 
-    def __init__(self, world: World, now: float, config: Config | None, gates: Gates | None) -> None:
-        self._world, self._now, self._config, self._gates = world, now, config, gates
+    def __init__(
+        self, world: World, now: float, config: Config | None, gates: Gates | None, failures: Sequence[FailedBinding] = ()
+    ) -> None:
+        self._world, self._now, self._config, self._gates, self._failures = world, now, config, gates, failures
         self._rehearsed: dict[str, _Rehearsed] = {}
         self._any = any(kind in world.kinds and world.all(kind) for kind in (QUEUES, POD_GROUPS, CORE_POD_GROUPS))
 
@@ -101,12 +105,18 @@ class Outlooks:
     def _rehearse(self, config: Config) -> _Rehearsed:
         # In a session that is held for nobody there are no writes under way to wait for.
         scheduler = Scheduler(self._world, msgspec.structs.replace(config, in_flight=2**31), self._gates)
-        scheduler.engine.advance(self._now)
-        scheduler.zones.due(self._now)
+        self._count_what_others_have(scheduler, config.device_rest)
         session = scheduler.workloads.survey(self._now)
         before = session.standings.frozen()
         scheduler.workloads.rehearse(session)
         return _Rehearsed(scheduler, session, before)
+
+    def _count_what_others_have(self, scheduler: Scheduler, rest: float) -> None:
+        """What a scheduler that runs knows of pods that no session decides on: what failed them, and what they are promised."""
+        ask = Ask(scheduler, self._now)
+        ask.count_rests(device for device, _ in resting(self._failures, rest, self._now))
+        scheduler.workloads.know()
+        ask.count_promises({uid for job in scheduler.workloads.jobs for uid in job.pods})
 
 
 def _of_session(world: World, pod: Pod, session: Session, job: Job, before: Mapping[str, Standing]) -> Outlook:

@@ -166,7 +166,7 @@ def _why(
         return Why(pod.key, "impossible", f"pod {pod.key} {ended} and will not be scheduled.", [])
     question = _Question(world, pod, now, config, gates, failures, unknown)
     answer = question.answer()
-    outlooks = outlooks or Outlooks(world, now, config, gates)
+    outlooks = outlooks or Outlooks(world, now, config, gates, failures)
     found = outlooks.of(pod) if not answer.awaited else None
     if found is not None:
         answer = _in_queue(answer, pod, found)
@@ -311,8 +311,7 @@ class _Question:
         self._failures = failures
         self._longest_back_off = (config or self._config).max_backoff
         self._resting = dict(resting(failures, (config or self._config).device_rest, now))
-        for device in self._resting:
-            self._scheduler.engine.rest(_device_key(device))
+        self._ask.count_rests(self._resting)
 
     def answer(self) -> Why:
         awaited = list(self._awaited(self._pod))
@@ -324,7 +323,7 @@ class _Question:
             return self._refused([self._of_template(reason) for reason, _ in refused.refusal.reasons])
         if state.unusable:
             return self._refused([reason for _, reason in state.unusable])
-        self._ask.count_promises(state.demand.priority, self._pod.uid)
+        self._ask.count_promises((self._pod.uid,), state.demand.priority)
         nodes = self._nodes(self._ask, state)
         if not nodes:
             return self._refused([Reason("NoNodes", "")])
@@ -339,7 +338,7 @@ class _Question:
         if leaving is not None:
             return self._made_room(leaving, nodes)
         rests = self._rests(nodes)
-        awake = self._awake(state, rests) if rests else ""
+        awake = self._awake(state) if rests else ""
         return self._rested(rests, nodes, awake) if awake else self._nowhere(state, nodes)
 
     def waits_for(self, others: Iterable[Pod]) -> Why | None:
@@ -507,11 +506,11 @@ class _Question:
                 found[device.device] = None
         return list(found)
 
-    def _awake(self, state: CycleState, resting: list[str]) -> str:
-        """The node that would do if these did not rest, or nothing."""
+    def _awake(self, state: CycleState) -> str:
+        """The node that would do if no device rested, or nothing."""
+        rests = self._scheduler.parts.rests
         with self._scheduler.parts.books.trial():
-            for device in resting:
-                self._scheduler.engine.wake(_device_key(device))
+            rests.lift(rests.steps)
             placement = self._ask.would(state)
         return placement.node if placement is not None else ""
 
@@ -556,12 +555,6 @@ def _tied(pod: Pod) -> bool:
 def _untied(pod: Pod) -> Pod:
     assert pod.spec.affinity is not None
     return with_spec(pod, affinity=msgspec.structs.replace(pod.spec.affinity, pod_affinity=None))
-
-
-def _device_key(device: str) -> DeviceKey:
-    driver, _, rest = device.partition("/")
-    pool, _, name = rest.rpartition("/")
-    return DeviceKey(driver, pool, name)
 
 
 # -------------------------------------------------------------------------------------------------------------- words

@@ -6,8 +6,8 @@ what the scheduler would decide because it is the same decision, made in a trial
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import NamedTuple
+from collections.abc import Container, Hashable, Iterable
+from typing import Final, NamedTuple
 
 from dray.api.core import NodeSelectorRequirement, NodeSelectorTerm, Pod
 from dray.api.kinds import PODS
@@ -17,6 +17,7 @@ from dray.books.nodes import NodeInfo
 from dray.devices import Explanation
 from dray.devices.explain import Outlines
 from dray.scheduling.actions.preemption import Eviction
+from dray.scheduling.binding.conditions import Device
 from dray.scheduling.config import Profile
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.plugins.base import Reasons
@@ -26,6 +27,8 @@ from dray.scheduling.plugins.resources import readable
 from dray.scheduling.scheduler import Scheduler
 from dray.scheduling.shape.extended import as_asked, by_devices
 from dray.scheduling.waiting.queue import QueuedPod
+
+_LOWEST_PRIORITY: Final = -(1 << 31)
 
 
 class Answer(NamedTuple):
@@ -184,13 +187,21 @@ class Ask:
         node = state.pod.status.nominated_node_name
         return self.scheduler.preemptor.preemption.under_way(state, node) if node else None
 
-    def count_promises(self, priority: int, beside: str) -> None:
+    def count_rests(self, failed: Iterable[str]) -> None:
+        """Devices (``driver/pool/name``) that failed a short while ago are the last choice: a scheduler that has just been told
+        everything does not know of them."""
+        for device in failed:
+            driver, _, rest = device.partition("/")
+            pool, _, name = rest.rpartition("/")
+            self.scheduler.parts.rests.rest(Device(driver, pool, name), self._now)
+
+    def count_promises(self, beside: Container[str] = (), priority: int = _LOWEST_PRIORITY) -> None:
         """What is promised to pods that wait for others to leave is not for pods of lower priority. A scheduler that has just
         been told everything works that out from the nodes that pods are nominated for."""
         scheduler = self.scheduler
         for other in list(scheduler.world.all(PODS).values()):
             name = other.status.nominated_node_name
-            if not name or other.spec.node_name or other.uid == beside or other.metadata.deletion_timestamp is not None:
+            if not name or other.spec.node_name or other.uid in beside or other.metadata.deletion_timestamp is not None:
                 continue
             pending = scheduler.queue.get(other.uid) or QueuedPod(other, scheduler.demands.of(other), self._now)
             info = scheduler.nodes.get(name)

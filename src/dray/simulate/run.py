@@ -268,7 +268,7 @@ class Simulation:
     def report(self) -> Report:
         world = self.world()
         failures = self.failures()
-        outlooks = Outlooks(world, self.clock.now, self._scenario.config, self._scenario.gates)
+        outlooks = Outlooks(world, self.clock.now, self._scenario.config, self._scenario.gates, failures)
         pods = [self._pod(world, pod, failures, outlooks) for _, pod in sorted(world.all(PODS).items())]
         return Report(
             self._scenario.seed,

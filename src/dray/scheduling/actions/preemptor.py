@@ -185,6 +185,16 @@ class Preemptor:
         placement = leaving.placement if leaving is not None else self._cycle.try_on(state, info)
         if isinstance(placement, Placement):
             self.nominator.make(pending, placement)
+        elif self._would_with_rested(state, info):
+            self.keep(pending, info.name)
+
+    def _would_with_rested(self, state: CycleState, info: NodeInfo) -> bool:
+        """Whether the node has devices for the pod, and they failed a short while ago."""
+        if not len(self._rests):
+            return False
+        with self._books.trial():
+            self._rests.lift(self._rests.steps)
+            return isinstance(self._cycle.try_on(state, info), Placement)
 
     def evict(self, eviction: Eviction, pod: Pod, profile: Profile, now: float) -> None:
         evicted = 0
