@@ -101,3 +101,17 @@ def test_a_surplus_evicts_nobody_where_less_would_run_then() -> None:
     assert cluster.evicted == set()
     cluster = Cluster({"n0": 5}, [queue("own", 0)], [grows, large, job("rest", "own", 3, count=1)])
     assert cluster.settle() == {"grows": 2, "large": 0, "rest": 1}
+
+
+def test_one_that_is_to_start_and_to_move_in_one_session_starts_where_it_moves_to() -> None:
+    """It was seen nowhere yet; and nobody has to be waited for, so that the other starts at once."""
+    jobs = [
+        job("cores", "own", 0, "many", priority=125),
+        job("small", "own", 1, count=1, priority=75),
+        job("large", "own", 1, count=1),
+    ]
+    for each, cores in zip(jobs, (60_000, 1_000, 64_000), strict=True):
+        each["pods"][0]["requests"]["cpu_milli"] = cores
+    cluster = Cluster({"few": 1, "many": 2}, [queue("own", 9)], jobs)
+    assert cluster.settle() == {"cores": 1, "small": 1, "large": 1}
+    assert cluster.evicted == set()

@@ -285,6 +285,22 @@ class TestQueues:
         assert {"b0", "b1"} <= left
         assert len(left) == 4
 
+    def test_who_was_to_start_in_the_same_session_is_not_started_only_to_be_evicted(self) -> None:
+        sim = cluster(2)
+        add_queue(sim, "a")
+        add_queue(sim, "b", 2)
+        add_single(sim, "a0", "a")
+        sim.settle(2)
+        add_group(sim, "train", "b", 2)
+        for name in ("b0", "b1"):
+            add_member(sim, name, "train")
+        add_single(sim, "a1", "a")
+        before = sim.pod("a1")["metadata"]["uid"]
+        sim.settle(10)
+        assert running(sim) == {"b0", "b1"}
+        assert sim.pod("a1")["metadata"]["uid"] == before, "nobody had heard that it was to start"
+        assert [write.name for write in sim.log if write.verb == "delete" and write.kind is kinds.PODS] == ["a0"]
+
     def test_who_takes_back_is_promised_the_room_and_told(self) -> None:
         sim = cluster(1)
         add_queue(sim, "a", 0)

@@ -204,9 +204,14 @@ class Preemptor:
                 # It had only been promised the room.
                 self.give_up(promised.pending, now)
                 continue
-            evicted += 1
             self.preemption.evict(victim.uid, pod.uid)
             binding = self._binder.bindings.get(victim.uid)
+            if binding is not None and self._binder.outbox.unsend(binding):
+                # Decided on just before, and nobody heard of it.
+                self._call_off(binding.pending, now)
+                self.preemption.gone(victim.uid)
+                continue
+            evicted += 1
             if binding is not None and binding.stage != "binding":
                 self._out.append(reports.preempted_event(victim, pod, eviction.node, profile.scheduler_name, now, kept=True))
                 self._call_off(binding.pending, now)

@@ -399,23 +399,33 @@ class Workloads:
 
     def _write_plans(self, made_by: Mapping[str, str], now: float) -> None:
         """``made_by``: the jobs for which room was made in this session, and by which action."""
-        for key in made_by:
-            job, plan = self.jobs.by_key(key), self._waits[key].plan
-            if job is None:
-                continue
+        made = [(job, self._waits[key], made_by[key]) for key in made_by if (job := self.jobs.by_key(key)) is not None]
+        for job, wait, action in made:
+            plan = wait.plan
             first, victims = plan.seats[0], plan.victims
             profile = self._profiles[first.pending.demand.scheduler_name]
-            eviction = Eviction(first.placement, victims, why=_why(job, plan, made_by[key]))
+            eviction = Eviction(first.placement, victims, why=_why(job, plan, action))
             self._preemptor.evict(eviction, first.pending.pod, profile, now)
             for seat in plan.seats if victims else ():
                 seat.pending.made_room = True
             for step in (*plan.evicted, *(step for step, _ in plan.moved)):
                 step.job.evicted_at = now
             self._returns.note(plan, now)
-            for pod, node in ((seat.pending.pod, seat.placement.node) for seat in plan.seats):
+        for job, wait, _ in made:
+            if not any(map(self._still_there, wait.awaited)) and self._starts(job, wait):
+                continue
+            for pod, node in ((seat.pending.pod, seat.placement.node) for seat in wait.plan.seats):
                 if node != pod.status.nominated_node_name:
                     self._out.append(reports.status_patch(pod, {"nominatedNodeName": node}))
-            self._tell(job, plan, now)
+            self._tell(job, wait.plan, now)
+
+    def _starts(self, job: Job, wait: Wait) -> bool:
+        """Whether the job starts now, where it was promised room or on nodes as good."""
+        seats = self._on_their_nodes(job, [seat.pending for seat in wait.plan.seats])
+        if seats is not None:
+            del self._waits[job.key]
+            self.start(job, seats)
+        return seats is not None
 
     def _tell(self, job: Job, plan: Plan, now: float) -> None:
         """Who leaves for the job, of those that are not gone yet."""
@@ -433,11 +443,9 @@ class Workloads:
             if job is None or any(job.waiting.get(each.uid) is not each or not each.nominated for each in members):
                 self._drop(key, job)
                 continue
-            seats = self._on_their_nodes(job, members)
-            if seats is not None:
-                del self._waits[key]
-                self.start(job, seats)
-            elif self._comes_true(wait, now):
+            if self._starts(job, wait):
+                continue
+            if self._comes_true(wait, now):
                 self._tell(job, wait.plan, now)
             else:
                 self._drop(key, job)
