@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from scheduling_cluster import Sim
 
@@ -122,6 +124,23 @@ def test_no_nodes_at_all_is_a_reason(sim: Sim) -> None:
     sim.add_node("n1")
     sim.settle()
     assert sim.node_of("p") == "n1"
+
+
+@pytest.mark.parametrize(
+    ("whole", "fits"),
+    [
+        ({"requests": {"cpu": "3"}}, True),
+        ({"requests": {"cpu": "5"}}, False),
+        # From a server that does not complete it: what the containers ask for, up to the limit where they do not.
+        ({"limits": {"cpu": "5"}}, True),
+        ({"limits": {"memory": "1Ti"}}, False),
+    ],
+)
+def test_what_a_pod_asks_for_as_a_whole_counts_instead_of_its_containers(sim: Sim, whole: dict[str, Any], fits: bool) -> None:
+    sim.add_node("n", cpu="4")
+    sim.add_pod("p", containers=[{"name": "m", "resources": {"requests": {"cpu": "1"}}}], resources=whole)
+    sim.settle()
+    assert sim.node_of("p") == ("n" if fits else "")
 
 
 def test_init_containers_count_with_their_largest_and_sidecars_with_the_rest(sim: Sim) -> None:

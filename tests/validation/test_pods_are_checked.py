@@ -66,6 +66,9 @@ def test_resources_fit_together(api, pod, resources, path):
         ({"limits": {"example.com/gpu": "1"}}, ["limits[example.com/gpu]"]),
         ({"limits": {"deviceclass.resource.kubernetes.io/gpu": "1"}}, ["limits[deviceclass.resource.kubernetes.io/gpu]"]),
         ({"requests": {"ephemeral-storage": "1Gi"}}, ["requests[ephemeral-storage]"]),
+        ({"limits": {"gpu": "1"}}, ["limits[gpu]"]),
+        ({"requests": {"example.com/gpu": "1"}}, ["requests[example.com/gpu]", "limits"]),
+        ({"requests": {"cpu": "1", "hugepages-2Mi": "2Mi"}}, ["limits"]),
         ({"claims": [{"name": "gpu"}]}, ["claims"]),
         ({"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}, ["requests"]),
         ({"limits": {"cpu": "1", "memory": "1Gi", "hugepages-2Mi": "2Mi"}, "requests": {"hugepages-2Mi": "2Mi"}}, []),
@@ -75,6 +78,77 @@ def test_a_pod_as_a_whole_asks_for_cpu_memory_and_huge_pages_only(api, pod, reso
     claims = [{"name": "gpu", "resourceClaimName": "c"}]
     found = api.create("pods", pod(resources=resources, resourceClaims=claims))
     assert [path for path in found if path.startswith("spec.resources.")] == [f"spec.resources.{path}" for path in paths]
+
+
+def limited(**amounts):
+    return {"limits": {name.replace("pages", "pages-2Mi"): amount for name, amount in amounts.items()}}
+
+
+@pytest.mark.parametrize(
+    ("whole", "of_containers", "of_inits", "expected"),
+    [
+        (
+            {"requests": {"cpu": "1"}},
+            [{"requests": {"cpu": "600m"}}, {"requests": {"cpu": "600m"}}],
+            [],
+            ("requests[cpu]", "1", "must be greater than or equal to aggregate container requests of 1200m"),
+        ),
+        (
+            {"requests": {"memory": "1Gi"}},
+            [{}],
+            [{"requests": {"memory": "2Gi"}}],
+            ("requests[memory]", "1Gi", "must be greater than or equal to aggregate container requests of 2Gi"),
+        ),
+        (
+            limited(cpu="1", memory="4Gi"),
+            [{}, limited(cpu="2", memory="4Gi")],
+            [],
+            ("containers[1][cpu].limits", "2", "must be less than or equal to pod limits of 1"),
+        ),
+        (
+            limited(cpu="1", hugepages="4Mi"),
+            [limited(cpu="1", hugepages="4Mi"), limited(cpu="1", hugepages="2Mi")],
+            [],
+            ("limits[hugepages-2Mi]", "4Mi", "must be greater than or equal to aggregate container limits of 6Mi"),
+        ),
+    ],
+)
+def test_a_pod_asks_as_a_whole_for_what_its_containers_need(api, pod, whole, of_containers, of_inits, expected):
+    containers = [container(name=f"c{index}", resources=each) for index, each in enumerate(of_containers)]
+    inits = [container(name=f"i{index}", resources=each) for index, each in enumerate(of_inits)]
+    found = api.errors("pods", pod(resources=whole, containers=containers, initContainers=inits))
+    assert [(error.path, error.type, error.value, error.message) for error in found] == [
+        (f"spec.resources.{expected[0]}", "Invalid", *expected[1:])
+    ]
+
+
+def test_limits_of_containers_may_be_more_together_than_that_of_the_pod(api, pod):
+    containers = [container(name=name, resources={"requests": {"cpu": "500m"}, **limited(cpu="2")}) for name in "ab"]
+    inits = [container(name="i", resources={"requests": {"cpu": "1"}, **limited(cpu="8")})]
+    whole = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
+    assert api.create("pods", pod(resources=whole, containers=containers, initContainers=inits)) == []
+
+
+def test_templates_are_judged_like_their_pods(api, pod):
+    spec = pod(resources=limited(cpu="1"), containers=[container(resources=limited(cpu="2"))])["spec"]
+    labels = {"app": "a"}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    found = api.create(
+        "deployments", {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+    )
+    assert found == ["spec.template.spec.resources.containers[0][cpu].limits"]
+
+
+def test_pods_for_windows_do_not_ask_as_a_whole(api, pod):
+    (found,) = api.errors("pods", pod(resources=limited(gpu="1"), os={"name": "windows"}))
+    assert (found.path, found.message) == ("spec.resources", "may not be set for a windows pod")
+
+
+@pytest.mark.parametrize("resources", [{"hugepages-2Mi": "3Mi"}, {"hugepages-much": "2Mi"}, {"hugepages-0": "2Mi"}])
+def test_huge_pages_are_whole_pages_of_a_size(api, pod, resources):
+    (name,) = resources
+    found = api.create("pods", pod(containers=[container(resources={"limits": {"cpu": "1", **resources}})]))
+    assert f"{C0}.resources.limits[{name}]" in found
 
 
 def test_requests_of_one_claim_can_be_used_apart(api, pod):

@@ -6,11 +6,11 @@ beside everything that starts after them. The scheduler counts cpu in thousandth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, Self, TypeVar
 
 from dray.api.core import Container, PodSpec, ResourceList
-from dray.api.quantity import Quantity
+from dray.api.quantity import Quantity, quantities
 
 Amounts = dict[str, int]
 
@@ -59,7 +59,7 @@ def assumed_usage(spec: PodSpec) -> Amounts:
 
 
 def _total(spec: PodSpec, missing: Amounts) -> Amounts:
-    pod_level = _pod_level(spec)
+    pod_level = _of_pod(spec)
     assumed = {name: value for name, value in missing.items() if name not in pod_level}
     total = together(spec, lambda container: {**assumed, **container_requests(container)})
     total.update(pod_level)
@@ -67,29 +67,65 @@ def _total(spec: PodSpec, missing: Amounts) -> Amounts:
     return {name: value for name, value in total.items() if value}
 
 
-def _pod_level(spec: PodSpec) -> Amounts:
-    """Pod-level requests: they replace the sum of the containers for cpu, memory and huge pages."""
+def _of_pod(spec: PodSpec) -> Amounts:
     if spec.resources is None:
         return {}
-    named = {**spec.resources.limits, **spec.resources.requests}
-    return amounts({name: value for name, value in named.items() if is_pod_level(name)})
+    requests, limits = amounts(spec.resources.requests), amounts(spec.resources.limits)
+    return pod_level_requests(requests, limits, together(spec, container_requests))
+
+
+# -------------------------------------------------------------------------------------------------- of the pod as a whole
 
 
 def is_pod_level(resource: str) -> bool:
     """Whether an amount of the pod as a whole replaces the sum of its containers."""
-    return resource in _POD_LEVEL or resource.startswith("hugepages-")
+    return resource in _POD_LEVEL or is_huge_pages(resource)
+
+
+def is_huge_pages(resource: str) -> bool:
+    return resource.startswith("hugepages-")
+
+
+def pod_level_requests(requests: Mapping[str, N], limits: Mapping[str, N], asked: Mapping[str, N]) -> dict[str, N]:
+    """The requests of a pod as a whole, completed: what is limited or requested only in part is requested as its containers do
+    (``asked``), else up to the limit. Huge pages are always requested up to the limit."""
+    given, most = _pod_level(requests), _pod_level(limits)
+    if not given and not most:
+        return {}
+    of_containers = {n: v for n, v in _pod_level(asked).items() if not (is_huge_pages(n) and n in most)}
+    return {**most, **of_containers, **given}
+
+
+def _pod_level(resources: Mapping[str, N]) -> dict[str, N]:
+    return {name: value for name, value in resources.items() if is_pod_level(name)}
+
+
+# ------------------------------------------------------------------------------------------------------ of all containers
 
 
 def together(spec: PodSpec, of: Callable[[Container], dict[str, N]]) -> dict[str, N]:
     """What the containers of a pod need at most at one time, where ``of`` says what one of them needs."""
+    return _at_most(map(of, spec.containers), ((of(container), is_sidecar(container)) for container in spec.init_containers))
+
+
+def together_in(spec: Mapping[str, Any], field: str) -> dict[str, Quantity]:
+    """What the containers of a pod spec as in JSON name under ``field`` (requests, limits) at most at one time."""
+
+    def of(container: Mapping[str, Any]) -> dict[str, Quantity]:
+        return quantities((container.get("resources") or {}).get(field) or {})
+
+    inits = ((of(container), container.get("restartPolicy") == "Always") for container in spec.get("initContainers") or ())
+    return _at_most(map(of, spec.get("containers") or ()), inits)
+
+
+def _at_most(containers: Iterable[dict[str, N]], inits: Iterable[tuple[dict[str, N], bool]]) -> dict[str, N]:
     running: dict[str, N] = {}
-    for container in spec.containers:
-        add(running, of(container))
+    for needed in containers:
+        add(running, needed)
     sidecars: dict[str, N] = {}
     peak: dict[str, N] = {}
-    for container in spec.init_containers:
-        needed = of(container)
-        if is_sidecar(container):
+    for needed, stays in inits:
+        if stays:
             add(running, needed)
             add(sidecars, needed)
             _raise(peak, sidecars)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from dray.api import names
 from dray.api.quantity import Quantity, QuantityError, quantities
-from dray.api.requests import is_pod_level
+from dray.api.requests import is_huge_pages, is_pod_level, together_in
 from dray.api.validation.errors import (
     Errors,
     duplicate,
@@ -45,7 +46,8 @@ def containers(spec: Object, path: str) -> Errors:
             if name and name in seen:
                 yield duplicate(f"{place}.name", name)
             seen.add(name)
-    yield from _of_the_pod(spec.get("resources") or {}, f"{path}.resources")
+    if spec.get("resources") is not None:
+        yield from _of_the_pod(spec, f"{path}.resources", scope)
 
 
 class _Scope:
@@ -71,7 +73,7 @@ def _container(container: Object, path: str, scope: _Scope) -> Errors:
         if container.get(probe) is not None:
             yield from _probe(container[probe], f"{path}.{probe}")
     yield from _mounts(container.get("volumeMounts"), f"{path}.volumeMounts", scope)
-    yield from resources(container.get("resources") or {}, f"{path}.resources", scope)
+    yield from _resources(container.get("resources") or {}, f"{path}.resources", _name, scope)
 
 
 def _ports(ports: list[Object] | None, path: str) -> Errors:
@@ -134,58 +136,47 @@ def _mounts(mounts: list[Object] | None, path: str, scope: _Scope) -> Errors:
 # resources
 
 
-def resources(value: Object, path: str, scope: _Scope | None) -> Errors:
+def _resources(value: Object, path: str, name_rule: Callable[[str, str], Errors], scope: _Scope) -> Errors:
     limits = quantities(value.get("limits") or {})
     requests = quantities(value.get("requests") or {})
     for field, amounts in (("limits", limits), ("requests", requests)):
         for name, amount in amounts.items():
-            yield from _resource(name, amount, f"{path}.{field}[{name}]")
+            place = f"{path}.{field}[{name}]"
+            yield from name_rule(name, place)
+            yield from _amount(name, amount, place)
     for name, amount in requests.items():
         yield from _within_limit(name, amount, limits.get(name), f"{path}.requests")
-    if any(name.startswith(_HUGE_PAGES) for name in (*limits, *requests)) and not {"cpu", "memory"} & {*limits, *requests}:
+    if any(map(is_huge_pages, (*limits, *requests))) and not {"cpu", "memory"} & {*limits, *requests}:
         yield forbidden(path, "HugePages require cpu or memory")
-    if scope is not None:
-        yield from _claims(value.get("claims"), f"{path}.claims", scope)
+    yield from _claims(value.get("claims"), f"{path}.claims", scope)
 
 
-def _of_the_pod(value: Object, path: str) -> Errors:
-    """Resources of the pod as a whole: what devices or plugins provide is asked for by containers."""
-    for field in ("limits", "requests"):
-        for name in value.get(field) or {}:
-            if not is_pod_level(name):
-                yield not_supported(f"{path}.{field}[{name}]", name, ("cpu", _HUGE_PAGES, "memory"))
-    if value.get("claims"):
-        yield forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level")
-    whole = {
-        field: {name: amount for name, amount in (value.get(field) or {}).items() if is_pod_level(name)}
-        for field in ("limits", "requests")
-    }
-    yield from resources(whole, path, None)
-
-
-def _resource(name: str, amount: Quantity, path: str) -> Errors:
+def _name(name: str, path: str) -> Errors:
     yield from named(names.qualified_name, name, path)
-    if "/" not in name and name not in _STANDARD and not name.startswith(_HUGE_PAGES):
+    if "/" not in name and name not in _STANDARD and not is_huge_pages(name):
         yield invalid(path, name, "must be a standard resource type or fully qualified")
+
+
+def _amount(name: str, amount: Quantity, path: str) -> Errors:
     if amount.nanos < 0:
         yield invalid(path, str(amount), "must be greater than or equal to 0")
-    if name.startswith(_HUGE_PAGES) and not _whole_pages(name, amount):
+    if is_huge_pages(name) and not _whole_pages(name, amount):
         yield invalid(path, str(amount), f"{amount} is not positive integer multiple of {name}")
     if names.is_extended_resource(name) and (amount != Quantity.of(amount.value) or amount.nanos > _MOST_NANOS):
         yield invalid(path, str(amount), "must be an integer")
 
 
 def _whole_pages(name: str, amount: Quantity) -> bool:
-    """``hugepages-2Mi`` come in multiples of 2Mi; a size that cannot be read is not judged."""
+    """``hugepages-2Mi`` come in multiples of 2Mi."""
     try:
         size = Quantity.parse(name.removeprefix(_HUGE_PAGES))
     except QuantityError:
-        return True
-    return size.nanos <= 0 or amount.nanos % size.nanos == 0
+        return False
+    return size.nanos > 0 and size == Quantity.of(size.value) and amount.value % size.value == 0
 
 
 def _within_limit(name: str, amount: Quantity, limit: Quantity | None, path: str) -> Errors:
-    whole = names.is_extended_resource(name) or name.startswith(_HUGE_PAGES)
+    whole = names.is_extended_resource(name) or is_huge_pages(name)
     if limit is None:
         if whole:
             yield required(path.replace("requests", "limits"), "Limit must be set for non overcommitable resources")
@@ -211,3 +202,45 @@ def _claims(claims: list[Object] | None, path: str, scope: _Scope) -> Errors:
         elif name not in scope.claims:
             yield not_found(place, name)._replace(detail=scope.expected())
         seen.add((name, request))
+
+
+# resources of the pod as a whole
+
+
+def _of_the_pod(spec: Object, path: str, scope: _Scope) -> Errors:
+    value = spec["resources"]
+    if (spec.get("os") or {}).get("name") == "windows":
+        yield forbidden(path, "may not be set for a windows pod")
+        return
+    if value.get("claims") is not None:
+        yield forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level")
+    yield from _resources(value, path, _pod_level_name, scope)
+    yield from _covers_containers(spec, path)
+
+
+def _pod_level_name(name: str, path: str) -> Errors:
+    """What devices or plugins provide is asked for by containers."""
+    problems = list(_name(name, path))
+    yield from problems
+    if not problems and not is_pod_level(name):
+        yield not_supported(path, name, ("cpu", _HUGE_PAGES, "memory"))
+
+
+def _covers_containers(spec: Object, path: str) -> Errors:
+    """The pod requests what its containers do together, has room for each one's limit, and for all their huge pages."""
+    requests = quantities(spec["resources"].get("requests") or {})
+    for name, needed in together_in(spec, "requests").items():
+        if name in requests and needed > requests[name]:
+            words = f"must be greater than or equal to aggregate container requests of {needed}"
+            yield invalid(f"{path}.requests[{name}]", str(requests[name]), words)
+    limits = quantities(spec["resources"].get("limits") or {})
+    for name, needed in together_in(spec, "limits").items():
+        if is_huge_pages(name) and name in limits and needed > limits[name]:
+            words = f"must be greater than or equal to aggregate container limits of {needed}"
+            yield invalid(f"{path}.limits[{name}]", str(limits[name]), words)
+    for index, container in enumerate(spec.get("containers") or ()):
+        for name, limit in quantities((container.get("resources") or {}).get("limits") or {}).items():
+            if name in limits and limit > limits[name]:
+                # This is where Kubernetes finds it.
+                place = f"{path}.containers[{index}][{name}].limits"
+                yield invalid(place, str(limit), f"must be less than or equal to pod limits of {limits[name]}")
