@@ -26,6 +26,7 @@ from dray.cluster.world import World
 from dray.controllers.quotas import Quotas
 from dray.runtime.live import Live
 from tests.quota.room import claim, exactly, pod, special
+from tests.quota.test_pods_that_ask_as_a_whole import COMPLETED, REFUSED
 from tests.real.upstream.control_plane import Server
 
 LIMIT_RANGES = Kind("", "v1", "limitranges", "LimitRange", True)
@@ -44,10 +45,10 @@ class Room:
             Write("create", kind, self._namespace if kind.namespaced else "", body["metadata"]["name"], body)
         )
 
-    async def refused(self, kind: Kind, body: dict[str, Any]) -> str:
+    async def refused(self, kind: Kind, body: dict[str, Any], code: int = 403) -> str:
         with pytest.raises(Refused) as refusal:
             await self.create(kind, body)
-        assert refusal.value.code == 403
+        assert refusal.value.code == code
         return refusal.value.message
 
     async def quota(self, **hard: Any) -> None:
@@ -131,6 +132,16 @@ async def test_limit_ranges(room: Room) -> None:
     assert await room.refused(PODS, pod("b", {"cpu": "100m"}, {"cpu": "1"})) == (
         'pods "b" is forbidden: cpu max limit to request ratio per Pod is 2, but provided ratio is 10.000000'
     )
+
+
+async def test_pods_that_ask_as_a_whole(room: Room) -> None:
+    await room.quota(**{"requests.cpu": "100", "limits.memory": "100Gi"})
+    for index, (given, expected) in enumerate(COMPLETED):
+        made = await room.create(PODS, {**given, "metadata": {"name": f"p{index}"}})
+        assert {field: amounts for field, amounts in made["spec"]["resources"].items() if amounts} == expected
+    await room.used(**{"requests.cpu": "14", "limits.memory": "2560Mi"})
+    for given, told in REFUSED:
+        assert await room.refused(PODS, given, 422) == f'Pod "p" is invalid: {told}'
 
 
 async def test_devices_count_the_same_by_every_name(room: Room, namespace: str) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from dray.api.quantity import Quantity
-from dray.api.requests import is_pod_level
+from dray.api.quantity import Quantity, quantities
+from dray.api.requests import is_huge_pages, is_pod_level, pod_level_requests, together_in
 
 Object = dict[str, Any]
 
@@ -20,15 +20,47 @@ _NOT_READY_SECONDS: Final = 300
 
 
 def default_pod(pod: Object) -> None:
-    """All defaults of a pod, those of admission included."""
+    """All defaults of a pod, those of admission included but for ``default_pod_level``."""
     spec = pod.setdefault("spec", {})
     for container in _containers(spec):
         _requests_from_limits(container)
-    _requests_of_pod(spec)
     spec.setdefault("enableServiceLinks", True)
     _default_pod_spec(spec)
     _not_ready_tolerations(spec)
     pod.setdefault("status", {}).setdefault("phase", "Pending")
+
+
+def default_pod_level(spec: Object) -> None:
+    """What a pod as a whole leaves open of what it asks for follows from its containers, once those are known for good:
+    after a LimitRange gave them what they lacked."""
+    resources = spec.get("resources") or {}
+    if not names_pod_level(resources):
+        return
+    limits, requests = quantities(resources.get("limits") or {}), quantities(resources.get("requests") or {})
+    limited = together_in(spec, "limits")
+    _complete(limits, {name: most for name, most in limited.items() if is_huge_pages(name) and name not in requests})
+    _complete(requests, pod_level_requests(requests, limits, together_in(spec, "requests")))
+    for name in _limited_everywhere(spec):
+        if is_pod_level(name) and name in requests:
+            _complete(limits, {name: max(requests[name], limited[name])})
+    for field, amounts in (("limits", limits), ("requests", requests)):
+        if amounts:
+            given = resources.get(field) or {}
+            resources[field] = {name: given.get(name, str(amount)) for name, amount in amounts.items()}
+
+
+def names_pod_level(resources: Object) -> bool:
+    return any(is_pod_level(name) for field in ("limits", "requests") for name in resources.get(field) or ())
+
+
+def _complete(amounts: dict[str, Quantity], defaults: dict[str, Quantity]) -> None:
+    for name, amount in defaults.items():
+        amounts.setdefault(name, amount)
+
+
+def _limited_everywhere(spec: Object) -> set[str]:
+    listed = [set((container.get("resources") or {}).get("limits") or ()) for container in _containers(spec)]
+    return set.intersection(*listed) if listed else set()
 
 
 def default_pod_template(template: Object | None) -> None:
@@ -48,9 +80,10 @@ def default_host_path(owner: Object) -> None:
 
 
 def qos_class(pod: Object) -> str:
-    """Guaranteed: every container limits cpu and memory and requests just that. BestEffort: none asks for either."""
+    """Guaranteed: every container limits cpu and memory and requests just that. BestEffort: none asks for either.
+    What the pod asks for as a whole is judged instead, where it does."""
     spec = pod.get("spec") or {}
-    owners = [spec] if spec.get("resources") else _containers(spec)
+    owners = [spec] if names_pod_level(spec.get("resources") or {}) else _containers(spec)
     requests = [_positive(owner, "requests") for owner in owners]
     limits = [_positive(owner, "limits") for owner in owners]
     if not any(requests) and not any(limits):
@@ -78,19 +111,6 @@ def _requests_from_limits(container: Object) -> None:
 
 def _missing(limits: Object, requests: Object) -> Object:
     return {name: amount for name, amount in limits.items() if name not in requests}
-
-
-def _requests_of_pod(spec: Object) -> None:
-    """A limit of the pod as a whole that no container requests anything of is requested, too."""
-    resources = spec.get("resources") or {}
-    limits = resources.get("limits")
-    if not limits:
-        return
-    asked = {name for container in _containers(spec) for name in (container.get("resources") or {}).get("requests") or {}}
-    unasked = {name: amount for name, amount in limits.items() if is_pod_level(name) and name not in asked}
-    missing = _missing(unasked, resources.get("requests") or {})
-    if missing:
-        resources["requests"] = {**(resources.get("requests") or {}), **missing}
 
 
 def _not_ready_tolerations(spec: Object) -> None:

@@ -5,10 +5,11 @@ A hook changes the new object, which belongs to the request; ``old`` is None on 
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from dray.api.kinds import PODS
-from dray.api.pod_defaults import qos_class
+from dray.api.pod_defaults import default_pod_level, qos_class
 from dray.api.times import format_time
 from dray.apiserver.errors import forbidden
 from dray.apiserver.registry import Context
@@ -17,6 +18,14 @@ Object = dict[str, Any]
 
 
 # ------------------------------------------------------------------------------------------------------------------ pods
+
+
+def pod_level_resources(pod: Object, old: Object | None, context: Context) -> None:
+    """What the pod asks for as a whole is completed; a client that does not know the field does not clear it."""
+    if old is None:
+        default_pod_level(pod["spec"])
+    elif pod["spec"].get("resources") is None and old["spec"].get("resources") is not None:
+        pod["spec"]["resources"] = copy.deepcopy(old["spec"]["resources"])
 
 
 def new_pod(pod: Object, old: Object | None, context: Context) -> None:

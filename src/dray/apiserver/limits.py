@@ -13,7 +13,7 @@ from dray.api.meta import decode
 from dray.api.quantity import Quantity, quantities
 from dray.apiserver.errors import forbidden
 from dray.apiserver.registry import Context, Resource
-from dray.quota.pods import totals
+from dray.quota.pods import asked
 
 Object = dict[str, Any]
 Amounts = Mapping[str, Quantity]
@@ -88,7 +88,7 @@ def _judge_pod(obj: Object, limit_range: Object) -> Iterator[str]:
             given = container.resources
             yield from _bounds(item, quantities(given.requests), quantities(given.limits))
     for item in _items(limit_range, "Pod"):
-        yield from _bounds(item, totals(pod.spec, "requests"), totals(pod.spec, "limits"))
+        yield from _bounds(item, asked(pod.spec, "requests"), asked(pod.spec, "limits"))
 
 
 def _judge_volume(obj: Object, limit_range: Object) -> Iterator[str]:

@@ -19,14 +19,20 @@ Which = Literal["requests", "limits"]
 
 
 def totals(spec: PodSpec, which: Which) -> Amounts:
-    """What the pod's containers ask for together."""
+    """What the pod asks for, with what its runtime costs."""
+    total = asked(spec, which)
+    for name, overhead in quantities(spec.overhead).items():
+        if which == "requests" or total.get(name):
+            add(total, {name: overhead})
+    return total
+
+
+def asked(spec: PodSpec, which: Which) -> Amounts:
+    """What the pod's containers ask for together, or the pod as a whole."""
     total = together(spec, lambda container: quantities(_listed(container.resources, which)))
     if spec.resources is not None:
         whole = quantities(_listed(spec.resources, which))
         total.update({name: q for name, q in whole.items() if is_pod_level(name)})
-    for name, overhead in quantities(spec.overhead).items():
-        if which == "requests" or name in total:
-            add(total, {name: overhead})
     return total
 
 
@@ -53,12 +59,14 @@ def extended(requests: Mapping[str, Quantity]) -> Amounts:
 
 
 def unspecified(pod: Pod, names: Iterable[str]) -> dict[str, list[str]]:
-    """Of the names that containers must give amounts for, those that are missing, each with the containers that lack it."""
+    """Of the names that containers must give amounts for, those that are missing, each with the containers that lack it.
+    Where the pod gives amounts as a whole, its containers need not."""
     missing: dict[str, list[str]] = {}
-    whole = _specified(pod.spec.resources) if pod.spec.resources is not None else frozenset()
+    whole = pod.spec.resources
+    if whole is not None and any(map(is_pod_level, (*whole.requests, *whole.limits))):
+        return missing
     for container in (*pod.spec.containers, *pod.spec.init_containers):
-        given = _specified(container.resources) | whole
-        for name in sorted(MUST_SPECIFY.intersection(names) - given):
+        for name in sorted(MUST_SPECIFY.intersection(names) - _specified(container.resources)):
             missing.setdefault(name, []).append(container.name)
     return missing
 

@@ -15,7 +15,8 @@ import msgspec
 
 from dray.api.defaults import apply_defaults
 from dray.api.gates import Gates
-from dray.api.kinds import Kind
+from dray.api.kinds import PODS, Kind
+from dray.api.pod_defaults import default_pod_level
 from dray.api.times import format_time
 from dray.apiserver.api import Answer
 from dray.apiserver.embedded import request_of
@@ -92,6 +93,8 @@ class InProcess:
         metadata.setdefault("uid", before.get("uid") or new_uid(self._random))
         metadata.setdefault("creationTimestamp", before.get("creationTimestamp") or format_time(self.clock()))
         apply_defaults(kind.plural, made, self.clock())
+        if kind == PODS:
+            default_pod_level(made["spec"])
         return self.core.store.put(self._table(kind), key, made).copy()
 
     def transplant(self, body: dict[str, Any], kind: Kind) -> None:
