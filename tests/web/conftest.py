@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from dray.api.gates import Gates
 from dray.explain.snapshot import Snapshot, kind_of
 from dray.web.guard import Guard
 from dray.web.moments import Scene, Still
@@ -62,9 +63,9 @@ async def serving(scene: Scene, **options: Any) -> AsyncIterator[Client]:
     await page.close()
 
 
-def still(objects: Sequence[dict[str, Any]]) -> Still:
+def still(objects: Sequence[dict[str, Any]], gates: Gates | None = None) -> Still:
     found = {(kind, key): body for kind, key, body in _placed(objects)}
-    return Still(Snapshot(world_of(objects), found, Counter()), "a test", NOW)
+    return Still(Snapshot(world_of(objects), found, Counter()), "a test", NOW, gates=gates)
 
 
 def _placed(objects: Sequence[dict[str, Any]]) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from dray.api.gates import Gates
 from dray.api.kinds import PODS
 from dray.cli import root
 from dray.explain.snapshot import KINDS
@@ -46,6 +47,18 @@ def test_every_moment_is_what_the_server_had(tmp_path: Path) -> None:
             if kind.plural != "events":
                 assert dict(moment.world.all(kind)) == dict(world.all(kind)), (at, kind.resource)
     assert kept[11.0].all(PODS)
+
+
+def test_a_run_is_shown_with_the_features_that_it_had(recording: Path, tmp_path: Path) -> None:
+    path, scenario = tmp_path / "run.gz", scenario_of([SCENARIO])
+    scenario.gates = scenario.gates.updated({"DRADeviceTaints": False})
+    with Recorder(path) as recorder:
+        Simulation(scenario, recorder=recorder).run(1.0)
+    assert Recorded(path).gates == scenario.gates
+    assert Recorded(recording).gates == Gates.dray()
+    path.write_bytes(gzip.compress(b'{"recording":1,"seed":1,"until":1,"start":0,"feature_gates":{"Nope":true}}\n'))
+    with pytest.raises(RecordingError, match="unknown feature gate 'Nope'"):
+        Recorded(path)
 
 
 def test_equal_runs_are_equal_files(recording: Path, tmp_path: Path) -> None:

@@ -6,12 +6,17 @@ import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 from click.testing import CliRunner
 
+from dray.api.gates import Gates
 from dray.api.kinds import DEVICE_TAINT_RULES
+from dray.apiserver.server import ApiServer
 from dray.cli import root
+from dray.cli.source import Source
+from dray.cli.ui import _scene
 from dray.web.live import Live
-from tests.web.clusters import small
+from tests.web.clusters import rule, small
 from tests.web.conftest import serving, still
 from tests.web.test_server import Watched
 
@@ -35,6 +40,32 @@ async def test_a_preview_is_that_of_the_command_line(tmp_path: Any) -> None:
     lines = CliRunner().invoke(root, command).stdout.splitlines()
     assert lines[:2] == told["told"][:2]
     assert told["blast"]["pods"] == 2
+
+
+@pytest.mark.parametrize("off", ["", "DRADeviceTaints", "DRADeviceTaintRules"])
+async def test_where_taints_are_switched_off_the_page_shows_none(off: str, tmp_path: Any) -> None:
+    objects = [*small(), rule("evicting", "NoExecute", pool="gpu8-0")]
+    file = tmp_path / "now.json"
+    file.write_bytes(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": objects}))
+    gates = Gates.dray().updated({off: False} if off else {})
+    async with serving(still(objects, gates)) as client:
+        picture = await client.ok("/api/map")
+        marked = [c for pool in picture["pools"].values() for c in pool["devices"] if picture["states"][c[1]] == "tainted"]
+        shown = await client.ok("/api/node?name=gpu8-1")
+        device = await client.ok("/api/device?name=gpu.dray.dev/gpu8-1/gpu-7")
+        rules = {each["rule"]: each for each in await client.ok("/api/taints")}
+        _, told = await client.post("/api/taints/preview", WANTED)
+    tainted = [row["device"] for row in shown["devices"] if row["taints"]]
+    held = not off
+    assert bool(marked) == held
+    assert bool(tainted) == held
+    assert (bool(device["taints"]), bool(device["rules"])) == (held, held)
+    assert ("tainted" in [line["what"] for line in device["story"]]) == held
+    assert rules["evicting"]["pods"] == (2 if held else 0)
+    why = f"the feature gate {off} is off"
+    assert rules["evicting"]["progress"] == ([] if held else [f"without effect: {why}"])
+    assert told["blast"]["pods"] == (2 if held else 0)
+    assert held or told["told"][1] == f"It does nothing: {why}."
 
 
 async def test_what_makes_no_sense_is_told_as_on_the_command_line() -> None:
@@ -86,3 +117,19 @@ async def test_only_what_was_looked_at_is_done_once() -> None:
         async with client.session.delete(client.base + f"/api/taints?rule={rules[0]['rule']}", headers=TOKEN) as answer:
             assert answer.status == 200
         assert (await watched.port.list(DEVICE_TAINT_RULES))[0] == []
+
+
+async def test_how_features_are_switched_is_asked_of_the_server(tmp_path: Any) -> None:
+    server = ApiServer(None, gates=Gates.dray().updated({"DRADeviceTaintRules": False}))
+    await server.start(port=0)
+    file = tmp_path / "kubeconfig"
+    server.write_kubeconfig(file)
+    scene = await _scene(Source((), file, ""), None)
+    try:
+        assert scene.gates is not None
+        assert not scene.gates("DRADeviceTaintRules")
+        assert scene.gates("DRADeviceTaints")
+    finally:
+        assert scene.cluster is not None
+        await scene.cluster.close()
+        await server.stop()

@@ -163,7 +163,7 @@ async def _from_cluster(remote: Remote) -> Snapshot:
     return found
 
 
-async def features_of(remote: Remote) -> Mapping[str, bool]:
+async def features_of(remote: Remote | Served) -> Mapping[str, bool]:
     """How features are switched. Only of a `dray up` it is known that all parts have what the API server has."""
     from dray.api import features
 

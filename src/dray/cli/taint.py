@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dray.api.durations import seconds
+from dray.api.gates import Gates
 from dray.api.kinds import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.resource import DeviceTaint, DeviceTaintRule, DeviceTaintSelector
 from dray.api.times import parse_time
@@ -19,7 +20,7 @@ from dray.api.tolerations import evicts, selects
 from dray.cli import evicting, targets
 from dray.cli.output import console as console_of
 from dray.cli.output import emit, output_option, table
-from dray.cli.source import Source, source_options
+from dray.cli.source import Source, placing_of, source_options
 from dray.cli.trouble import Trouble, patience
 from dray.cluster.port import Conflict, NotFound, Write
 from dray.cluster.remote import Remote
@@ -82,25 +83,26 @@ def taint(target: str, what: str, name: str | None, source: Source, output: str,
         raise click.UsageError("--snapshot reads files, which cannot be tainted: add --preview")
     expires = options["expires"]
     rule = rule_of(chosen, wanted, name=name, expires_at=time.time() + expires if expires else None)
-    world = source.read(needs=_NEEDED).world
+    snapshot = source.read(needs=_NEEDED)
+    world, (_, gates) = snapshot.world, placing_of(None, snapshot)
     known = world.get(DEVICE_TAINT_RULES, rule.metadata.name)
     if known is not None and known.spec.device_selector != chosen:
         about = selector_text(known.spec.device_selector)
         raise Trouble(f"rule {rule.metadata.name} is about {about}; give the new one another name with --rule")
-    found = _previewed(world, rule, ask=options["preview"] or wanted.effect == "None")
+    found = _previewed(world, rule, gates, ask=options["preview"] or wanted.effect == "None")
     if options["preview"]:
         emit(found, output, lambda console: show(found, wanted, console, wide=output == "wide"))
         return
-    if found.unpublished:
-        click.echo(f"warning: {found.unpublished}", err=True)
+    for doubt in filter(None, (found.unpublished, found.without_effect)):
+        click.echo(f"warning: {doubt}", err=True)
     if not options["yes"] and _grave(found, wanted, chosen, options["confirm_above"]):
-        _confirm(_previewed(world, rule, ask=True), wanted)
+        _confirm(_previewed(world, rule, gates, ask=True), wanted)
     _carry_out(source, rule, found, waves, options, output)
 
 
-def _previewed(world: World, rule: DeviceTaintRule, *, ask: bool) -> Blast:
+def _previewed(world: World, rule: DeviceTaintRule, gates: Gates, *, ask: bool) -> Blast:
     with patience("asking the scheduler where the pods would go …"):
-        return previewed(world, rule, time.time(), ask=ask)
+        return previewed(world, rule, time.time(), ask=ask, gates=gates)
 
 
 def _grave(found: Blast, wanted: DeviceTaint, chosen: DeviceTaintSelector, above: int) -> bool:

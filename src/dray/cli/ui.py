@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from dray.cli.running import log_options, to_the_end
-from dray.cli.source import Source, now_of, placing_of, source_options
+from dray.cli.source import Source, features_of, now_of, placing_of, source_options
 from dray.cli.trouble import Trouble
 from dray.web.guard import Guard, new_token
 
@@ -137,6 +137,7 @@ async def _serve(source: Source, recording: Callable[[], Scene] | None, look: Lo
 
 
 async def _scene(source: Source, recording: Callable[[], Scene] | None) -> Scene:
+    from dray.api.gates import Gates
     from dray.web.live import Live
     from dray.web.moments import Still
 
@@ -145,7 +146,8 @@ async def _scene(source: Source, recording: Callable[[], Scene] | None) -> Scene
     if not source.live:
         snapshot = source.read(needs=())
         return Still(snapshot, source.name, now_of(snapshot), *placing_of(None, snapshot))
-    return Live(await source.served(), source.name)
+    cluster = await source.served()
+    return Live(cluster, source.name, gates=Gates.dray().updated(await features_of(cluster)))
 
 
 def _recorded(recording: Path, follow: bool) -> Scene:

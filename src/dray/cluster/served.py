@@ -106,6 +106,10 @@ class Served:
         """The body of a GET on any path."""
         return await self._cluster.raw(path)
 
+    async def version(self) -> str:
+        """What the server calls itself."""
+        return await self._cluster.version()
+
     async def write(self, write: Write) -> dict[str, Any]:
         return await self._cluster.write(msgspec.structs.replace(write, kind=self._served(write.kind)))
 

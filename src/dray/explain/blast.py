@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from dray.api.amounts import counted
 from dray.api.consumers import is_pod
 from dray.api.core import Pod, PodDisruptionBudget
+from dray.api.gates import Gates
 from dray.api.kinds import (
     DEVICE_TAINT_RULES,
     POD_DISRUPTION_BUDGETS,
@@ -94,6 +95,8 @@ class Blast(msgspec.Struct, rename="camel"):
     asked: int = 0
     unpublished: str = ""
     """Which part of the target nobody publishes, if any: the rule may be meant for later, or misspelt."""
+    without_effect: str = ""
+    """Why the rule does nothing at all, where taints or their rules are switched off."""
 
 
 def blast(
@@ -121,16 +124,25 @@ def blast(
     )
 
 
-def previewed(world: World, rule: DeviceTaintRule, now: float, *, ask: bool) -> Blast:
+def previewed(world: World, rule: DeviceTaintRule, now: float, *, ask: bool, gates: Gates | None = None) -> Blast:
     """What the rule would do; ``ask``: also where the pods would go, which takes longer."""
     taint_now = msgspec.structs.replace(rule.spec.taint, effect="NoExecute", time_added=format_time(now))
     executed = msgspec.structs.replace(rule, spec=msgspec.structs.replace(rule.spec, taint=taint_now))
     found = blast(world, executed)
+    if off := rules_off(gates):
+        nobody: dict[str, Any] = {"pods": 0, "namespaces": 0, "owners": [], "budgets": []}
+        found = msgspec.structs.replace(found, **nobody, without_effect=off)
     if ask and found.pods:
         leaving = {leaves.pod: parse_time(leaves.at) for owner in found.owners for leaves in owner.pods}
         found = blast(world, executed, Places(world, executed, leaving, max(now, *leaving.values())))
     found.taint = taint_text(rule.spec.taint)
     return found
+
+
+def rules_off(gates: Gates | None) -> str:
+    """Why rules are as good as none, or nothing where they hold."""
+    off = [gate for gate in ("DRADeviceTaints", "DRADeviceTaintRules") if gates is not None and not gates(gate)]
+    return f"the feature gate {off[0]} is off" if off else ""
 
 
 # ---------------------------------------------------------------------------------------------------------------- words
@@ -141,6 +153,8 @@ def told(found: Blast, wanted: DeviceTaint) -> list[str]:
     published, allocated = counted(found.published, "published device"), counted(found.allocated, "allocation")
     doubt = f" ({found.unpublished})" if found.unpublished else ""
     about = f"{found.taint} on {found.selector}: {published}, {allocated}{doubt}."
+    if found.without_effect:
+        return [about, f"It does nothing: {found.without_effect}."]
     if not found.pods:
         return [about, "No pod would be evicted."]
     would = "evicts" if evicts(wanted) else "evicts nobody; with NoExecute it would evict"
@@ -149,6 +163,8 @@ def told(found: Blast, wanted: DeviceTaint) -> list[str]:
 
 def does(found: Blast, wanted: DeviceTaint) -> str:
     """The same in a few words, for a question."""
+    if found.without_effect:
+        return f"does nothing: {found.without_effect}"
     if not evicts(wanted):
         return f"keeps new pods from {found.selector}"
     return f"evicts {counted(found.pods, 'pod')} in {counted(found.namespaces, 'namespace')} from {found.selector}"

@@ -28,11 +28,12 @@ def after_death(key: str, events: Iterable[Mapping[str, Any]]) -> list[Line]:
     return sorted(_of_events(key, None, events), key=lambda line: line.at)
 
 
-def device_story(world: World, identity: Identity) -> list[Line]:
-    """What is known of a device, by time: who got it, how it was made ready, what taints it. What has ended is not in the API."""
+def device_story(world: World, identity: Identity, *, ruled: bool = True) -> list[Line]:
+    """What is known of a device, by time: who got it, how it was made ready, what taints it (``ruled``: rules hold here). What
+    has ended is not in the API."""
     claims: Iterable[ResourceClaim] = world.all(RESOURCE_CLAIMS).values()
     lines = [line for claim in claims if _holds(claim, identity) for line in _of_claim(claim)]
-    rules: Iterable[DeviceTaintRule] = world.all(DEVICE_TAINT_RULES).values()
+    rules: Iterable[DeviceTaintRule] = world.all(DEVICE_TAINT_RULES).values() if ruled else ()
     for rule in rules:
         added = rule.spec.taint.time_added
         if added and rule.spec.device_selector is not None and selects(rule.spec.device_selector, *identity):

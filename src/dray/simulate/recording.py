@@ -1,9 +1,10 @@
 """A run written down: every object each time that it changed, with when, as lines of JSON, compressed.
 
-The first line says what was run: ``{"recording": 1, "seed": …, "until": …, "start": …}``. Each line after it is either
-``{"at": SECONDS, "object": {…}}``, the object as the API server had it from then on, or ``{"at": SECONDS, "gone": {…}}`` with
-the last of it. Always true: times never go back; the same scenario and seed give the same lines; a file that is broken or that
-holds more than anybody records is an error that names the line. While it is written, what has happened so far can be read.
+The first line says what was run: ``{"recording": 1, "seed": …, "until": …, "start": …}``, with ``feature_gates`` where some were
+switched. Each line after it is either ``{"at": SECONDS, "object": {…}}``, the object as the API server had it from then on, or
+``{"at": SECONDS, "gone": {…}}`` with the last of it. Always true: times never go back; the same scenario and seed give the same
+lines; a file that is broken or that holds more than anybody records is an error that names the line. While it is written, what
+has happened so far can be read.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import msgspec
+
+from dray.api.gates import GateError, Gates
 
 VERSION: Final = 1
 # How much is held back from those who read along: bytes, and parts of the run's time. By what is written, never by the clock,
@@ -33,13 +36,19 @@ class RecordingError(Exception):
     """The file is not a recording, or not whole: names file and line. Whoever made it must act."""
 
 
-class Head(msgspec.Struct):
-    """``start``: when the run began, in seconds since the epoch; ``until``: how long it lasted."""
+class Head(msgspec.Struct, omit_defaults=True):
+    """``start``: when the run began, in seconds since the epoch; ``until``: how long it lasted; ``feature_gates``: those that
+    were not as Dray has them."""
 
     recording: int
     seed: int
     until: float
     start: float
+    feature_gates: dict[str, bool] = {}
+
+    @property
+    def gates(self) -> Gates:
+        return Gates.dray().updated(self.feature_gates)
 
 
 class Step(msgspec.Struct, omit_defaults=True):
@@ -69,9 +78,10 @@ class Recorder:
         self._file.close()
         self._raw.close()
 
-    def begin(self, seed: int, until: float, start: float) -> None:
+    def begin(self, seed: int, until: float, start: float, gates: Gates) -> None:
         self._part = until / _HELD_PARTS
-        self._line(msgspec.json.encode(Head(VERSION, seed, until, start)))
+        switched = {name: gates(name) for name in sorted(gates.on ^ Gates.dray().on)}
+        self._line(msgspec.json.encode(Head(VERSION, seed, until, start, switched)))
         self._show(0.0)
 
     def written(self, at: float, table: str, key: str, value: bytes | None) -> None:
@@ -142,7 +152,8 @@ class Tail:
 def _head(path: Path, line: bytes) -> Head:
     try:
         head = msgspec.json.decode(line, type=Head)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        Gates.dray().updated(head.feature_gates)  # raises where one is not known
+    except (msgspec.DecodeError, UnicodeDecodeError, GateError) as error:
         raise RecordingError(f"{path}: not a recording of `dray simulate --record`: {error}") from error
     if head.recording != VERSION:
         raise RecordingError(f"{path}: a recording of version {head.recording}; this Dray reads version {VERSION}")

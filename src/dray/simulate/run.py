@@ -142,7 +142,7 @@ class Simulation:
         self._virtual = Virtual(self._core, self.clock, seed=scenario.seed, faults=scenario.faults)
         self._virtual.listeners.append(self._written)
         if recorder is not None:
-            recorder.begin(scenario.seed, scenario.until, self._virtual.epoch)
+            recorder.begin(scenario.seed, scenario.until, self._virtual.epoch, scenario.gates)
             self._core.tell(lambda table, key, value: recorder.written(self._virtual.elapsed, table, key, value))
         self._bound: dict[str, float] = {}
         self._evictions: list[Eviction] = []

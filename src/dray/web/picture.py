@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.core import Node
+from dray.api.gates import Gates
 from dray.api.kinds import DEVICE_CLASSES, DEVICE_TAINT_RULES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.quantity import Quantity
 from dray.api.resource import Device, DeviceClass, ResourceClaim, ResourceSlice
@@ -134,7 +135,8 @@ class _Seen(msgspec.Struct):
 class Painter:
     """Makes pictures, one after the other, of moments of one scene."""
 
-    def __init__(self, config: Config | None = None) -> None:
+    def __init__(self, config: Config | None = None, gates: Gates | None = None) -> None:
+        self._gates = gates
         self._rest = (config or Config()).device_rest
         self._pools: dict[PoolKey, _Seen] = {}
         self._nodes: dict[str, tuple[Node, NodePart]] = {}
@@ -180,7 +182,7 @@ class Painter:
     def _part(
         self, world: World, slices: Sequence[ResourceSlice], claims: Iterable[ResourceClaim], rests: frozenset[str]
     ) -> PoolPart:
-        published = Published(world, slices, claims)
+        published = Published(world, slices, claims, gates=self._gates)
         found = inventory(published)
         devices = [published.devices[row.driver, row.pool, row.device].device for row in found.devices]
         roots = root_zones(device.attributes for device in devices)

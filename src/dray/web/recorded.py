@@ -49,7 +49,6 @@ class _Step(NamedTuple):
 class Recorded:
     mode: Mode = "run"
     config: Config | None = None
-    gates: Gates | None = None
     cluster: Cluster | None = None
 
     def __init__(self, path: Path, *, follow: bool = False) -> None:
@@ -70,6 +69,7 @@ class Recorded:
             if self._tail.head is None:
                 raise RecordingError(f"{path}: nothing is in it yet")
             self._head = self._tail.head
+        self.gates: Gates | None = self._head.gates
         made = [step for step in map(self._made, steps) if step is not None]
         self._every = EVERY_FOLLOWED if follow else max(64, len(made) // WAYPOINTS)
         self._waypoints: list[Objects] = [{kind: {} for kind in KINDS}]

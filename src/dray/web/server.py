@@ -75,7 +75,7 @@ class Page:
         self._asking = Asking()
         # Apart, so that nobody waits for the map, or for what changes on it, because somebody asks what takes long.
         self._painting = Asking()
-        self._painter = Painter(scene.config)
+        self._painter = Painter(scene.config, scene.gates)
         self._pictures: deque[Picture] = deque(maxlen=PICTURES_KEPT)
         self._series = Series()
         self._tickets: dict[str, list[Step]] = {}
@@ -155,7 +155,7 @@ class Page:
             web.get("/api/waiting", self._view(lambda moment, _: views.waiting_pods(moment, placing))),
             web.get("/api/verify", self._verify),
             web.get("/api/queues", self._view(lambda moment, _: workloads.queues(moment, placing))),
-            web.get("/api/taints", self._view(lambda moment, _: views.taints(moment))),
+            web.get("/api/taints", self._view(lambda moment, _: views.taints(moment, placing))),
             web.post("/api/taints/preview", self._preview),
             web.delete("/api/taints", self._untaint),
             web.get("/api/series", self._numbers),
@@ -164,8 +164,8 @@ class Page:
             web.post("/api/apply", self._apply),
             web.get("/api/drains", self._draining),
             web.delete("/api/drains", self._undrain),
-            web.get("/api/node", self._view(lambda moment, asked: views.node(moment, asked["name"]), "name")),
-            web.get("/api/device", self._view(lambda moment, asked: views.device(moment, asked["name"]), "name")),
+            web.get("/api/node", self._view(lambda moment, asked: views.node(moment, asked["name"], placing), "name")),
+            web.get("/api/device", self._view(lambda moment, asked: views.device(moment, asked["name"], placing), "name")),
             web.get("/api/pod", self._view(lambda moment, asked: views.pod(moment, asked["name"], placing), "name")),
         ]
 
@@ -298,7 +298,7 @@ class Page:
         rule = views.taint_rule(asked.target, asked.taint)
         moment = await self._moment(request)
         seen = msgspec.structs.replace(moment, world=moment.world.copy())
-        answer = await self._asking.now(lambda: views.preview(seen, rule))
+        answer = await self._asking.now(lambda: views.preview(seen, rule, self._placing))
         ticket = self._ticket(list(steps(views.Change(taint_devices=[(asked.target, asked.taint)]), moment.world, self._drains)))
         return await _sent(request, msgspec.json.encode({**answer, "ticket": ticket}))
 

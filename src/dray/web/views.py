@@ -16,7 +16,7 @@ from dray.api.tolerations import selects
 from dray.controllers.eviction import EXPIRES_AT
 from dray.controllers.taints import taint_text
 from dray.explain import targets
-from dray.explain.blast import asked_told, budgets_told, does, owner_of, previewed, told
+from dray.explain.blast import asked_told, budgets_told, does, owner_of, previewed, rules_off, told
 from dray.explain.choice import Choice
 from dray.explain.failures import failed_bindings
 from dray.explain.inventory import Inventory, inventory
@@ -56,14 +56,14 @@ class Unknown(Exception):
 # ----------------------------------------------------------------------------------------------------- nodes and devices
 
 
-def node(moment: Moment, name: str) -> Plain:
+def node(moment: Moment, name: str, placing: Placing = PLACING) -> Plain:
     """A node, what it has and who is on it."""
     world = moment.world
     found: Node | None = world.get(NODES, name)
     if found is None:
         raise Unknown(f"there is no node {name}")
     slices = [slice for slice in world.all(RESOURCE_SLICES).values() if _may_be_on(slice, name)]
-    rows = [row for row in _inventory(moment, slices).devices if row.node == name]
+    rows = [row for row in _inventory(moment, slices, placing).devices if row.node == name]
     usage = node_usage(world).get(name, {})
     on = sorted((pod for pod in world.all(PODS).values() if pod.spec.node_name == name), key=lambda pod: pod.key)
     return {
@@ -78,16 +78,17 @@ def node(moment: Moment, name: str) -> Plain:
     }
 
 
-def device(moment: Moment, name: str) -> Plain:
+def device(moment: Moment, name: str, placing: Placing = PLACING) -> Plain:
     """A device, who has it, what it is like and what happened to it."""
     driver, _, rest = name.partition("/")
     pool, _, last = rest.rpartition("/")
     slices = [s for s in moment.world.all(RESOURCE_SLICES).values() if (s.spec.driver, s.spec.pool.name) == (driver, pool)]
-    found = _inventory(moment, slices)
+    found = _inventory(moment, slices, placing)
     row = next((row for row in found.devices if row.device == last), None)
     if row is None:
         raise Unknown(f"there is no device {name}")
     published = _device(slices, last)
+    ruled = not rules_off(placing.gates)
     within = {entry.counter_set for entry in published.consumes_counters}
     return {
         **msgspec.to_builtins(row),
@@ -95,8 +96,8 @@ def device(moment: Moment, name: str) -> Plain:
         "attributes": {key: _value(value) for key, value in sorted(published.attributes.items())},
         "bars": [msgspec.to_builtins(each) for each in found.counter_sets if each.counter_set in within],
         "holders": [_holder(moment, user.claim) for user in row.users],
-        "rules": _rules_about(moment, driver, pool, last),
-        "story": msgspec.to_builtins(device_story(moment.world, (driver, pool, last))),
+        "rules": _rules_about(moment, driver, pool, last) if ruled else [],
+        "story": msgspec.to_builtins(device_story(moment.world, (driver, pool, last), ruled=ruled)),
     }
 
 
@@ -104,8 +105,8 @@ def _may_be_on(slice: ResourceSlice, node: str) -> bool:
     return slice.spec.node_name == node or bool(slice.spec.per_device_node_selection)
 
 
-def _inventory(moment: Moment, slices: Iterable[ResourceSlice]) -> Inventory:
-    return inventory(Published(moment.world, slices))
+def _inventory(moment: Moment, slices: Iterable[ResourceSlice], placing: Placing) -> Inventory:
+    return inventory(Published(moment.world, slices, gates=placing.gates))
 
 
 def _device(slices: Iterable[ResourceSlice], name: str) -> Device:
@@ -224,13 +225,14 @@ def _devices_of(moment: Moment, pod: Pod) -> list[Plain]:
 # ---------------------------------------------------------------------------------------------------------------- taints
 
 
-def taints(moment: Moment) -> list[Plain]:
+def taints(moment: Moment, placing: Placing = PLACING) -> list[Plain]:
     """Every rule: what it is about, what it does, and how far it has come."""
-    return [_rule(moment, rule) for _, rule in sorted(moment.world.all(DEVICE_TAINT_RULES).items())]
+    return [_rule(moment, rule, placing) for _, rule in sorted(moment.world.all(DEVICE_TAINT_RULES).items())]
 
 
-def _rule(moment: Moment, rule: DeviceTaintRule) -> Plain:
-    found = previewed(moment.world, rule, moment.at, ask=False)
+def _rule(moment: Moment, rule: DeviceTaintRule, placing: Placing) -> Plain:
+    found = previewed(moment.world, rule, moment.at, ask=False, gates=placing.gates)
+    progress = [f"{c.type}={c.status}: {c.message or c.reason}".rstrip(": ") for c in rule.status.conditions]
     return {
         "rule": rule.metadata.name,
         "taint": taint_text(rule.spec.taint),
@@ -241,7 +243,7 @@ def _rule(moment: Moment, rule: DeviceTaintRule) -> Plain:
         "published": found.published,
         "allocated": found.allocated,
         "pods": found.pods,
-        "progress": [f"{c.type}={c.status}: {c.message or c.reason}".rstrip(": ") for c in rule.status.conditions],
+        "progress": [f"without effect: {found.without_effect}"] if found.without_effect else progress,
     }
 
 
@@ -250,9 +252,9 @@ def taint_rule(target: str, taint: str) -> DeviceTaintRule:
     return rule_of(targets.selector(target), targets.taint(taint))
 
 
-def preview(moment: Moment, rule: DeviceTaintRule) -> Plain:
+def preview(moment: Moment, rule: DeviceTaintRule, placing: Placing = PLACING) -> Plain:
     """What `dray taint --preview` says."""
-    found = previewed(moment.world, rule, moment.at, ask=True)
+    found = previewed(moment.world, rule, moment.at, ask=True, gates=placing.gates)
     wanted = rule.spec.taint
     return {
         "told": [*told(found, wanted), *asked_told(found), *(f"{line}." for line in budgets_told(found))],
