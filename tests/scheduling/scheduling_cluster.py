@@ -134,6 +134,10 @@ class Sim(Lockstep):
     def claim(self, name: str, namespace: str = "default") -> dict[str, Any]:
         return self.api.objects[kinds.RESOURCE_CLAIMS][f"{namespace}/{name}"]
 
+    def preparing(self) -> list[str]:
+        """The pods that wait until their devices are prepared."""
+        return [binding.pod.key for binding in self.scheduler.binder.bindings if binding.stage == "conditions"]
+
     def condition(self, name: str) -> dict[str, Any]:
         found = self.pod(name).get("status", {}).get("conditions", [])
         return next((condition for condition in found if condition["type"] == "PodScheduled"), {})

@@ -34,7 +34,7 @@ def preparing() -> Sim:
         sim.add_claim(f"c{index}")
         add_member(sim, f"w{index}", "train", 0, claims=[f"c{index}"])
     sim.settle(5)
-    assert sim.scheduler.binder.waiting == 2
+    assert len(sim.preparing()) == 2
     return sim
 
 

@@ -103,10 +103,10 @@ class TestGangs:
             sim.add_claim(f"c{index}")
             add_member(sim, f"w{index}", "train", 0, claims=[f"c{index}"])
         sim.settle(5)
-        assert sim.scheduler.binder.waiting == 2
+        assert len(sim.preparing()) == 2
         sim.remove(kinds.NODES, "n0")
         sim.settle(5)
-        assert sim.scheduler.binder.waiting == 0
+        assert sim.preparing() == []
         assert running(sim) == set()
 
     def test_pods_that_are_missing_are_waited_for(self) -> None:

@@ -87,6 +87,14 @@ def test_a_member_that_is_waited_for_and_does_not_come() -> None:
     assert f"pod {first.key}: waits for {second.uid} of its gang, which is not on its way" in wrong(sim)
 
 
+def test_a_pod_that_waits_for_devices_and_counts_as_being_written() -> None:
+    sim = preparing()
+    assert wrong(sim) == ""
+    first, _ = sim.scheduler.binder.bindings
+    first.stage = "claims"
+    assert wrong(sim) == "binder: counts the writes of 0 pods, and those of 1 are under way"
+
+
 def test_a_queue_that_holds_what_its_pods_do_not_have() -> None:
     sim = preparing()
     assert wrong(sim) == ""

@@ -521,7 +521,7 @@ def test_random_waits_with_faults_and_restarts(seed: int) -> None:
                 tell_all(sim, claim, READY)
         check(sim)
     sim.settle(10, most=20000)
-    assert sim.scheduler.binder.waiting == 0
+    assert sim.preparing() == []
     for pod in sim.api.objects[kinds.PODS].values():
         # What waits may need two devices of one node.
         assert pod["spec"].get("nodeName") or len(holders(sim)) >= 6

@@ -136,6 +136,9 @@ def _pods(parts: Parts, nominator: Nominator) -> Iterator[str]:
             yield f"pod {binding.pod.key}: is being bound to {binding.node} and counts as {placed}"
         if binding.stage not in UNDER_WAY:
             yield f"pod {binding.pod.key}: is being bound, and {binding.stage}"
+    under_way = sum(binding.stage != "conditions" for binding in parts.binder.bindings)
+    if parts.binder.in_flight != under_way:
+        yield f"binder: counts the writes of {parts.binder.in_flight} pods, and those of {under_way} are under way"
     for nomination in nominator.all():
         uid = nomination.pending.uid
         if parts.queue.get(uid) is None or parts.nodes.node_of(uid) != nomination.node:

@@ -83,10 +83,6 @@ class Binder:
         """Pods whose writes are under way; those that wait for devices cost nothing and do not count."""
         return len(self.bindings) - self._waiting
 
-    @property
-    def waiting(self) -> int:
-        return self._waiting
-
     # ---------------------------------------------------------------------------------------------------- transitions
 
     def _step(self, binding: Binding, stimulus: Stimulus, now: float) -> None:
