@@ -209,6 +209,13 @@ class TestFailures:
         assert not cluster.evicted("train")
         assert cluster.writes("delete") == []
 
+    def test_the_delete_does_not_wait_behind_writes_of_others_until_its_reason_is_gone(self, cluster: Tainted) -> None:
+        """``test_what_is_begun_is_ended_before_more_is_begun`` is what a shell makes of it."""
+        cluster.rule()
+        cluster.run(10)
+        assert [one.write.goes_on for one in cluster.writes("patch", PODS, "status")] == [False]
+        assert [(one.write.goes_on, bool(one.write.uid)) for one in cluster.writes("delete")] == [(True, True)]
+
 
 class TestWhatCausesNothing:
     def test_a_change_of_a_pod_that_does_not_matter(self, cluster: Tainted) -> None:

@@ -5,8 +5,9 @@ all of them; the evictions themselves follow at a limited rate. An eviction is t
 whose answer is also the live look at the pod, and then the delete of exactly that pod.
 
 Always true: nothing is deleted before every kind is listed; no pod is deleted that does not have to leave now, by what is known
-after the live look; a pod of the same name with another uid is never touched; deadlines come from the API, so a restart keeps
-them. A rule with the annotation ``dray.dev/expires-at`` is removed at that time.
+after the live look (what changes while the delete is on its way comes too late, as upstream: no precondition is about a taint
+or a claim); a pod of the same name with another uid is never touched; deadlines come from the API, so a restart keeps them.
+A rule with the annotation ``dray.dev/expires-at`` is removed at that time.
 """
 
 from __future__ import annotations
@@ -263,7 +264,8 @@ class TaintEviction(Keyed):
         if pod.uid in self._marked:
             self._deleting[pod.uid] = (key, eviction)
             self.say(self._event(pod, f"Marking for deletion: {_told(eviction)}", now))
-            return [Write("delete", PODS, namespace, name, uid=pod.uid, field_manager=FIELD_MANAGER)]
+            # Nothing takes it back once it is decided, so it must not wait behind the writes of others until its reason is gone.
+            return [Write("delete", PODS, namespace, name, uid=pod.uid, field_manager=FIELD_MANAGER, goes_on=True)]
         body = {} if _targeted(pod) else {"status": {"conditions": [_disruption(now)]}}
         return [
             Write(
