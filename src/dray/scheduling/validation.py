@@ -66,18 +66,21 @@ def _holdings(ledger: Ledger) -> Iterator[str]:
 
 
 def _amounts(parts: Parts) -> Iterator[str]:
-    """What is decided takes no more of shared capacity and of counters than there is, with all that others have."""
+    """What is decided takes no more of shared capacity and of counters than there is, with all that others have; unless it is
+    about to be given up for one of them."""
     ledger = parts.engine.ledger
-    decided = {charge.device[:2] for holder in ledger.on_the_way() for charge in ledger.charges(holder)}
+    crossed = {intent.uid for intent in parts.claims.intents if intent.contested}
+    decided = {charge.device for holder in ledger.on_the_way() - crossed for charge in ledger.charges(holder)}
     if not decided:
         return
+    pools = {device[:2] for device in decided}
     used: dict[DeviceKey, Holding] = {}
     for _, entry in ledger.entries():
         for charge in entry.charges if entry.standing != "promised" else ():
-            if charge.device[:2] in decided and charge.mode != "rest":
+            if charge.device[:2] in pools and charge.mode != "rest":
                 used.setdefault(charge.device, Holding()).add(charge)
-    for pool, slices in _published(parts, decided).items():
-        yield from _beyond(pool, slices, used)
+    for pool, slices in _published(parts, pools).items():
+        yield from _beyond(pool, slices, used, decided)
 
 
 def _published(parts: Parts, pools: Collection[tuple[str, str]]) -> dict[tuple[str, str], list[ResourceSlice]]:
@@ -93,23 +96,28 @@ def _published(parts: Parts, pools: Collection[tuple[str, str]]) -> dict[tuple[s
     return found
 
 
-def _beyond(pool: tuple[str, str], slices: list[ResourceSlice], used: Mapping[DeviceKey, Holding]) -> Iterator[str]:
+def _beyond(
+    pool: tuple[str, str], slices: list[ResourceSlice], used: Mapping[DeviceKey, Holding], decided: Collection[DeviceKey]
+) -> Iterator[str]:
     drawn: dict[tuple[str, str], int] = {}
+    concerned: set[tuple[str, str]] = set()
     for device in (device for each in slices for device in each.spec.devices):
-        holding = used.get(DeviceKey(*pool, device.name))
+        key = DeviceKey(*pool, device.name)
+        holding = used.get(key)
         if holding is None:
             continue
-        for name, amount in holding.consumed.items():
+        for name, amount in holding.consumed.items() if key in decided else ():
             if name in device.capacity and amount > _nanos(device.capacity[name].value):
                 yield f"device {'/'.join(pool)}/{device.name}: {amount} of {name} is taken, of {device.capacity[name].value}"
         for entry in device.consumes_counters:
             for name, counter in entry.counters.items():
-                key = (entry.counter_set, name)
-                drawn[key] = drawn.get(key, 0) + _nanos(counter.value)
+                of_set = (entry.counter_set, name)
+                drawn[of_set] = drawn.get(of_set, 0) + _nanos(counter.value)
+                concerned |= {of_set} if key in decided else set()
     limits = {(s.name, n): _nanos(c.value) for each in slices for s in each.spec.shared_counters for n, c in s.counters.items()}
-    for key, amount in drawn.items():
-        if key in limits and amount > limits[key]:
-            yield f"pool {'/'.join(pool)}: {amount} of counter {'/'.join(key)} is taken, of {limits[key]}"
+    for of_set, amount in drawn.items():
+        if of_set in concerned and amount > limits.get(of_set, amount):
+            yield f"pool {'/'.join(pool)}: {amount} of counter {'/'.join(of_set)} is taken, of {limits[of_set]}"
 
 
 def _nanos(amount: str | int | float) -> int:
