@@ -23,6 +23,7 @@ from dray.devices.demand import Compiler, Demand, Limit
 from dray.devices.explain import Explainer, Explanation, Outlines
 from dray.devices.inventory import Inventory
 from dray.devices.ledger import Charge, DeviceKey, charged, charges_of
+from dray.devices.overdrawn import Overdraft, Overdrafts
 from dray.devices.packing import DeviceScore, scores
 from dray.devices.problem import Analysis
 from dray.devices.rating import Rating, Scale, rate
@@ -80,6 +81,7 @@ class Devices:
         self._assembly = Assembly(gates, new_share if new_share is not None else lambda: str(uuid.uuid4()))
         self._shareable = gates("DRAConsumableCapacity")
         self._answers = Answers(self.inventory, self.analysis, budget)
+        self._overdrafts = Overdrafts(self.inventory)
 
     # ------------------------------------------------------------------------------------------------ what is known
 
@@ -196,28 +198,21 @@ class Devices:
         keys = (DeviceKey(*pool, device) for pool in pools for device in self.ledger.holdings(pool))
         return {uid: name for key in keys for uid in self.ledger.owners(key) if (name := self.ledger.name_of(uid))}
 
-    def crossed(self, claim: ResourceClaim) -> tuple[DeviceKey, str] | None:
-        """A device for one only that the API shows for this claim and for another one, whose name is told: two schedulers gave it
-        out at the same time."""
-        uid = claim.metadata.uid
-        for charge in self.ledger.charges(uid):
-            for other in self.ledger.owners(charge.device) if charge.mode == "exclusive" else ():
-                if other != uid and self.ledger.standing(other) == "shown" and (name := self.ledger.name_of(other)):
-                    return charge.device, name
-        return None
+    def overdrawn(self, uid: str) -> Overdraft | None:
+        """What this claim has beside another one although there is not enough for both: it has to give way."""
+        return self._overdrafts.of(uid)
 
     def rivals(self, allocation: AllocationResult) -> list[str]:
-        """The uids of claims whose decision is on its way and needs what somebody else's allocation has: the same device,
-        or counters of the same pool."""
+        """The uids of claims whose decision is on its way and cannot be beside somebody else's allocation, which counts by now;
+        or of which that cannot be told."""
         if not (under_way := self.ledger.on_the_way()):
             return []
         devices = {charge.device for charge in charges_of(allocation, shareable=self._shareable)}
         pools = {(device.driver, device.pool) for device in devices}
-        counted = {pool for pool in pools if self.inventory.counts(pool)}
 
         def crosses(uid: str) -> bool:
-            held = (charge.device for charge in self.ledger.charges(uid))
-            return any(device in devices or (device.driver, device.pool) in counted for device in held)
+            near = [charge.device for charge in self.ledger.charges(uid) if (charge.device.driver, charge.device.pool) in pools]
+            return bool(near) and (self.overdrawn(uid) is not None or any(map(self._overdrafts.unclear, near)))
 
         return sorted(uid for uid in under_way if crosses(uid))
 

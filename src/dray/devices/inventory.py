@@ -133,7 +133,7 @@ class Inventory:
 
     def _forget_contents(self, pool: Pool) -> None:
         """Forget what was made of a pool's slices, and the view of every node that one of them concerns."""
-        pool.contents.clear()
+        pool.forget()
         if not self.views:
             return
         for slice in pool.slices.values():
@@ -152,7 +152,7 @@ class Inventory:
     def _forget_shapes(self) -> None:
         """Devices whose attributes keep changing leave shapes behind that nobody will see again: start over."""
         for pool in self._pools.values():
-            pool.contents.clear()
+            pool.forget()
         self.views.clear()
         self._layouts.forget()
         self._states.clear()
@@ -238,6 +238,16 @@ class Inventory:
         """Whether devices of the pool share counters."""
         pool = self._pools.get(key)
         return pool is not None and any(slice.spec.shared_counters for slice in pool.slices.values())
+
+    def content(self, key: PoolKey) -> PoolContent | None:
+        """The newest that is published of a pool, complete or not, and what of it is in use; None where it cannot be read."""
+        pool = self._pools.get(key)
+        if pool is None:
+            return None
+        if pool.now is None:
+            newest = pool.of_generation(pool.newest())
+            pool.now = self._content_of(pool, sorted(newest, key=lambda slice: slice.name))
+        return pool.now[0]
 
     def pools(self) -> Iterable[Pool]:
         return self._pools.values()

@@ -131,6 +131,11 @@ class GroupState:
         """What is in use where there is no group that all of it has."""
         return "devices without groups" if self.without else "devices that share no group"
 
+    @property
+    def torn(self) -> bool:
+        """Whether what is in use does not go together, so that nothing more may come."""
+        return bool(self.members) and not self.without and not self.groups
+
     def key(self) -> tuple[bool, bool, Groups]:
         return bool(self.members), self.without, self.groups
 
@@ -318,12 +323,19 @@ def _fold_snapshots(states: dict[int, GroupState], number_of: dict[str, int], ho
 class Pool:
     """All slices of one driver and pool name."""
 
-    __slots__ = ("contents", "key", "slices")
+    __slots__ = ("contents", "key", "now", "slices")
 
     def __init__(self, key: PoolKey) -> None:
         self.key = key
         self.slices: dict[str, PublishedSlice] = {}
         self.contents: dict[tuple[str, ...], PoolContent] = {}
+        # That of the newest generation, and why there is none; nothing until somebody asks.
+        self.now: tuple[PoolContent | None, str] | None = None
+
+    def forget(self) -> None:
+        """Slices are not what the contents were made of."""
+        self.contents.clear()
+        self.now = None
 
     def newest(self) -> int:
         return max((slice.generation for slice in self.slices.values()), default=0)

@@ -106,10 +106,13 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "ClaimCrossed": Code(
         plugins=("DynamicResources",),
-        meaning="the claim and another one hold the same device: two schedulers gave it out at the same time",
+        meaning="the claim and another one hold more than there is (a device, capacity, counters, groups that do not go "
+        "together): two schedulers gave it out at the same time, or the driver has less by now",
         wakes=(DEVICES,),
         subject="claim",
-        says="<hold>[ device {device}|| a device] that claim[ {other}|| another one] holds, too",
+        says="<hold>[ device {device}|| a device][ beside claim {other} on counter set {counterSet}"
+        "|| that claim {other} holds, too|| that another claim holds, too]"
+        "[: {capacity} needs {needed} of {total}][: {counter} needs {needed} of {total}][: offers {groups}, in use {used}]",
         cure="let one of the two claims go: dray release, or delete the pods that use it",
     ),
     "ClaimLost": Code(

@@ -242,11 +242,11 @@ class ClaimWriter:
             if shown is not None:
                 intent.show(shown)
         changed = before != shown
-        if changed and shown is not None and (intent is None or intent.allocation is None):
-            self.contest([uid for uid in self._engine.rivals(shown) if uid != new.uid])
         settled = intent is not None and intent.unanswered is not None and intent.settle_doubt(new, now)
         if changed or settled:
             self._account(new, intent)
+        if changed and shown is not None and (intent is None or intent.allocation is None):
+            self.contest([uid for uid in self._engine.rivals(shown) if uid != new.uid])
         if intent is not None:
             self._tidy(intent)
         owner = new.metadata.controller if is_special(new) else None

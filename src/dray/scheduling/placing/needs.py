@@ -14,6 +14,7 @@ from dray.api.kinds import DEVICE_CLASSES
 from dray.api.reason import Reason
 from dray.api.resource import AllocationResult, ResourceClaim, ResourceClaimStatus
 from dray.scheduling.binding import conditions
+from dray.scheduling.binding.crossed import crossed
 from dray.scheduling.binding.tainted import tainted
 from dray.scheduling.config import Profile
 from dray.scheduling.parts import Parts
@@ -179,8 +180,8 @@ class Needs:
     def _unusable(self, state: CycleState, claim: ResourceClaim, now: float) -> Reason | None:
         """A claim whose devices failed, never became ready, are tainted, promised to another, or another's too, does not take
         new pods."""
-        if claim.status.allocation is not None and (crossed := self._engine.crossed(claim)) is not None:
-            return Reason("ClaimCrossed", f"claim/{claim.key}", {"device": str(crossed[0]), "other": crossed[1]})
+        if (other_has_it := crossed(self._engine, claim)) is not None:
+            return other_has_it
         if self._conditions_on and claim.status.allocation is not None and conditions.waits(claim):
             timeout = state.profile.binding_timeout
             verdict = conditions.judge(claim, now, conditions.deadline(claim, timeout, now))

@@ -19,6 +19,7 @@ from dray.books.nodes import NodeInfo, Nodes
 from dray.devices import Verdict
 from dray.devices.demand import Limit
 from dray.devices.inventory import OPTIONAL_OPERATIONS
+from dray.scheduling.binding.crossed import crossed
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.refusal import Refusal, Tally
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
@@ -84,12 +85,11 @@ class DynamicResources:
         alive = [claim for claim in leftovers if claim is not None and self._is_alive(claim)]
         if alive:
             state.leftover = alive[0]
-            crossed = self._engine.crossed(alive[0]) if alive[0].status.allocation is not None else None
-            if crossed is not None:
-                data = {"device": str(crossed[0]), "other": crossed[1]}
-                state.unusable = ((alive[0], Reason("ClaimCrossed", f"claim/{alive[0].key}", data)),)
-            elif not names:
-                state.unusable = ((alive[0], Reason("ClaimElsewhere", f"claim/{alive[0].key}")),)
+            reason = crossed(self._engine, alive[0])
+            if reason is None and not names:
+                reason = Reason("ClaimElsewhere", f"claim/{alive[0].key}")
+            if reason is not None:
+                state.unusable = ((alive[0], reason),)
 
     def _is_alive(self, claim: ResourceClaim) -> bool:
         return claim.metadata.deletion_timestamp is None and not self._intents.deleting(claim)
