@@ -173,6 +173,8 @@ class TestCounters:
         (found,) = violations(dray, self.objects("half-0", "whole"))
         assert found["rule"] == "counters"
         assert found["detail"] == "counter set card, memory: 120Gi used of 80Gi"
+        devices = [f"device/gpu.example.com/n1/{name}" for name in ("half-0", "whole")]
+        assert found["objects"] == [*devices, "claim/ns/half-0", "claim/ns/whole"]
 
     def test_that_a_driver_took_away_are_left_over(self, dray: Run) -> None:
         devices_only = [each for each in self.objects("half-0") if each["metadata"]["name"] != "c"]
@@ -197,6 +199,7 @@ class TestCompatibility:
         (found,) = violations(dray, self.objects(claim("a", result("mig")), claim("b", result("vgpu"))))
         assert found["rule"] == "compatibility"
         assert "mig: mig; vgpu: vgpu" in found["detail"]
+        assert found["objects"][2:] == ["claim/ns/a", "claim/ns/b"]
 
     def test_what_the_claim_recorded_counts_first(self, dray: Run) -> None:
         recorded = result("vgpu", compatibilityGroups={"card": ["mig"]})

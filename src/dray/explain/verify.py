@@ -122,13 +122,13 @@ def _capacity(published: Published) -> Iterator[Finding]:
 
 
 class _Drawn(msgspec.Struct):
-    """What the devices in use draw from one counter, how much there is (None: not published), and the devices."""
+    """What the devices in use draw from one counter, how much there is (None: not published), and which they are."""
 
     counter_set: str
     name: str
     total: Quantity
     limit: Quantity | None
-    devices: tuple[str, ...]
+    devices: list[Identity]
 
 
 def _drawn(published: Published) -> Iterator[_Drawn]:
@@ -147,15 +147,14 @@ def _drawn(published: Published) -> Iterator[_Drawn]:
                     used[key] = used.get(key, Quantity(0)) + Quantity.parse(counter.value)
                     users.setdefault(key, []).append(identity)
         for (counter_set, name), total in sorted(used.items()):
-            devices = tuple(f"device/{'/'.join(identity)}" for identity in users[counter_set, name])
-            yield _Drawn(counter_set, name, total, limits.get(counter_set, {}).get(name), devices)
+            yield _Drawn(counter_set, name, total, limits.get(counter_set, {}).get(name), users[counter_set, name])
 
 
 def _counters(published: Published) -> Iterator[Finding]:
     for drawn in _drawn(published):
         if drawn.limit is not None and drawn.total > drawn.limit:
             detail = f"counter set {drawn.counter_set}, {drawn.name}: {drawn.total} used of {drawn.limit}"
-            yield Finding("counters", drawn.devices, detail)
+            yield Finding("counters", _in_use(published, drawn.devices), detail)
 
 
 def _groups(published: Published) -> Iterator[Finding]:
@@ -165,8 +164,15 @@ def _groups(published: Published) -> Iterator[Finding]:
         if any(groups_of) and not frozenset.intersection(*groups_of):
             devices = dict.fromkeys(members)
             told = "; ".join(f"{identity[2]}: {', '.join(sorted(groups)) or 'none'}" for identity, groups in devices)
-            names = tuple(dict.fromkeys(f"device/{'/'.join(identity)}" for identity, _ in devices))
-            yield Finding("compatibility", names, f"{driver}/{pool} counter set {counter_set}: no group in common ({told})")
+            detail = f"{driver}/{pool} counter set {counter_set}: no group in common ({told})"
+            yield Finding("compatibility", _in_use(published, [identity for identity, _ in devices]), detail)
+
+
+def _in_use(published: Published, devices: list[Identity]) -> tuple[str, ...]:
+    """These devices, and the claims that have them: one of those has to go."""
+    names = [f"device/{'/'.join(identity)}" for identity in devices]
+    claims = [f"claim/{owner.claim.key}" for identity in devices for owner in published.owners(identity)]
+    return tuple(dict.fromkeys([*names, *claims]))
 
 
 def _named(identity: Identity, owners: list[Holder]) -> tuple[str, ...]:
@@ -309,7 +315,7 @@ def _vanished_counters(published: Published) -> Iterator[Finding]:
     for drawn in _drawn(published):
         if drawn.limit is None:
             detail = f"counter set {drawn.counter_set}, {drawn.name}: {drawn.total} used and no longer published"
-            yield Finding("counters-vanished", drawn.devices, detail)
+            yield Finding("counters-vanished", _in_use(published, drawn.devices), detail)
 
 
 def _stuck_claims(published: Published) -> Iterator[Finding]:
