@@ -51,6 +51,14 @@ def test_more_of_a_counter_than_there_is(sim: Sim) -> None:
     assert "of counter set/memory is taken" in wrong(sim)
 
 
+def test_what_others_have_too_much_of_is_no_error_of_who_takes_something_else(sim: Sim) -> None:
+    too_much = [{"counterSet": "set", "counters": {"memory": {"value": "9Gi"}}}]
+    publish(sim, [{"name": "a", "consumesCounters": too_much}, {"name": "b"}], {"memory": {"value": "8Gi"}})
+    sim.scheduler.parts.engine.ledger.charge("other", (Charge(DeviceKey(*POOL, "a")),), "shown")
+    decide(sim, "own", "b")
+    assert wrong(sim) == ""
+
+
 def test_a_device_that_is_held_as_nobody_holds_it(sim: Sim) -> None:
     publish(sim, [{"name": "d", "allowMultipleAllocations": True, "capacity": {"memory": {"value": "4Gi"}}}])
     decide(sim, "a", "d", "share", memory=GIB)

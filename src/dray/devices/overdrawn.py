@@ -40,15 +40,17 @@ class Overdrafts:
             driver, pool, device = charge.device
             content = self._inventory.content((driver, pool))
             bits = content.bits.get(device, ()) if content is not None else ()
-            kind = content.layout.kinds[bits[0]] if content is not None and bits else None
-            found = None
-            if _scarce(charge, self._ledger.holdings((driver, pool))[device], kind):
-                found = self._of_device(uid, charge, kind)
-            if found is None and content is not None:
-                found = self._of_counters(uid, charge, content, bits) or self._of_groups(uid, charge, content, bits)
-            if found is not None:
-                return found
+            if _scarce(charge, self._ledger.holdings((driver, pool))[device], content, bits):
+                found = self._judged(uid, charge, content, bits)
+                if found is not None:
+                    return found
         return None
+
+    def _judged(self, uid: str, charge: Charge, content: PoolContent | None, bits: tuple[int, ...]) -> Overdraft | None:
+        found = self._of_device(uid, charge, content.layout.kinds[bits[0]] if content is not None and bits else None)
+        if found is None and content is not None:
+            found = self._of_counters(uid, charge, content, bits) or self._of_groups(uid, charge, content, bits)
+        return found
 
     def unclear(self, device: DeviceKey) -> bool:
         """Whether it cannot be told what is left of it: it is not published just now, or its pool cannot be read."""
@@ -142,19 +144,33 @@ class Overdrafts:
         return found
 
 
-def _scarce(charge: Charge, holding: Holding, kind: Kind | None) -> bool:
-    """Whether several have a device that can be too little for them, whoever they are."""
-    if holding.exclusive + holding.shares < 2:
-        return False
-    if holding.exclusive or (kind is not None and not kind.multiple):
+def _scarce(charge: Charge, holding: Holding, content: PoolContent | None, bits: tuple[int, ...]) -> bool:
+    """Whether there can be too little of the device for all who have some of it, whoever they are."""
+    several = holding.exclusive + holding.shares > 1
+    if several and holding.exclusive:
         return True
-    return any(holding.consumed.get(name, 0) > limit.nanos for name, limit in _limits(charge, kind))
+    if content is None:
+        return False
+    if several and bits:
+        kind = content.layout.kinds[bits[0]]
+        if not kind.multiple or any(holding.consumed.get(name, 0) > limit.nanos for name, limit in _limits(charge, kind)):
+            return True
+    if not content.layout.sets:
+        return False
+    for bit in bits:
+        for counter, _ in content.layout.consumption[bit]:
+            if content.available[counter] < 0:
+                return True
+    return any(state.torn for state in content.groups.values())
 
 
 def _limits(charge: Charge, kind: Kind | None) -> Iterator[tuple[str, Quantity]]:
     """How much there is of each capacity of which the claim has a part."""
-    capacity = kind.shape.capacity if kind is not None else {}
-    return ((name, Quantity.parse(capacity[name].value)) for name, amount in charge.consumed if amount and name in capacity)
+    if kind is not None and charge.consumed:
+        capacity = kind.shape.capacity
+        for name, amount in charge.consumed:
+            if amount and name in capacity:
+                yield name, Quantity.parse(capacity[name].value)
 
 
 def _consumed(charges: list[Charge], capacity: str) -> int:
