@@ -115,8 +115,17 @@ def unread() -> NoReturn:
     sys.exit(UNREAD)
 
 
+def open_standard_streams() -> None:
+    """Started with some of them closed (``dray verify >&-``, a supervisor that leaves none open), what is written there is not
+    wanted. Opened in their order they have their own numbers again: else the first sockets would, and somebody writes to them."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of `dray` and of `kubectl dray`."""
+    open_standard_streams()
     root.main(args=None if arguments is None else list(arguments), prog_name=_program())
 
 
