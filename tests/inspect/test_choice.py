@@ -83,7 +83,7 @@ def test_a_pod_that_waits_for_its_scheduler_is_told_where_it_would_go(dray: Run)
 
 def test_the_only_node_that_would_do_is_told_as_such(dray: Run) -> None:
     objects = [node("n1"), node("n2"), device_class(), slice_("s", [gpu("a", "80Gi")]), *placed("n1", "a")]
-    assert "Why node n1 is the only one that would do: " in dray("why", objects, "p", "-n", "ns").stdout
+    assert "Why node n1, the only one that would do: " in dray("why", objects, "p", "-n", "ns").stdout
 
 
 def test_a_claim_that_others_use_keeps_its_devices(dray: Run) -> None:

@@ -48,6 +48,16 @@ def test_a_pod_that_fits_waits_for_its_scheduler(dray: Run) -> None:
     assert "scheduler with the name dray" in found["fixes"][0]
 
 
+def test_a_wrong_annotation_is_the_pods_and_not_that_of_the_only_node(dray: Run) -> None:
+    zones = [{"name": "node-0", "type": "Node", "resources": [{"name": "cpu", "available": "4", "allocatable": "4"}]}]
+    kind = {"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology", "metadata": {"name": "n1"}}
+    wrong = pod("new") | {"metadata": {"name": "new", "namespace": "ns", "annotations": {"dray.dev/numa-span": "two"}}}
+    wrong["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1", "memory": "1Gi"}}
+    found = ask(dray, "new", [node("n1"), {**kind, "topologyPolicies": ["SingleNUMANodePodLevel"], "zones": zones}, wrong])
+    assert codes(found["reasons"]) == ["ZoneIntentInvalid"]
+    assert "1 node is refused because the pod has a wrong annotation: annotation dray.dev/numa-span" in found["summary"]
+
+
 class TestAPodForWhichDevicesAreTaken:
     def objects(self) -> list[Plain]:
         busy = [claim("b", result("g0", pool="n2"), pods=("x",), node="n2"), pod("x", "b", node="n2")]

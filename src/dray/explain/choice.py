@@ -53,7 +53,7 @@ class Choice(msgspec.Struct):
         own = self.of(self.node)
         told = f": {said(own.rating)}" if own is not None and own.rating is not None else ""
         if self.compared == 1:
-            return f"node {self.node} is the only one that would do{told}"
+            return f"node {self.node}, the only one that would do{told}"
         if own is None:
             return f"node {self.node} would not do if the pod were placed now"
         equal = sum(1 for found in self.nodes if found.total == self.nodes[0].total)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Hashable, Iterable
 from typing import Final, NamedTuple
 
+from dray.api.codes import CODES
 from dray.api.core import NodeSelectorRequirement, NodeSelectorTerm, Pod
 from dray.api.kinds import PODS
 from dray.api.reason import Reason
@@ -225,7 +226,8 @@ def with_numbers(reason: Reason, state: CycleState, info: NodeInfo) -> Reason:
         data["label"] = data["topologyKey"]
     if reason.code == "ClaimElsewhere":
         data |= _elsewhere(state, info)
-    return Reason(reason.code, reason.object or f"node/{info.name}", data)
+    of_pod = CODES[reason.code].subject == "pod"  # what is wrong with the pod is not said of a node
+    return Reason(reason.code, reason.object or ("" if of_pod else f"node/{info.name}"), data)
 
 
 def unmatched(state: CycleState, info: NodeInfo) -> NodeSelectorRequirement | None:
