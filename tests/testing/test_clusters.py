@@ -43,6 +43,13 @@ def test_pods_run_with_devices_and_without(cluster: VirtualCluster) -> None:
     assert_sound(cluster, strict=True)
 
 
+@pytest.mark.parametrize("name", ["default-scheduler", "dray", "kai-scheduler"])
+def test_pods_may_ask_for_the_scheduler_by_each_of_its_names(cluster: VirtualCluster, name: str) -> None:
+    cluster.create(pod("train", template="one-gpu", schedulerName=name))
+    cluster.run(10)
+    assert_running(cluster, "train", on="n1")
+
+
 def test_the_same_seed_gives_the_same_run() -> None:
     def digest(seed: int) -> str:
         cluster = VirtualCluster(seed=seed, faults=FAULTS["everything"])

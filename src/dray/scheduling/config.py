@@ -169,5 +169,6 @@ def _steps(seconds: float) -> int:
     return min(max(round(seconds * BUDGET / DEFAULT_FILTER_TIMEOUT), 1), LONGEST_SEARCH)
 
 
-# The embedded cluster serves pods that name no scheduler, and pods that name Dray's.
-EMBEDDED: Final = Config((Profile("default-scheduler"), Profile("dray")))
+# The embedded cluster serves pods that name no scheduler, pods that name Dray's, and pods of manifests that were written for
+# KAI-Scheduler, which all name it.
+EMBEDDED: Final = Config((Profile("default-scheduler"), Profile("dray"), Profile("kai-scheduler")))
