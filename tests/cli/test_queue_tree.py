@@ -44,6 +44,34 @@ def test_gpus_have_columns(tmp_path: Path) -> None:
     ]
 
 
+def test_pods_count_under_whatever_name_they_ask_for_the_scheduler(tmp_path: Path) -> None:
+    sim = cluster(4)
+    add_queue(sim, "vision", 2)
+    for index, name in enumerate(("dray", "kai-scheduler", "default-scheduler")):
+        add_single(sim, f"p{index}", "vision", schedulerName=name, node_name="n0", phase="Running")
+    assert lines(shown(sim, tmp_path))[1] == ["vision", "100", "0", "3", "3", "2", "-"]
+
+
+def test_pods_that_another_scheduler_has_are_in_no_queue(tmp_path: Path) -> None:
+    sim = cluster(4)
+    add_queue(sim, "default-queue", 2)
+    add_single(sim, "ours", "default-queue", schedulerName="dray", node_name="n0", phase="Running")
+    add_single(sim, "theirs", node_name="n0", phase="Running")
+    assert lines(shown(sim, tmp_path))[1] == ["default-queue", "100", "0", "1", "1", "2", "-"]
+
+
+def test_the_configuration_says_whose_pods_count(tmp_path: Path) -> None:
+    sim = cluster(4)
+    add_queue(sim, "vision", 2)
+    add_single(sim, "ours", "vision", schedulerName="batch", node_name="n0", phase="Running")
+    add_single(sim, "theirs", "vision", schedulerName="kai-scheduler", node_name="n0", phase="Running")
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{schedulerName: batch}]\n"
+    )
+    assert lines(shown(sim, tmp_path, "--config", str(config)))[1] == ["vision", "100", "0", "1", "1", "2", "-"]
+
+
 def test_further_resources_have_lines(tmp_path: Path) -> None:
     sim = mig(1)
     add_team(sim, "a", quota="40Gi", limit="60Gi")

@@ -38,6 +38,14 @@ def test_who_would_be_reclaimed_for_it_and_why_these() -> None:
     assert running(sim) == {"a0", "a1", "a2", "b0"}, "and so it is done"
 
 
+def test_who_asks_for_the_scheduler_by_another_name_is_of_the_same_queues() -> None:
+    sim = lent()
+    add_single(sim, "b0", "b", schedulerName="dray")
+    found = asked(sim, "b0")
+    assert found.evicts is not None
+    assert [each.pod for each in found.evicts.victims] == ["default/a3"]
+
+
 def test_a_gang_is_told_whom_all_of_it_drives_out() -> None:
     sim = lent()
     add_group(sim, "train", "b", 2)

@@ -9,8 +9,8 @@ fixed contract (docs/queues.md).
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final
 
 import click
@@ -20,7 +20,7 @@ from rich.console import Console
 from dray.api.kinds import NODES, PODS, QUEUES
 from dray.cli.lines import LINE_MAX, answer_lines
 from dray.cli.output import emit, output_option, table
-from dray.cli.source import Source, source_options
+from dray.cli.source import Source, now_of, placing_of, source_options
 from dray.cli.tables import Fitted
 from dray.explain.queues import QueueRow, QueueTree, resources, survey
 from dray.queues.shares import fair_shares
@@ -77,10 +77,11 @@ class Line(Named):
 
 
 @click.group(invoke_without_command=True)
+@click.option("--config", type=click.Path(path_type=Path), help="The scheduler's KubeSchedulerConfiguration, if it has one.")
 @source_options
 @output_option
 @click.pass_context
-def queues(context: click.Context, source: Source, output: str) -> None:
+def queues(context: click.Context, config: Path | None, source: Source, output: str) -> None:
     """Show the tree of queues: what each may have, deserves, holds and waits for.
 
     Read from the cluster, or from files with --snapshot; counted as the scheduler counts. Share is what the queue deserves now,
@@ -94,7 +95,9 @@ def queues(context: click.Context, source: Source, output: str) -> None:
       dray queues settle worlds.jsonl             where pods end up, one JSON line for each world
     """
     if context.invoked_subcommand is None:
-        tree = survey(source.read(needs=(QUEUES, PODS, NODES)).world, time.time())
+        found = source.read(needs=(QUEUES, PODS, NODES))
+        settings, gates = placing_of(config, found)
+        tree = survey(found.world, now_of(found), settings, gates)
         emit(tree, output, lambda screen: _show(tree, screen, wide=output == "wide"))
 
 

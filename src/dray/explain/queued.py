@@ -7,6 +7,7 @@ condition. Nothing is changed by asking.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
@@ -18,6 +19,7 @@ from dray.books.nodes import Placed
 from dray.cluster.world import World
 from dray.explain.evicting import Victim, WouldEvict, devices_of
 from dray.explain.failures import FailedBinding, resting
+from dray.explain.queues import of_queues
 from dray.queues.order import Standing
 from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config, Profile
@@ -78,7 +80,7 @@ class Outlooks:
         self, world: World, now: float, config: Config | None, gates: Gates | None, failures: Sequence[FailedBinding] = ()
     ) -> None:
         self._world, self._now, self._config, self._gates, self._failures = world, now, config, gates, failures
-        self._rehearsed: dict[str, _Rehearsed] = {}
+        self._rehearsed: dict[tuple[str, ...], _Rehearsed] = {}
         self._any = any(kind in world.kinds and world.all(kind) for kind in (QUEUES, POD_GROUPS, CORE_POD_GROUPS))
 
     def of(self, pod: Pod) -> Outlook | None:
@@ -95,12 +97,17 @@ class Outlooks:
         return _of_session(self._world, pod, session, job, before)
 
     def _session(self, name: str) -> _Rehearsed:
-        """The scheduler's settings; where they are unknown, the defaults for pods of this scheduler."""
-        key = name if self._config is None else ""
+        """The scheduler's settings; where they are unknown, the defaults for this pod and all that queues have to do with."""
+        shared = self._config or self._shared
+        config = shared if self._config or name in shared.by_name else Config(profiles=(Profile(scheduler_name=name),))
+        key = tuple(config.by_name)
         if key not in self._rehearsed:
-            config = self._config or Config(profiles=(Profile(scheduler_name=name),))
             self._rehearsed[key] = self._rehearse(config)
         return self._rehearsed[key]
+
+    @cached_property
+    def _shared(self) -> Config:
+        return of_queues(self._world)
 
     def _rehearse(self, config: Config) -> _Rehearsed:
         # In a session that is held for nobody there are no writes under way to wait for.

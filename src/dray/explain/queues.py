@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from dray.api import queues
+from dray.api.core import Pod
 from dray.api.gates import Gates
-from dray.api.kinds import QUEUES
+from dray.api.kinds import PODS, QUEUES
 from dray.cluster.world import World
-from dray.scheduling.config import Config
+from dray.scheduling.config import EMBEDDED, Config, Profile
 from dray.scheduling.scheduler import Scheduler
 from dray.scheduling.workloads.asked import GPU, GPU_RESOURCE
 from dray.scheduling.workloads.jobs import BESIDE, CPU, MEMORY, told
@@ -36,10 +38,23 @@ class QueueTree(msgspec.Struct, rename="camel"):
     wrong: dict[str, str]
 
 
+def of_queues(world: World) -> Config:
+    """What to take for the configuration where nobody tells it: one scheduler has all pods that say their queue or gang, under
+    whatever names they ask for it. Pods of other schedulers take room and are in no queue, not even in the default one."""
+    names = sorted({pod.spec.scheduler_name for pod in world.all(PODS).values() if _says_its_queue(pod)})
+    return Config(profiles=tuple(Profile(name) for name in names)) if names else EMBEDDED
+
+
+def _says_its_queue(pod: Pod) -> bool:
+    annotations = pod.metadata.annotations
+    grouped = queues.POD_GROUP_ANNOTATION in annotations or queues.GANG_ANNOTATION in annotations
+    return queues.QUEUE_LABEL in pod.metadata.labels or grouped or pod.spec.scheduling_group is not None
+
+
 def survey(world: World, now: float, config: Config | None = None, gates: Gates | None = None) -> QueueTree:
     if not world.all(QUEUES):
         return QueueTree([], {}, {})  # then the scheduler keeps no account of queues
-    scheduler = Scheduler(world, config or Config(), gates)
+    scheduler = Scheduler(world, config or of_queues(world), gates)
     session = scheduler.workloads.survey(now)
     status = statuses(session, scheduler.workloads.use)
     rows: list[QueueRow] = []
