@@ -47,6 +47,10 @@ def say(sim: Sim, claim: str, *types: str, message: str = "") -> None:
     sim.api.put(kinds.RESOURCE_CLAIMS, found)
 
 
+def conditions_of(sim: Sim, claim: str) -> list[str]:
+    return [each["type"] for device in sim.claim(claim)["status"].get("devices", []) for each in device["conditions"]]
+
+
 def attempts(sim: Sim) -> dict[str, int]:
     """How many ended how."""
     return {labels[2]: number for (name, labels), number in sim.meter.counters.items() if name == ATTEMPTS}
@@ -81,6 +85,47 @@ def test_when_one_fails_none_has_succeeded(gang: Sim) -> None:
     assert running(gang) == set()
     assert attempts(gang) == {"failure": 2}
     assert [len(gang.meter.samples.get((PREBIND, (status, "true")), ())) for status in ("failure", "success")] == [2, 0]
+
+
+def test_what_is_ready_stays_where_it_is_while_the_one_that_failed_gets_another_device(gang: Sim) -> None:
+    say(gang, "c0", READY)
+    gang.settle(5)
+    say(gang, "c1", FAILED)
+    gang.settle(5)
+    assert gang.devices_of("c0") == ["n0/gpu-0"]
+    assert conditions_of(gang, "c0") == [READY], "nothing is attached twice"
+    assert gang.devices_of("c1") == ["n0/gpu-2"]
+
+
+def test_a_gang_that_cannot_start_after_all_gives_back_what_was_ready(gang: Sim) -> None:
+    """Else others wait for devices of which nobody makes use."""
+    gang.remove(kinds.RESOURCE_SLICES, "n0-gpu.example.com")
+    gang.add_slice("n0", 2, **FABRIC)
+    say(gang, "c0", READY)
+    gang.settle(5)
+    say(gang, "c1", FAILED)
+    gang.settle(5)
+    assert [gang.devices_of(name) for name in ("c0", "c1")] == [[], []]
+    gang.add_claim("one")
+    gang.add_pod("other", claims=["one"])
+    gang.settle(5)
+    assert gang.devices_of("one") == ["n0/gpu-0"]
+
+
+def test_a_gang_that_lost_a_member_gives_back_what_was_ready(gang: Sim) -> None:
+    say(gang, "c0", READY)
+    gang.settle(5)
+    gang.remove(kinds.PODS, "default/w1")
+    gang.settle(5)
+    assert [gang.devices_of(name) for name in ("c0", "c1")] == [[], []]
+
+
+def test_what_failed_while_no_scheduler_looked_is_given_back(gang: Sim) -> None:
+    say(gang, "c0", READY)
+    say(gang, "c1", FAILED)
+    gang.restart()
+    gang.settle(20)
+    assert gang.devices_of("c1") == ["n0/gpu-2"]
 
 
 def test_a_wait_that_ends_because_its_node_goes_is_a_failure(gang: Sim) -> None:

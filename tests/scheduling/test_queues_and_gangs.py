@@ -494,3 +494,23 @@ class TestGroupsThatComeAndGo:
         sim.settle(5)
         assert sim.condition("p")["message"] != before
         assert "does not exist" in sim.condition("p")["message"]
+
+
+def test_a_claim_that_nobody_uses_is_given_back_so_that_its_pod_starts_elsewhere() -> None:
+    """As for pods of no queue: it was allocated on a node that is full by now."""
+    sim = Sim()
+    for name in ("n0", "n1"):
+        sim.add_node(name, cpu="4")
+        sim.add_slice(name, 1)
+    sim.add_class()
+    add_queue(sim, "a", 1)
+    sim.add_claim("c")
+    sim.add_pod("before", claims=["c"])
+    sim.settle(5)
+    full = sim.node_of("before")
+    sim.remove(kinds.PODS, "default/before")
+    sim.api.put(kinds.RESOURCE_CLAIMS, {**sim.claim("c"), "status": {**sim.claim("c")["status"], "reservedFor": []}})
+    sim.add_pod("full", requests={"cpu": "4"}, node_name=full, phase="Running")
+    sim.add_pod("p", requests={"cpu": "1"}, claims=["c"], labels={"kai.scheduler/queue": "a"})
+    sim.settle(10)
+    assert {full, sim.node_of("p")} == {"n0", "n1"}

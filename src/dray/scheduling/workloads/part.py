@@ -31,6 +31,7 @@ from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.denials import Missing
 from dray.scheduling.workloads.headroom import Headroom
 from dray.scheduling.workloads.jobs import CORE, Job, Jobs
+from dray.scheduling.workloads.leftovers import left_over
 from dray.scheduling.workloads.members import Members
 from dray.scheduling.workloads.nearness import Nearness
 from dray.scheduling.workloads.returns import Returns
@@ -504,6 +505,13 @@ class Workloads:
         for pending in list(job.waiting.values()) if job is not None else ():
             if not pending.nominated and job is not None:
                 self._wait(job, pending, missing, now)
+        refused = missing.refused
+        # While one of their claims is just being given back, no node was looked at: with another device all may be well.
+        if job is not None and (refused is None or refused.state is not None or refused.free_claims):
+            for claim in left_over(job, self._parts.world, self._parts.claims.intents):
+                self._parts.claims.deallocate(claim)
+        for device in refused.failed if refused is not None else ():
+            self._parts.rests.rest(device, now)
 
     def _wait(self, job: Job, pending: QueuedPod, missing: Missing, now: float) -> None:
         self._parts.queue.refuse(pending, ("job", job.key), missing.refusal, frozenset({_TOPIC}), now)
