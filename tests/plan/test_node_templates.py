@@ -89,3 +89,28 @@ def test_a_template_without_a_node_is_named(snapshot: Path, tmp_path: Path) -> N
     assert "has no Node" in answer.stderr
     unknown = asked(snapshot, "--node-template", "nothing-like-it")
     assert (unknown.exit_code, "there is no hardware" in unknown.stderr) == (2, True)
+
+
+def test_a_gang_gets_as_many_nodes_as_it_needs_to_start(tmp_path: Path) -> None:
+    """One more node alone takes none of its pods, nor do two."""
+    made = cluster(*node_with_devices("full", 4, cpu="8"))
+    policy = {"schedulingPolicy": {"gang": {"minCount": 4}}}
+    group = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "train", "namespace": "default"}}
+    made.create({**group, "spec": policy})
+    made.create(*(pod(f"w{n}", template="gpu-4", schedulingGroup={"podGroupName": "train"}) for n in range(4)))
+    made.run(30)
+    snapshot = saved(read(made.server), tmp_path / "now.json")
+    gpus, plain = written(tmp_path / "g.yaml", "gpus", 4, "4"), written(tmp_path / "p.yaml", "plain", 0, "4")
+    answer = asked(snapshot, "--node-template", gpus, "--node-template", plain, "-o", "json")
+    assert answer.exit_code == 0
+    found, none = json.loads(answer.stdout)["templates"]
+    assert [(node["node"], len(node["pods"])) for node in found["nodes"]] == [
+        ("gpus-new-1", 1),
+        ("gpus-new-2", 1),
+        ("gpus-new-3", 2),
+    ]
+    assert sorted(found["admits"]) == [f"default/w{n}" for n in range(4)]
+    assert (found["left"], found["more"]) == (0, False)
+    assert (none["nodes"], none["left"], none["more"]) == ([], 4, False)
+    (short,) = json.loads(asked(snapshot, "--node-template", gpus, "--max-nodes", "2", "-o", "json").stdout)["templates"]
+    assert (short["nodes"], short["left"], short["more"]) == ([], 4, True)

@@ -1,7 +1,8 @@
 """Which kind of node would take which pods that wait: what an autoscaler is to be told.
 
 A template is a Node and the ResourceSlices of its devices. Nodes of it are added one after the other, to a cluster that has come
-to rest, until one more takes no pod; DaemonSets come onto them first, so what they use is not counted twice.
+to rest, until one more takes no pod, nor as many more as pods that start together might need at once; DaemonSets come onto them
+first, so what they use is not counted twice.
 
 Always true: each template is tried alone, on the same cluster; nothing is written anywhere.
 """
@@ -19,6 +20,8 @@ from dray.api.kinds import PODS
 from dray.explain.overview import waiting
 from dray.explain.plan import Changes, Making, PlanError
 from dray.explain.rehearsal import Rehearsal
+from dray.scheduling.ask import Ask
+from dray.scheduling.placing.state import NotPlaced
 
 Plain = dict[str, Any]
 
@@ -58,8 +61,8 @@ class AddedNode(msgspec.Struct):
 
 
 class Answer(msgspec.Struct, rename="camel"):
-    """``nodes``: each node of the template that would take pods, and which; ``admits``: all of them; ``left``: how many pods wait
-    then; ``more``: whether still more nodes might take some."""
+    """``nodes``: as many nodes of the template as make pods start, and which pods each takes; ``admits``: all of them; ``left``:
+    how many pods wait then; ``more``: whether still more nodes might take some."""
 
     template: str
     nodes: list[AddedNode]
@@ -116,21 +119,51 @@ def admitted(begin: Callable[[], Rehearsal], changes: Changes, templates: Sequen
 
 def _answer(rehearsal: Rehearsal, template: Template, most: int) -> Answer:
     nodes: list[AddedNode] = []
-    idle = {pod.uid: pod.key for pod in _idle(rehearsal)}
+    needed = 0  # up to the last one that made pods start
+    idle = {pod.uid: pod for pod in _idle(rehearsal)}
     more = bool(idle)
     while more and len(nodes) < most:
         made = template.made(len(nodes) + 1)
         Making(rehearsal).all(Changes([(f"template {template.name}", body) for body in made]))
         rehearsal.settle()
-        left = {pod.uid for pod in _idle(rehearsal)}
-        taken = sorted(key for uid, key in idle.items() if uid not in left)
-        if not taken:
-            more = False
-            break
-        nodes.append(AddedNode(_node_name(made), taken))
-        idle = {uid: key for uid, key in idle.items() if uid in left}
-        more = bool(idle)
-    return Answer(template.name, nodes, [key for node in nodes for key in node.pods], len(idle), more)
+        nodes.append(AddedNode(_node_name(made), []))
+        left = {pod.uid: pod for pod in _idle(rehearsal)}
+        if taken := [pod for uid, pod in idle.items() if uid not in left]:
+            _hand_out(rehearsal, taken, nodes)
+            needed, idle = len(nodes), left
+            more = bool(idle)
+        else:
+            more = len(nodes) - needed < _largest_gang(rehearsal, list(left.values()), nodes[-1].node)
+    return Answer(template.name, nodes[:needed], [key for node in nodes for key in node.pods], len(idle), more)
+
+
+def _hand_out(rehearsal: Rehearsal, taken: Sequence[Pod], nodes: Sequence[AddedNode]) -> None:
+    """To the new nodes where the pods are; who found room elsewhere because others went to a new one has the last one's."""
+    by_name = {node.node: node for node in nodes}
+    for key in sorted(pod.key for pod in taken):
+        now: Pod | None = rehearsal.world.get(PODS, key)
+        by_name.get(rehearsal.node_of(now) if now is not None else "", nodes[-1]).pods.append(key)
+
+
+def _largest_gang(rehearsal: Rehearsal, idle: Sequence[Pod], node: str) -> int:
+    """How many nodes may stay empty before one more makes pods start together: each of these may need one for itself. Only of
+    gangs with a pod that a node of this kind takes."""
+    ask = Ask(rehearsal.scheduler, rehearsal.clock.now)
+    gangs: dict[str, list[Pod]] = {}
+    for pod in idle:
+        if (job := rehearsal.scheduler.workloads.jobs.of(pod.uid)) is not None:
+            gangs.setdefault(job.key, []).append(pod)
+    return max((len(pods) for pods in gangs.values() if len(pods) > 1 and _takes_any(ask, node, pods)), default=0)
+
+
+def _takes_any(ask: Ask, node: str, pods: Sequence[Pod]) -> bool:
+    for pod in pods:
+        try:
+            if ask.would_do(ask.state(pod), node):
+                return True
+        except NotPlaced:
+            continue
+    return False
 
 
 def _node_name(made: Iterable[Plain]) -> str:
