@@ -10,9 +10,9 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from dray.api.kinds import PODS, REPLICA_SETS
+from dray.api.kinds import DEVICE_CLASSES, PODS, REPLICA_SETS
 from dray.cli import root
-from dray.explain.snapshot import Snapshot
+from dray.explain.snapshot import KINDS, Snapshot
 from dray.testing import VirtualCluster, node_with_devices, pod
 from tests.plan.clusters import cluster, deployment, read
 
@@ -310,3 +310,18 @@ def test_the_table_tells_all_of_it(asked: Asked) -> None:
 def test_the_same_plan_twice_is_the_same(asked: Asked) -> None:
     files = [urgent_pod(), deployment("more", 2, working("x"))]
     assert asked.json(files=files) == asked.json(files=files)
+
+
+@pytest.mark.parametrize("header", [False, True], ids=["files", "a snapshot from before there was the kind"])
+def test_what_is_of_a_kind_that_was_not_read_is_not_called_missing(header: bool, asked: Asked, tmp_path: Path) -> None:
+    items = [body for body in read(asked.cluster.server).objects.values() if body["kind"] != "DeviceClass"]
+    kinds = {each.resource: {"version": each.version, "objects": 0} for each in KINDS if each != DEVICE_CLASSES}
+    about = {"takenAt": "2027-01-15T08:00:00Z", "takenBy": "dray", "kinds": kinds}
+    snapshot = {"apiVersion": "dray.dev/v1alpha1", "kind": "Snapshot", "header": about, "items": items}
+    file = tmp_path / "now.json"
+    file.write_text(json.dumps(snapshot if header else {"apiVersion": "v1", "kind": "List", "items": items}))
+    exit_code, answer = asked.json(files=[working("new")])
+    (told,) = answer["pods"]
+    assert (exit_code, told["verdict"], [reason["code"] for reason in told["reasons"]]) == (1, "unschedulable", ["NotRead"])
+    who = "the snapshot has" if header else "the files have"
+    assert f"nothing is known: {DEVICE_CLASSES.resource} gpu ({who} no {DEVICE_CLASSES.resource})" in told["summary"]

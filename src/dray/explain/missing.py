@@ -8,7 +8,7 @@ made instead asks for a device class that exists.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -35,6 +35,22 @@ from dray.explain.fix import Fix, patch
 from dray.scheduling.shape.extended import wanted_names
 
 Json = dict[str, Any]
+
+# Reasons that say that something is not there: of which kind, and where its name stands.
+_NAMING: Final[dict[str, tuple[Kind, str]]] = {
+    "ClaimMissing": (RESOURCE_CLAIMS, "claim"),
+    "ClassMissing": (DEVICE_CLASSES, "class"),
+    "VolumeClaimMissing": (PERSISTENT_VOLUME_CLAIMS, "claim"),
+}
+
+
+def unless_unread(reason: Reason, pod: Pod, unknown: Mapping[Kind, str]) -> Reason:
+    """What is missing from a kind that could not be read may well be there."""
+    kind, key = _NAMING.get(reason.code, (None, ""))
+    if kind is None or kind not in unknown:
+        return reason
+    name = str(reason.data.get(key) or reason.object.partition("/")[2])
+    return Reason("NotRead", f"pod/{pod.key}", {"kind": kind.resource, "name": name, "why": unknown[kind]})
 
 
 def advice(world: World, pod: Pod, reasons: Sequence[Reason]) -> list[Fix]:

@@ -30,6 +30,7 @@ from dray.api.reason import Reason
 from dray.api.resource import DeviceTaint, DeviceTaintSelector, ResourceSlice
 from dray.api.words import as_json, message
 from dray.cluster.port import Refused
+from dray.explain.missing import unless_unread
 from dray.explain.overview import waiting
 from dray.explain.rehearsal import Evicted, Rehearsal
 from dray.explain.snapshot import Snapshot, without_collecting
@@ -377,9 +378,11 @@ class _Told:
             gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
             reasons = [Reason(_GATED, f"pod/{pod.key}", {"gates": gates} if gates else {})] if gates else []
             return PlannedPod(pod.key, "waits", reasons=reasons, instead_of=instead_of)
-        reasons = [reason for reason, _ in refusal.reasons]
-        verdict = self._verdict(pod, refusal.codes)
-        said = message(list(refusal.reasons), refusal.nodes)
+        counts = [(unless_unread(reason, pod, self._rehearsal.unknown), count) for reason, count in refusal.reasons]
+        reasons = [reason for reason, _ in counts]
+        unread = any(reason.code == "NotRead" for reason in reasons)
+        verdict = "unschedulable" if unread else self._verdict(pod, refusal.codes)
+        said = message(counts, refusal.nodes)
         return PlannedPod(pod.key, verdict, "", [], victims, reasons, said, instead_of)
 
     def _verdict(self, pod: Pod, codes: frozenset[str]) -> VerdictName:

@@ -119,12 +119,20 @@ class Snapshot(msgspec.Struct):
     @property
     def unknown(self) -> dict[Kind, str]:
         """The kinds of which nothing can be told, and why: there may be objects of them. A kind that a cluster does not serve
-        has none; of files that say nothing of themselves, a kind that is in none of them is unknown."""
-        if self.live or self.header is not None:
-            who = "you may not list" if self.live else "whoever took the snapshot could not list"
-            return {kind: f"{who} {kind.resource}" for kind, error in self.unread.items() if isinstance(error, Forbidden)}
+        has none; of files that do not say that they have read a kind, and that have none of it, it is unknown."""
+        who = "you may not list" if self.live else "whoever took the snapshot could not list"
+        hidden = {kind: f"{who} {kind.resource}" for kind, error in self.unread.items() if isinstance(error, Forbidden)}
+        if self.live:
+            return hidden
         there = {kind for kind, _ in self.objects}
-        return {kind: f"the files have no {kind.resource}" for kind in KINDS if kind not in there}
+        if self.header is None:
+            return {kind: f"the files have no {kind.resource}" for kind in KINDS if kind not in there}
+        # Another version of Dray may have known fewer kinds.
+        told = self.header.kinds.keys() | self.header.unread.keys()
+        never = {
+            kind: f"the snapshot has no {kind.resource}" for kind in KINDS if kind.resource not in told and kind not in there
+        }
+        return {**never, **hidden}
 
 
 @contextmanager

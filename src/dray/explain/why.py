@@ -16,8 +16,6 @@ from dray.api.consumers import claims_of
 from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import (
-    DEVICE_CLASSES,
-    PERSISTENT_VOLUME_CLAIMS,
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
@@ -71,11 +69,6 @@ NEVER: Final = frozenset(
 
 
 # Reasons that name an object which is not there: its kind, and where its name is.
-_NAMING: Final[dict[str, tuple[Kind, str]]] = {
-    "ClaimMissing": (RESOURCE_CLAIMS, "claim"),
-    "ClassMissing": (DEVICE_CLASSES, "class"),
-    "VolumeClaimMissing": (PERSISTENT_VOLUME_CLAIMS, "claim"),
-}
 _NOTHING: Final[Mapping[Kind, str]] = {}
 _MOST_ADVICE: Final = 6
 
@@ -369,7 +362,7 @@ class _Question:
 
     def _refused(self, reasons: list[Reason]) -> Why:
         """What concerns the pod, whatever the node."""
-        reasons = [self._unless_unknown(reason) for reason in reasons]
+        reasons = [missing.unless_unread(reason, self._pod, self._unknown) for reason in reasons]
         counts: list[Counted] = [(reason, 0) for reason in reasons]
         codes = {reason.code for reason in reasons}
         if "NotRead" in codes:
@@ -388,14 +381,6 @@ class _Question:
         advice += tainted.advice(self._world, self._scheduler.engine.inventory, reasons)
         helps = [fix.told for fix in advice] or fixes(counts)
         return Why(self._pod.key, verdict, summary, reasons, fixes=helps, advice=advice, upstream=said)
-
-    def _unless_unknown(self, reason: Reason) -> Reason:
-        """What is missing from a kind that could not be read may well be there."""
-        kind, key = _NAMING.get(reason.code, (None, ""))
-        if kind is None or kind not in self._unknown:
-            return reason
-        name = str(reason.data.get(key) or reason.object.partition("/")[2])
-        return Reason("NotRead", f"pod/{self._pod.key}", {"kind": kind.resource, "name": name, "why": self._unknown[kind]})
 
     def _of_template(self, reason: Reason) -> Reason:
         """A claim that is not generated yet never will be where there is no template."""
