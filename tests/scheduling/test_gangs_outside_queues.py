@@ -72,6 +72,27 @@ def test_the_first_gang_of_a_cluster_starts_together_too(sort: str) -> None:
     assert running(sim) == ({"g0", "g1"} if sort == "core" else {"g0", "g1", "g2"})
 
 
+JOB_SET = {"jobset.sigs.k8s.io/jobset-name": "train"}
+LEADER_AND_WORKERS = {"leaderworkerset.sigs.k8s.io/name": "train", "leaderworkerset.sigs.k8s.io/group-index": "0"}
+
+
+@pytest.mark.parametrize("labels", [JOB_SET, LEADER_AND_WORKERS], ids=["JobSet", "LeaderWorkerSet"])
+def test_pods_of_several_owners_that_belong_to_one_start_together(labels: dict[str, str]) -> None:
+    """A leader and its workers have owners of their own: each by itself would wait for pods that it never has."""
+    sim = cluster(2)
+    for name, owner in (("leader", "train-leader-0"), ("worker-0", "train-worker-0"), ("worker-1", "train-worker-0")):
+        of = {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": owner, "controller": True}
+        body = pod(name, requests={GPU: "1"}, labels=labels)
+        body["metadata"] |= {"annotations": {"dray.dev/gang": "3"}, "ownerReferences": [of]}
+        sim.api.put(kinds.PODS, body)
+    sim.settle(5)
+    assert running(sim) == set()
+    assert "2 of 3 pods fit together" in sim.condition("leader")["message"]
+    sim.api.put(kinds.NODES, made_node("n1", resources={GPU: "1"}))
+    sim.settle(5)
+    assert running(sim) == {"leader", "worker-0", "worker-1"}
+
+
 @pytest.mark.parametrize("sort", ["core", "kai"])
 def test_pods_of_lower_priority_leave_for_a_gang(sort: str) -> None:
     sim = full(2, 2)

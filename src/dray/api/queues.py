@@ -28,6 +28,10 @@ DEFAULT_QUEUE: Final = "default-queue"
 RESOURCES_ANNOTATION: Final = "dray.dev/resources"
 # Of a pod: how many pods of its owner start together, where there is no PodGroup.
 GANG_ANNOTATION: Final = "dray.dev/gang"
+# Labels of pods that several owners make for one: the Jobs of a JobSet, the leader and the workers of a group.
+JOB_SET_LABEL: Final = "jobset.sigs.k8s.io/jobset-name"
+LEADER_WORKER_SET_LABEL: Final = "leaderworkerset.sigs.k8s.io/name"
+LEADER_WORKER_GROUP_LABEL: Final = "leaderworkerset.sigs.k8s.io/group-index"
 # Of such a pod, as KAI-Scheduler reads them of its owner: in one domain of which level of which topology it is with the others.
 TOPOLOGY_ANNOTATION: Final = "kai.scheduler/topology"
 REQUIRED_LEVEL_ANNOTATION: Final = "kai.scheduler/topology-required-placement"

@@ -16,7 +16,7 @@ from dray.api import queues
 from dray.api.class_names import ClassNames
 from dray.api.core import Pod
 from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, RESOURCE_CLAIMS, Kind
-from dray.api.meta import Object
+from dray.api.meta import Object, OwnerReference
 from dray.api.resource import IMPLICIT_RESOURCE_PREFIX, AllocationResult, ResourceClaim
 from dray.api.times import parse_time
 from dray.books.demand import Demand
@@ -156,6 +156,16 @@ def gang_of(job: Job, states: Mapping[str, State]) -> Gang:
 def created(found: Object) -> float:
     stamp = found.metadata.creation_timestamp
     return parse_time(stamp) if stamp else 0.0
+
+
+def _belongs_to(pod: Pod, owner: OwnerReference) -> str:
+    """What all pods that start together have in common: their owner, or what has several owners made for it."""
+    labels = pod.metadata.labels
+    if name := labels.get(queues.JOB_SET_LABEL):
+        return f"JobSet/{name}"
+    if (name := labels.get(queues.LEADER_WORKER_SET_LABEL)) and (index := labels.get(queues.LEADER_WORKER_GROUP_LABEL)):
+        return f"LeaderWorkerSet/{name}-{index}"
+    return f"{owner.kind}/{owner.name}"
 
 
 def _number(text: str | None) -> int:
@@ -300,7 +310,7 @@ class Jobs:
         else:
             owner = pod.metadata.controller
             gang = owner is not None and bool(annotations.get(queues.GANG_ANNOTATION))
-            key = f"{namespace}/{owner.kind}/{owner.name}" if gang and owner is not None else f"pod/{pod.uid}"
+            key = f"{namespace}/{_belongs_to(pod, owner)}" if gang and owner is not None else f"pod/{pod.uid}"
         if not queue:
             queue = queues.DEFAULT_QUEUE if queues.DEFAULT_QUEUE in self.tree.queues else BESIDE
             if queue == BESIDE and not gang:
