@@ -46,6 +46,26 @@ def test_who_asks_for_the_scheduler_by_another_name_is_of_the_same_queues() -> N
     assert [each.pod for each in found.evicts.victims] == ["default/a3"]
 
 
+def test_who_would_move_for_devices_that_no_queue_counts() -> None:
+    """Devices of a class that is neither a GPU nor in an annotation of the queues."""
+    sim = cluster(0, 0)
+    sim.add_class()
+    add_queue(sim, "a")
+    for index in range(2):
+        sim.add_slice(f"n{index}", 2)
+        sim.add_claim(f"c{index}")
+        on = {"kubernetes.io/hostname": f"n{index}"} if not index else {}
+        add_single(sim, f"p{index}", "a", 0, claims=[f"c{index}"], nodeSelector=on)
+        sim.settle(5)
+        sim.api.put(kinds.NODES, {**sim.api.objects[kinds.NODES]["n0"], "spec": {"unschedulable": not index}})
+    sim.settle(5)
+    sim.add_claim("both", count=2)
+    add_single(sim, "big", "a", 0, claims=["both"])
+    found = asked(sim, "big")
+    assert found.evicts is not None
+    assert [(each.pod, each.to) for each in found.evicts.victims] == [("default/p1", "n0")]
+
+
 def test_a_gang_is_told_whom_all_of_it_drives_out() -> None:
     sim = lent()
     add_group(sim, "train", "b", 2)

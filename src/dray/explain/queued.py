@@ -196,6 +196,8 @@ def _reclaims(session: Session, job: Job, plan: Plan, before: Mapping[str, Stand
     # What decides is what is asked for and others have above their share; of several, what is not cpu or memory.
     losing = [before[name] for name in sorted({step.job.queue for step in plan.evicted or [step for step, _ in plan.moved]})]
     over = [name for name in asked if any(each.allocated.get(name, 0.0) > each.fair_share.get(name, 0.0) for each in losing)]
+    if not asked:
+        return "none of the queues counts what it asks for"
     name = (over or asked)[-1]
 
     def held(standing: Standing) -> str:
