@@ -46,6 +46,23 @@ def test_who_asks_for_the_scheduler_by_another_name_is_of_the_same_queues() -> N
     assert [each.pod for each in found.evicts.victims] == ["default/a3"]
 
 
+def test_of_parts_of_which_some_are_enough_only_these_count() -> None:
+    sim = cluster(4)
+    add_queue(sim, "a", 4)
+    parts = [{"name": f"r{part}", "minMember": 2} for part in range(3)]
+    add_group(sim, "replicas", "a", 0, minSubGroup=2, subGroups=parts)
+    for name, part in (("p0", "r0"), ("p1", "r0"), ("p2", "r0"), ("p3", "r1")):
+        add_member(sim, name, "replicas", 1)
+        made = sim.pod(name)
+        made["metadata"]["labels"] = {**made["metadata"].get("labels", {}), "kai.scheduler/subgroup-name": part}
+        sim.api.put(kinds.PODS, made)
+    sim.settle(5)
+    found = asked(sim, "p0")
+    assert found.queued is not None
+    assert found.queued.needs == 4
+    assert "has too few pods to start: 3 of 4" in found.summary
+
+
 def test_who_would_move_for_devices_that_no_queue_counts() -> None:
     """Devices of a class that is neither a GPU nor in an annotation of the queues."""
     sim = cluster(0, 0)

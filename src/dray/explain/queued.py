@@ -150,7 +150,7 @@ def _place(session: Session, job: Job, pod: Pod, before: Mapping[str, Standing])
         for name in sorted(asked)
         if asked[name] and job.queue != BESIDE
     ]
-    needs = 1 if job.single else sum(leaf.needed for leaf in session.members.gang(job).leaves.values())
+    needs = 1 if job.single else job.root.least
     return Queued("" if job.queue == BESIDE else job.queue, "" if job.single else job.key.replace(CORE, "/"), needs, of)
 
 

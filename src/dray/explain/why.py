@@ -177,7 +177,7 @@ def _unless_paused(answer: Why, pod: Pod, now: float) -> Why:
     reason = pause.reason(pod)
     answer.reasons, answer.evicts = [*answer.reasons, reason], None
     answer.summary = f"{answer.summary.rstrip('.')}; {words(reason)}."
-    answer.fixes = [*fixes([(reason, 0)]), *answer.fixes]
+    answer.fixes = [*dict.fromkeys((*fixes([(reason, 0)]), *answer.fixes))]
     return answer
 
 
@@ -200,7 +200,7 @@ def _decided(answer: Why, pod: Pod, verdict: VerdictName, refusal: Refusal, evic
     if answer.fits:
         # Alone it would fit: what nodes say of it is not what stands against it.
         answer.fits, answer.nodes, answer.choice, answer.fixes = [], [], None, []
-    answer.fixes = [] if evicts is not None and evicts.victims else [*fixes(counts, limit=2), *answer.fixes]
+    answer.fixes = [] if evicts is not None and evicts.victims else [*dict.fromkeys((*fixes(counts, limit=2), *answer.fixes))]
     return answer
 
 

@@ -63,6 +63,11 @@ class Part(msgspec.Struct, frozen=True):
         """Pods of a leaf, children of a group."""
         return len(self.parts) if self.minimum is None and self.parts else self.minimum or 0
 
+    @property
+    def least(self) -> int:
+        """The fewest pods with which it is satisfied."""
+        return self.needed if self.is_leaf else sum(sorted(part.least for part in self.parts)[: self.needed])
+
 
 class Gang:
     """A tree of parts with its pods. A pod that names no leaf belongs to the only one, or to none."""
@@ -81,6 +86,12 @@ class Gang:
 
     def members(self, *states: State) -> list[Member]:
         return [member for leaf in self.leaves for member in self.of(leaf, *states)]
+
+    def lacks(self, part: Part) -> int:
+        """How many pods would have to come for it to be satisfied."""
+        if part.is_leaf:
+            return max(0, part.needed - len(self.of(part.name, "pending", "active")))
+        return sum(sorted(map(self.lacks, part.parts))[: part.needed])
 
 
 def is_preemptible(explicit: bool | None, priority: int) -> bool:

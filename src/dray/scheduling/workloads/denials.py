@@ -77,9 +77,8 @@ class Denials:
 
     def incomplete(self, job: Job) -> Refusal:
         gang = self._members.gang(job)
-        alive = len(gang.members("pending", "active"))
-        needed = sum(leaf.needed for leaf in gang.leaves.values())
-        return Refusal.of("GangIncomplete", job.group, pods=alive, needed=needed)
+        needed = gang.root.least
+        return Refusal.of("GangIncomplete", job.group, pods=max(0, needed - gang.lacks(gang.root)), needed=needed)
 
     def blocked(self, job: Job, members: Sequence[QueuedPod], found: Blocked) -> Missing:
         refusal = found.refused.refusal
