@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from dray.api.kinds import DEVICE_CLASSES, PODS, REPLICA_SETS
 from dray.cli import root
 from dray.explain.snapshot import KINDS, Snapshot
-from dray.testing import VirtualCluster, node_with_devices, pod
+from dray.testing import VirtualCluster, device, node, node_with_devices, pod, resource_slice
 from tests.plan.clusters import cluster, deployment, read
 
 Plain = dict[str, Any]
@@ -325,3 +325,24 @@ def test_what_is_of_a_kind_that_was_not_read_is_not_called_missing(header: bool,
     assert (exit_code, told["verdict"], [reason["code"] for reason in told["reasons"]]) == (1, "unschedulable", ["NotRead"])
     who = "the snapshot has" if header else "the files have"
     assert f"nothing is known: {DEVICE_CLASSES.resource} gpu ({who} no {DEVICE_CLASSES.resource})" in told["summary"]
+
+
+@pytest.mark.parametrize(("pods", "free"), [(1, 1), (2, 0)])
+def test_what_nobody_can_have_beside_what_is_in_use_is_not_free(pods: int, free: int, tmp_path: Path) -> None:
+    """One card, whole or cut into halves: beside the first half that is in use there is the other one, and no whole."""
+
+    def part(name: str, units: str) -> Plain:
+        return device(name, consumesCounters=[{"counterSet": "card", "counters": {"units": {"value": units}}}])
+
+    parts = resource_slice("n1", [part("half-0", "1"), part("half-1", "1"), part("whole", "2")])
+    sets = resource_slice("n1", [])
+    sets["metadata"]["name"] += "-sets"
+    sets["spec"]["sharedCounters"] = [{"name": "card", "counters": {"units": {"value": "2"}}}]
+    del sets["spec"]["devices"]
+    for each in (parts, sets):
+        each["spec"]["pool"]["resourceSliceCount"] = 2
+    exit_code, answer = Asked(tmp_path, cluster(node("n1"), sets, parts)).json(files=[working(f"p{n}", 1) for n in range(pods)])
+    assert exit_code == 0
+    before, after = (answer[when]["devices"]["gpu.example.com"] for when in ("before", "after"))
+    assert (before["total"], before["used"], before["free"]) == (3, 0, 3)
+    assert (after["total"], after["used"], after["free"], after["scattered"]) == (3, pods, free, free)

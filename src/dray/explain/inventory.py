@@ -85,6 +85,16 @@ def inventory(published: Published) -> Inventory:
     return Inventory(rows, sets, _nodes(rows))
 
 
+def excluded(published: Published) -> set[Identity]:
+    """Devices that nobody has and that nobody can have beside what is in use: of a card that is cut otherwise, or taken whole."""
+    used = {key: _used(published, pool) for key, pool in published.pools.items()}
+    return {
+        identity
+        for identity, device in published.devices.items()
+        if device.device.consumes_counters and not published.owners(identity) and _excluded(device, used[identity[:2]])
+    }
+
+
 # ------------------------------------------------------------------------------------------------------------ devices
 
 

@@ -6,6 +6,7 @@ Always true: numbers come from the scheduler's own books, so what is decided cou
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -18,8 +19,10 @@ from dray.api.resource import (
     ResourceClaim,
     ResourceClaimSpec,
 )
+from dray.cluster.world import World
 from dray.devices import Devices
-from dray.explain.published import holders, pools
+from dray.explain.inventory import excluded
+from dray.explain.published import Identity, Published, holders, pools
 from dray.explain.queues import survey
 from dray.scheduling.plugins.resources import readable
 from dray.scheduling.scheduler import Scheduler
@@ -34,8 +37,9 @@ class Amount(msgspec.Struct):
 
 
 class DriverUse(msgspec.Struct, rename="camel"):
-    """Devices of one driver. ``scattered``: free ones on nodes where others are in use; ``fragmentation`` is their share of all
-    that are free on nodes, from 0 to 1."""
+    """Devices of one driver. ``free``: those that can still be had, so not the partitions of a card in use as a whole, nor a card
+    of which partitions are in use. ``scattered``: free ones on nodes where others are in use; ``fragmentation`` is their share of
+    all that are free on nodes, from 0 to 1."""
 
     total: int
     used: int
@@ -111,24 +115,37 @@ def _devices(scheduler: Scheduler) -> dict[str, DriverUse]:
     }
     total: Counter[str] = Counter()
     used: Counter[str] = Counter()
-    on_node: dict[tuple[str, str], list[int]] = {}  # driver and node -> devices, of these in use
+    gone = _ruled_out(world, taken)
+    lost: Counter[str] = Counter(driver for driver, _, _ in gone)
+    on_node: dict[tuple[str, str], list[int]] = {}  # driver and node -> devices that are in use or free, of these in use
     for (driver, pool), found in pools(world.all(RESOURCE_SLICES).values()).items():
         for slice in found.slices:
-            busy = sum((driver, pool, device.name) in taken for device in slice.spec.devices)
-            total[driver] += len(slice.spec.devices)
+            names = [(driver, pool, device.name) for device in slice.spec.devices]
+            busy = sum(name in taken for name in names)
+            total[driver] += len(names)
             used[driver] += busy
             if slice.spec.node_name:
                 here = on_node.setdefault((driver, slice.spec.node_name), [0, 0])
-                here[0] += len(slice.spec.devices)
+                here[0] += len(names) - sum(name in gone for name in names)
                 here[1] += busy
-    return {driver: _of_driver(driver, total[driver], used[driver], on_node) for driver in sorted(total)}
+    return {driver: _of_driver(driver, total[driver], used[driver], lost[driver], on_node) for driver in sorted(total)}
 
 
-def _of_driver(driver: str, total: int, used: int, on_node: dict[tuple[str, str], list[int]]) -> DriverUse:
+def _ruled_out(world: World, taken: Collection[Identity]) -> set[Identity]:
+    """Free by name only: what is in use beside them takes the counters that they need. Pools without counters are not read."""
+    slices = world.all(RESOURCE_SLICES).values()
+    shared = {(slice.spec.driver, slice.spec.pool.name) for slice in slices if slice.spec.shared_counters}
+    cut = shared & {(driver, pool) for driver, pool, _ in taken}
+    return (
+        excluded(Published(world, [each for each in slices if (each.spec.driver, each.spec.pool.name) in cut])) if cut else set()
+    )
+
+
+def _of_driver(driver: str, total: int, used: int, lost: int, on_node: dict[tuple[str, str], list[int]]) -> DriverUse:
     here = [(count, busy) for (of, _), (count, busy) in on_node.items() if of == driver]
     free = sum(count - busy for count, busy in here)
     scattered = sum(count - busy for count, busy in here if busy)
-    return DriverUse(total, used, total - used, scattered, round(scattered / free, 4) if free else 0.0)
+    return DriverUse(total, used, total - used - lost, scattered, round(scattered / free, 4) if free else 0.0)
 
 
 def _fit(engine: Devices, name: str, nodes: list[str]) -> Fit | None:
