@@ -293,3 +293,42 @@ def test_who_shares_its_claim_is_not_moved_away_from_it() -> None:
     settle(found)
     assert deleted(found) == []
     assert "four" not in running(found.sim)
+
+
+@pytest.mark.parametrize("queue", ["", "team"])
+def test_who_shares_a_claim_with_its_victim_does_not_count_on_the_devices_of_that_claim(queue: str) -> None:
+    """It needs them itself: whoever left for it would leave in vain, again and again."""
+    sim = Sim()
+    sim.add_class()
+    sim.add_node("n0")
+    sim.add_slice("n0", 2)
+    labels = {"kai.scheduler/queue": queue} if queue else {}
+    if queue:
+        add_queue(sim, queue, -1)
+    sim.add_claim("shared")
+    sim.add_claim("both", count=2)
+    sim.add_pod("low", claims=["shared"], labels=labels)
+    sim.settle(3)
+    sim.add_pod("high", claims=["shared", "both"], labels=labels, priority=100)
+    sim.settle(20)
+    assert running(sim) == {"low"}
+    assert sim.events("Preempted") == []
+    assert sim.pod("high").get("status", {}).get("nominatedNodeName", "") == ""
+
+
+@pytest.mark.parametrize("queue", ["", "team"])
+def test_who_shares_a_claim_with_its_victim_may_still_have_what_else_that_leaves(queue: str) -> None:
+    sim = Sim()
+    sim.add_class()
+    sim.add_node("n0", cpu="4")
+    sim.add_slice("n0", 2)
+    labels = {"kai.scheduler/queue": queue} if queue else {}
+    if queue:
+        add_queue(sim, queue, -1)
+    sim.add_claim("shared")
+    sim.add_claim("own")
+    sim.add_pod("low", claims=["shared"], labels=labels, requests={"cpu": "3"})
+    sim.settle(3)
+    sim.add_pod("high", claims=["shared", "own"], labels=labels, priority=100, requests={"cpu": "3"})
+    sim.settle(20)
+    assert running(sim) == {"high"}

@@ -28,6 +28,7 @@ from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.plugins.base import Reasons
+from dray.scheduling.shape.claims import claim_keys
 
 # Nodes on which room is really tried to be made; more would cost more than a better choice is worth.
 _MOST_TRIES: Final = 256
@@ -161,7 +162,8 @@ class Preemption:
         own = self._nominator.get(state.pod.uid)
         if own is not None:
             self._nominator.lift(own)
-        return TakenOut(self, self._books, self._nodes, self._engine)
+        kept = {claim.uid for claim in state.resolved.pinned}
+        return TakenOut(self, self._books, self._nodes, self._engine, kept)
 
     def _remember(self, preemptor: str) -> None:
         """After a restart: pods with claims that are leaving, or that are gone and have not given back their claims yet, may
@@ -318,6 +320,11 @@ class Preemption:
         found.extend((name, {uid}) for name in self._nominator.charged(uid))
         return found
 
+    def used_by(self, pods: Iterable[Pod]) -> set[str]:
+        """The claims that these pods use or are to use, as the ledger names them."""
+        keys = (key for pod in pods if pod.spec.resource_claims for key in claim_keys(pod))
+        return {claim.uid for key in keys if (claim := self._world.get(RESOURCE_CLAIMS, key)) is not None}
+
     def _users_of(self, claim: ResourceClaim) -> set[str]:
         """Pods that are gone use nothing, even if the claim still names them."""
         alive = {user.uid for user in claim.status.reserved_for if _exists(self._world, claim, user)}
@@ -347,10 +354,12 @@ class Noted(NamedTuple):
 
 
 class TakenOut:
-    """In a trial: pods that are taken out, with the claims that nobody else uses, and may be given back one by one."""
+    """In a trial: pods that are taken out, with the claims that nobody else uses, and may be given back one by one. ``kept``:
+    claims that whoever they make room for uses with them."""
 
-    def __init__(self, preemption: Preemption, books: Books, nodes: Nodes, engine: Devices) -> None:
+    def __init__(self, preemption: Preemption, books: Books, nodes: Nodes, engine: Devices, kept: Container[str]) -> None:
         self._preemption, self._books, self._nodes, self._ledger = preemption, books, nodes, engine.ledger
+        self._kept = kept
         self.out: dict[str, Placed] = {}
         # What they have besides while they are on a node.
         self._besides: dict[str, list[tuple[Account, Any]]] = {}
@@ -409,7 +418,7 @@ class TakenOut:
     def _settle(self, uids: Iterable[str]) -> None:
         for uid in uids:
             if uid not in self._claims:
-                self._claims[uid] = self._preemption.claims(uid)
+                self._claims[uid] = [each for each in self._preemption.claims(uid) if each[0] not in self._kept]
             for claim, users in self._claims[uid]:
                 unused = all(user in self.out or user in self._gone for user in users)
                 if unused and claim not in self._freed and (entry := self._ledger.entry(claim)) is not None:

@@ -150,7 +150,7 @@ class Room:
         judged = 0
         with self._parts.books.trial():
             table, taken = self._together.table(wanted.scope), list[Step]()
-            out = self._taken_out(table)
+            out = self._taken_out(table, wanted.members)
             left = self._seat(table, wanted.members)
             for step in _first_none(steps):
                 if step is not None:
@@ -253,7 +253,7 @@ class Room:
         plans: list[Plan] = []
         with self._parts.books.trial():
             table = self._together.table(wanted.scope)
-            out = self._taken_out(table)
+            out = self._taken_out(table, wanted.members)
             for step in steps:
                 out.take(step.pods)
             if self._seat(table, wanted.members) or not wanted.within():
@@ -268,12 +268,12 @@ class Room:
                 out.restore(before)
         return min(plans, key=lambda each: (wanted.breaks(each), len(each.victims)), default=None)
 
-    def supposing(self, plans: Iterable[Plan], then: Callable[[Callable[[Step], bool]], Answer]) -> Answer:
+    def supposing(self, plans: Sequence[Plan], then: Callable[[Callable[[Step], bool]], Answer]) -> Answer:
         """What is answered when all of these have come true; it may ask whether there is room again for who was evicted, who has
         it then."""
         with self._parts.books.trial():
             table = self._together.table()
-            out = self._taken_out(table)
+            out = self._taken_out(table, [seat.pending for plan in plans for seat in plan.seats])
             for plan in plans:
                 out.take(placed for placed in plan.victims if placed.pod.uid not in out.out)
                 for placed in plan.victims:
@@ -312,7 +312,7 @@ class Room:
         is allowed."""
         with self._parts.books.trial():
             table, taken = self._together.table(wanted.scope), list[Step]()
-            out = self._taken_out(table)
+            out = self._taken_out(table, wanted.members)
             plan: Plan | None = None
             for pending in sorted(wanted.members, key=hardness, reverse=True):
                 if table.sits(pending):
@@ -399,8 +399,9 @@ class Room:
 
     # ------------------------------------------------------------------------------------------------- who stays after all
 
-    def _taken_out(self, table: Table) -> TakenOut:
-        out = TakenOut(self._preemption, self._parts.books, self._parts.nodes, self._parts.engine)
+    def _taken_out(self, table: Table, members: Iterable[QueuedPod]) -> TakenOut:
+        kept = self._preemption.used_by(pending.pod for pending in members)
+        out = TakenOut(self._preemption, self._parts.books, self._parts.nodes, self._parts.engine, kept)
         out.take(self.leaving)
         out.free(self._preemption.gone_with_claims())
         for placed in self.leaving if self.places else ():
