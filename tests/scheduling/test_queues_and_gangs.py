@@ -301,6 +301,19 @@ class TestQueues:
         assert sim.pod("a1")["metadata"]["uid"] == before, "nobody had heard that it was to start"
         assert [write.name for write in sim.log if write.verb == "delete" and write.kind is kinds.PODS] == ["a0"]
 
+    def test_pods_that_ask_for_the_same_find_other_things_where_other_pods_have_a_say(self) -> None:
+        """The first of its namespace may go anywhere; of another namespace one is there, on a node that is full."""
+        near = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "a"}}}
+        affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
+        labels = {"kai.scheduler/queue": "team", "app": "a"}
+        sim = cluster(1, 1)
+        add_queue(sim, "team", 8)
+        for number, namespace in enumerate(("one", "one", "two")):
+            made = pod(f"p{number}", namespace=namespace, requests={GPU: "1"}, labels=labels, affinity=affinity)
+            sim.api.put(kinds.PODS, made)
+            sim.settle(3)
+        assert running(sim) == {"p0", "p2"}
+
     def test_who_takes_back_is_promised_the_room_and_told(self) -> None:
         sim = cluster(1)
         add_queue(sim, "a", 0)

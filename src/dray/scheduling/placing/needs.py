@@ -27,6 +27,9 @@ from dray.scheduling.shape.claims import Refused, Resolved, claim_topic, pod_top
 from dray.scheduling.waiting import events
 from dray.scheduling.waiting.queue import QueuedPod
 
+# What a pod asks for; where other pods have a say, its namespace and labels.
+Alike = tuple[int, str, tuple[tuple[str, str], ...]]
+
 
 class Needs:
     def __init__(self, parts: Parts, neighbours: Neighbours, volumes: Volumes, devices: DynamicResources) -> None:
@@ -117,6 +120,10 @@ class Needs:
             state.ranking = self._neighbours.ranking(state.pod, state.demand, state.profile)
 
     # ------------------------------------------------------------------------------------------------------------- keys
+
+    def alike(self, pending: QueuedPod, profile: Profile) -> Alike:
+        """Pods without claims of which this is equal find the same."""
+        return pending.demand.id, *self._neighbours.tells_apart(pending.pod, pending.demand, profile)
 
     def _key(self, state: CycleState) -> Hashable:
         resolved = state.resolved

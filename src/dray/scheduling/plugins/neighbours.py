@@ -148,11 +148,20 @@ class Neighbours:
 
     # --------------------------------------------------------------------------------------------------------- viewing
 
-    def view(self, pod: Pod, demand: Demand, profile: Profile) -> View | None:
-        """What other pods say about where this pod goes; None where they say nothing."""
+    def tells_apart(self, pod: Pod, demand: Demand, profile: Profile) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """What pods that ask for the same have to have in common as well, so that other pods say the same of them."""
+        if not self._speaks(demand, profile):
+            return "", ()
+        return pod.metadata.namespace, tuple(sorted(pod.metadata.labels.items()))
+
+    def _speaks(self, demand: Demand, profile: Profile) -> bool:
         if self._recount:
             self._count_again()
-        if not (self._repelling or self._pulling or demand.tied or profile.default_spread):
+        return bool(self._repelling or self._pulling or demand.tied or profile.default_spread)
+
+    def view(self, pod: Pod, demand: Demand, profile: Profile) -> View | None:
+        """What other pods say about where this pod goes; None where they say nothing."""
+        if not self._speaks(demand, profile):
             return None
         affine = "InterPodAffinity" in profile.filters
         spread = demand.spread if "PodTopologySpread" in profile.filters else ()

@@ -7,7 +7,7 @@ way are given back, the most deserving first; those that are left are moved wher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Final, NamedTuple, TypeVar
 
@@ -234,14 +234,14 @@ class Room:
     def _seat(self, table: Table, members: Sequence[QueuedPod]) -> list[QueuedPod]:
         """Those that still have no place."""
         left: list[QueuedPod] = []
-        failed: set[int] = set()
+        failed: set[Hashable] = set()
         for pending in members:
             alone = not pending.pod.spec.resource_claims
-            if alone and pending.demand.id in failed:
+            if failed and alone and self._together.alike(pending) in failed:
                 left.append(pending)
             elif not table.sits(pending):
                 left.append(pending)
-                failed.add(pending.demand.id)
+                failed.add(self._together.alike(pending))
         return left
 
     # ---------------------------------------------------------------------------------------------------- of several jobs

@@ -375,12 +375,13 @@ class Session:
         """Jobs that ask for the same find the same. A gang with claims is like no other, nor are pods that have to be near to
         others that have their places."""
         if job.root.constrained:
-            asked = tuple(sorted((leaf_of(p.pod, job.subgroups), p.demand.id, bool(p.pod.spec.resource_claims)) for p in members))
+            kinds = ((leaf_of(p.pod, job.subgroups), self._together.alike(p), bool(p.pod.spec.resource_claims)) for p in members)
+            asked = tuple(sorted(kinds))
             alone = self.members.active(job) or any(p.pod.spec.resource_claims for p in members)
             return asked, job.root, job.key if alone else ""
         if len(members) == 1 and members[0].pod.spec.resource_claims:
             return self._with_claims(job, members[0])
-        return tuple(sorted((p.demand.id, p.uid if p.pod.spec.resource_claims else "") for p in members))
+        return tuple(sorted((self._together.alike(p), p.uid if p.pod.spec.resource_claims else "") for p in members))
 
     def _with_claims(self, job: Job, pending: QueuedPod) -> Hashable:
         """Claims that were made for one pod each are the same where they ask for the same, in one queue: what is left of it

@@ -19,6 +19,7 @@ from dray.numa.account import Held
 from dray.scheduling.config import Profile
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
+from dray.scheduling.placing.needs import Alike
 from dray.scheduling.placing.plan import Plan
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.shape.claims import Refused, check_room, reserved_for
@@ -241,6 +242,9 @@ class Together:
         blocked = max(blocked, again, key=lambda each: each.placed)
         found = self._search(hardest_first, scope, beside)
         return found if found is not None else blocked
+
+    def alike(self, pending: QueuedPod) -> Alike:
+        return self._cycle.needs.alike(pending, self.profile_of(pending.demand.scheduler_name))
 
     def never(self, members: Sequence[QueuedPod]) -> Callable[[NodeInfo], bool]:
         """Whether a node will not do for any of these, whoever leaves it."""
