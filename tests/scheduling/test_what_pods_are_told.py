@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from scheduling_cluster import Sim
 
 from dray.api import kinds
+from dray.api.codes import CODES
 from dray.api.core import Pod
 from dray.api.meta import decode
 from dray.books.demand import Demands
@@ -99,3 +101,15 @@ class TestWhatPassesByItself:
         reports.tell_late(105.0)
         assert [write.verb for write in reports.writes(105.0)] == ["patch", "create"]
         assert reports.next_due() is None
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [("GangBlocked", "member"), ("QueueOvertaking", "first"), ("QueueBehind", "first"), ("ClaimCrossed", "other")],
+)
+def test_a_reason_that_names_another_pod_or_claim_than_before_is_another_one(code: str, name: str) -> None:
+    """Who was in the way may run by now: to be told of it any longer would send people the wrong way."""
+    assert name in {part.strip("{}") for part in re.findall(r"{\w+}", CODES[code].says)}
+    before = Refusal.of(code, "queue/team", **{name: "default/a"}, needed=1)
+    assert before.says_the_same(Refusal.of(code, "queue/team", **{name: "default/a"}, needed=2))
+    assert not before.says_the_same(Refusal.of(code, "queue/team", **{name: "default/b"}, needed=1))
