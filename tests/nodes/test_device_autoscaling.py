@@ -128,3 +128,16 @@ def test_why_tells_that_a_device_of_the_fabric_would_do() -> None:
     made.create(pod("train", template="one"))
     made.run(10)
     assert "attach device gpu-0 of the fabric (gpu.example.com) to node on (then node on would do)" in made.why("train").fixes
+
+
+@pytest.mark.parametrize("template", ["one", "two"])
+def test_a_gang_starts_when_all_its_members_have_theirs(template: str) -> None:
+    spec = {"minMember": 2}
+    group = {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": {"name": "train"}, "spec": spec}
+    members = (pod(f"w{n}", template=template, annotations={"pod-group-name": "train"}) for n in range(2))
+    made = cluster(group, *members)
+    made.run(90)
+    assert_running(made, "w0")
+    assert_running(made, "w1")
+    assert len(attached(made)["on"]) == {"one": 2, "two": 4}[template]
+    assert_sound(made)
