@@ -181,3 +181,19 @@ def test_of_a_node_that_two_things_speak_against_the_same_is_said_as_to_the_pod(
     found = why(sim.world, sim.world.get(kinds.PODS, "default/second"), now=sim.now)
     said = {each.node: [reason.code for reason in each.reasons] for each in found.nodes}
     assert said == {"n0": ["ClaimElsewhere"], "n1": ["NodeSelectorMismatch"], "n2": ["NodeSelectorMismatch"]}
+
+
+def test_what_a_pod_has_that_waits_for_its_devices_counts_for_pods_of_higher_priority_too() -> None:
+    """They may drive it out, if that helps; until then it is on the node."""
+    sim = Sim()
+    sim.add_class()
+    sim.add_node("n0", cpu="64")
+    sim.add_slice("", 3, pool="fabric", bindsToNode=True, bindingConditions=["ready"], bindingFailureConditions=["failed"])
+    for name, devices, cpu, priority in (("highest", 2, "1", 2000), ("waits", 1, "60", 0), ("high", 2, "8", 1000)):
+        sim.add_claim(name, count=devices)
+        sim.add_pod(name, claims=[name], requests={"cpu": cpu}, priority=priority)
+        sim.settle(2)
+    assert sim.preparing() == ["default/highest", "default/waits"]
+    found = why(sim.world, sim.world.get(kinds.PODS, "default/high"), now=sim.now)
+    assert "not enough cpu" in sim.condition("high")["message"]
+    assert [reason.code for reason in found.nodes[0].reasons] == ["ResourcesInsufficient"], found.summary

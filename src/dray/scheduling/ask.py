@@ -197,8 +197,9 @@ class Ask:
             self.scheduler.parts.rests.rest(Device(driver, pool, name), self._now)
 
     def count_promises(self, beside: Container[str] = (), priority: int = _LOWEST_PRIORITY) -> None:
-        """What is promised to pods that wait for others to leave is not for pods of lower priority. A scheduler that has just
-        been told everything works that out from the nodes that pods are nominated for."""
+        """What is promised to pods that wait for others to leave is not for pods of lower priority; what those have that wait for
+        their devices is for nobody, unless they are driven out. A scheduler that has just been told everything works that out
+        from the nodes that pods are nominated for."""
         scheduler = self.scheduler
         for other in list(scheduler.world.all(PODS).values()):
             name = other.status.nominated_node_name
@@ -206,7 +207,8 @@ class Ask:
                 continue
             pending = scheduler.queue.get(other.uid) or QueuedPod(other, scheduler.demands.of(other), self._now)
             info = scheduler.nodes.get(name)
-            if info is not None and not other.terminal and pending.demand.priority >= priority:
+            counts = pending.demand.priority >= priority or bool(scheduler.preemptor.preemption.claims(other.uid))
+            if info is not None and not other.terminal and counts:
                 scheduler.preemptor.assume(pending, info, self.profile(other), self._now)
 
 
