@@ -163,26 +163,6 @@ def test_a_pod_whose_own_special_claim_is_allocated_fits_where_it_is() -> None:
     assert not any("let go" in fix for fix in told.fixes)
 
 
-def test_of_a_node_that_two_things_speak_against_the_same_is_said_as_to_the_pod() -> None:
-    """Its claim is allocated elsewhere, and a DaemonSet names another node: what a scheduler checks first is told."""
-    sim = Sim()
-    sim.add_class()
-    for name in ("n0", "n1", "n2"):
-        sim.add_node(name)
-        sim.add_slice(name, 2)
-    sim.add_claim("c")
-    for pod, node in (("first", "n1"), ("second", "n0")):
-        required = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]}
-        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-        sim.add_pod(pod, claims=["c"], affinity=affinity)
-        sim.settle(2)
-    told = "2 nodes do not match the pod's node selector or affinity, 1 node cannot use the devices of an already allocated claim"
-    assert told in sim.condition("second")["message"]
-    found = why(sim.world, sim.world.get(kinds.PODS, "default/second"), now=sim.now)
-    said = {each.node: [reason.code for reason in each.reasons] for each in found.nodes}
-    assert said == {"n0": ["ClaimElsewhere"], "n1": ["NodeSelectorMismatch"], "n2": ["NodeSelectorMismatch"]}
-
-
 def test_what_a_pod_has_that_waits_for_its_devices_counts_for_pods_of_higher_priority_too() -> None:
     """They may drive it out, if that helps; until then it is on the node."""
     sim = Sim()

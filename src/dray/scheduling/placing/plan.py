@@ -78,7 +78,7 @@ class Plan:
         filtering = [(name, found) for name, found in made if name in profile.filters]
         everything = [*own, *(found for _, found in made)]
         self.reads: frozenset[Reads] = frozenset().union(*(found.reads for found in everything))
-        self.checks: tuple[Check, ...] = tuple(f.check for f in (*(f for _, f in filtering), *own) if f.check is not None)
+        self.checks: tuple[Check, ...] = tuple(f.check for f in (*own, *(f for _, f in filtering)) if f.check is not None)
         self._within = within
         self._set_names(filtering, own)
         self.posts: list[Posts] = [found.posts for found in everything if found.posts is not None]
