@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 from dray.api.kinds import DEVICE_CLASSES, PODS, REPLICA_SETS
 from dray.cli import root
 from dray.explain.snapshot import KINDS, Snapshot
+from dray.explain.taking import header, written
 from dray.testing import VirtualCluster, device, node, node_with_devices, pod, resource_slice
 from tests.plan.clusters import cluster, deployment, read
 
@@ -346,3 +347,59 @@ def test_what_nobody_can_have_beside_what_is_in_use_is_not_free(pods: int, free:
     before, after = (answer[when]["devices"]["gpu.example.com"] for when in ("before", "after"))
     assert (before["total"], before["used"], before["free"]) == (3, 0, 3)
     assert (after["total"], after["used"], after["free"], after["scattered"]) == (3, pods, free, free)
+
+
+def one_shot(name: str, size: int) -> Plain:
+    """A Job with what a snapshot leaves out: commands, and values of environment variables."""
+    spec = working("x", size)["spec"]
+    spec["containers"][0] |= {"command": ["train"], "env": [{"name": "TOKEN", "value": "secret"}]}
+    template = {"metadata": {}, "spec": {**spec, "restartPolicy": "Never"}}
+    body = {"template": template, "parallelism": 1, "completions": 1}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "namespace": "default"}, "spec": body}
+
+
+@pytest.fixture
+def at_work(tmp_path: Path) -> Asked:
+    """A node with four devices, of which one Job has two; two others wait for more than there is."""
+    jobs = [one_shot("runs", 2), one_shot("waits", 4), one_shot("waits-too", 4)]
+    return Asked(tmp_path, cluster(*node_with_devices("n1", 4), *jobs))
+
+
+def test_a_file_that_is_applied_already_and_whose_pods_run_concerns_nobody(at_work: Asked) -> None:
+    code, found = at_work.json(files=[one_shot("runs", 2)])
+    assert (code, found["pods"], found["waiting"]) == (0, [], 2)
+
+
+def test_of_a_file_that_is_applied_already_those_that_wait_are_asked_about_and_no_others(at_work: Asked) -> None:
+    code, found = at_work.json(files=[one_shot("waits", 4)])
+    assert code == 1
+    assert [each["pod"].rpartition("-")[0] for each in found["pods"]] == ["default/waits"]
+
+
+def test_a_pod_that_is_there_and_waits_is_asked_about_when_its_file_is_given_again(tmp_path: Path) -> None:
+    asked = Asked(tmp_path, cluster(*node_with_devices("n1", 4), working("big", 8), working("bigger", 8)))
+    code, found = asked.json(files=[working("big", 8)])
+    assert (code, [each["pod"] for each in found["pods"]]) == (1, ["default/big"])
+
+
+def test_what_a_snapshot_leaves_out_is_no_change(at_work: Asked, tmp_path: Path) -> None:
+    """The Job runs with this command and these values; that the snapshot does not have them changes nothing."""
+    taken = read(at_work.cluster.server)
+    for kind in KINDS:
+        taken.versions.setdefault(kind, "1")
+    file = tmp_path / "taken.json"
+    file.write_bytes(b"".join(written(taken, header(taken, 1_800_000_000.0, "v1.37.0", {}, None))))
+    (tmp_path / "runs.yaml").write_text(yaml.safe_dump(one_shot("runs", 2)))
+    for command in (["plan", "-f"], ["simulate", "--from-cluster", "--until", "60s", "--add"]):
+        answer = CliRunner().invoke(root, [*command, str(tmp_path / "runs.yaml"), "--snapshot", str(file), "-o", "json"])
+        assert answer.exit_code == 0, answer.output
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "---\n---\n"])
+def test_a_file_without_any_object_is_a_mistake_and_not_a_change_of_nothing(asked: Asked, tmp_path: Path, text: str) -> None:
+    empty = tmp_path / "empty.yaml"
+    empty.write_text(text)
+    answer = asked("-f", str(empty))
+    assert (answer.exit_code, answer.stderr) == (2, f"Error: {empty}: there is no object in it\n")
+    answer = CliRunner().invoke(root, ["queues", "--snapshot", str(empty)])
+    assert (answer.exit_code, answer.stderr) == (2, f"Error: {empty}: there is no object in it\n")

@@ -15,7 +15,7 @@ from rich.text import Text
 from dray.api.core import Taint
 from dray.api.kinds import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.cli.output import emit, output_option, table
-from dray.cli.source import Source, now_of, placing_of, source_options_beside_files
+from dray.cli.source import Source, now_of, objects_of, placing_of, source_options_beside_files
 from dray.cli.targets import selector as device_selector
 from dray.cli.targets import taint as device_taint
 from dray.cli.trouble import Trouble, patience
@@ -66,7 +66,9 @@ _WRITTEN: Final = frozenset({"uid", "resourceVersion", "generation", "creationTi
     metavar="FILE|HARDWARE",
     help="Say instead which waiting pods nodes like this would take: a Node with its slices, or hardware (gpu8). Repeatable.",
 )
-@click.option("--max-nodes", default=100, show_default=True, help="How many nodes of a template are tried.")
+@click.option(
+    "--max-nodes", type=click.IntRange(min=1), default=100, show_default=True, help="How many nodes of a template are tried."
+)
 @click.option("--config", type=click.Path(path_type=Path), help="The scheduler's KubeSchedulerConfiguration, if it has one.")
 @source_options_beside_files
 @output_option
@@ -90,9 +92,11 @@ def plan(source: Source, output: str, config: Path | None, templates: Sequence[s
     """
     from dray.explain.plan import PlanError
     from dray.explain.plan import plan as planned
+    from dray.explain.taking import like_those_of
 
     changes = _changes(**change, nothing=bool(templates))
     snapshot = source.read(needs=_NEEDED)
+    changes.objects = like_those_of(snapshot, changes.objects)
     settings, gates = placing_of(config, snapshot)
     try:
         with patience("still rehearsing; many nodes, pods or changes take a while …"):
@@ -170,7 +174,7 @@ def _changes(
     if not nothing and not any((files, drain, cordon, uncordon, remove, taint, taint_device)):
         raise click.UsageError("say what would change: -f FILE, --drain NODE, --taint NODE TAINT …")
     try:
-        objects = [(f"{file}: object {n}", each) for file in files_of(files) for n, each in enumerate(documents(file), 1)]
+        objects = objects_of(files)
     except SnapshotError as error:
         raise Trouble(str(error)) from error
     devices = [(device_selector(where), device_taint(said)) for where, said in taint_device]

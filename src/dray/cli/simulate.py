@@ -18,10 +18,11 @@ from dray.api.amounts import counted
 from dray.api.durations import seconds
 from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.cli.output import emit, output_option, table
-from dray.cli.source import Source, now_of, placing_of, source_options_beside_files
+from dray.cli.source import Source, now_of, objects_of, placing_of, source_options_beside_files
 from dray.cli.trouble import Trouble, patience
 
 if TYPE_CHECKING:
+    from dray.explain.snapshot import Snapshot
     from dray.simulate.scenario import Scenario
     from dray.simulate.whatif import WhatIf
 
@@ -85,10 +86,11 @@ def simulate(
     if source.named and not from_cluster:
         raise click.UsageError("--snapshot, --kubeconfig and --context say which cluster --from-cluster begins with")
     try:
-        scenario = _scenario(files, seed, until, source if from_cluster else None)
+        snapshot = source.read(needs=_NEEDED) if from_cluster else None
+        scenario = _scenario(files, seed, until, snapshot)
         said = f"simulating {scenario.until:g} s; long and busy scenarios take a while …"
         with patience(said), Recorder(record) if record is not None else nullcontext() as recorder:
-            found = _twice(scenario, add) if add else None
+            found = _twice(scenario, add, snapshot) if add else None
             report = found.after if found is not None else run(scenario, recorder)
     except (ScenarioError, SnapshotError, ValueError) as error:
         raise Trouble(str(error)) from error
@@ -106,32 +108,27 @@ def _names(files: Sequence[Path]) -> tuple[str, ...]:
     return tuple(str(file) for file in files)
 
 
-def _scenario(files: Sequence[Path], seed: int | None, until: str | None, source: Source | None) -> Scenario:
+def _scenario(files: Sequence[Path], seed: int | None, until: str | None, snapshot: Snapshot | None) -> Scenario:
     from dray.explain.rehearsal import for_everybody
     from dray.simulate.scenario import read
     from dray.simulate.whatif import from_snapshot
 
     seconds_long = seconds(until) if until else None
-    if source is None:
+    if snapshot is None:
         return read(files, seed=seed, until=seconds_long)
-    snapshot = source.read(needs=_NEEDED)
     settings, gates = placing_of(None, snapshot)
-    made = from_snapshot(snapshot, now_of(snapshot), _placed(files), seed=seed, until=seconds_long)
+    made = from_snapshot(snapshot, now_of(snapshot), objects_of(files), seed=seed, until=seconds_long)
     made.gates = gates
     made.config = for_everybody(settings or made.config, snapshot)
     return made
 
 
-def _placed(files: Sequence[Path]) -> list[tuple[str, dict[str, Any]]]:
-    from dray.explain.snapshot import documents, files_of
-
-    return [(f"{file}: object {n}", each) for file in files_of(files) for n, each in enumerate(documents(file), 1)]
-
-
-def _twice(scenario: Scenario, add: Sequence[Path]) -> WhatIf:
+def _twice(scenario: Scenario, add: Sequence[Path], snapshot: Snapshot | None) -> WhatIf:
+    from dray.explain.taking import like_those_of
     from dray.simulate.whatif import what_if
 
-    return what_if(scenario, _placed(add))
+    added = objects_of(add)
+    return what_if(scenario, added if snapshot is None else like_those_of(snapshot, added))
 
 
 def _plain(found: WhatIf) -> dict[str, Any]:

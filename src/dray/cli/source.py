@@ -24,6 +24,8 @@ from dray.explain.snapshot import (
     KINDS,
     Snapshot,
     SnapshotError,
+    documents,
+    files_of,
     from_cluster,
     from_files,
     undecodable,
@@ -193,13 +195,19 @@ def _judge_unread(found: Snapshot, needs: Sequence[Kind]) -> None:
         click.echo(f"warning: {told}; the answer is as if there were none", err=True)
 
 
+def objects_of(files: Sequence[Path]) -> list[tuple[str, dict[str, Any]]]:
+    """What is in files of manifests, each with where it is from. Files with nothing in them are a mistake."""
+    found = [(f"{file}: object {n}", each) for file in files_of(files) for n, each in enumerate(documents(file), 1)]
+    if files and not found:
+        raise SnapshotError(f"{', '.join(map(str, files))}: there is no object in it")
+    return found
+
+
 # ------------------------------------------------------------------------------------------------- how pods are placed
 
 
 def as_configuration(file: Path) -> dict[str, Any]:
     """A KubeSchedulerConfiguration as it is in the file, after a look at whether it is one."""
-    from dray.explain.snapshot import documents
-
     placing_of(file, None)
     return next(iter(documents(file)))
 

@@ -35,6 +35,7 @@ from dray.explain.overview import waiting
 from dray.explain.rehearsal import Evicted, Rehearsal
 from dray.explain.snapshot import Snapshot, without_collecting
 from dray.explain.standing import Standing, standing
+from dray.explain.taking import POD_SPECS
 from dray.explain.targets import unpublished
 from dray.explain.why import NEVER, PASSING
 from dray.runtime.hand import USER, place_of
@@ -195,12 +196,12 @@ class Making:
         self.protected: list[str] = []
         self.left_out: list[str] = []
         self.brings = False
-        """Whether there may be more after the change than before, so that it is about pods that wait."""
+        """Whether the change is about more than pods and what makes them, so that it is about all that wait."""
         self.why: dict[str, str] = {}
         """Why a node's pods leave, by node."""
 
     def all(self, changes: Changes) -> None:
-        self.brings = bool(changes.objects or changes.uncordon)
+        self.brings = bool(changes.uncordon)
         for where, body in changes.objects:
             self._try(where, self._object, body)
         for node in changes.cordon:
@@ -238,7 +239,8 @@ class Making:
         if kind == DEPLOYMENTS and before is not None and REPLICA_SETS in self._rehearsal.unknown:
             raise Unappliable(f"{kind.kind} {name} is there, and its pods are not known: {self._rehearsal.unknown[REPLICA_SETS]}")
         self._hand.apply(kind, _usable_node(body) if kind == NODES else body)
-        if kind == PODS and before is None:
+        self.brings |= kind not in POD_SPECS
+        if kind == PODS and not (before or {}).get("spec", {}).get("nodeName"):
             self.added.append(key)
         if kind == NODES:
             self._rehearsal.new_nodes = True
@@ -348,9 +350,9 @@ class _Told:
         return [self._pod(pods[key], old) for key, old in asked.items()], [self._pod(pods[key]) for key in placed]
 
     def _of_the_change(self, pod: Pod) -> bool:
-        """Made by a workload of the change, and not there before."""
+        """Made by a workload of the change; of those that were there before, those that wait."""
         owner, namespace = pod.metadata.controller, pod.metadata.namespace
-        if owner is None or self._rehearsal.was_there(pod):
+        if owner is None or (self._rehearsal.was_there(pod) and pod.uid not in self._idle):
             return False
         owners = [(owner.kind, f"{namespace}/{owner.name}")]
         found = self._world.get(REPLICA_SETS, owners[0][1]) if owner.kind == "ReplicaSet" else None

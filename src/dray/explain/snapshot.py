@@ -153,8 +153,10 @@ def from_files(paths: Sequence[Path]) -> Snapshot:
     objects: dict[tuple[Kind, str], dict[str, Any]] = {}
     left_out: Counter[str] = Counter()
     headers: list[Header] = []
+    empty = True
     for file in files_of(paths):
         for document, where in _documents(file):
+            empty = False
             if is_snapshot(document):
                 headers.append(header_of(document, where))
             for body in _apart(document, where):
@@ -166,6 +168,8 @@ def from_files(paths: Sequence[Path]) -> Snapshot:
                 if problem := wrong(body):
                     raise SnapshotError(f"{file}: {kind.kind} {key_of(body)}: {problem}")
                 objects[kind, key_of(body)] = body
+    if empty:
+        raise SnapshotError(f"{', '.join(map(str, paths))}: there is no object in it")
     header = headers[-1] if headers else None
     return Snapshot(_world(objects), objects, left_out, _unread(header, objects), header)
 

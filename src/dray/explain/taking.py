@@ -7,7 +7,8 @@ that ``kubectl apply`` and field managers keep. It is JSON, one object in a line
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -26,7 +27,7 @@ from dray.api.kinds import (
     Kind,
 )
 from dray.api.times import format_time
-from dray.explain.snapshot import API_VERSION, SNAPSHOT, Header, KindRead, KindUnread, Snapshot
+from dray.explain.snapshot import API_VERSION, SNAPSHOT, Header, KindRead, KindUnread, Snapshot, kind_of
 
 Plain = dict[str, Any]
 
@@ -39,7 +40,7 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 _OF_CONTAINERS: Final = ("command", "args", "livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
 # Where the kinds that have pods have their spec.
-_POD_SPECS: Final[dict[Kind, tuple[str, ...]]] = {
+POD_SPECS: Final[dict[Kind, tuple[str, ...]]] = {
     PODS: ("spec",),
     **dict.fromkeys(
         (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, JOBS, REPLICATION_CONTROLLERS), ("spec", "template", "spec")
@@ -90,7 +91,20 @@ def trimmed(kind: Kind, body: Plain) -> Plain:
     if _LAST_APPLIED in annotations:
         metadata["annotations"] = {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
     made = {**body, "metadata": metadata}
-    return _within(made, _POD_SPECS[kind]) if kind in _POD_SPECS else made
+    return _within(made, POD_SPECS[kind]) if kind in POD_SPECS else made
+
+
+def like_those_of(found: Snapshot, objects: Sequence[tuple[str, Plain]]) -> list[tuple[str, Plain]]:
+    """Objects of files without what a snapshot of this kind leaves out: else whatever is in both would differ in that alone, and
+    a Job that runs would be refused as changed."""
+    if found.header is None:
+        return list(objects)
+    return [(where, _trimmed_if_known(body, where)) for where, body in objects]
+
+
+def _trimmed_if_known(body: Plain, where: str) -> Plain:
+    kind = kind_of(body, Path(where)) if isinstance(body.get("metadata"), dict) else None
+    return trimmed(kind, body) if kind is not None else body
 
 
 def _within(body: Plain, path: tuple[str, ...]) -> Plain:
