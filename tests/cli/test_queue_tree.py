@@ -89,4 +89,4 @@ def test_a_queue_that_is_not_used_is_named(tmp_path: Path) -> None:
     add_queue(sim, "a", 1, **{"dray.dev/resources": '{"counter/memory": {"quota": 1}}'})
     add_queue(sim, "b", 1)
     text = " ".join(shown(sim, tmp_path).split())
-    assert "queue a is not used: queue 'a': annotation dray.dev/resources: 'counter/memory' is none of" in text
+    assert "queue a is not used: annotation dray.dev/resources: 'counter/memory' is none of" in text

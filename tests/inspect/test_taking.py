@@ -167,3 +167,30 @@ def test_a_folder_that_is_not_there_is_said(server: Server, kubeconfig: Path, tm
     answer = dray(kubeconfig, "snapshot", "-o", str(tmp_path / where))
     assert answer.exit_code == 2
     assert "is not a folder" in answer.stderr
+
+
+def of_gang(name: str, **spec: Any) -> Plain:
+    body = {"metadata": {"name": name, "namespace": "ns"}, "spec": {"minMember": 1, **spec}}
+    return {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", **body}
+
+
+@pytest.mark.parametrize(
+    ("group", "unread"),
+    [
+        (of_gang("train", queue="team"), "queues.scheduling.run.ai team"),
+        (of_gang("other"), ""),
+        (
+            of_gang("train", topologyConstraint={"topology": "racks", "requiredTopologyLevel": "rack"}),
+            "topologies.kai.scheduler racks",
+        ),
+    ],
+)
+def test_a_queue_or_topology_of_a_kind_that_is_not_there_is_not_called_missing(tmp_path: Path, group: Plain, unread: str) -> None:
+    """A pod group that is not there although others are is missing indeed."""
+    file, made = tmp_path / "some.yaml", pod("train", node="")
+    made["metadata"]["annotations"] = {"pod-group-name": "train"}
+    file.write_text(yaml.safe_dump_all([node("n1"), made, group]))
+    told = json.loads(asked("why", "train", "-n", "ns", "-f", str(file), "-o", "json").stdout)
+    assert [reason["code"] for reason in told["reasons"]] == ["NotRead" if unread else "PodGroupMissing"]
+    expected = f"depends on an object of which nothing is known: {unread} (the files have no {unread.partition(' ')[0]})"
+    assert (expected if unread else "podgroup ns/train does not exist") in told["summary"]

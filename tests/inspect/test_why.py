@@ -424,10 +424,17 @@ class TestAGangThatOnlyItsPodsName:
         assert "podgroup ns/Job/train cannot start as a whole: 2 of 3 pods fit together" in found["summary"]
 
     def test_of_kubernetes_whose_group_nobody_made_waits_for_it(self, dray: Run) -> None:
-        found = ask(dray, "w0", [node("n1"), *self.pods(2, "1", "schedulingGroup")])
+        spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+        other = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "other", "namespace": "ns"}}
+        found = ask(dray, "w0", [node("n1"), {**other, "spec": spec}, *self.pods(2, "1", "schedulingGroup")])
         assert (found["verdict"], found["fits"]) == ("unschedulable", [])
         assert found["summary"] == "pod ns/w0 cannot be scheduled now: podgroup ns/train does not exist."
         assert found["queued"] == {"queue": "", "group": "ns/train"}
+
+    def test_of_kubernetes_is_not_said_to_lack_its_group_where_the_files_have_none_at_all(self, dray: Run) -> None:
+        found = ask(dray, "w0", [node("n1"), *self.pods(2, "1", "schedulingGroup")])
+        assert codes(found["reasons"]) == ["NotRead"]
+        assert "podgroups.scheduling.k8s.io ns/train (the files have no podgroups.scheduling.k8s.io)" in found["summary"]
 
     @pytest.mark.parametrize(("cpu", "verdict"), [("4", "waiting"), ("5", "unschedulable")])
     def test_of_kubernetes_is_judged_as_a_whole_once_the_group_is_there(self, dray: Run, cpu: str, verdict: str) -> None:

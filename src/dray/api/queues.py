@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from dray.api import durations
 from dray.api.meta import Int64, Object, Struct
 from dray.api.quantity import NANO, Quantity
 
@@ -21,6 +22,10 @@ QUEUE_LABEL: Final = "kai.scheduler/queue"
 POD_GROUP_ANNOTATION: Final = "pod-group-name"
 SUBGROUP_LABEL: Final = "kai.scheduler/subgroup-name"
 TASK_PRIORITY_LABEL: Final = "kai.scheduler/task-priority"
+# Of a pod that waits in a queue without a PodGroup: which PriorityClass counts there, and whether it may be preempted.
+PRIORITY_LABEL: Final = "priorityClassName"
+PREEMPTIBILITY_LABEL: Final = "kai.scheduler/preemptibility"
+OF_QUEUES: Final = (QUEUE_LABEL, SUBGROUP_LABEL, TASK_PRIORITY_LABEL, PRIORITY_LABEL, PREEMPTIBILITY_LABEL)
 # Of a pod: a part of a GPU, as KAI-Scheduler shares GPUs. Dray does that through claims only.
 SHARING_ANNOTATIONS: Final = ("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices")
 DEFAULT_QUEUE: Final = "default-queue"
@@ -41,8 +46,6 @@ STALE_ANNOTATION: Final = "kai.scheduler/stale-podgroup-timestamp"
 LAST_START_ANNOTATION: Final = "kai.scheduler/last-start-timestamp"
 
 MEMORY_UNIT: Final = 1_000_000
-_DURATION: Final = re.compile(r"(-?\d+(?:\.\d+)?)(ms|h|m|s)")
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 class QueueResource(Struct):
@@ -181,8 +184,48 @@ class CorePodGroup(Object):
 
 
 def seconds(duration: str | None) -> float | None:
-    """``1h30m`` in seconds; None where nothing, or nothing that can be read, is given."""
-    found = _DURATION.findall(duration or "")
-    if not found or "".join(number + unit for number, unit in found) != duration:
+    """``1h30m`` in seconds, None where nothing is given; raises ``ValueError`` for what is no duration."""
+    if not duration:
         return None
-    return sum(float(number) * _SECONDS[unit] for number, unit in found)
+    return -durations.seconds(duration[1:]) if duration.startswith("-") else durations.seconds(duration)
+
+
+def queue_problem(queue: Queue) -> str:
+    """What of its fields cannot be gone by, or nothing. A limit that cannot be read is never taken for none."""
+    times = {"preemptMinRuntime": queue.spec.preempt_min_runtime, "reclaimMinRuntime": queue.spec.reclaim_min_runtime}
+    given = queue.spec.resources or QueueResources()
+    for name, each in (("cpu", given.cpu), ("memory", given.memory), ("gpu", given.gpu)):
+        if each.over_quota_weight < 0:
+            return f"overQuotaWeight of {name} is {each.over_quota_weight:g}; it cannot be negative"
+    return _no_durations(times)
+
+
+def group_problem(spec: PodGroupSpec) -> str:
+    """What of its fields cannot be gone by, or nothing."""
+    times = {"stalenessGracePeriod": spec.staleness_grace_period, "preemptionDelay": spec.preemption_delay}
+    return _no_tree(spec.sub_groups) or _no_durations(times)
+
+
+def _no_durations(times: dict[str, str | None]) -> str:
+    for field, text in times.items():
+        try:
+            seconds(text)
+        except ValueError as error:
+            return f"{field}: {error}"
+    return ""
+
+
+def _no_tree(groups: tuple[SubGroup, ...]) -> str:
+    parents = {group.name: group.parent or "" for group in groups}
+    if len(parents) < len(groups):
+        names = [group.name for group in groups]
+        return f"sub-group {next(name for name in names if names.count(name) > 1)} is given twice"
+    for name, parent in parents.items():
+        if parent and parent not in parents:
+            return f"sub-group {name} names the parent {parent}, which does not exist"
+    # Whoever is below the top, one level after the other; who is left goes round in a circle, or is below such.
+    reached = {""}
+    while level := {name for name, parent in parents.items() if parent in reached} - reached:
+        reached |= level
+    circling = sorted(parents.keys() - reached)
+    return f"sub-group {circling[0]} is below itself" if circling else ""

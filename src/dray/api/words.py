@@ -84,10 +84,15 @@ def counted(reasons_by_node: Mapping[str, Sequence[Reason]]) -> list[Counted]:
     """Equal reasons with the number of nodes that give them, the most frequent first."""
     groups: dict[str, _Counting] = {}
     for reasons in reasons_by_node.values():
-        for key, reason in {_group(reason): reason for reason in reversed(reasons)}.items():
-            groups.setdefault(key, _Counting(reason)).add(reason)
+        for reason in of_one_node(reasons):
+            groups.setdefault(_group(reason), _Counting(reason)).add(reason)
     ordered = sorted(groups.items(), key=lambda item: (-item[1].count, item[0]))
     return [(group.common(), group.count) for _, group in ordered]
+
+
+def of_one_node(reasons: Sequence[Reason]) -> list[Reason]:
+    """What is told of one node: once, although several claims of the pod lack it there."""
+    return list({_group(reason): reason for reason in reversed(reasons)}.values())
 
 
 def message(counts: Sequence[Counted], total: int, limit: int = MESSAGE_MAX) -> str:

@@ -18,15 +18,20 @@ from dray.api.class_names import ClassNames
 from dray.api.core import Node, Pod
 from dray.api.gates import Gates
 from dray.api.kinds import (
+    CORE_POD_GROUPS,
     DEVICE_CLASSES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
+    POD_GROUPS,
     PODS,
+    QUEUES,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
+    TOPOLOGIES,
     Kind,
 )
+from dray.api.queues import POD_GROUP_ANNOTATION
 from dray.api.reason import Reason
 from dray.api.requests import amounts
 from dray.api.resource import IMPLICIT_RESOURCE_PREFIX, DeviceClass, ResourceClaim
@@ -41,12 +46,17 @@ _NAMING: Final[dict[str, tuple[Kind, str]]] = {
     "ClaimMissing": (RESOURCE_CLAIMS, "claim"),
     "ClassMissing": (DEVICE_CLASSES, "class"),
     "VolumeClaimMissing": (PERSISTENT_VOLUME_CLAIMS, "claim"),
+    "QueueMissing": (QUEUES, "queue"),
+    "PodGroupMissing": (POD_GROUPS, "group"),
+    "TopologyMissing": (TOPOLOGIES, "topology"),
 }
 
 
 def unless_unread(reason: Reason, pod: Pod, unknown: Mapping[Kind, str]) -> Reason:
     """What is missing from a kind that could not be read may well be there."""
     kind, key = _NAMING.get(reason.code, (None, ""))
+    if kind is POD_GROUPS and POD_GROUP_ANNOTATION not in pod.metadata.annotations:
+        kind = CORE_POD_GROUPS
     if kind is None or kind not in unknown:
         return reason
     name = str(reason.data.get(key) or reason.object.partition("/")[2])

@@ -91,9 +91,8 @@ class Outlooks:
         job = scheduler.workloads.jobs.of(pod.uid)
         if job is None:
             return None
-        if job.queue not in session.tree.queues:
-            wrong = scheduler.workloads.jobs.wrong.get(job.queue, "")
-            return Outlook(Queued(job.queue), refusal=Refusal.of("QueueMissing", f"queue/{job.queue}", error=wrong))
+        if (refusal := scheduler.workloads.jobs.unusable(job.queue)) is not None:
+            return Outlook(Queued(job.queue), refusal=refusal)
         return _of_session(self._world, pod, session, job, before)
 
     def _session(self, name: str) -> _Rehearsed:

@@ -162,6 +162,8 @@ def _why(
     outlooks = outlooks or Outlooks(world, now, config, gates, failures)
     found = outlooks.of(pod) if not answer.awaited else None
     if found is not None:
+        if (untold := question.depends_on_unread(found)) is not None:
+            return untold
         answer = _in_queue(answer, pod, found)
         if answer.fits and (late := question.waits_for(found.others)) is not None:
             late.queued = answer.queued
@@ -359,6 +361,15 @@ class _Question:
         help_ = [*fixes([(reason, 0) for reason in reasons]), *awaiting.more_help(self._world, found, self._now)]
         notes = awaiting.withdrawn(self._world, found)
         return Why(self._pod.key, "waiting", summary, reasons, awaited=found, fixes=help_, notes=notes)
+
+    def depends_on_unread(self, found: Outlook) -> Why | None:
+        """Where its queue, its pod group or their topology is of a kind that could not be read: nobody knows what they say."""
+        told = [reason for reason, _ in found.refusal.reasons] if found.refusal is not None else []
+        unread = [reason for reason in told if missing.unless_unread(reason, self._pod, self._unknown) is not reason]
+        answer = self._refused(unread) if unread else None
+        if answer is not None:
+            answer.queued = found.place
+        return answer
 
     def _refused(self, reasons: list[Reason]) -> Why:
         """What concerns the pod, whatever the node."""

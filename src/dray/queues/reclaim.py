@@ -95,18 +95,34 @@ def may_take(
 ) -> Denial | None:
     """Whether the job may take these blocks, each from a leaf queue, in this order: a pod of an elastic surplus, or the core
     of a gang as a whole. What finds another place is not to be among them."""
-    left = {name: dict(standing.allocated) for name, standing in standings.items()}
-    taken: dict[str, float] = {}
+    losses = Losses(job, tree, standings)
     for victim, block in blocks:
-        if (denied := _may_lose(job, victim, left, tree, standings)) is not None:
+        if (denied := losses.take(victim, block)) is not None:
             return denied
-        for queue in tree.upwards(victim):
-            left[queue.name] = plus(left[queue.name], block, -1.0)
-        taken = plus(taken, block)
-    involved = [name for name in sorted({**job.request, **taken}) if job.request.get(name, 0.0) > 0 or taken.get(name, 0.0) > 0]
-    if (denied := _siblings_stay_fuller(job, involved, left, tree, standings, multiplier)) is not None:
+    asked, taken = job.request, losses.taken
+    involved = [name for name in sorted({**asked, **taken}) if asked.get(name, 0.0) > 0 or taken.get(name, 0.0) > 0]
+    if (denied := _siblings_stay_fuller(job, involved, losses.left, tree, standings, multiplier)) is not None:
         return denied
     return None if job.preemptible else _fixed_within_quota(job, tree, standings)
+
+
+class Losses:
+    """What queues have left while a job takes blocks from them, one after the other. Of blocks that may be taken in an order,
+    any may be left out."""
+
+    def __init__(self, job: Reclaimer, tree: Tree, standings: Standings) -> None:
+        self._job, self._tree, self._standings = job, tree, standings
+        self.left: dict[str, Amounts] = {name: standing.allocated for name, standing in standings.items()}
+        self.taken: Amounts = {}
+
+    def take(self, victim: str, block: Amounts) -> Denial | None:
+        """Whether the queue may not lose the block any more; else it has."""
+        denied = _may_lose(self._job, victim, self.left, self._tree, self._standings)
+        if denied is None:
+            for queue in self._tree.upwards(victim):
+                self.left[queue.name] = plus(self.left[queue.name], block, -1.0)
+            self.taken = plus(self.taken, block)
+        return denied
 
 
 def _may_lose(job: Reclaimer, victim: str, left: Mapping[str, Amounts], tree: Tree, standings: Standings) -> Denial | None:

@@ -56,7 +56,11 @@ class Queue(msgspec.Struct, frozen=True):
 
 
 class QueueError(ValueError):
-    """The queues do not form a tree: names the queue and what is wrong with it."""
+    """Queues cannot be used as they are: ``problem`` says why, ``queue`` of which one, where it is one."""
+
+    def __init__(self, problem: str, queue: str = "") -> None:
+        super().__init__(f"queue {queue!r}: {problem}" if queue else problem)
+        self.problem, self.queue = problem, queue
 
 
 class Tree:
@@ -69,16 +73,25 @@ class Tree:
             if not queue.name:
                 raise QueueError("a queue has no name")
             if queue.name in self.queues:
-                raise QueueError(f"queue {queue.name!r} is given twice")
+                raise QueueError("it is given twice", queue.name)
             self.queues[queue.name] = queue
             self.children.setdefault(queue.parent, []).append(queue)
         for queue in self.queues.values():
             if queue.parent and queue.parent not in self.queues:
-                raise QueueError(f"queue {queue.name!r}: parent {queue.parent!r} does not exist")
-        reached = sum(1 for _ in self.downwards())
-        if reached != len(self.queues):
-            looped = sorted(self.queues.keys() - {queue.name for queue in self.downwards()})
-            raise QueueError(f"queue {looped[0]!r} is its own ancestor")
+                raise QueueError(f"parent {queue.parent!r} does not exist", queue.name)
+        if unreached := self.queues.keys() - {queue.name for queue in self.downwards()}:
+            loop = self._loop(min(unreached))
+            raise QueueError(f"it is its own ancestor: {' below '.join((*loop, loop[0]))}", loop[0])
+
+    def _loop(self, name: str) -> list[str]:
+        """The queues that go round, from one that no top-level queue leads to; each below the next, the first by name first."""
+        above: list[str] = []
+        while name not in above:
+            above.append(name)
+            name = self.queues[name].parent
+        loop = above[above.index(name) :]
+        first = loop.index(min(loop))
+        return loop[first:] + loop[:first]
 
     def __getitem__(self, name: str) -> Queue:
         return self.queues[name]

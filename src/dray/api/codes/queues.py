@@ -9,11 +9,27 @@ from dray.api.codes.code import DEVICES, FREE, ITSELF, NODE, Code
 TABLE: Final[dict[str, Code]] = {
     "QueueMissing": Code(
         plugins=("Scheduler",),
-        meaning="the queue that the pod names does not exist, or its parent does not",
+        meaning="the queue that the pod names does not exist",
         wakes=(ITSELF,),
         subject="queue",
-        says="<does> not exist[ or cannot be used: {error}]",
-        cure="create the queue, or name another in the label kai.scheduler/queue",
+        says="<does> not exist",
+        cure="create the queue, or name another (label kai.scheduler/queue, queue of the pod group)",
+    ),
+    "QueueInvalid": Code(
+        plugins=("Scheduler",),
+        meaning="the queue that the pod names cannot be used as it is: something in it cannot be read, or it is in no tree",
+        wakes=(ITSELF,),
+        subject="queue",
+        says="cannot be used[: {error}]",
+        cure="mend the queue, or name another (label kai.scheduler/queue, queue of the pod group)",
+    ),
+    "QueueHasChildren": Code(
+        plugins=("Scheduler",),
+        meaning="the queue that the pod names has queues below it: pods wait in those",
+        wakes=(ITSELF,),
+        subject="queue",
+        says="<take> no pods itself because it has queues below it[: {children}]",
+        cure="name one of the queues below it (label kai.scheduler/queue, queue of the pod group)",
     ),
     "QueueTurn": Code(
         plugins=("Scheduler",),
@@ -77,6 +93,23 @@ TABLE: Final[dict[str, Code]] = {
         subject="podgroup",
         says="<does> not exist",
         cure="create the PodGroup, or let the pod name none (annotation pod-group-name, spec.schedulingGroup)",
+    ),
+    "PodGroupInvalid": Code(
+        plugins=("Scheduler",),
+        meaning="the PodGroup that the pod names cannot be gone by as it is",
+        wakes=(ITSELF,),
+        subject="podgroup",
+        says="cannot be used[: {error}]",
+        cure="mend the PodGroup",
+    ),
+    "SubGroupMissing": Code(
+        plugins=("Scheduler",),
+        meaning="the pod names no sub-group of its pod group, or one that has no pods of its own",
+        wakes=(ITSELF,),
+        subject="pod",
+        says="<name>[ {subgroup}|| nothing] in the label kai.scheduler/subgroup-name, and has to name[ {has}|| a sub-group]"
+        " of its pod group",
+        cure="correct the label kai.scheduler/subgroup-name of the pod, or add the sub-group to the pod group",
     ),
     "GpuSharing": Code(
         plugins=("Scheduler",),

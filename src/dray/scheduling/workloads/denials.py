@@ -20,7 +20,7 @@ from dray.scheduling.placing.state import NotPlaced
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.asked import Amounts
 from dray.scheduling.workloads.asking import Asking
-from dray.scheduling.workloads.jobs import BESIDE, Job, told
+from dray.scheduling.workloads.jobs import BESIDE, Job, leaf_of, told
 from dray.scheduling.workloads.members import Members
 from dray.scheduling.workloads.together import Blocked
 from dray.scheduling.workloads.use import QueueUse, Standings
@@ -66,7 +66,8 @@ class Denials:
         return None
 
     def beyond(self, job: Job) -> bool:
-        """Whether a queue is above its limit as it is: that is nobody's to mend by evicting others."""
+        """Whether a queue is above its limit as it is: priority alone is no reason to evict others until it is not. Whoever is
+        below its share has one."""
         return any(
             amount > 0 and not at_most(self._use.allocated[queue.name].get(name, 0.0), queue.of(name).limit)
             for queue in self._tree.upwards(job.queue)
@@ -77,6 +78,10 @@ class Denials:
 
     def incomplete(self, job: Job) -> Refusal:
         gang = self._members.gang(job)
+        for pod in (job.pods[uid] for uid in job.waiting):
+            if (named := leaf_of(pod, job.subgroups)) not in gang.leaves:
+                said: dict[str, str | int] = {"subgroup": named} if named else {}
+                return Refusal.of("SubGroupMissing", f"pod/{pod.key}", **said, has=" or ".join(sorted(gang.leaves)))
         needed = gang.root.least
         return Refusal.of("GangIncomplete", job.group, pods=max(0, needed - gang.lacks(gang.root)), needed=needed)
 

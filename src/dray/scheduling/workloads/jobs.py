@@ -74,6 +74,7 @@ class Job:
         "subgroups",
         "uid",
         "waiting",
+        "wrong",
     )
 
     def __init__(self, key: str, queue: str) -> None:
@@ -86,6 +87,8 @@ class Job:
         self.subgroups = False
         # Whether its PodGroup is not there (yet).
         self.missing = False
+        # What is wrong with its PodGroup, if anything is.
+        self.wrong = ""
         self.grace: float | None = None
         self.delay = 0.0
         self.stale_since: float | None = None
@@ -132,6 +135,8 @@ def starts_with_others(pod: Pod, kinds: Collection[Kind]) -> bool:
 
 def not_done(job: Job) -> Refusal | None:
     """What the job asks for in KAI-Scheduler's words that would not be kept to: better not started than started otherwise."""
+    if job.wrong:
+        return Refusal.of("PodGroupInvalid", job.group, error=job.wrong)
     for pod in (job.pods[uid] for uid in job.waiting):
         for annotation in queues.SHARING_ANNOTATIONS:
             if (value := pod.metadata.annotations.get(annotation)) is not None:
@@ -166,6 +171,10 @@ def _belongs_to(pod: Pod, owner: OwnerReference) -> str:
     if (name := labels.get(queues.LEADER_WORKER_SET_LABEL)) and (index := labels.get(queues.LEADER_WORKER_GROUP_LABEL)):
         return f"LeaderWorkerSet/{name}-{index}"
     return f"{owner.kind}/{owner.name}"
+
+
+def _explicit(preemptibility: str) -> bool | None:
+    return {"preemptible": True, "non-preemptible": False}.get(preemptibility.lower())
 
 
 def _number(text: str | None) -> int:
@@ -244,15 +253,27 @@ class Jobs:
                 free = Queue(BESIDE, resources=dict.fromkeys(names, Entitlement(UNLIMITED, UNLIMITED, 1.0)))
                 return Tree([*(_queue(queue, names) for queue in found.values()), free])
             except QueueError as error:
-                broken = str(error).split("'")[1]
-                self.wrong[broken] = str(error)
-                log.error("a queue cannot be used", extra={"queue": broken, "error": str(error)})
-                del found[broken]
+                parent = found.pop(error.queue).spec.parent_queue
+                problem = f"its parent {parent!r} cannot be used" if parent in self.wrong else error.problem
+                self.wrong[error.queue] = problem
+                log.error("a queue cannot be used", extra={"queue": error.queue, "error": problem})
+
+    def unusable(self, queue: str) -> Refusal | None:
+        """Why no pod of this queue is placed, whatever there is room for."""
+        tree = self.tree
+        if (problem := self.wrong.get(queue)) is not None:
+            return Refusal.of("QueueInvalid", f"queue/{queue}", error=problem)
+        if queue not in tree.queues:
+            return Refusal.of("QueueMissing", f"queue/{queue}")
+        if not tree.is_leaf(queue):
+            children = sorted(each.name for each in tree.children[queue])
+            return Refusal.of("QueueHasChildren", f"queue/{queue}", children=", ".join(children))
+        return None
 
     def minima(self, field: str) -> dict[str, float]:
         """Min-runtimes by queue, of the queues that set one."""
-        listed = self._world.all(QUEUES).values() if QUEUES in self._kinds else ()
-        found = ((q.metadata.name, queues.seconds(getattr(q.spec, field))) for q in listed)
+        usable = [queue for name in self.tree.queues if (queue := self._world.get(QUEUES, name)) is not None]
+        found = ((queue.metadata.name, queues.seconds(getattr(queue.spec, field))) for queue in usable)
         return {name: value for name, value in found if value is not None}
 
     # ----------------------------------------------------------------------------------------------------------- pods
@@ -274,6 +295,8 @@ class Jobs:
         new = pod.uid not in job.pods
         job.pods[pod.uid] = pod
         self._by_pod[pod.uid] = job
+        if job.first is pod:
+            job.queue = queue
         if new:
             self._describe(job)
         return job
@@ -326,22 +349,24 @@ class Jobs:
             self._describe_core(job, f"{pod.metadata.namespace}/{pod.spec.scheduling_group.pod_group_name}")
             return
         if group is None:
-            job.missing = bool(pod.metadata.annotations.get(queues.POD_GROUP_ANNOTATION))
+            job.missing, job.wrong = bool(pod.metadata.annotations.get(queues.POD_GROUP_ANNOTATION)), ""
             job.uid, job.created = pod.uid, min(map(created, job.pods.values()))
             asked = pod.metadata.annotations.get(queues.GANG_ANNOTATION) if not job.missing else None
             near = _near(_annotated(pod)) if asked else None
             job.root, job.subgroups = Part("", max(1, _number(asked)) if asked else 1, near=near), False
-            job.priority, job.preemptible = priority or 0, is_preemptible(None, priority or 0)
+            labels = pod.metadata.labels if job.queue != BESIDE else {}
+            job.priority = self._priority(labels.get(queues.PRIORITY_LABEL, ""), priority)
+            job.preemptible = is_preemptible(_explicit(labels.get(queues.PREEMPTIBILITY_LABEL, "")), job.priority)
             return
-        job.missing = False
         spec = group.spec
+        job.missing, job.wrong = False, queues.group_problem(spec)
         job.queue = spec.queue or job.queue
         job.uid, job.created = group.metadata.uid, created(group)
         job.root, job.subgroups = _parts(spec), bool(spec.sub_groups)
         job.priority = self._priority(spec.priority_class_name, priority)
-        explicit = {"preemptible": True, "non-preemptible": False}.get(spec.preemptibility.lower())
-        job.preemptible = is_preemptible(explicit, job.priority)
-        job.grace, job.delay = queues.seconds(spec.staleness_grace_period), queues.seconds(spec.preemption_delay) or 0.0
+        job.preemptible = is_preemptible(_explicit(spec.preemptibility), job.priority)
+        if not job.wrong:
+            job.grace, job.delay = queues.seconds(spec.staleness_grace_period), queues.seconds(spec.preemption_delay) or 0.0
         for name, stamp in (("stale_since", queues.STALE_ANNOTATION), ("last_start", queues.LAST_START_ANNOTATION)):
             if (text := group.metadata.annotations.get(stamp)) and getattr(job, name) is None:
                 setattr(job, name, _time(text))
@@ -487,6 +512,8 @@ def _near(constraint: queues.TopologyConstraint | None) -> Near | None:
 
 
 def _queue(queue: queues.Queue, names: Iterable[str]) -> Queue:
+    if problem := queues.queue_problem(queue):
+        raise QueueError(problem, queue.metadata.name)
     priority = 100 if queue.spec.priority is None else queue.spec.priority
     own = _entitled(queue)
     resources = {name: own.get(name, UNRESTRICTED) for name in names}
@@ -504,7 +531,7 @@ def _entitled(queue: queues.Queue) -> dict[str, Entitlement]:
         try:
             more = queues.entitlements(text)
         except ValueError as error:
-            raise QueueError(f"queue {queue.metadata.name!r}: {error}") from None
+            raise QueueError(str(error), queue.metadata.name) from None
         found |= {name: _entitlement(each, 1.0) for name, each in more.items()}
     return found
 

@@ -2,8 +2,6 @@
 
 Always true: a pod of a queue is decided on in a session and nowhere else; between sessions it waits, promised room, or is being
 bound. A session runs when something changed, at most once an interval. Without queues nothing here runs and nothing is kept.
-Nobody is evicted but for a gang that has its whole plan: the members hold what they were promised until they are bound, or
-until the plan turns out not to work any more; then it is dropped as a whole.
 """
 
 from __future__ import annotations
@@ -11,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from dray.api.core import Pod
-from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, TOPOLOGIES, Kind
+from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, RESOURCE_CLAIMS, TOPOLOGIES, Kind
+from dray.api.queues import OF_QUEUES
 from dray.books.nodes import Placed
 from dray.cluster.port import Change, Write
-from dray.scheduling.actions.preemption import Eviction
-from dray.scheduling.actions.preemptor import Preemptor, preempting
+from dray.scheduling.actions.preemptor import Preemptor
 from dray.scheduling.config import Profile, QueueSettings
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
@@ -32,28 +28,15 @@ from dray.scheduling.workloads.denials import Missing
 from dray.scheduling.workloads.headroom import Headroom
 from dray.scheduling.workloads.jobs import CORE, Job, Jobs
 from dray.scheduling.workloads.leftovers import left_over
-from dray.scheduling.workloads.members import Members
-from dray.scheduling.workloads.nearness import Nearness
-from dray.scheduling.workloads.returns import Returns
-from dray.scheduling.workloads.room import Plan
+from dray.scheduling.workloads.promises import LOOK_AGAIN, TOPIC, Promises
 from dray.scheduling.workloads.session import Session
 from dray.scheduling.workloads.status import PAUSE, news
 from dray.scheduling.workloads.together import Seat, Together
 from dray.scheduling.workloads.use import QueueUse
 
 INTERVAL: Final = 1.0
-_AGAIN: Final = 10.0
 # What a session may change its mind for.
 _NEWS: Final = frozenset({events.FREE, events.NODE, events.DEVICES, events.CLASSES, events.VOLUMES})
-_TOPIC: Final = "queues"
-
-
-class Wait(msgspec.Struct):
-    """``awaited``: who has to leave first; ``idle_since``: since when none of them is about to."""
-
-    plan: Plan
-    awaited: set[str]
-    idle_since: float | None = None
 
 
 Take = Callable[[Sequence[Seat], float], None]
@@ -84,9 +67,7 @@ class Workloads:
         self._reported = -PAUSE
         self._now = 0.0
         self._out: list[Write] = []
-        # By job: what it was promised, and who has to leave before.
-        self._waits: dict[str, Wait] = {}
-        self._returns = Returns()
+        self.promises = Promises(parts, preemptor, reports, profiles, self.jobs, self.use, self.start, self._together, self._out)
         self.last_session: Session | None = None
         self._handlers: dict[Kind, Callable[[Change], None]] = {
             PODS: self._pod,
@@ -94,7 +75,8 @@ class Workloads:
             QUEUES: self._queue,
             POD_GROUPS: self._group,
             CORE_POD_GROUPS: self._group,
-            TOPOLOGIES: self._topology,
+            TOPOLOGIES: self._settings_changed,
+            PRIORITY_CLASSES: self._settings_changed,
         }
 
     # --------------------------------------------------------------------------------------------------------- observing
@@ -110,15 +92,16 @@ class Workloads:
             self.jobs.forget_tree()
             self._stale_queues = self._dirty = True
 
-    def _topology(self, change: Change) -> None:
-        self._dirty = True
+    def _settings_changed(self, change: Change) -> None:
+        """What pod groups and labels of pods name may be there now, or say something else."""
+        self._stale_queues = self._dirty = True
 
     def _look(self) -> None:
         before = self.jobs.active
         self.jobs.look()
         if before and not self.jobs.active:
             # The last one went: those that waited for sessions are pods like any others.
-            self._parts.wakeups.event(_TOPIC)
+            self._parts.wakeups.event(TOPIC)
 
     def _pod(self, change: Change) -> None:
         old: Any = change.old
@@ -126,6 +109,8 @@ class Workloads:
         if self.jobs.notice(old, new):
             self._look()
             self._stale_queues = True
+        if old is not None and new is not None and _labels(old) != _labels(new):
+            self._stale_queues = self._dirty = True
         if not self.jobs.active:
             return
         if new is None or (old is not None and old.uid != new.uid):
@@ -145,7 +130,7 @@ class Workloads:
         """The pod's job. Whoever is in none any more is a pod like any others, also while it waits for a session."""
         known, job = self.jobs.of(pod.uid), self.jobs.put(pod)
         if known is not None and job is None:
-            self._parts.wakeups.event(_TOPIC)
+            self._parts.wakeups.event(TOPIC)
         return job
 
     def _claim(self, change: Change) -> None:
@@ -237,27 +222,19 @@ class Workloads:
             return False
         job.waiting[pending.uid] = pending
         self._dirty = True
-        if pending.nominated and not self._waits_for_others(job, pending):
+        if pending.nominated and not self.promises.holds(job, pending):
             # Its room was kept after its devices failed; from now on it is placed like any other, there first.
             self._preemptor.lose(pending)
-        if job.queue not in self.jobs.tree.queues:
-            wrong = self.jobs.wrong.get(job.queue, "")
-            self._wait(job, pending, Missing(Refusal.of("QueueMissing", f"queue/{job.queue}", error=wrong)), now)
-        else:
-            known = pending.refusal or Refusal.of("QueueTurn", f"queue/{job.queue}")
-            self._parts.queue.refuse(pending, ("job", job.key), known, frozenset({_TOPIC}), now)
+        known = pending.refusal or Refusal.of("QueueTurn", f"queue/{job.queue}")
+        self._parts.queue.refuse(pending, ("job", job.key), known, frozenset({TOPIC}), now)
         return True
-
-    def _waits_for_others(self, job: Job, pending: QueuedPod) -> bool:
-        wait = self._waits.get(job.key)
-        return wait is not None and any(seat.pending is pending for seat in wait.plan.seats)
 
     def happened(self, news: Mapping[str, None], now: float) -> None:
         if self._dirty or not news or not len(self.jobs):
             return
         if _NEWS.isdisjoint(news):
             # Nobody starts for it, but who waits may be told something else.
-            self._again = now + _AGAIN if self._again is None else min(self._again, now + _AGAIN)
+            self._again = now + LOOK_AGAIN if self._again is None else min(self._again, now + LOOK_AGAIN)
         else:
             self._dirty = True
 
@@ -271,7 +248,8 @@ class Workloads:
         return due
 
     def writes(self) -> list[Write]:
-        out, self._out = self._out, []
+        out = self._out.copy()
+        self._out.clear()
         return out
 
     # ----------------------------------------------------------------------------------------------------------- deciding
@@ -320,20 +298,24 @@ class Workloads:
             self.use,
             together,
             self,
+            self.promises,
             now,
             self._settings,
         )
 
     def _decide(self, now: float) -> None:
-        self._resume(now)
+        self.promises.resume(now)
         session = self.last_session = self._session(self._together(now), now)
-        session.done.update(self._waits)
-        self._returns.expire(now)
-        session.returns = self._returns
+        session.done.update(self.promises.waits)
+        self.promises.returns.expire(now)
+        session.returns = self.promises.returns
         session.run()
-        self._write_plans({key: session.made_by[key] for key in session.plans}, now)
+        self.promises.write({key: session.made_by[key] for key in session.plans}, now)
         if session.cut:
             self._dirty, self._last = True, None
+        # Jobs that no session decides on, because of their queues, are told as well.
+        unusable = {job.key: self.jobs.unusable(job.queue) for job in self.jobs if job.waiting}
+        session.missing |= {key: Missing(refusal) for key, refusal in unusable.items() if refusal is not None}
         for key, missing in session.missing.items():
             self._refuse(key, missing, now)
         self._look_again_later(session, now)
@@ -363,10 +345,10 @@ class Workloads:
             if job.waiting and job.delay > 0 and (until := max(job.created, job.evicted_at or 0.0) + job.delay) > now:
                 times.append(until)
         times += session.taking.protected_until()
-        if self._waits:
-            times.append(now + _AGAIN)
+        if self.promises.waits:
+            times.append(now + LOOK_AGAIN)
         # What is due already was just done; if it came to nothing, it is done again.
-        self._again = min((at if at > now else now + _AGAIN for at in times), default=None)
+        self._again = min((at if at > now else now + LOOK_AGAIN for at in times), default=None)
 
     def may_start_more(self) -> bool:
         return self._parts.binder.in_flight < self._parts.config.in_flight
@@ -376,121 +358,6 @@ class Workloads:
             job.waiting.pop(seat.pending.uid, None)
         job.last_start = self._now
         self._take(seats, self._now)
-
-    # -------------------------------------------------------------------------------------------------------- making room
-
-    def make_room(self, job: Job, plan: Plan, awaited: Sequence[Placed]) -> None:
-        """The members hold what they will have, and the victims count as leaving; written at the end of the session."""
-        first = plan.seats[0].pending
-        for victim in plan.victims:
-            self._preemptor.preemption.evict(victim.pod.uid, first.uid)
-            # Who moves comes back, to the same queue.
-            if victim.pod.uid not in plan.places:
-                self.use.look_again(victim)
-        for pending, placement in plan.seats:
-            self._preemptor.nominator.make(pending, placement)
-        self._waits[job.key] = Wait(plan, {placed.pod.uid for placed in awaited})
-
-    def withdraw(self, job: Job) -> None:
-        """The plan is off, and nobody heard of it."""
-        wait = self._waits.pop(job.key)
-        for pending, _ in wait.plan.seats:
-            self._preemptor.placed(pending)
-        self._recount(wait)
-
-    def _write_plans(self, made_by: Mapping[str, str], now: float) -> None:
-        """``made_by``: the jobs for which room was made in this session, and by which action."""
-        made = [(job, self._waits[key], made_by[key]) for key in made_by if (job := self.jobs.by_key(key)) is not None]
-        for job, wait, action in made:
-            plan = wait.plan
-            first, victims = plan.seats[0], plan.victims
-            profile = self._profiles[first.pending.demand.scheduler_name]
-            eviction = Eviction(first.placement, victims, why=_why(job, plan, action))
-            self._preemptor.evict(eviction, first.pending.pod, profile, now)
-            for seat in plan.seats if victims else ():
-                seat.pending.made_room = True
-            for step in (*plan.evicted, *(step for step, _ in plan.moved)):
-                step.job.evicted_at = now
-            self._returns.note(plan, now)
-        for job, wait, _ in made:
-            if not any(map(self._still_there, wait.awaited)) and self._starts(job, wait):
-                continue
-            for pod, node in ((seat.pending.pod, seat.placement.node) for seat in wait.plan.seats):
-                if node != pod.status.nominated_node_name:
-                    self._out.append(reports.status_patch(pod, {"nominatedNodeName": node}))
-            self._tell(job, wait.plan, now)
-
-    def _starts(self, job: Job, wait: Wait) -> bool:
-        """Whether the job starts now, where it was promised room or on nodes as good."""
-        seats = self._on_their_nodes(job, [seat.pending for seat in wait.plan.seats])
-        if seats is not None:
-            del self._waits[job.key]
-            self.start(job, seats)
-        return seats is not None
-
-    def _tell(self, job: Job, plan: Plan, now: float) -> None:
-        """Who leaves for the job, of those that are not gone yet."""
-        names = [placed.pod.key for placed in plan.victims if self._still_there(placed.pod.uid)]
-        for pending, placement in plan.seats:
-            waits = Refusal(((preempting(pending.pod, placement.node, names, "MakingRoom"), 0),))
-            self._parts.queue.refuse(pending, ("job", job.key), waits, frozenset({_TOPIC}), now)
-            self._reports.tell(pending, waits, now, clear_nominated=False)
-
-    def _resume(self, now: float) -> None:
-        """Jobs for which room was made start as soon as it is free; a plan that does not work any more is dropped."""
-        for key, wait in list(self._waits.items()):
-            job = self.jobs.by_key(key)
-            members = [seat.pending for seat in wait.plan.seats]
-            if job is None or any(job.waiting.get(each.uid) is not each or not each.nominated for each in members):
-                self._drop(key, job)
-                continue
-            if self._starts(job, wait):
-                continue
-            if self._comes_true(wait, now):
-                self._tell(job, wait.plan, now)
-            else:
-                self._drop(key, job)
-
-    def _comes_true(self, wait: Wait, now: float) -> bool:
-        """Whether somebody leaves who is waited for. Who was called off, or could not be deleted, may stay after all; but what
-        was sent shows only after a while."""
-        if any(self._preemptor.preemption.leaves(uid) for uid in wait.awaited):
-            wait.idle_since = None
-            return True
-        if wait.idle_since is None:
-            wait.idle_since = now
-        return now < wait.idle_since + _AGAIN and any(self._still_there(uid) for uid in wait.awaited)
-
-    def _still_there(self, uid: str) -> bool:
-        """Whether the pod, or what was reserved for it, is not gone yet."""
-        return self._parts.nodes.placed(uid) is not None or bool(self._preemptor.preemption.preemptor_of(uid))
-
-    def _drop(self, key: str, job: Job | None) -> None:
-        wait = self._waits.pop(key)
-        for pending, _ in wait.plan.seats:
-            if job is not None and job.waiting.get(pending.uid) is pending:
-                self._preemptor.lose(pending)
-        self._recount(wait)
-
-    def _recount(self, wait: Wait) -> None:
-        for uid in sorted(victim.pod.uid for victim in wait.plan.victims):
-            self._look_again_at(uid)
-
-    def _on_their_nodes(self, job: Job, promised: Sequence[QueuedPod]) -> list[Seat] | None:
-        """Or on others as good, near to those as the job says."""
-        with self._parts.books.trial():
-            for pending in promised:
-                nomination = self._preemptor.nominator.get(pending.uid)
-                if nomination is not None:
-                    self._preemptor.nominator.lift(nomination)
-            self._headroom.begin(promised)
-            together = self._together(self._now)
-            nearness = Nearness(self._parts, together, Members(self._parts.nodes, self._preemptor.preemption))
-            table = together.table(nearness.around(job, {each.uid: each.nominated for each in promised}))
-            for pending in promised:
-                if not table.sits(pending, pending.nominated):
-                    return None
-            return list(table.seats.values())
 
     def evict_stale(self, job: Job, pods: Sequence[Placed]) -> None:
         for placed in pods:
@@ -508,30 +375,20 @@ class Workloads:
         refused = missing.refused
         # While one of their claims is just being given back, no node was looked at: with another device all may be well.
         if job is not None and (refused is None or refused.state is not None or refused.free_claims):
-            for claim in left_over(job, self._parts.world, self._parts.claims.intents):
-                self._parts.claims.deallocate(claim)
+            for claim, pod in left_over(job, self._parts.world, self._parts.claims):
+                self._parts.claims.give_back(claim, pod)
         for device in refused.failed if refused is not None else ():
             self._parts.rests.rest(device, now)
 
     def _wait(self, job: Job, pending: QueuedPod, missing: Missing, now: float) -> None:
-        self._parts.queue.refuse(pending, ("job", job.key), missing.refusal, frozenset({_TOPIC}), now)
+        self._preemptor.lose(pending)
+        self._parts.queue.refuse(pending, ("job", job.key), missing.refusal, frozenset({TOPIC}), now)
         self._reports.refused(pending, missing.refusal, now)
 
 
-def _why(job: Job, plan: Plan, action: str) -> dict[str, str]:
-    """Why each victim has to go, by uid, where it is not for its priority alone."""
-    found: dict[str, str] = {}
-    for step, nodes in (*((step, dict[str, str]()) for step in plan.evicted), *plan.moved):
-        for uid in (placed.pod.uid for placed in step.pods):
-            if action == "consolidation":
-                whom = job.key if job.key != f"pod/{job.first.uid}" else job.first.key
-                found[uid] = f"moving to node {nodes[uid]}, to make room for {whom}"
-                continue
-            words = reports.FOR_PRIORITY
-            if action == "reclaim":
-                words = f"queue {job.queue} takes back its share from queue {step.job.queue}"
-            found[uid] = f"{words}; there is another place on node {nodes[uid]}" if uid in nodes else words
-    return found
+def _labels(pod: Pod) -> list[str | None]:
+    """Those that say something of its place in a queue."""
+    return [pod.metadata.labels.get(name) for name in OF_QUEUES]
 
 
 def _same(old: Any, new: Any) -> bool:

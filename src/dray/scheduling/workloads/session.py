@@ -2,7 +2,7 @@
 
 Always true: fair shares are those of the moment when the session began, what queues hold is what they hold now. A job is placed
 as far as its next step goes (its minimum, or one more), or it is refused with a reason. What is decided is handed to
-``Decisions`` and counts at once; nothing else leaves a session.
+``Decisions`` or promised, and counts at once; nothing else leaves a session.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.members import Members
 from dray.scheduling.workloads.nearness import Nearness
 from dray.scheduling.workloads.overtaking import Overtaking
+from dray.scheduling.workloads.promises import Promises
 from dray.scheduling.workloads.returns import Returns
 from dray.scheduling.workloads.room import Plan, Room, Wanted
 from dray.scheduling.workloads.taking import Taking
@@ -40,6 +41,8 @@ from dray.scheduling.workloads.use import QueueUse, Standings, shares_of
 Action = str
 # A pod that was to be gone this long ago, in seconds, does not count as making room.
 STUCK_AFTER: Final = 120.0
+# How often room is looked for that takes from no other plan.
+MOST_WITHDRAWN: Final = 3
 # Of how many that come before a job it is asked whether they have what others leave over.
 MOST_BEFORE: Final = 8
 
@@ -48,10 +51,6 @@ class Decisions(Protocol):
     """What a session decides, made to count at once."""
 
     def start(self, job: Job, seats: Sequence[Seat]) -> None: ...
-
-    def make_room(self, job: Job, plan: Plan, awaited: Sequence[Placed]) -> None: ...
-
-    def withdraw(self, job: Job) -> None: ...
 
     def evict_stale(self, job: Job, pods: Sequence[Placed]) -> None: ...
 
@@ -68,16 +67,17 @@ class Session:
         use: QueueUse,
         together: Together,
         decisions: Decisions,
+        promises: Promises,
         now: float,
         settings: QueueSettings,
     ) -> None:
         self._parts, self._cycle, self._preemption, self._jobs, self._use = parts, cycle, preemption, jobs, use
-        self._together, self._decisions, self.now, self._settings = together, decisions, now, settings
+        self._together, self._decisions, self._promises, self.now, self._settings = together, decisions, promises, now, settings
         self.tree = jobs.tree
         jobs.devices.look_again()
         self.members = Members(parts.nodes, preemption)
         self.asking = Asking(jobs, use, self.members)
-        self.waiting = [job for job in jobs if job.waiting and job.queue in self.tree.queues]
+        self.waiting = [job for job in jobs if job.waiting and jobs.unusable(job.queue) is None]
         self.total = self.asking.capacity(parts.nodes)
         self.shares = shares_of(self.total, self.tree, use, self._pending())
         self.standings = Standings(self.tree, use, self.shares)
@@ -88,7 +88,7 @@ class Session:
         self._room.leaving = [placed for placed in parts.nodes.all_placed() if self._leaves(placed)]
         self.turns = Turns(self, use)
         self.taking = Taking(self, parts, jobs, use, together, self._room, settings)
-        self._joint = Joint(self, self.taking, self._room, use)
+        self._joint = Joint(self, self.taking, self._room, together, use)
         self.missing: dict[str, Missing] = {}
         self.done: set[str] = set()
         # Whom room is made for in this session, and by which action: nothing of it is written before the end.
@@ -139,6 +139,8 @@ class Session:
             if not self.cut:
                 actions[action]()
         self._joint.spares()
+        for key in self.plans:
+            self.missing.pop(key, None)
         for job in self.waiting:
             missing = self.missing.get(job.key)
             if missing is not None and missing.refused is not None:
@@ -280,7 +282,7 @@ class Session:
     def _for_each(self, action: Action, find: Callable[[Job, list[QueuedPod]], Plan | None]) -> None:
         jobs = [job for job in self._ready() if not self._delayed(job)]
         line = self._line(jobs)
-        failed, overtaking = set[Hashable](), Overtaking()
+        failed, overtaking = set[Hashable](), Overtaking(self._parts.world)
         # By queue and priority: whether there is anybody to evict at all.
         victims: dict[tuple[str, int], bool] = {}
         while (job := line.pop()) is not None:
@@ -330,15 +332,22 @@ class Session:
         return False
 
     def _settled(self, job: Job, find: Callable[[Job, list[QueuedPod]], Plan | None]) -> Plan | None:
-        """A plan that takes from no other plan of this session: those are withdrawn, and it is looked for again."""
-        for _ in range(3):
+        """A plan that takes from no other plan of this session: those are withdrawn, and it is looked for again. If there is none
+        then, they hold after all."""
+        withdrawn: list[tuple[Job, Plan, Action]] = []
+        for _ in range(MOST_WITHDRAWN):
             plan = find(job, self.members.next(job))
-            steps = [*plan.evicted, *(step for step, _ in plan.moved)] if plan is not None else []
+            if plan is None:
+                break
+            steps = [*plan.evicted, *(step for step, _ in plan.moved)]
             taken = {step.job.key: step.job for step in steps if step.job.key in self.plans}
             if not taken:
                 return plan
-            for other in taken.values():
+            for key, other in taken.items():
+                withdrawn.append((other, self.plans[key], self.made_by[key]))
                 self.withdraw(other)
+        for other, known, action in withdrawn:
+            self.plan(other, known, action)
         return None
 
     def plan(self, job: Job, plan: Plan, action: Action, going: Sequence[Placed] = ()) -> None:
@@ -346,9 +355,8 @@ class Session:
         nodes = {seat.placement.node for seat in plan.seats}
         leaving = {placed.pod.uid: placed for placed in (*self._room.leaving, *going) if placed.node in nodes}
         leaving |= {placed.pod.uid: placed for placed in plan.victims}
-        self._decisions.make_room(job, plan, list(leaving.values()))
+        self._promises.make(job, plan, list(leaving.values()))
         self.plans[job.key], self.made_by[job.key] = plan, action
-        self.missing.pop(job.key, None)
         self.done.add(job.key)
         for step in (*plan.evicted, *(step for step, _ in plan.moved)):
             self._changed(step.job)
@@ -360,7 +368,7 @@ class Session:
 
     def withdraw(self, job: Job) -> None:
         plan = self.plans.pop(job.key)
-        self._decisions.withdraw(job)
+        self._promises.withdraw(job)
         self.done.discard(job.key)
         self._room.withdrawn(plan)
         for step in (*plan.evicted, *(step for step, _ in plan.moved)):

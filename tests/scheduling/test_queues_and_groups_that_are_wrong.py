@@ -1,0 +1,157 @@
+"""Queues and pod groups that cannot be gone by: their pods wait, and are told what is wrong with which object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dray.api import kinds
+from dray.explain.why import why
+from tests.scheduling.scheduling_cluster import Sim
+from tests.scheduling.test_queues_and_gangs import UNLIMITED, add_group, add_member, add_queue, add_single, cluster, running
+
+
+def told(sim: Sim, name: str) -> str:
+    """What the pod's condition says, which is what dray why says."""
+    sim.settle(5)
+    message = str(sim.condition(name)["message"])
+    summary = why(sim.world, sim.world.get(kinds.PODS, f"default/{name}"), now=sim.now).summary
+    assert summary.endswith(message.replace(f"pod default/{name} ", "it "))
+    return message
+
+
+def change_queue(sim: Sim, name: str, **spec: Any) -> None:
+    known = sim.api.objects[kinds.QUEUES][name]
+    sim.api.put(kinds.QUEUES, {**known, "spec": {**known["spec"], **spec}})
+
+
+class TestAQueue:
+    def test_with_queues_below_it_takes_no_pods_itself(self) -> None:
+        sim = cluster(4)
+        add_queue(sim, "research", 4)
+        add_queue(sim, "speech", 2, parent="research")
+        add_queue(sim, "vision", 2, parent="research")
+        add_single(sim, "p", "research")
+        assert told(sim, "p") == "queue research takes no pods itself because it has queues below it: speech, vision."
+
+    def test_that_gets_one_below_it_takes_no_pods_any_more(self) -> None:
+        sim = cluster(1)
+        add_queue(sim, "research", 4)
+        for name in ("first", "second"):
+            add_single(sim, name, "research")
+        sim.settle(5)
+        assert "not enough nvidia.com/gpu" in sim.condition("second")["message"]
+        add_queue(sim, "speech", 2, parent="research")
+        assert "it has queues below it: speech" in told(sim, "second")
+        sim.remove(kinds.QUEUES, "speech")
+        sim.remove(kinds.PODS, "default/first")
+        sim.settle(10)
+        assert running(sim) == {"second"}
+
+    def test_wants_no_share_for_pods_that_it_does_not_take(self) -> None:
+        sim = cluster(4)
+        add_queue(sim, "research", 0)
+        add_queue(sim, "speech", 0, parent="research")
+        add_queue(sim, "other", 0)
+        add_single(sim, "p", "research", gpus=4)
+        for index in range(4):
+            add_single(sim, f"o{index}", "other")
+        sim.settle(10)
+        assert sim.api.objects[kinds.QUEUES]["other"]["status"]["fairShare"]["nvidia.com/gpu"] == "4"
+
+    def test_that_goes_while_pods_wait_in_it_is_told_as_missing(self) -> None:
+        sim = cluster(0)
+        add_queue(sim, "team", 1)
+        add_queue(sim, "other", 1)
+        add_single(sim, "p", "team")
+        sim.settle(5)
+        assert "0/1 nodes are available" in sim.condition("p")["message"]
+        sim.remove(kinds.QUEUES, "team")
+        assert told(sim, "p") == "queue team does not exist."
+
+    def test_below_itself_is_told_with_the_way_round(self) -> None:
+        sim = cluster(1)
+        add_queue(sim, "a", 1, parent="b")
+        add_queue(sim, "b", 1, parent="c")
+        add_queue(sim, "c", 1, parent="b")
+        for name in ("a", "b", "c"):
+            add_single(sim, f"in-{name}", name)
+        assert told(sim, "in-b") == "queue b cannot be used: it is its own ancestor: b below c below b."
+        assert told(sim, "in-c") == "queue c cannot be used: its parent 'b' cannot be used."
+        assert told(sim, "in-a") == "queue a cannot be used: its parent 'b' cannot be used."
+
+    @pytest.mark.parametrize(
+        ("spec", "problem"),
+        [
+            ({"parentQueue": "nobody"}, "parent 'nobody' does not exist"),
+            ({"preemptMinRuntime": "5 minutes"}, "preemptMinRuntime: '5 minutes' is not a duration; write 30s, 1m30s or 500ms"),
+            ({"reclaimMinRuntime": "1 day"}, "reclaimMinRuntime: '1 day' is not a duration; write 30s, 1m30s or 500ms"),
+            (
+                {"resources": {"cpu": UNLIMITED, "memory": UNLIMITED, "gpu": {**UNLIMITED, "overQuotaWeight": -2}}},
+                "overQuotaWeight of gpu is -2; it cannot be negative",
+            ),
+        ],
+    )
+    def test_that_cannot_be_gone_by_says_why_until_it_is_mended(self, spec: dict[str, Any], problem: str) -> None:
+        sim = cluster(1)
+        add_queue(sim, "team", 1)
+        good = sim.api.objects[kinds.QUEUES]["team"]["spec"]
+        change_queue(sim, "team", **spec)
+        add_single(sim, "p", "team")
+        assert told(sim, "p") == f"queue team cannot be used: {problem}."
+        change_queue(sim, "team", **{**dict.fromkeys(spec), **good})
+        sim.settle(5)
+        assert running(sim) == {"p"}
+
+
+class TestAPodGroup:
+    @pytest.mark.parametrize(
+        ("spec", "problem"),
+        [
+            ({"stalenessGracePeriod": "forever"}, "stalenessGracePeriod: 'forever' is not a duration; write 30s, 1m30s or 500ms"),
+            ({"preemptionDelay": "2 days"}, "preemptionDelay: '2 days' is not a duration; write 30s, 1m30s or 500ms"),
+            ({"subGroups": [{"name": "a", "minMember": 1}] * 2}, "sub-group a is given twice"),
+            ({"subGroups": [{"name": "a", "parent": "b"}]}, "sub-group a names the parent b, which does not exist"),
+            (
+                {"subGroups": [{"name": "z"}, {"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}]},
+                "sub-group a is below itself",
+            ),
+        ],
+    )
+    def test_that_cannot_be_gone_by_says_why_until_it_is_mended(self, spec: dict[str, Any], problem: str) -> None:
+        sim = cluster(4)
+        add_queue(sim, "team", 4)
+        add_group(sim, "train", "team", 1, **spec)
+        add_member(sim, "p", "train", labels={"kai.scheduler/subgroup-name": "a"})
+        assert told(sim, "p") == f"podgroup default/train cannot be used: {problem}."
+        add_group(sim, "train", "team", 1)
+        sim.settle(5)
+        assert running(sim) == {"p"}
+
+    def test_for_ever_is_a_negative_duration(self) -> None:
+        sim = cluster(1)
+        add_queue(sim, "team", 4)
+        add_group(sim, "train", "team", 1, stalenessGracePeriod="-1s")
+        add_member(sim, "p", "train")
+        sim.settle(5)
+        assert running(sim) == {"p"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"), [({"kai.scheduler/subgroup-name": "workers"}, "names workers"), ({}, "names nothing")]
+)
+def test_a_pod_in_no_sub_group_of_its_group_is_told_which_there_are(labels: dict[str, str], said: str) -> None:
+    sim = cluster(4)
+    add_queue(sim, "team", 4)
+    parts = [{"name": "leader", "minMember": 1}, {"name": "worker", "minMember": 1}]
+    add_group(sim, "train", "team", 1, subGroups=parts)
+    add_member(sim, "p0", "train", labels={"kai.scheduler/subgroup-name": "leader"})
+    add_member(sim, "p1", "train", labels=labels)
+    expected = f"{said} in the label kai.scheduler/subgroup-name, and has to name leader or worker of its pod group."
+    assert told(sim, "p0") == told(sim, "p1") == f"pod default/p1 {expected}"
+    changed = sim.pod("p1")
+    changed["metadata"]["labels"] = {"kai.scheduler/subgroup-name": "worker"}
+    sim.api.put(kinds.PODS, changed)
+    sim.settle(5)
+    assert running(sim) == {"p0", "p1"}
