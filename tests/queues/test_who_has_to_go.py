@@ -194,3 +194,34 @@ def test_what_is_left_over_goes_to_who_may_not_ask_for_room_but_comes_first() ->
     cluster = Cluster({"n0": 3}, [queue("lent", 0, weight=0), queue("owner", 2), queue("poor", 0, weight=0)], jobs)
     assert cluster.settle() == {"gang": 0, "due": 1, "old": 1, "other": 0, "large": 0}
     assert cluster.evicted == {"gang-0", "gang-1", "gang-2"}
+
+
+def test_who_is_due_its_share_takes_it_where_the_queue_above_is_beyond_its_limit() -> None:
+    """Of the department's two GPUs one is due to ``owner``; ``lent`` has eight, and keeps what is left within the limit."""
+    jobs = [
+        job("large", "lent", 4, "n0", priority=75),
+        job("small", "lent", 2, "n1"),
+        job("old", "lent", 1, "n1"),
+        job("young", "lent", 1, "n0"),
+        job("due", "owner", 1, count=1),
+    ]
+    above = {"parent": "department"}
+    queues = [queue("department", -1, limit=2), queue("lent", 0) | above, queue("owner", 1) | above]
+    cluster = Cluster({"n0": 8, "n1": 4}, queues, jobs)
+    assert cluster.settle() == {"large": 0, "small": 0, "old": 1, "young": 0, "due": 1}
+
+
+def test_a_plan_that_another_would_take_from_in_vain_holds() -> None:
+    """``large`` could preempt ``small``, but only on the place that is made for it; without that it finds none."""
+    jobs = [
+        job("large", "owner", 4, count=1, priority=60),
+        job("own", "owner", 1, "n0"),
+        job("small", "owner", 2, count=1),
+        job("taken", "lent", 2, "n0"),
+    ]
+    cluster = Cluster({"n0": 4}, [queue("owner", -1), queue("lent", 0)], jobs)
+    cluster.settling.round()
+    assert [seat.pending.pod.metadata.name for plan in cluster.settling.plans() for seat in plan.seats] == ["small-0"]
+    assert cluster.evicted == {"taken-0"}
+    cluster.settling.between()
+    assert cluster.settle() == {"large": 1, "own": 0, "small": 0, "taken": 0}

@@ -74,6 +74,32 @@ def test_no_pod_of_equal_or_lower_priority_takes_the_freed_device(taken: Sim, pr
     assert promised(taken) == []
 
 
+def test_the_devices_of_a_claim_that_it_shares_with_a_victim_are_kept_while_another_victim_still_leaves(sim: Sim) -> None:
+    """The claim is given back when the first of them is gone, long before the pod can be bound."""
+    sim.add_class()
+    sim.add_node("n1", cpu="4")
+    sim.add_slice("n1", 1)
+    sim.add_claim("shared")
+    sim.add_pod("quick", claims=["shared"], requests={"cpu": "2"}, priority=1)
+    sim.add_pod("slow", requests={"cpu": "2"}, priority=1)
+    sim.settle()
+    linger(sim, "quick", "slow")
+    sim.add_pod("high", claims=["shared"], requests={"cpu": "4"}, priority=10)
+    sim.settle(5)
+    assert nominated(sim, "high") == "n1"
+    end(sim, "quick")
+    sim.scheduler.queue.get(sim.pod("high")["metadata"]["uid"]).blocked_until = sim.now + 5  # type: ignore[union-attr]
+    give_back(sim, "shared")
+    ask(sim, "thief", 10)
+    sim.settle(20)
+    assert sim.node_of("thief") == ""
+    assert nominated(sim, "high") == "n1"
+    end(sim, "slow")
+    sim.settle(20)
+    assert sim.node_of("high") == "n1"
+    assert promised(sim) == []
+
+
 def test_a_device_that_is_free_but_promised_is_not_given_away(taken: Sim) -> None:
     """The pod that waits is not even tried here: only the promise stands between the thief and the device."""
     end(taken, "low")
@@ -471,3 +497,22 @@ def test_the_waiting_pod_knows_for_whom_it_waits(taken: Sim) -> None:
     reason = waiting.refusal.reasons[0][0]
     assert (reason.code, reason.data) == ("Preempting", {"node": "n1", "victims": "default/low"})
     assert "waits until pods of lower priority have made room on n1: default/low" in taken.condition("high")["message"]
+
+
+def test_who_waited_for_its_devices_and_was_called_off_is_not_nominated_any_more(sim: Sim) -> None:
+    """Also where it is refused for what it was told before."""
+    sim.add_class()
+    sim.add_node("n1")
+    sim.add_slice("n1", 1, bindingConditions=["ready"], bindingFailureConditions=["failed"])
+    ask(sim, "first", 20)
+    ask(sim, "low", 1)
+    sim.settle(5)
+    before = sim.condition("low")["message"]
+    sim.remove(kinds.PODS, "default/first")
+    sim.settle(20)
+    assert nominated(sim, "low") == "n1"
+    ask(sim, "high", 10)
+    sim.settle(5)
+    assert nominated(sim, "high") == "n1"
+    assert sim.condition("low")["message"] == before
+    assert nominated(sim, "low") == ""

@@ -527,3 +527,44 @@ def test_a_claim_that_nobody_uses_is_given_back_so_that_its_pod_starts_elsewhere
     sim.add_pod("p", requests={"cpu": "1"}, claims=["c"], labels={"kai.scheduler/queue": "a"})
     sim.settle(10)
     assert {full, sim.node_of("p")} == {"n0", "n1"}
+
+
+class TestWhatAnEarlierAttemptLeft:
+    """One device, and a claim for extended resources that has it: made for a pod before something went wrong."""
+
+    def cluster(self, **names: str) -> Sim:
+        """Pods that all ask for the same, by group."""
+        sim = Sim()
+        sim.add_node("n0")
+        sim.add_slice("n0", 1)
+        sim.add_class(extended=GPU)
+        add_queue(sim, "a", 1)
+        for name, group in names.items():
+            found = sim.add_pod(name, requests={GPU: "1"}, labels={"kai.scheduler/queue": "a"})
+            sim.api.put(kinds.PODS, {**found, "metadata": {**found["metadata"], "annotations": {"pod-group-name": group}}})
+        return sim
+
+    def leave(self, sim: Sim, name: str) -> None:
+        annotations = {"resource.kubernetes.io/extended-resource-claim": "true"}
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": sim.pod(name)["metadata"]["uid"], "controller": True}
+        metadata = {"name": "left", "namespace": "default", "annotations": annotations, "ownerReferences": [owner]}
+        request = {"name": "container-0-request-0", "exactly": {"deviceClassName": "gpu", "count": 1}}
+        result = {"request": request["name"], "driver": "gpu.example.com", "pool": "n0", "device": "gpu-0"}
+        status = {"allocation": {"devices": {"results": [result]}}}
+        body = {"metadata": metadata, "spec": {"devices": {"requests": [request]}}, "status": status}
+        sim.api.put(kinds.RESOURCE_CLAIMS, body)
+
+    def test_a_pod_that_has_its_devices_is_not_like_one_that_has_none(self) -> None:
+        sim = self.cluster(before="", having="")
+        self.leave(sim, "having")
+        sim.settle(10)
+        assert sim.node_of("having") == "n0"
+
+    def test_a_gang_that_cannot_start_gives_it_back(self) -> None:
+        sim = self.cluster(one="g", two="g")
+        add_group(sim, "g", "a", 2)
+        self.leave(sim, "two")
+        sim.add_claim("c")
+        sim.add_pod("other", claims=["c"])
+        sim.settle(10)
+        assert running(sim) == {"other"}

@@ -332,3 +332,29 @@ def test_who_shares_a_claim_with_its_victim_may_still_have_what_else_that_leaves
     sim.add_pod("high", claims=["shared", "own"], labels=labels, priority=100, requests={"cpu": "3"})
     sim.settle(20)
     assert running(sim) == {"high"}
+
+
+@pytest.mark.parametrize("queue", ["", "team"])
+def test_nobody_else_counts_on_the_devices_of_a_claim_that_victims_leave_to_whom_they_leave_for(queue: str) -> None:
+    """They are not free when the victim is gone: two pods would wait for them, and one in vain."""
+    sim = Sim()
+    sim.add_class()
+    sim.add_node("n0", cpu="4")
+    sim.add_slice("n0", 1)
+    labels = {"kai.scheduler/queue": queue} if queue else {}
+    if queue:
+        add_queue(sim, queue, -1)
+    sim.add_claim("shared")
+    sim.add_claim("own")
+    sim.add_pod("low", claims=["shared"], labels=labels, requests={"cpu": "4"})
+    sim.settle(3)
+    low = sim.pod("low")
+    sim.api.put(kinds.PODS, {**low, "metadata": {**low["metadata"], "finalizers": ["graceful"]}})
+    sim.add_pod("high", claims=["shared"], labels=labels, priority=60, requests={"cpu": "4"})
+    sim.settle(5)
+    sim.add_pod("late", claims=["own"], labels=labels, priority=60)
+    sim.settle(5)
+    assert [sim.pod(name)["status"].get("nominatedNodeName", "") for name in ("high", "late")] == ["n0", ""]
+    del sim.api.objects[kinds.PODS]["default/low"]
+    sim.settle(5)
+    assert running(sim) == {"high"}

@@ -113,3 +113,17 @@ def test_a_reason_that_names_another_pod_or_claim_than_before_is_another_one(cod
     before = Refusal.of(code, "queue/team", **{name: "default/a"}, needed=1)
     assert before.says_the_same(Refusal.of(code, "queue/team", **{name: "default/a"}, needed=2))
     assert not before.says_the_same(Refusal.of(code, "queue/team", **{name: "default/b"}, needed=1))
+
+
+def test_a_node_counts_once_although_several_claims_lack_the_same_there() -> None:
+    sim = Sim()
+    sim.add_class()
+    for name in ("n0", "n1"):
+        sim.add_node(name)
+    for name in ("one", "two"):
+        sim.add_claim(name)
+    sim.add_pod("p", claims=["one", "two"])
+    sim.settle(5)
+    assert sim.condition("p")["message"].startswith(
+        "0/2 nodes are available: 2 nodes have no device of class gpu for request req."
+    )

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from dray.api.consumers import claims_of
 from dray.api.core import Condition, Pod
 from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS
 from dray.api.words import UPSTREAM
@@ -22,7 +23,7 @@ from dray.cluster.metrics import Recorder
 from dray.cluster.world import World
 from dray.explain.failures import FailedBinding
 from dray.explain.verify import verify
-from dray.nodes.faults import SIMULATED
+from dray.nodes.faults import FAULT, SIMULATED
 from dray.simulate.run import Simulation
 from dray.simulate.scenario import made_of
 from tests.simulate.random_scenarios import Document
@@ -31,18 +32,21 @@ from tests.simulate.random_scenarios import Document
 AGAIN: Final = (17.0, 41.0, 74.0, 112.0)
 CHECK_EVERY: Final = 0.5
 # How nodes are refused, in the order of the checks; devices and other pods come after all of these.
-_CHECKS: Final = ("is cordoned", "taint", "node selector or affinity", "host port", "not enough cpu", "not enough memory")
+_CHECKS: Final = (
+    "an already allocated claim", "is cordoned", "taint", "node selector or affinity", "host port", "not enough cpu",
+    "not enough memory",
+)  # fmt: skip
 # Said of nodes of which it is not looked into what they lack.
 _LACKING: Final = "has not enough devices"
 # Found only where each request alone could have its devices.
 _TOGETHER: Final = "no combination that satisfies"
-# Between what is said of some nodes and of others; what is said may have commas of its own.
-_NEXT: Final = re.compile(r", (?=\d+ nodes? |and \d+ more reasons?$)")
+# Between what is said of some nodes, of others, of the pod, and of what it belongs to; what is said may have commas of its own.
+_NEXT: Final = re.compile(r", (?=\d+ nodes? |and \d+ more reasons?$|(?:it|pod|podgroup|job|queue) )")
 # What only the scheduler knows: how often devices failed a pod for which others had left.
 _PAUSED: Final = re.compile(r", (?:pod \S+|it) evicts nobody before [^,]*: [^,]*, \d+ times?")
 # How the last attempt ended is so whatever is found out since, until the next one.
 _OF_THE_LAST_ATTEMPT: Final = ("could not be bound to node", "did not become ready within")
-_NUMBER: Final = re.compile(r"(?<!\S)\d+")  # not of a name
+_NUMBER: Final = re.compile(r"(?<!\S)\d+(?:m|[kMGTPE]i?)?(?![\w/])")  # not of a name or a port
 _SINGULAR: Final = {"have": "has", "are": "is", "do": "does"}
 
 
@@ -86,10 +90,12 @@ def _judged(documents: list[Document], seed: int | None) -> Outcome:
         simulation.run(scenario.until + wait)
         wrong &= set(_wrong_now(simulation, {failure.about for failure in wrong}))
     excused = {"node-resources"} if any(map(_overfills, documents)) else set()
+    unplugged = {name for document in documents for name in _unplugs(document)}
     failures = [
         Failure(found["rule"], " ".join(found["objects"]), f"{found['detail']} at {found['at']:g} s")
         for found in simulation.invariants.violated
         if found["rule"] not in excused
+        and not (found["rule"] == "counters" and unplugged & {each.rpartition("/")[2] for each in found["objects"]})
     ]
     failures += sorted(wrong)
     missed = meter.counters.get(("dray_missed_wakeups_total", ()), 0)
@@ -106,6 +112,13 @@ def _overfills(document: Document) -> bool:
     return any(by_hand) or any(smaller)
 
 
+def _unplugs(document: Document) -> Iterator[str]:
+    """Devices that somebody unplugs, in use or not: until they are back nobody can know what they draw from counters."""
+    for step in document["spec"].get("steps", ()) if document["kind"] == "Scenario" else ():
+        faults = step.get("patch", {}).get("metadata", {}).get("annotations") or {}
+        yield from (name.removeprefix(FAULT) for name, said in faults.items() if said == "unplugged")
+
+
 def _wrong_now(simulation: Simulation, only: set[str] | None = None) -> Iterator[Failure]:
     """What is wrong at this instant; ``only`` about these objects, since asking about all takes its time."""
     world = simulation.world()
@@ -116,10 +129,13 @@ def _wrong_now(simulation: Simulation, only: set[str] | None = None) -> Iterator
     for found in verify(world).leftovers:
         if not found.rule.endswith("-vanished"):  # that is the driver's doing
             yield Failure(f"left over: {found.rule}", " ".join(found.objects), found.detail)
+    held_up = {key for pod in world.all(PODS).values() if _over_quota(_scheduled(pod)) for key in claims_of(pod)}
     for claim in world.all(RESOURCE_CLAIMS).values():
         owner = claim.metadata.controller
         if owner is not None and owner.kind == "Pod" and not _is_there(world, claim.metadata.namespace, owner.name, owner.uid):
             yield Failure("left over: claim", f"claim/{claim.key}", f"its pod {owner.name} is gone")
+        elif claim.status.allocation is not None and not claim.status.reserved_for and claim.key not in held_up:
+            yield Failure("left over: allocation", f"claim/{claim.key}", "has devices and nobody uses it")
 
 
 def _of(pod: Pod) -> str:
@@ -157,7 +173,7 @@ def _is_there(world: World, namespace: str, name: str, uid: str) -> bool:
 
 def _waiting(simulation: Simulation, world: World, pod: Pod, failures: list[FailedBinding]) -> Iterator[Failure]:
     answer = simulation.why(world, pod, failures)
-    condition = next((found for found in pod.status.conditions if found.type == "PodScheduled"), None)
+    condition = _scheduled(pod)
     if answer.fits and not answer.reasons and not _over_quota(condition):
         rests = condition is not None and "at rest after a failure" in (condition.message or "")
         kind = "why disagrees about rests" if rests else "would fit"
@@ -167,10 +183,24 @@ def _waiting(simulation: Simulation, world: World, pod: Pod, failures: list[Fail
     elif not answer.reasons and not answer.fits:
         yield Failure("no reason", _of(pod), "waits and `dray why` gives no reason")
     elif answer.verdict == "unschedulable" and (
-        # Of a reason that is about the pod itself `dray why` says "it".
-        wrong := _untrue(condition.message.replace(f"pod {pod.key} ", "it "), answer.summary)
+        # Of a reason that is about the pod itself `dray why` says "it", but where it is about its gang, too.
+        wrong := untrue(*(told.replace(f"pod {pod.key} ", "it ") for told in (condition.message, answer.summary)))
     ):
         yield Failure("wrong reason", _of(pod), f"is told what is not so: {wrong}")
+    if answer.verdict == "unschedulable" and pod.status.nominated_node_name:
+        yield Failure("nominated for nothing", _of(pod), f"is to go to {pod.status.nominated_node_name}, and fits nowhere")
+    if condition is not None and more_than_all(told := condition.message or ""):
+        yield Failure("wrong reason", _of(pod), f"is told of more nodes than there are: {told}")
+
+
+def more_than_all(told: str) -> bool:
+    """Whether a message says something of more nodes than it is about."""
+    total = re.match(r"0/(\d+) nodes are available", told)
+    return total is not None and any(int(number) > int(total[1]) for number in re.findall(r"(?<!\S)(\d+) nodes? ", told))
+
+
+def _scheduled(pod: Pod) -> Condition | None:
+    return next((found for found in pod.status.conditions if found.type == "PodScheduled"), None)
 
 
 def _over_quota(condition: Condition | None) -> bool:
@@ -178,7 +208,7 @@ def _over_quota(condition: Condition | None) -> bool:
     return condition is not None and "exceeded quota" in (condition.message or "")
 
 
-def _untrue(told: str, summary: str) -> str:
+def untrue(told: str, summary: str) -> str:
     """What a pod is told of nodes, or at all, and what `dray why` does not say; numbers do not matter, nor details that only
     `dray why` gives. A node is refused for
     the first check that fails: what a later one had found may still be so, where an earlier one speaks now."""
@@ -208,7 +238,9 @@ def _phrases(message: str) -> set[str]:
         return {before}
     listed = _PAUSED.sub("", listed)
     listed = re.sub(r" (incomplete|invalid) pool \S+ of ", r" \1 pool of ", listed)  # of several nodes, none is named
-    whole = _NEXT.split(re.sub(r" \([^()]*\)", "", listed).removesuffix("."))
+    listed = re.sub(r" \([^()]*\)", "", listed)
+    listed = re.sub(r"(?<!,) nor for ", ", ", listed)  # of nodes that have different numbers, alternatives are only named
+    whole = _NEXT.split(listed.removesuffix("."))
     kept = whole[:-1] if message.endswith("…") or re.match(r"and \d+ more reasons?$", whole[-1]) else whole
     singular = (re.sub(r"^\d+ nodes? (\w+)", lambda m: _SINGULAR.get(m[1], m[1]), each) for each in kept)
-    return {each for each in singular if each}
+    return {_NUMBER.sub("0", each) for each in singular if each}

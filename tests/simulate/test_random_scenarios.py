@@ -14,7 +14,7 @@ from dray.nodes.hardware import CATALOGUE
 from dray.runtime.faults import EVERY
 from dray.simulate.run import simulate
 from dray.simulate.scenario import HOSTS, made_of
-from tests.simulate.judging import judge
+from tests.simulate.judging import judge, more_than_all, untrue
 from tests.simulate.minimising import Minimising
 from tests.simulate.random_scenarios import Document, generate
 from tests.simulate.soak import outcomes
@@ -108,20 +108,56 @@ def test_a_pod_that_is_bound_and_never_starts_is_wrong() -> None:
     assert judge([scenario(lost)]).kinds == ["never starts"]
 
 
-def test_two_owners_of_a_device_are_wrong() -> None:
+def allocated(name: str) -> Document:
     result = {"request": "r", "driver": "gpu.dray.dev", "pool": "gpu8-0", "device": "gpu-0"}
     requests = [{"name": "r", "exactly": {"deviceClassName": "gpu.dray.dev"}}]
-    claims = [
-        {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
-            "metadata": {"name": name, "namespace": "default", "finalizers": ["resource.kubernetes.io/delete-protection"]},
-            "spec": {"devices": {"requests": requests}},
-            "status": {"allocation": {"devices": {"results": [result]}}},
-        }
-        for name in ("one", "two")
-    ]
-    assert "device-owner" in judge([scenario(hardware=["gpu8:1"]), *claims]).kinds
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": "default", "finalizers": ["resource.kubernetes.io/delete-protection"]},
+        "spec": {"devices": {"requests": requests}},
+        "status": {"allocation": {"devices": {"results": [result]}}},
+    }
+
+
+def test_two_owners_of_a_device_are_wrong() -> None:
+    assert "device-owner" in judge([scenario(hardware=["gpu8:1"]), allocated("one"), allocated("two")]).kinds
+
+
+def test_devices_that_nobody_uses_and_nobody_else_gets_are_wrong() -> None:
+    assert judge([scenario(hardware=["gpu8:1"]), allocated("one")]).kinds == ["left over: allocation"]
+
+
+@pytest.mark.parametrize(
+    ("told", "now"),
+    [
+        (
+            "1 node has not enough devices for request r/b (needs 2, 0 free), nor for r/a (needs 3) nor for r/c (needs 4).",
+            "1 node has not enough devices for request r/b (needs 2, at most 1 free), nor for r/a, r/c.",
+        ),
+        (
+            "1 node does not match the pod's node selector or affinity, 1 node has host port 80/TCP in use.",
+            "1 node cannot use the devices of an already allocated claim, 1 node has host port 80/TCP in use.",
+        ),
+        (
+            "1 node has not enough cpu, queue red would exceed its fair share of cpu: it holds 2 and deserves 2500m.",
+            "1 node has not enough cpu, queue red would exceed its fair share of cpu: it holds 1 and deserves 3.",
+        ),
+    ],
+    ids=("alternatives", "a check before it", "amounts"),
+)
+def test_a_reason_that_is_still_so_in_other_words_is_not_wrong(told: str, now: str) -> None:
+    assert untrue(f"0/2 nodes are available: {told}", f"it cannot be scheduled now: 0/2 nodes are available: {now}") == ""
+
+
+def test_a_reason_that_is_no_longer_so_is_wrong() -> None:
+    told, now = "1 node has host port 80/TCP in use.", "1 node has not enough cpu (needs 2)."
+    assert untrue(f"0/1 nodes are available: {told}", f"0/1 nodes are available: {now}") == "has host port 80/TCP in use"
+
+
+def test_more_nodes_than_there_are_is_wrong() -> None:
+    assert more_than_all("0/2 nodes are available: 3 nodes have no device.")
+    assert not more_than_all("0/2 nodes are available: 2 nodes have no device, 1 node has not enough cpu (needs 3).")
 
 
 def test_an_error_inside_is_wrong() -> None:

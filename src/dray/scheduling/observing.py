@@ -217,6 +217,8 @@ class Observer:
         assert found is not None
         if new is None:
             self._cycle.needs.forget_claim(found.uid)
+        elif old is not None and old.uid == new.uid and old.status.allocation is not None and new.status.allocation is None:
+            self._preemptor.nominator.given_back(new.uid)
         self._claims.observe(old, new, now)
         self._preemptor.preemption.claim_changed(old)
         key = found.metadata.key

@@ -12,7 +12,6 @@ from typing import Final
 from dray.api.core import LabelSelector, Pod
 from dray.api.gates import Gates
 from dray.api.kinds import NAMESPACES, PODS, RESOURCE_CLAIMS
-from dray.api.resource import ResourceClaim
 from dray.api.selectors import selects
 from dray.cluster.metrics import Meter, Silent
 from dray.cluster.port import ClusterError, Conflict, Event, Outcome, Write
@@ -38,7 +37,6 @@ from dray.scheduling.plugins.volumes import Volumes
 from dray.scheduling.plugins.zone_devices import DevicesInZones
 from dray.scheduling.plugins.zones import Zones
 from dray.scheduling.shape.claims import claim_keys, claim_topic
-from dray.scheduling.shape.extended import is_special
 from dray.scheduling.telling.reports import Reports
 from dray.scheduling.validation import violations
 from dray.scheduling.waiting import events
@@ -248,7 +246,8 @@ class Scheduler:
         if not refused.shared:
             self.meter.count("scheduler_schedule_attempts_total", ("unschedulable", profile.scheduler_name))
         if refused.free_claims:
-            self._free_one(refused.free_claims[0], pod)
+            # One per attempt, so that it can be allocated where the pod fits.
+            self.claims.give_back(refused.free_claims[0], pod)
             for device in refused.failed:
                 self.parts.rests.rest(device, now)
         if "ClaimDeleting" in refusal.codes:
@@ -256,13 +255,6 @@ class Scheduler:
             for key in claim_keys(pod):
                 self.claims.unreserve(key, pod.uid)
         self.reports.refused(pending, refusal, now)
-
-    def _free_one(self, claim: ResourceClaim, pod: Pod) -> None:
-        """One claim per attempt is given back, so that it can be allocated where the pod fits."""
-        if claim.metadata.controller is not None and claim.metadata.controller.uid == pod.uid and is_special(claim):
-            self.claims.delete(claim, pod.key)
-        else:
-            self.claims.deallocate(claim)
 
     # ------------------------------------------------------------------------------------------------- what came of them
 

@@ -219,7 +219,7 @@ class Settling:
 
     def settle(self, rounds: int = ROUNDS) -> Settled:
         for count in range(1, rounds + 1):
-            if not self.round():
+            if not self.round() and not self.scheduler.workloads.promises.waits:
                 return self._result(True, count)
             self.between()
         return self._result(False, rounds)
@@ -338,7 +338,7 @@ def _distinct(world: WorldLine) -> None:
 
 
 def _profile() -> Profile:
-    return Profile(filters=FILTERS, scores=(("NodePacking", 1),), percentage_of_nodes_to_score=100)
+    return Profile(filters=FILTERS, scores=(("NodePacking", 1), ("DynamicResources", 1)), percentage_of_nodes_to_score=100)
 
 
 def _settings(world: WorldLine, actions: tuple[str, ...] | None) -> QueueSettings:

@@ -1,13 +1,13 @@
 """Pods for which room is being made: until it is free they count on their node, and their devices are promised to them.
 
 Always true: what a nomination takes is in the books, with the standing ``promised``, exactly while it is made; a claim is
-promised devices for one pod at most. Nothing here is lost in a restart: the pod's status names the node, and what it is
-promised there is worked out again from the pods that leave.
+promised devices for one pod at most, and one that has devices is promised these when it loses them. Nothing here is lost in
+a restart: the pod's status names the node, and what it is promised there is worked out again from the pods that leave.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from dray.api.resource import AllocationResult, ResourceClaim
 from dray.books.journal import Books
@@ -22,14 +22,16 @@ Device = tuple[str, str, str]
 
 
 class Nomination:
-    """A pod, the node on which room is being made for it, and the devices that it is to have there."""
+    """A pod, the node on which room is being made for it, and the devices that it is to have there; ``shared``: by uid those of
+    claims that others use as yet."""
 
-    __slots__ = ("node", "pending", "promises")
+    __slots__ = ("node", "pending", "promises", "shared")
 
     def __init__(self, pending: QueuedPod, placement: Placement) -> None:
         self.pending = pending
         self.node = placement.node
         self.promises: list[tuple[ResourceClaim, AllocationResult]] = placement.given
+        self.shared = {claim.uid: (claim, placement.allocations[claim.uid]) for claim in placement.pinned}
 
     @property
     def devices(self) -> set[Device]:
@@ -47,6 +49,8 @@ class Nominator:
         self._books, self._nodes, self._engine = books, nodes, engine
         self._of: dict[str, Nomination] = {}
         self._by_claim: dict[str, str] = {}
+        # By claim the pods that are to share it, those that were nominated first in front.
+        self._sharing: dict[str, dict[str, None]] = {}
 
     def __len__(self) -> int:
         return len(self._of)
@@ -64,6 +68,15 @@ class Nominator:
         """Under which names the devices that a pod is promised are charged."""
         nomination = self._of.get(uid)
         return [promised(claim.uid) for claim, _ in nomination.promises] if nomination is not None else []
+
+    def shared(self, uid: str) -> list[str]:
+        """The claims that others use as yet, and that a pod is to share."""
+        nomination = self._of.get(uid)
+        return [claim.key for claim, _ in nomination.shared.values()] if nomination is not None else []
+
+    def sharing(self, claim: str) -> Collection[str]:
+        """The pods that are to share a claim, by its uid."""
+        return self._sharing.get(claim, ())
 
     def promised_to(self, name: str) -> str:
         """The pod for which something is charged under this name, or ''."""
@@ -122,9 +135,23 @@ class Nominator:
             for account, entry in placement.postings:
                 self._books.post(account, pending.uid, entry)
             for claim, result in nomination.promises:
-                self._by_claim[claim.uid] = pending.uid
-                self._engine.promise(claim, result)
+                self._promise(nomination, claim, result)
+            for each in nomination.shared:
+                self._sharing.setdefault(each, {})[pending.uid] = None
             trial.keep()
+
+    def _promise(self, nomination: Nomination, claim: ResourceClaim, result: AllocationResult) -> None:
+        self._by_claim[claim.uid] = nomination.pending.uid
+        self._engine.promise(claim, result)
+
+    def given_back(self, uid: str) -> None:
+        """A claim is left by the last pod that used it: what it had is kept for a pod that was to share it and is not there
+        yet."""
+        first = next(iter(self.sharing(uid)), None) if uid not in self._by_claim else None
+        if first is not None:
+            nomination = self._of[first]
+            nomination.promises.append(nomination.shared[uid])
+            self._promise(nomination, *nomination.shared[uid])
 
     def drop(self, uid: str) -> None:
         """The pod is promised nothing any more."""
@@ -136,6 +163,10 @@ class Nominator:
         nomination.pending.nominated = ""
         for claim, _ in nomination.promises:
             self._by_claim.pop(claim.uid, None)
+        for each in nomination.shared:
+            del self._sharing[each][uid]
+            if not self._sharing[each]:
+                del self._sharing[each]
 
     def lift(self, nomination: Nomination) -> None:
         """It takes nothing: until the end of the trial in which this is done."""

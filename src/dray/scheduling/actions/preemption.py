@@ -312,7 +312,8 @@ class Preemption:
     def claims(self, uid: str) -> list[tuple[str, set[str]]]:
         """What a pod has or is about to have, as the ledger names it, each with all the pods that use it."""
         binding = self._binder.bindings.get(uid)
-        keys = dict.fromkeys((*self._claims_of[uid], *(binding.claims if binding is not None else ())))
+        on_its_way = binding.claims if binding is not None else self._nominator.shared(uid)
+        keys = dict.fromkeys((*self._claims_of[uid], *on_its_way))
         known = (self._world.get(RESOURCE_CLAIMS, key) for key in keys)
         found = [(claim.uid, self._users_of(claim)) for claim in known if claim is not None]
         if binding is not None and binding.special is not None and not binding.special.name:
@@ -326,9 +327,9 @@ class Preemption:
         return {claim.uid for key in keys if (claim := self._world.get(RESOURCE_CLAIMS, key)) is not None}
 
     def _users_of(self, claim: ResourceClaim) -> set[str]:
-        """Pods that are gone use nothing, even if the claim still names them."""
+        """Pods that are gone use nothing, even if the claim still names them; those that are promised a place with it will."""
         alive = {user.uid for user in claim.status.reserved_for if _exists(self._world, claim, user)}
-        return alive | self._intents.joining(claim)
+        return alive.union(self._intents.joining(claim), self._nominator.sharing(claim.uid))
 
     def _violating(self, lower: list[Placed]) -> set[str]:
         """Pods whose eviction would break a disruption budget, the more important ones protected first."""

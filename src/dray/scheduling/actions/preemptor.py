@@ -316,9 +316,10 @@ class Preemptor:
             self._queue.push(pending, now)
 
     def lose(self, pending: QueuedPod) -> None:
-        """The nomination is no longer true: others may take what was promised, and people see that."""
+        """The nomination is no longer true: others may take what was promised, and people see that; also of a pod that waited
+        for its devices on that node, and was called off."""
         self.preemption.end(pending.uid)
-        if pending.nominated:
+        if pending.nominated or pending.pod.status.nominated_node_name:
             self.nominator.drop(pending.uid)
             self._out.append(reports.status_patch(pending.pod, {"nominatedNodeName": None}))
 

@@ -9,6 +9,7 @@ claim is written only when the watch has come that far: of two allocations that 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -188,6 +189,21 @@ class ClaimWriter:
         intent.delete = intent.delete if intent.delete is not None else about
         self._dirty[claim.uid] = None
         self._account_for(intent)
+
+    def give_back(self, claim: ResourceClaim, pod: Pod) -> None:
+        """The pod, alone with it, cannot use the claim as it is: one that was made for its extended resources goes, any other is
+        to be allocated again."""
+        if owner_uid(claim) == (pod.uid,):
+            self.delete(claim, pod.key)
+        else:
+            self.deallocate(claim)
+
+    def made_for(self, uid: str) -> Iterator[ResourceClaim]:
+        """The claims for a pod's extended resources that nobody lets go."""
+        for key in self._specials[uid]:
+            claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
+            if claim is not None and claim.metadata.deletion_timestamp is None and not self.intents.deleting(claim):
+                yield claim
 
     def keep_only(self, pod: Pod, name: str) -> None:
         """The pod is bound with this special claim, or without any: one that was made for it besides is of no use."""

@@ -28,7 +28,7 @@ from dray.scheduling.waiting import events
 from dray.scheduling.waiting.queue import QueuedPod
 
 # What a pod asks for; where other pods have a say, its namespace and labels.
-Alike = tuple[int, str, tuple[tuple[str, str], ...]]
+Alike = tuple[int, str, str, tuple[tuple[str, str], ...]]
 
 
 class Needs:
@@ -123,7 +123,9 @@ class Needs:
 
     def alike(self, pending: QueuedPod, profile: Profile) -> Alike:
         """Pods without claims of which this is equal find the same."""
-        return pending.demand.id, *self._neighbours.tells_apart(pending.pod, pending.demand, profile)
+        leftover = self._devices.leftover(pending.uid)
+        own = leftover.uid if leftover is not None else ""
+        return pending.demand.id, own, *self._neighbours.tells_apart(pending.pod, pending.demand, profile)
 
     def _key(self, state: CycleState) -> Hashable:
         resolved = state.resolved

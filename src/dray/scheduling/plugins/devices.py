@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from dray.api.core import NodeSelector
-from dray.api.kinds import RESOURCE_CLAIMS
 from dray.api.reason import Reason
 from dray.api.resource import UNMADE, ResourceClaim
 from dray.api.selectors import node_selector_matches
-from dray.api.words import of_several
+from dray.api.words import of_one_node, of_several
 from dray.books.nodes import NodeInfo, Nodes
 from dray.devices import Verdict
 from dray.devices.demand import Limit
@@ -32,7 +31,6 @@ from dray.scheduling.shape.extended import (
     Special,
     as_asked,
     by_devices,
-    owner_uid,
     requests_for,
     special_claim,
     still_valid,
@@ -57,12 +55,11 @@ class DynamicResources:
 
     def __init__(self, parts: Parts) -> None:
         self._world, self._engine, self._meter = parts.world, parts.engine, parts.meter
-        self._classes, self._intents = parts.classes, parts.claims.intents
+        self._classes, self._claims, self._intents = parts.classes, parts.claims, parts.claims.intents
         self._extended = parts.gates("DRAExtendedResource")
         self.scorer = DeviceScorer(parts.engine)
         self._requests: dict[tuple[int, frozenset[str]], Requests] = {}
         self._wanted: dict[int, frozenset[str]] = {}
-        self._specials = parts.world.index(RESOURCE_CLAIMS, owner_uid)
         # Where zones matter: from which devices of a node a pod should have its own, the best first, and why it gets none
         # where it must have them from one of these.
         self.limits: Callable[[CycleState, NodeInfo], tuple[Sequence[Limit], Reasons | None]] = lambda state, info: ((), None)
@@ -78,21 +75,17 @@ class DynamicResources:
         if names is None:
             names = self._wanted[demand.id] = wanted_names(demand.spec, self._classes)
         state.names = names
-        keys = self._specials[state.pending.uid]
-        if not keys:
-            return
-        leftovers = [self._world.get(RESOURCE_CLAIMS, key) for key in keys]
-        alive = [claim for claim in leftovers if claim is not None and self._is_alive(claim)]
-        if alive:
-            state.leftover = alive[0]
-            reason = crossed(self._engine, alive[0])
+        leftover = state.leftover = self.leftover(state.pending.uid)
+        if leftover is not None:
+            reason = crossed(self._engine, leftover)
             if reason is None and not names:
-                reason = Reason("ClaimElsewhere", f"claim/{alive[0].key}")
+                reason = Reason("ClaimElsewhere", f"claim/{leftover.key}")
             if reason is not None:
-                state.unusable = ((alive[0], reason),)
+                state.unusable = ((leftover, reason),)
 
-    def _is_alive(self, claim: ResourceClaim) -> bool:
-        return claim.metadata.deletion_timestamp is None and not self._intents.deleting(claim)
+    def leftover(self, uid: str) -> ResourceClaim | None:
+        """The claim for its extended resources that an earlier attempt left to this pod."""
+        return next(self._claims.made_for(uid), None) if self._extended else None
 
     def packs(self, state: CycleState) -> bool:
         """Whether the devices of nodes are compared, and packed. A claim of an earlier attempt has its devices already."""
@@ -283,7 +276,7 @@ class DynamicResources:
             if info is not None and (told := self._engine.explain(names[0], self.claims_on(state, info)[0]).reasons):
                 # Nodes in the same state lack the same, but what is named of one is not there on the others.
                 each = told if len(names) == 1 else [of_several(reason) for reason in told]
-                tally.add(tuple(Reason(reason.code, "", reason.data) for reason in each), len(names))
+                tally.add(tuple(Reason(reason.code, "", reason.data) for reason in of_one_node(each)), len(names))
                 explained += len(names)
         generic = LACKING[0]
         kept = [(reason, count - explained if reason is generic else count) for reason, count in counts]

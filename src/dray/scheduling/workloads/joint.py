@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.jobs import CPU, MEMORY, Job
-from dray.scheduling.workloads.room import Plan, Room, Step, Wanted, in_order, size
+from dray.scheduling.workloads.room import Plan, Room, Step, Wanted, in_order
 from dray.scheduling.workloads.taking import Taking
-from dray.scheduling.workloads.together import Scope, hardness
+from dray.scheduling.workloads.together import Scope, Together
 from dray.scheduling.workloads.use import QueueUse
 
 if TYPE_CHECKING:
@@ -38,8 +38,9 @@ class Entry(NamedTuple):
 
 
 class Joint:
-    def __init__(self, session: Session, taking: Taking, room: Room, use: QueueUse) -> None:
+    def __init__(self, session: Session, taking: Taking, room: Room, together: Together, use: QueueUse) -> None:
         self._session, self._taking, self._room, self._use = session, taking, room, use
+        self._weights = together.weights
         self._tries = MOST_TRIES
 
     def includes(self, job: Job, members: list[QueuedPod], action: Action) -> bool:
@@ -71,7 +72,8 @@ class Joint:
 
     def loses(self, job: Job, plan: Plan) -> bool:
         """Whether less runs with the plan than without it, also with those that find room in what is left over."""
-        if sum(size(step)[0] for step in plan.evicted) <= sum(hardness(seat.pending)[0] for seat in plan.seats):
+        lost = sum(self._weights.placed(step.pods)[0] for step in plan.evicted)
+        if lost <= sum(self._weights.waiting(seat.pending)[0] for seat in plan.seats):
             return False
         own = [Entry(job, [], "preempt", plan)]
         return self._worth([plan], own)[1] < self._worth([], own)[1]
@@ -149,9 +151,9 @@ class Joint:
             return started, gone, self._due()
 
         started, gone, due = self._room.supposing(plans, then)
-        come = [hardness(pending) for pending in (*started, *(seat.pending for plan in plans for seat in plan.seats))]
-        sizes = list(map(size, gone))
-        return (due, *(sum(each[column] for each in come) - sum(each[column] for each in sizes) for column in (0, 1)))
+        come = list(map(self._weights.waiting, (*started, *(seat.pending for plan in plans for seat in plan.seats))))
+        lost = self._weights.placed(placed for step in gone for placed in step.pods)
+        return (due, *(sum(each[column] for each in come) - lost[column] for column in (0, 1)))
 
     def _due(self) -> float:
         """How much of their shares the queues have, of what there is least of: each resource as a part of all there is."""

@@ -19,7 +19,8 @@ from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.jobs import Job
 from dray.scheduling.workloads.nearness import Nearness
-from dray.scheduling.workloads.together import NOWHERE_SPECIAL, Scope, Seat, Table, Together, hardness
+from dray.scheduling.workloads.together import NOWHERE_SPECIAL, Scope, Seat, Table, Together
+from dray.scheduling.workloads.weights import Weight, Weights
 
 Answer = TypeVar("Answer")
 
@@ -76,18 +77,11 @@ class Wanted(NamedTuple):
     scope: Scope = NOWHERE_SPECIAL
 
 
-def size(step: Step) -> tuple[int, int]:
-    requests = [dict(placed.demand.requests) for placed in step.pods]
-    extended = sum(value for each in requests for name, value in each.items() if "/" in name)
-    claims = sum(len(placed.pod.spec.resource_claims) for placed in step.pods)
-    return extended + claims, sum(each.get("cpu", 0) for each in requests)
-
-
-def _most_at_once_first(steps: Sequence[Step]) -> list[Step]:
+def _most_at_once_first(steps: Sequence[Step], weights: Weights) -> list[Step]:
     """By how many pods a job loses at once, then by how little that is; of one job the core before its surplus."""
-    largest: dict[str, tuple[int, tuple[int, int]]] = {}
+    largest: dict[str, tuple[int, Weight]] = {}
     for step in steps:
-        own = -len(step.pods), size(step)
+        own = -len(step.pods), weights.placed(step.pods)
         largest[step.job.key] = min(own, largest.get(step.job.key, own))
     found = list(reversed(steps))
     found.sort(key=lambda step: largest[step.job.key])
@@ -123,7 +117,7 @@ class Room:
         self, parts: Parts, cycle: Cycle, preemption: Preemption, together: Together, nearness: Nearness, now: float
     ) -> None:
         self._parts, self._cycle, self._preemption, self._together, self._now = parts, cycle, preemption, together, now
-        self._nearness = nearness
+        self._nearness, self._weights = nearness, together.weights
         self._states: dict[int, CycleState] = {}
         # Pods that are leaving already: what they hold is as good as free, though not yet.
         self.leaving: list[Placed] = []
@@ -241,7 +235,8 @@ class Room:
                 left.append(pending)
             elif not table.sits(pending):
                 left.append(pending)
-                failed.add(self._together.alike(pending))
+                if alone:
+                    failed.add(self._together.alike(pending))
         return left
 
     # ---------------------------------------------------------------------------------------------------- of several jobs
@@ -249,7 +244,7 @@ class Room:
     def jointly(self, wanted: Wanted, steps: Sequence[Step]) -> Plan | None:
         """Places for members of several jobs at once, if all of these go who have to: spared in the order of what they deserve
         or by how many leave at once, whichever lets fewer go."""
-        wanted = wanted._replace(members=sorted(wanted.members, key=hardness, reverse=True))
+        wanted = wanted._replace(members=sorted(wanted.members, key=self._weights.waiting, reverse=True))
         plans: list[Plan] = []
         with self._parts.books.trial():
             table = self._together.table(wanted.scope)
@@ -258,7 +253,7 @@ class Room:
                 out.take(step.pods)
             if self._seat(table, wanted.members) or not wanted.within():
                 return None
-            for order in (list(reversed(steps)), _most_at_once_first(steps)):
+            for order in (list(reversed(steps)), _most_at_once_first(steps, self._weights)):
                 with self._parts.books.trial():
                     noted, before = table.noted(), out.noted()
                     left = self._in_the_way(order, wanted, table, out)
@@ -314,13 +309,16 @@ class Room:
             table, taken = self._together.table(wanted.scope), list[Step]()
             out = self._taken_out(table, wanted.members)
             plan: Plan | None = None
-            for pending in sorted(wanted.members, key=hardness, reverse=True):
+            for pending in sorted(wanted.members, key=self._weights.waiting, reverse=True):
                 if table.sits(pending):
                     continue
                 already = len(plan.victims) if plan is not None else 0
                 plan = self._freed_node(pending, wanted, nodes, steps_on, out, table, taken, already)
                 if plan is None:
                     return None
+                # Nobody sits where somebody is who stays after all.
+                gone = self._put_back(wanted, table, out, taken)
+                taken = [step for step in taken if step in gone]
             if plan is not None and len(plan.seats) < len(wanted.members):
                 plan = self._finish(wanted, table, out, taken)
                 plan = plan if wanted.judge(plan) else None
@@ -413,13 +411,7 @@ class Room:
         """All members have places: who of those that were taken out is in their way?"""
         before, noted = out.noted([placed for step in taken for placed in step.pods]), table.noted()
         with self._parts.books.trial():
-            broken: set[str] = set()
-            gone: list[Step] = []
-            for step in sorted(taken, key=size, reverse=True) if wanted.all_stay else reversed(taken):
-                # Where the core of a gang goes, its surplus goes too.
-                if step.job.key in broken or not self._stays(step, wanted, table, out):
-                    broken.add(step.job.key)
-                    gone.append(step)
+            gone = self._put_back(wanted, table, out, taken)
             evicted: list[Step] = []
             moved: list[tuple[Step, dict[str, str]]] = []
             places: dict[str, Placement] = {}
@@ -437,6 +429,20 @@ class Room:
         out.restore(before)
         table.restore(noted)
         return plan
+
+    def _put_back(self, wanted: Wanted, table: Table, out: TakenOut, taken: Sequence[Step]) -> list[Step]:
+        """Who was taken out and need not go is where it was; those that are left."""
+        broken: set[str] = set()
+        gone: list[Step] = []
+        for step in sorted(taken, key=self._weight, reverse=True) if wanted.all_stay else reversed(taken):
+            # Where the core of a gang goes, its surplus goes too.
+            if step.job.key in broken or not self._stays(step, wanted, table, out):
+                broken.add(step.job.key)
+                gone.append(step)
+        return gone
+
+    def _weight(self, step: Step) -> Weight:
+        return self._weights.placed(step.pods)
 
     def _stays(self, step: Step, wanted: Wanted, table: Table, out: TakenOut) -> bool:
         """Whether all pods of the step can be where they were, beside the members."""
@@ -504,11 +510,11 @@ class Room:
 
     def _cannot_stay(self, step: Step, wanted: Wanted, table: Table, out: TakenOut) -> list[Placed]:
         """Of several, those that do not fit where they were, the largest first: nobody has to go for another of its own gang."""
-        pods = sorted(step.pods, key=lambda each: size(Step(step.job, (each,))), reverse=True)
+        pods = sorted(step.pods, key=lambda each: self._weights.placed((each,)), reverse=True)
         if len(pods) == 1:
             return pods
         alone = (Step(step.job, (each,)) for each in pods)
-        return [each.pods[0] for each in alone if self._holds_devices(each.pods[0]) or not self._stays(each, wanted, table, out)]
+        return [each.pods[0] for each in alone if not self._stays(each, wanted, table, out)]
 
     def _where(self, step: Step) -> Scope:
         """Who has to be near to others of its gang moves within its domain, so that nobody has to ask where those are going."""
@@ -532,13 +538,16 @@ class Room:
 
     def _state_of(self, placed: Placed) -> CycleState | None:
         """What a running pod needs: as if it were to be placed now."""
-        known = self._states.get(placed.demand.id)
-        if known is not None and known.view is None and known.ranking is None and not placed.pod.spec.resource_claims:
+        alone = bool(placed.pod.spec.resource_claims)
+        known = self._states.get(placed.demand.id) if not alone else None
+        if known is not None and known.view is None and known.ranking is None:
             return known
         profile = self._together.profile_of(placed.demand.scheduler_name)
         try:
             state = self._cycle.state(QueuedPod(placed.pod, placed.demand, self._now), profile, self._now)
         except NotPlaced:
             return None
-        self._states[placed.demand.id] = state
+        if not alone:
+            # A demand says nothing of claims.
+            self._states[placed.demand.id] = state
         return state

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from dray.books.nodes import Placed
 from dray.queues.order import Standing
 from dray.queues.reclaim import (
+    Losses,
     is_candidate,
     is_protected,
     may_reclaim,
@@ -27,9 +28,11 @@ from dray.scheduling.workloads.bounds import enough_free, hopeless
 from dray.scheduling.workloads.budgets import Allowance, Budgets
 from dray.scheduling.workloads.jobs import BESIDE, Job, Jobs, created
 from dray.scheduling.workloads.room import Plan, Room, Step, Wanted
-from dray.scheduling.workloads.together import NOWHERE_SPECIAL, Scope, Together, hardness
+from dray.scheduling.workloads.together import NOWHERE_SPECIAL, Scope, Together
 from dray.scheduling.workloads.use import QueueUse
 from dray.scheduling.workloads.victims import Victims
+
+Choose = Callable[[Iterable[Step]], Iterator[Step]]
 
 # How often in a session it is asked in vain whether it is enough that others move.
 MOST_TRIES: Final = 16
@@ -97,13 +100,29 @@ class Taking:
     # --------------------------------------------------------------------------------------------------------- reclaim
 
     def reclaim(self, job: Job, members: list[QueuedPod]) -> Plan | None:
-        standings = self._session.standings.frozen()
+        standings, refused = self._session.standings.frozen(), list[Plan]()
         self._together.headroom.begin(members, self._session.shares[job.queue])
 
         def judge(plan: Plan) -> bool:
-            return self._may_take(job, plan, standings)
+            allowed = self._may_take(job, plan, standings)
+            refused.extend(() if allowed else (plan,))
+            return allowed
 
-        return self._make_room(job, members, self._of_others(job, standings), self._too_young(job, "reclaim"), judge)
+        candidates, protected = self._of_others(job, standings), self._too_young(job, "reclaim")
+        plan = self._make_room(job, members, candidates, protected, judge)
+        if plan is None and refused:
+            plan = self._make_room(job, members, candidates, protected, judge, self._may_lose(job, standings))
+        return plan
+
+    def _may_lose(self, job: Job, standings: Mapping[str, Standing]) -> Choose:
+        """Of these steps those that their queues may lose, each after those before it. Others are worth a try only if they find
+        another place; beside them, who may go is spared first."""
+
+        def choose(steps: Iterable[Step]) -> Iterator[Step]:
+            losses = Losses(self._denials.reclaimer(job, self._asking.least(job)), self._session.tree, standings)
+            return (step for step in steps if losses.take(step.job.queue, self._use.freed(step.pods)) is None)
+
+        return choose
 
     def _may_reclaim(self, job: Job, standings: Mapping[str, Standing]) -> bool:
         return may_reclaim(self._denials.reclaimer(job, self._asking.least(job)), standings) is None
@@ -145,6 +164,8 @@ class Taking:
 
     def _below(self, job: Job) -> list[Job]:
         """Jobs of the same queue that may be preempted for the job."""
+        if self._denials.beyond(job):
+            return []
         return [each for each in self._jobs if each.queue == job.queue and each.preemptible and each.priority < job.priority]
 
     def _outsiders(self, job: Job, members: Sequence[QueuedPod]) -> list[Job]:
@@ -169,8 +190,9 @@ class Taking:
         candidates: list[Job],
         protected: Callable[[Job], bool],
         judge: Callable[[Plan], bool],
+        choose: Choose = iter,
     ) -> Plan | None:
-        if not candidates or self._denials.beyond(job) or not self._denials.quota_allows(job):
+        if not candidates or not self._denials.quota_allows(job):
             return None
         if self._hopeless(members, candidates):
             return None
@@ -183,9 +205,10 @@ class Taking:
             return not breaks(plan) and judge(plan)
 
         wanted = Wanted(members, lambda: self._denials.within(job), unbroken, breaks, self._use.within_limits)
-        plan = self._search(job, wanted, candidates, protected, allowance.sparing)
+        plan = self._search(job, wanted, candidates, protected, lambda steps: allowance.sparing(choose(steps)))
         if plan is None and self._budgets:
-            plan = self._search(job, wanted._replace(judge=judge), candidates, protected, allowance.least_harm_first)
+            wanted = wanted._replace(judge=judge)
+            plan = self._search(job, wanted, candidates, protected, lambda steps: allowance.least_harm_first(choose(steps)))
         return plan if plan is None or not plan.evicted else self._gentler(job, members, plan)
 
     def _gentler(self, job: Job, members: list[QueuedPod], plan: Plan) -> Plan:
@@ -202,7 +225,7 @@ class Taking:
         wanted: Wanted,
         candidates: Sequence[Job],
         protected: Callable[[Job], bool],
-        choose: Callable[[Iterable[Step]], Iterator[Step]],
+        choose: Choose,
     ) -> Plan | None:
         """Victims in their order, then node by node; ``choose``: which of them, for the sake of budgets."""
         for scope in self._scopes(job, wanted.members, [each for each in candidates if not protected(each)]):
@@ -215,15 +238,13 @@ class Taking:
                 return plan
         return None
 
-    def _by_node(
-        self, wanted: Wanted, allowed: Collection[str], choose: Callable[[Iterable[Step]], Iterable[Step]]
-    ) -> Plan | None:
+    def _by_node(self, wanted: Wanted, allowed: Collection[str], choose: Choose) -> Plan | None:
         nodes = self._victims.nodes(allowed, self._hardest(wanted.members), self._room.leaving)
         return self._room.by_node(wanted, nodes, lambda node: list(choose(self._victims.on(node, allowed))))
 
     def _hardest(self, members: Sequence[QueuedPod]) -> dict[str, int]:
         """What the member asks of nodes that is hardest to place; what devices serve is not counted by node."""
-        requests = max(members, key=hardness).demand.requests
+        requests = max(members, key=self._together.weights.waiting).demand.requests
         return {name: value for name, value in requests if not self._parts.classes.offers(name)}
 
     def _hopeless(self, members: Sequence[QueuedPod], candidates: Sequence[Job]) -> bool:
@@ -239,7 +260,7 @@ class Taking:
     def candidates(self, job: Job, action: str) -> list[Job]:
         """Who may have to go for the job, as things stand; nobody where it may not ask for that."""
         standings = self._session.standings.frozen()
-        if self._denials.beyond(job) or not self._denials.quota_allows(job):
+        if not self._denials.quota_allows(job):
             return []
         if action == "preempt":
             found = self._below(job)

@@ -25,6 +25,7 @@ from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.shape.claims import Refused, check_room, reserved_for
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.headroom import Headroom
+from dray.scheduling.workloads.weights import Weights
 
 # By uid of a pod: the only nodes that it may be on, as long as it has to be near to others.
 Scope = Mapping[str, frozenset[str]]
@@ -216,6 +217,7 @@ class Together:
 
     def __init__(self, parts: Parts, cycle: Cycle, profiles: Mapping[str, Profile], headroom: Headroom, now: float) -> None:
         self._parts, self._cycle, self._profiles, self.headroom, self._now = parts, cycle, profiles, headroom, now
+        self.weights = Weights(parts.world)
 
     def profile_of(self, scheduler: str) -> Profile:
         return self._profiles.get(scheduler) or next(iter(self._profiles.values()))
@@ -235,7 +237,7 @@ class Together:
         blocked = self._greedy(members, scope, beside)
         if isinstance(blocked, list) or len(members) == 1 or blocked.refused.state is None or _alike(members):
             return blocked
-        hardest_first = sorted(members, key=hardness, reverse=True)
+        hardest_first = sorted(members, key=self.weights.waiting, reverse=True)
         again = self._greedy(hardest_first, scope, beside)
         if isinstance(again, list):
             return again
@@ -249,7 +251,7 @@ class Together:
     def never(self, members: Sequence[QueuedPod]) -> Callable[[NodeInfo], bool]:
         """Whether a node will not do for any of these, whoever leaves it."""
         plans: list[Plan] = []
-        for pending in {each.demand.id: each for each in members}.values():
+        for pending in {each.uid if each.pod.spec.resource_claims else each.demand.id: each for each in members}.values():
             try:
                 state = self.table().state(pending)
             except NotPlaced:
@@ -348,10 +350,3 @@ def _alike(members: Sequence[QueuedPod]) -> bool:
     """Whether it cannot matter who goes first: all ask for the same, and for nothing that only one of them can have."""
     first = members[0].demand
     return all(each.demand is first and not each.pod.spec.resource_claims for each in members)
-
-
-def hardness(pending: QueuedPod) -> tuple[int, int]:
-    """How hard it is to find a place."""
-    requests = dict(pending.demand.requests)
-    extended = sum(value for name, value in requests.items() if "/" in name)
-    return extended + len(pending.pod.spec.resource_claims), requests.get("cpu", 0)
