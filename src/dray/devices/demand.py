@@ -7,7 +7,7 @@ devices) is found here, once.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -118,6 +118,15 @@ class Limit(Protocol):
         ...
 
     def __hash__(self) -> int: ...
+
+
+class Without(NamedTuple):
+    """All devices but those at these positions."""
+
+    positions: int
+
+    def on(self, layout: NodeLayout) -> int:
+        return layout.seen & ~self.positions
 
 
 # Limits under which the answers for one demand are kept.

@@ -8,7 +8,7 @@ is charged with ``hold`` until the claim itself shows it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -19,7 +19,7 @@ from dray.api.reason import Reason
 from dray.api.resource import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.books.journal import Books, Standing
 from dray.devices.answers import INVALID_POOLS, Answer, Answers
-from dray.devices.demand import Compiler, Demand, Limit
+from dray.devices.demand import Compiler, Demand, Limit, Without
 from dray.devices.explain import Explainer, Explanation, Outlines
 from dray.devices.inventory import Inventory
 from dray.devices.ledger import Charge, DeviceKey, charged, charges_of
@@ -235,6 +235,11 @@ class Devices:
         if order == "packing":
             answer = self._answers.packed(view, demand, answer)
         return self._verdict(view, demand, claims, answer)
+
+    def without(self, node_name: str, devices: Collection[DeviceKey]) -> Limit:
+        """On this node all devices but these, for ``allocate``."""
+        view = self.inventory.view(node_name)
+        return Without(sum(1 << at for at, key in enumerate(view.keys()) if key in devices) if view is not None else 0)
 
     def in_class(self, node_name: str, class_name: str) -> tuple[int, int]:
         """How many devices of the node the class selects, and how many of them are in use."""

@@ -2,12 +2,12 @@
 
 Always true: what is found holds for all members at once, with the claims that they share and the devices that they compete for.
 First each member takes the best node that is left, which is nearly always enough; where that fails, members on one node are given
-their devices jointly; then the hardest members go first; then nodes are tried one by one, with a bounded number of steps.
+their devices jointly; then the hardest members go first; then every way is tried (``backtracking``), within a bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from dray.api.codes import CURABLE
@@ -15,6 +15,7 @@ from dray.api.core import Pod
 from dray.api.resource import RESERVED_FOR_MAX, AllocationResult, ResourceClaim
 from dray.books.demand import Demand
 from dray.books.nodes import NodeInfo
+from dray.devices.ledger import DeviceKey
 from dray.numa.account import Held
 from dray.scheduling.config import Profile
 from dray.scheduling.parts import Parts
@@ -24,14 +25,13 @@ from dray.scheduling.placing.plan import Plan
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.shape.claims import Refused, check_room, reserved_for
 from dray.scheduling.waiting.queue import QueuedPod
+from dray.scheduling.workloads.backtracking import Backtracking
 from dray.scheduling.workloads.headroom import Headroom
 from dray.scheduling.workloads.weights import Weights
 
 # By uid of a pod: the only nodes that it may be on, as long as it has to be near to others.
 Scope = Mapping[str, frozenset[str]]
 NOWHERE_SPECIAL: Final[Scope] = {}
-# Nodes tried in a search with backtracking, all members together.
-BUDGET: Final = 512
 
 
 class Seat(NamedTuple):
@@ -173,34 +173,64 @@ class Table:
         """Whether the member fits on a node of another when both get their devices at once: each took the first that would do."""
         if not pending.pod.spec.resource_claims:
             return False
-        nodes = dict.fromkeys(seat.placement.node for seat in self.seats.values() if seat.placement.results)
-        return any(self._jointly(pending, node) for node in nodes)
+        nodes = (self._parts.nodes.get(name) for name in self.nodes_with_devices())
+        return any(self.jointly(pending, info) for info in nodes if info is not None)
 
-    def _jointly(self, pending: QueuedPod, node: str) -> bool:
-        info = self._parts.nodes.get(node)
-        others = [seat for seat in self.seats.values() if seat.placement.node == node and seat.placement.results]
-        if info is None:
+    def nodes_with_devices(self) -> dict[str, None]:
+        """The nodes on which members have devices."""
+        return dict.fromkeys(seat.placement.node for seat in self.seats.values() if seat.placement.results)
+
+    def jointly(self, pending: QueuedPod, info: NodeInfo, without: Collection[DeviceKey] = ()) -> bool:
+        """Whether the member and those who have devices on the node get theirs at once, none of them one of these; else nothing
+        changes."""
+        if not (others := self._may_have_others(info.name)):
             return False
         with self._parts.books.trial() as trial:
             noted = self.noted()
             for seat in others:
                 self.leave(seat.pending.uid)
-            if self._all_on(info, [*(seat.pending for seat in others), pending]):
+            if self._all_on(info, [*(seat.pending for seat in others), pending], without):
                 trial.keep()
                 return True
             self.restore(noted)
         return False
 
-    def _all_on(self, info: NodeInfo, members: Sequence[QueuedPod]) -> bool:
+    def _may_have_others(self, node: str) -> list[Seat]:
+        """The members on the node that may get other devices than they have. Claims that members elsewhere use as well stay as
+        they are, and whoever uses one of these."""
+        here = [(seat, given) for seat in self.seats.values() if seat.placement.node == node and (given := self._given(seat))]
+        fixed = {uid for seat in self.seats.values() if seat.placement.node != node for uid in self._given(seat)}
+        while stuck := {uid for _, given in here if given & fixed for uid in given} - fixed:
+            fixed |= stuck
+        return [seat for seat, given in here if not given & fixed]
+
+    def _given(self, seat: Seat) -> set[str]:
+        """The claims that it uses, of those that get their devices here."""
+        return {claim.uid for claim in (*seat.placement.open, *seat.placement.pinned) if claim.uid in self._decided}
+
+    def apart(self, pending: QueuedPod, info: NodeInfo, without: Collection[DeviceKey] = ()) -> bool:
+        """Whether the member gets a place on the node beside the others as they sit, with none of these devices."""
+        if without:
+            return self._all_on(info, [pending], without)
+        try:
+            placement = self._on(self.state(pending), info.name)
+        except NotPlaced:
+            return False
+        if placement is not None:
+            self.take(pending, placement)
+        return placement is not None
+
+    def _all_on(self, info: NodeInfo, members: Sequence[QueuedPod], without: Collection[DeviceKey] = ()) -> bool:
         try:
             states = [self.state(pending) for pending in members]
         except NotPlaced:
             return False
-        if any(state.leftover is not None or state.names for state in states):
+        if any(state.leftover is not None or state.names or self._bound_to_zones(state, info) for state in states):
             return False
+        engine, order = self._parts.engine, self._cycle.devices.scorer.order(states[0].profile)
         claims: dict[str, ResourceClaim] = {claim.uid: claim for state in states for claim in state.resolved.open}
-        order = self._cycle.devices.scorer.order(states[0].profile)
-        verdict = self._parts.engine.allocate(info.name, list(claims.values()), order)
+        within = engine.without(info.name, without) if without else None
+        verdict = engine.allocate(info.name, list(claims.values()), order, within)
         if not verdict.ok:
             return False
         results = dict(zip(claims, verdict.results))
@@ -210,6 +240,10 @@ class Table:
                 return False
             self.take(pending, placement)
         return True
+
+    def _bound_to_zones(self, state: CycleState, info: NodeInfo) -> bool:
+        """Whether the pod itself says from which zones its devices have to be: that is looked at for each pod alone."""
+        return self._cycle.devices.limits(state, info)[1] is not None
 
 
 class Together:
@@ -242,8 +276,12 @@ class Together:
         if isinstance(again, list):
             return again
         blocked = max(blocked, again, key=lambda each: each.placed)
-        found = self._search(hardest_first, scope, beside)
-        return found if found is not None else blocked
+        with self._parts.books.trial() as trial:
+            table = self.table(scope, beside)
+            if not Backtracking(self._parts, self._cycle, table).seats(hardest_first):
+                return blocked
+            trial.keep()
+            return list(table.seats.values())
 
     def alike(self, pending: QueuedPod) -> Alike:
         return self._cycle.needs.alike(pending, self.profile_of(pending.demand.scheduler_name))
@@ -285,52 +323,6 @@ class Together:
                     return Blocked(pending, refused, len(table.seats))
             trial.keep()
             return list(table.seats.values())
-
-    # ------------------------------------------------------------------------------------------- with backtracking
-
-    def _search(self, members: Sequence[QueuedPod], scope: Scope, beside: Sequence[Seat]) -> list[Seat] | None:
-        self._steps = BUDGET
-        table = self.table(scope, beside)
-        with self._parts.books.trial() as trial:
-            if not self._seat_all(table, members):
-                return None
-            trial.keep()
-            return list(table.seats.values())
-
-    def _seat_all(self, table: Table, members: Sequence[QueuedPod]) -> bool:
-        if not members:
-            return True
-        pending, rest = members[0], members[1:]
-        try:
-            state = table.state(pending)
-            infos = [self._parts.nodes.get(name) for name in self._nodes_for(state)]
-        except NotPlaced:
-            return False
-        tried: set[tuple[object, ...]] = set()
-        for info in infos:
-            if info is None or self._steps <= 0:
-                continue
-            # Without devices, nodes in the same state and without other members are one.
-            own = any(seat.placement.node == info.name for seat in table.seats.values())
-            likeness = (self._parts.nodes.state_of(info), info.name if own or state.needs_devices or state.view else "")
-            if likeness in tried:
-                continue
-            tried.add(likeness)
-            self._steps -= 1
-            placement = self._cycle.try_on(state, info)
-            if isinstance(placement, Placement):
-                table.take(pending, placement)
-                if self._seat_all(table, rest):
-                    return True
-                table.leave(pending.uid)
-        return False
-
-    def _nodes_for(self, state: CycleState) -> list[str]:
-        if state.view is not None:
-            return [info.name for info in self._parts.nodes.order]
-        candidates = self._cycle.candidates(state)
-        candidates.best()
-        return candidates.feasible()
 
 
 def _never(plan: Plan, info: NodeInfo) -> bool:
