@@ -136,7 +136,13 @@ def test_beside_kube_scheduler_queues_take_back_from_queues_and_from_nobody_else
 
 
 def test_beside_kube_scheduler_no_device_of_a_claim_has_two_owners(server: Server, tmp_path: Path) -> None:
-    with kube_scheduler(server.kubeconfig, tmp_path / "kube-scheduler"), scheduling(server, tmp_path) as program:
+    # Claims of pods that are gone are given back by a controller, as kube-controller-manager has one.
+    argv = [DRAY, "controllers", "--only", "claims", "--kubeconfig", server.kubeconfig]
+    with (
+        Program("dray controllers", argv, tmp_path / "controllers.log"),
+        kube_scheduler(server.kubeconfig, tmp_path / "kube-scheduler"),
+        scheduling(server, tmp_path) as program,
+    ):
         made(server, manifests.device_class(), manifests.resource_slice("n0", [manifests.device(f"d{n}") for n in range(4)]))
         add_node(server, "n0", "r0", gpus=0)
         made(server, of_devices("a", 0), of_devices("b", 4))
