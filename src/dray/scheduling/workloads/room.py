@@ -221,7 +221,7 @@ class Room:
         if not isinstance(found, list) or not wanted.within():
             return None
         for seat in found:
-            table.seats[seat.pending.uid] = seat
+            table.adopt(seat)
         plan = self._finish(wanted, table, out, taken)
         return plan if wanted.judge(plan) else None
 

@@ -140,9 +140,13 @@ class Table:
         return found if isinstance(found, Placement) else None
 
     def take(self, pending: QueuedPod, placement: Placement) -> None:
-        self.seats[pending.uid] = Seat(pending, placement)
+        self.adopt(Seat(pending, placement))
         self.post(pending.pod, pending.demand, placement)
-        self._decided.update((claim.uid, result) for claim, result in placement.given)
+
+    def adopt(self, seat: Seat) -> None:
+        """The member sits there, as is posted already."""
+        self.seats[seat.pending.uid] = seat
+        self._decided.update((claim.uid, result) for claim, result in seat.placement.given)
 
     def post(self, pod: Pod, demand: Demand, placement: Placement) -> None:
         """Whoever it is, a member or one who makes room for them, has this place from now on."""
@@ -304,7 +308,7 @@ class Together:
         """They have no places any more, in the open trial."""
         table = self.table()
         for seat in seats:
-            table.seats[seat.pending.uid] = seat
+            table.adopt(seat)
             table.leave(seat.pending.uid)
 
     def near(self, members: Sequence[QueuedPod], nodes: Sequence[str]) -> list[Seat] | None:
