@@ -105,12 +105,25 @@ class Small:
     # ----------------------------------------------------------------------------------------------------------- made real
 
     def sim(self) -> Sim:
+        """Nobody is there yet."""
         sim = Sim()
         sim.add_class()
         for name, cpu in self.cpu.items():
             sim.add_node(name, cpu=str(cpu))
         for pool in dict.fromkeys(device.pool for device in self.devices):
             self._publish(sim, pool)
+        return sim
+
+    def add_others(self, sim: Sim) -> None:
+        """Pods of low priority that have some of the devices."""
+        for node, number in itertools.product(self.cpu, range(3)):
+            name = f"{node}-low-{number}"
+            sim.add_claim(name, spec=Claim([[Way(1, "")]], same_root=False).plain)
+            there = {"nodeSelector": {"kubernetes.io/hostname": node}, "priority": -1}
+            if self._pick.random() < 0.7:
+                sim.add_pod(name, requests={"cpu": "1"}, claims=[name], **there)
+
+    def add_gang(self, sim: Sim) -> None:
         policy = {"schedulingPolicy": {"gang": {"minCount": len(self.members)}}}
         sim.api.put(kinds.CORE_POD_GROUPS, {"metadata": {"name": "gang", "namespace": "default"}, "spec": policy})
         for index, claim in enumerate(self.claims):
@@ -119,7 +132,6 @@ class Small:
             made = pod(member.name, requests={"cpu": str(member.cpu)}, claims=[f"c{member.claim}"])
             made["spec"]["schedulingGroup"] = {"podGroupName": "gang"}
             sim.api.put(kinds.PODS, made)
-        return sim
 
     def _publish(self, sim: Sim, pool: str) -> None:
         devices = [device for device in self.devices if device.pool == pool]
@@ -182,13 +194,30 @@ class Small:
         return all(units <= FULL for units in drawn.values())
 
 
-def starts_if_it_can(seed: int) -> bool:
+def starts_if_it_can(seed: int, others: bool = False) -> bool:
     small = Small(seed)
     sim = small.sim()
+    if others:
+        small.add_others(sim)
+        sim.settle(5)
+    small.add_gang(sim)
     sim.settle(5)
-    started, everybody = running(sim), {member.name for member in small.members}
+    for _ in range(6 if others else 0):
+        give_back_claims_of_who_left(sim)
+        sim.settle(4)
+    everybody = {member.name for member in small.members}
+    started = running(sim) & everybody
     assert started == (everybody if small.fits() else set()), seed
     return bool(started)
+
+
+def give_back_claims_of_who_left(sim: Sim) -> None:
+    """As the controller does."""
+    pods, claims = sim.api.objects[kinds.PODS], sim.api.objects[kinds.RESOURCE_CLAIMS]
+    for claim in list(claims.values()):
+        users = claim["status"].get("reservedFor", [])
+        if users and all(f"default/{user['name']}" not in pods for user in users):
+            sim.api.put(kinds.RESOURCE_CLAIMS, {**claim, "status": {}})
 
 
 def test_in_some_clusters() -> None:
@@ -196,8 +225,14 @@ def test_in_some_clusters() -> None:
     assert 10 < started < 50
 
 
+def test_in_some_clusters_where_others_have_to_leave_first() -> None:
+    started = sum(starts_if_it_can(seed, others=True) for seed in range(60))
+    assert 10 < started < 50
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("others", [False, True])
 @pytest.mark.parametrize("first", range(1000, 2600, 400))
-def test_in_many_clusters(first: int) -> None:
+def test_in_many_clusters(first: int, others: bool) -> None:
     for seed in range(first, first + 400):
-        starts_if_it_can(seed)
+        starts_if_it_can(seed, others)
