@@ -60,6 +60,42 @@ class TestDevices:
         assert running(sim) == {"w0", "w1"}
         assert sim.node_of("w0") != sim.node_of("w1")
 
+    def test_for_a_claim_that_several_jobs_share_room_is_made_once(self) -> None:
+        sim = cluster(0)
+        sim.add_class()
+        sim.add_slice("n0", 2)
+        add_queue(sim, "a", 0, **{"dray.dev/resources": CLASS % 0})
+        add_queue(sim, "b", 0, **{"dray.dev/resources": CLASS % 2})
+        for index in range(2):
+            add_claimed(sim, f"a{index}", "a")
+        settle(sim, 4)
+        sim.add_claim("both")
+        for name in ("one", "other"):
+            sim.add_pod(name, labels={"kai.scheduler/queue": "b"}, claims=["both"])
+        settle(sim, 10)
+        assert {"one", "other"} < running(sim)
+        assert len(deletions(sim)) == 1
+
+    def test_a_gang_does_not_make_room_for_a_claim_for_which_a_pod_of_no_queue_does_already(self) -> None:
+        sim = cluster(0)
+        sim.add_class()
+        sim.add_slice("n0", 2)
+        for index in range(2):
+            sim.add_claim(f"low{index}")
+            sim.add_pod(f"low{index}", claims=[f"low{index}"])
+        settle(sim, 2)
+        sim.add_claim("both")
+        sim.add_pod("one", priority=10, claims=["both"])
+        sim.step()
+        add_group(sim, "train", "", 2)
+        for index in range(2):
+            made = pod(f"w{index}", priority=10, claims=["both"])
+            made["metadata"]["annotations"] = {"pod-group-name": "train"}
+            sim.api.put(kinds.PODS, made)
+        settle(sim, 10)
+        assert {"one", "w0", "w1"} < running(sim)
+        assert len(deletions(sim)) == 1
+
     def test_only_as_many_devices_are_taken_as_are_needed(self) -> None:
         sim = cluster(0)
         sim.add_class()

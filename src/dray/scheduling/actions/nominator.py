@@ -78,6 +78,10 @@ class Nominator:
         """The pods that are to share a claim, by its uid."""
         return self._sharing.get(claim, ())
 
+    def waits_for(self, claim: str) -> str:
+        """The pod for which a claim is promised devices, by its uid, or ''."""
+        return self._by_claim.get(claim, "")
+
     def promised_to(self, name: str) -> str:
         """The pod for which something is charged under this name, or ''."""
         return next((uid for claim, uid in self._by_claim.items() if promised(claim) == name), "")
@@ -130,6 +134,8 @@ class Nominator:
         with self._books.trial() as trial:
             self.drop(pending.uid)
             nomination = self._of[pending.uid] = Nomination(pending, placement)
+            # After a restart several may be found to wait for one claim: it is promised devices once.
+            nomination.promises = [each for each in nomination.promises if each[0].uid not in self._by_claim]
             pending.nominated = nomination.node
             self._nodes.place(placement.placed(pending.pod, pending.demand, "promised"))
             for account, entry in placement.postings:

@@ -29,6 +29,7 @@ from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.plugins.base import Reasons
 from dray.scheduling.shape.claims import claim_keys
+from dray.scheduling.waiting.queue import QueuedPod
 
 # Nodes on which room is really tried to be made; more would cost more than a better choice is worth.
 _MOST_TRIES: Final = 256
@@ -81,6 +82,15 @@ class Preemption:
         if state is None or not state.profile.preempts or state.demand.preemption_policy == "Never":
             return False
         return bool(refused.refusal.codes & CURABLE) and not self._nominator.shares_claims(state)
+
+    def made_for_others(self, members: Sequence[QueuedPod]) -> bool:
+        """Whether room is being made already for a claim of these, by a pod that is none of them: once it has its devices they
+        may all use it."""
+        if not len(self._nominator):
+            return False
+        own = {"", *(each.uid for each in members)}
+        claims = (self._world.get(RESOURCE_CLAIMS, key) for each in members for key in claim_keys(each.pod))
+        return any(claim is not None and self._nominator.waits_for(claim.uid) not in own for claim in claims)
 
     # -------------------------------------------------------------------------------------------------- who is leaving
 

@@ -251,7 +251,7 @@ class Session:
 
     def _when_they_left(self, job: Job, members: Sequence[QueuedPod]) -> Plan | None:
         """Pods that are leaving anyhow make enough room: nobody else has to go."""
-        if not self._room.leaving:
+        if not self._room.leaving or self._preemption.made_for_others(members):
             return None
         wanted = Wanted(members, lambda: self.denials.within(job), lambda plan: True, lambda plan: 0, self._use.within_limits)
         scopes = self.nearness.scopes(job, members, self._room.leaving)
@@ -288,7 +288,7 @@ class Session:
         while (job := line.pop()) is not None:
             members = self.members.next(job)
             likeness = (job.queue, job.priority, job.preemptible, self._likeness(job, members))
-            if not members or likeness in failed:
+            if not members or likeness in failed or self._preemption.made_for_others(members):
                 continue
             self.asking.note(job, members)
             if not self.taking.may_ask(job, action):
