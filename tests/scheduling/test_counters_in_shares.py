@@ -101,6 +101,25 @@ class TestCounters:
         sim.settle(5)
         assert held(sim, "a") == 10 * GI
 
+    def test_what_partitions_take_counts_also_where_their_slices_come_after_the_claims_that_have_them(self) -> None:
+        """As after a restart, or when a driver comes back: a device that nobody knows takes nothing as far as anybody knows."""
+        sim = mig(1)
+        add_team(sim, "a", limit="50Gi")
+        add_user(sim, "first", "a", "half")
+        sim.settle(5)
+        slices = dict(sim.api.objects[kinds.RESOURCE_SLICES])
+        for name in slices:
+            sim.remove(kinds.RESOURCE_SLICES, name)
+        sim.restart()
+        sim.settle(5)
+        assert held(sim, "a") == 0
+        for each in slices.values():
+            sim.api.put(kinds.RESOURCE_SLICES, each)
+        add_user(sim, "second", "a", "half")
+        sim.settle(5)
+        assert held(sim, "a") == 40 * GI
+        assert running(sim) == {"first"}
+
     def test_a_limit_is_kept(self) -> None:
         sim = mig(2)
         add_team(sim, "a", limit="50Gi")

@@ -30,7 +30,7 @@ from dray.scheduling.plugins.resources import readable
 from dray.scheduling.shape.claims import claim_keys
 from dray.scheduling.shape.extended import requests_for, special_claim, wanted_names
 from dray.scheduling.waiting.queue import QueuedPod
-from dray.scheduling.workloads.asked import GPU, GPU_RESOURCE, Amounts, Asked, DevicesAsked, add, resource_of, stock_of
+from dray.scheduling.workloads.asked import GPU, GPU_RESOURCE, Amounts, Asked, DevicesAsked, resource_of, stock_of
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -433,7 +433,7 @@ class Jobs:
         without a node is going to have such a claim; of resources that some nodes offer themselves: perhaps."""
         claim, allocation = self._extended(pod, given, asked)
         if allocation is not None:
-            add(asked.own, _but_named(self.devices.given(claim, allocation, counted), demand))
+            asked.claims[claim.uid] = _but_named(self.devices.given(claim, allocation, counted), demand)
         elif not node and len(counted) > len(NATIVE) and (names := wanted_names(pod.spec, self.devices.classes)):
             claim = special_claim(pod, requests_for(pod.spec, names, self.devices.classes))
             expected, least, most = (_but_named(each, demand) for each in self.devices.guess(claim, "", counted))

@@ -6,14 +6,29 @@ bound. A session runs when something changed, at most once an interval. Without 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from dray.api.core import Pod
-from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, RESOURCE_CLAIMS, TOPOLOGIES, Kind
+from dray.api.kinds import (
+    CORE_POD_GROUPS,
+    DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    PRIORITY_CLASSES,
+    QUEUES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    TOPOLOGIES,
+    Kind,
+)
 from dray.api.queues import OF_QUEUES
 from dray.books.nodes import Placed
 from dray.cluster.port import Change, Write
+from dray.devices.ledger import PoolKey
 from dray.scheduling.actions.preemptor import Preemptor
 from dray.scheduling.config import Profile, QueueSettings
 from dray.scheduling.parts import Parts
@@ -60,6 +75,8 @@ class Workloads:
         preemptor.preemption.over = self._look_again_at
         self._headroom = Headroom(self.jobs, self.use, parts.nodes, cycle.needs)
         self._stale_queues = True
+        # Pools that were published anew, since the pods with their devices were counted; None: other things of devices changed.
+        self._published: set[PoolKey | None] = set()
         self.listening = False
         self._dirty = False
         self._last: float | None = None
@@ -72,6 +89,10 @@ class Workloads:
         self._handlers: dict[Kind, Callable[[Change], None]] = {
             PODS: self._pod,
             RESOURCE_CLAIMS: self._claim,
+            RESOURCE_SLICES: self._slice,
+            DEVICE_CLASSES: self._devices_changed,
+            DEVICE_TAINT_RULES: self._devices_changed,
+            NODES: self._node,
             QUEUES: self._queue,
             POD_GROUPS: self._group,
             CORE_POD_GROUPS: self._group,
@@ -150,6 +171,23 @@ class Workloads:
         for uid in sorted({*self.use.claims.get(found.uid, ()), *reserved, *owner_uid(found)}):
             self._look_again_at(uid)
 
+    def _slice(self, change: Change) -> None:
+        """What devices take of counters is known from their slices, which may come after the claims that have them."""
+        for each in (change.old, change.new) if not _same_spec(change) else ():
+            if each is not None:
+                found: Any = each
+                self._published.add((found.spec.driver, found.spec.pool.name))
+
+    def _node(self, change: Change) -> None:
+        """Labels say which devices a node has."""
+        old, new = change.old, change.new
+        if old is None or new is None or old.metadata.labels != new.metadata.labels:
+            self._published.add(None)
+
+    def _devices_changed(self, change: Change) -> None:
+        if not _same_spec(change):
+            self._published.add(None)
+
     def counted(self, change: Change) -> None:
         """A pod counts as it is now: one whose status names another claim for its extended resources than before has another."""
         old: Any = change.old
@@ -185,8 +223,13 @@ class Workloads:
             self._look_again_at(uid)
 
     def know(self) -> None:
-        """Whose pods are whose is worked out anew if queues changed; a session begins with it."""
+        """Whose pods are whose is worked out anew if queues changed, what they hold if devices did; a session begins with it."""
+        published = self._published
+        if published:
+            self._published = set()
+            self.jobs.devices.look_again()
         if not self._stale_queues:
+            self._count_again(published)
             return
         self._stale_queues = False
         if not self.listening and self.jobs.active:
@@ -201,10 +244,18 @@ class Workloads:
         if self.listening:
             self.use.rebuild(self._parts.nodes.all_counted())
 
+    def _count_again(self, published: Collection[PoolKey | None]) -> None:
+        """Pods with devices of these pools, or with claims of which it can only be guessed what they get."""
+        charges = self._parts.engine.charges
+        for uid, claims in self.use.with_claims() if published and self.listening else ():
+            had = [charges(claim) for claim in claims]
+            if not all(had) or any((each.device.driver, each.device.pool) in published for each in chain(*had)):
+                self._look_again_at(uid)
+
     def counted_again(self) -> dict[str, object]:
         """What queues hold, counted from scratch. Nothing where it is about to be counted anew anyway, and while pods are being
         evicted, of whom some come back to their queue."""
-        if self._stale_queues or not self.listening or self._preemptor.preemption.evicting:
+        if self._stale_queues or self._published or not self.listening or self._preemptor.preemption.evicting:
             return {}
         again = QueueUse(self.jobs, self._preemptor.preemption.preemptor_of)
         again.rebuild(self._parts.nodes.all_counted())
@@ -389,6 +440,12 @@ class Workloads:
 def _labels(pod: Pod) -> list[str | None]:
     """Those that say something of its place in a queue."""
     return [pod.metadata.labels.get(name) for name in OF_QUEUES]
+
+
+def _same_spec(change: Change) -> bool:
+    old: Any = change.old
+    new: Any = change.new
+    return old is not None and new is not None and bool(old.spec == new.spec)
 
 
 def _same(old: Any, new: Any) -> bool:

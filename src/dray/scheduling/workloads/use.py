@@ -87,6 +87,10 @@ class QueueUse:
             charge = self._charged[min(users)]
             self._add(charge, charge.asked.claims[claim], sign)
 
+    def with_claims(self) -> list[tuple[str, list[str]]]:
+        """Who counts with claims, and with which."""
+        return [(uid, list(charge.asked.claims)) for uid, charge in self._charged.items() if charge.asked.claims]
+
     def freed(self, pods: Iterable[Placed]) -> Amounts:
         """What queues have no more when these pods leave: claims that others use too stay."""
         pods = list(pods)
