@@ -250,6 +250,15 @@ def test_that_its_queue_does_not_exist() -> None:
     assert [reason.code for reason in asked(sim, "p").reasons] == ["QueueMissing"]
 
 
+def test_that_it_has_gates_comes_before_what_its_queue_is_like() -> None:
+    sim = cluster(1)
+    add_queue(sim, "team", 1)
+    add_single(sim, "p", "taem", schedulingGates=[{"name": "example.com/wait"}])
+    sim.settle(2)
+    assert [reason.code for reason in asked(sim, "p").reasons] == ["SchedulingGated"]
+    assert "has scheduling gates" in sim.condition("p")["message"]
+
+
 def test_nothing_is_changed_by_asking() -> None:
     sim = lent()
     add_single(sim, "b0", "b")

@@ -92,7 +92,8 @@ class Outlooks:
         if job is None:
             return None
         if (refusal := scheduler.workloads.jobs.unusable(job.queue)) is not None:
-            return Outlook(Queued(job.queue), refusal=refusal)
+            # Who may not be scheduled yet is told that, whatever its queue is like.
+            return Outlook(Queued(job.queue), refusal=refusal if pod.uid in job.waiting else None)
         return _of_session(self._world, pod, session, job, before)
 
     def _session(self, name: str) -> _Rehearsed:
