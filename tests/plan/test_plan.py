@@ -130,6 +130,18 @@ def test_a_job_becomes_as_many_pods_as_run_at_once(asked: Asked) -> None:
     assert (code, len(found["pods"])) == (0, 2)
 
 
+def test_objects_of_which_only_the_beginning_of_the_name_is_given_are_each_made(asked: Asked) -> None:
+    template = {"spec": {**pod("x", requests={"cpu": "1"})["spec"], "restartPolicy": "Never"}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"generateName": "sum-"}, "spec": {"template": template}}
+    code, found = asked.json(files=[job, job])
+    assert (code, len(found["pods"])) == (0, 2)
+    assert all(each["pod"].startswith("default/sum-") for each in found["pods"])
+    bare = pod("x", requests={"cpu": "1"})
+    bare["metadata"] = {"generateName": "bare-", "namespace": "default"}
+    code, found = asked.json(files=[bare])
+    assert (code, found["pods"][0]["pod"][:13]) == (0, "default/bare-")
+
+
 def test_a_drain_shows_where_pods_go_and_who_stays_without(asked: Asked) -> None:
     code, found = asked.json("--drain", "n1")
     assert code == 1

@@ -225,6 +225,16 @@ def test_invariants_hold_and_every_pod_ends_whatever_goes_wrong(kind: str, simul
     assert {found["phase"] for found in report["pods"]} == {"Succeeded"}
 
 
+def test_the_server_completes_names_of_which_the_beginning_is_given(simulate: Simulate) -> None:
+    made = pod("x")
+    made["metadata"] = {"generateName": "train-"}
+    given = (scenario({"at": "1s", "count": 2, "apply": made}), template(), made)
+    report = simulate.report(*given)
+    assert len({each["name"] for each in report["pods"]}) == 3
+    assert all(each["name"].startswith("train-") and each["phase"] == "Running" for each in report["pods"])
+    assert simulate.report(*given) == report
+
+
 class TestAScenarioThatIsWrong:
     @pytest.mark.parametrize(
         ("given", "says"),
@@ -236,6 +246,10 @@ class TestAScenarioThatIsWrong:
             (scenario({"at": "1s", "crash": {"host": "moon"}}), "spec.steps[0].crash.host"),
             (scenario({"at": "1s", "apply": {"apiVersion": "v1", "kind": "Toast"}}), "spec.steps[0].apply: no kind 'Toast'"),
             (scenario({"at": "1s", "apply": {"apiVersion": "v1", "kind": "Pod"}}), "Pod without metadata.name"),
+            (
+                scenario({"at": "1s", "delete": {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p-"}}}),
+                "Pod without metadata.name",
+            ),
             (
                 scenario({"at": "1s", "count": 2, "delete": {"apiVersion": "v1", "kind": "Pod", "metadata": {}}}),
                 "Pod without metadata.name",

@@ -51,6 +51,16 @@ async def test_what_was_rehearsed_is_done_once_and_told_step_by_step() -> None:
         assert not (await _spec(watched, "gpu8-0")).get("unschedulable")
 
 
+async def test_what_has_only_the_beginning_of_a_name_is_created() -> None:
+    async with Watched() as watched, serving(Live(watched.port, "live"), allow_changes=True) as client:
+        _, plan = await client.post("/api/plan", {"manifests": MORE.replace("name: more", "generateName: more-")})
+        assert plan["does"] == ["apply Pod more-"]
+        status, told = await client.post("/api/apply", {"ticket": plan["ticket"]})
+        assert (status, told) == (200, {"done": plan["does"]})
+        names = [msgspec.json.decode(raw)["metadata"]["name"] for raw in (await watched.port.list(PODS))[0]]
+        assert sum(name.startswith("more-") for name in names) == 1
+
+
 async def test_a_page_that_only_reads_gives_no_ticket_for_a_plan() -> None:
     async with Watched() as watched, serving(Live(watched.port, "live")) as client:
         _, plan = await client.post("/api/plan", {"cordon": ["gpu8-0"]})

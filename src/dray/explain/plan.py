@@ -38,7 +38,7 @@ from dray.explain.standing import Standing, standing
 from dray.explain.taking import POD_SPECS
 from dray.explain.targets import unpublished
 from dray.explain.why import NEVER, PASSING
-from dray.runtime.hand import USER, place_of
+from dray.runtime.hand import USER, is_named, place_of
 from dray.runtime.local import Unappliable, served_kind
 from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config
@@ -231,14 +231,14 @@ class Making:
         kind = self._kind(body)
         if kind is None:
             return
-        if not isinstance(body.get("metadata"), dict) or not body["metadata"].get("name"):
+        if not is_named(kind, body):
             raise Unappliable(f"{kind.kind} without metadata.name")
         namespace, name = place_of(kind, body)
-        key = f"{namespace}/{name}" if namespace else name
-        before = self._core.get(kind, key)
+        before = self._core.get(kind, f"{namespace}/{name}" if namespace else name)
         if kind == DEPLOYMENTS and before is not None and REPLICA_SETS in self._rehearsal.unknown:
             raise Unappliable(f"{kind.kind} {name} is there, and its pods are not known: {self._rehearsal.unknown[REPLICA_SETS]}")
-        self._hand.apply(kind, _usable_node(body) if kind == NODES else body)
+        name = self._hand.apply(kind, _usable_node(body) if kind == NODES else body)
+        key = f"{namespace}/{name}" if namespace else name
         self.brings |= kind not in POD_SPECS
         if kind == PODS and not (before or {}).get("spec", {}).get("nodeName"):
             self.added.append(key)

@@ -28,19 +28,21 @@ class Hand:
     def __init__(self, core: InProcess) -> None:
         self._core = core
 
-    def apply(self, kind: Kind, body: Plain) -> None:
-        """Create the object, or change it to this if it is there; status and all."""
+    def apply(self, kind: Kind, body: Plain) -> str:
+        """Create the object, or change it to this if it is there; status and all. Its name, which the server completes where only
+        the beginning is given (``generateName``)."""
         namespace, name = place_of(kind, body)
         try:
-            self._core.write(Write("create", kind, namespace, name, body, field_manager=USER))
+            name = self._core.write(Write("create", kind, namespace, name, body, field_manager=USER))["metadata"]["name"]
         except Conflict:
             applied = {key: value for key, value in body.items() if key != "status"}
             self._core.write(Write("patch", kind, namespace, name, applied, patch="apply", field_manager=USER))
             if body.get("status"):
                 self._status(kind, namespace, name, body["status"])
-            return
+            return name
         if body.get("status") and kind != NODES:
             self._status(kind, namespace, name, body["status"])
+        return name
 
     def change(self, kind: Kind, body: Plain) -> None:
         """Merge this into the object."""
@@ -90,9 +92,17 @@ class Hand:
 
 
 def place_of(kind: Kind, body: Plain) -> tuple[str, str]:
-    """Namespace and name."""
+    """Namespace and name; no name where the server is to complete one."""
     metadata = body["metadata"]
-    return str(metadata.get("namespace") or "default") if kind.namespaced else "", str(metadata["name"])
+    return str(metadata.get("namespace") or "default") if kind.namespaced else "", str(metadata.get("name") or "")
+
+
+def is_named(kind: Kind, body: Plain) -> bool:
+    """Whether an object can be created: by its name, or by the beginning of one that the server completes. A node is known by
+    its name to whoever is on it."""
+    metadata = body.get("metadata")
+    given = metadata if isinstance(metadata, dict) else {}
+    return bool(given.get("name") or (given.get("generateName") and kind != NODES))
 
 
 def _drained(pod: Plain, node: str) -> bool:

@@ -24,6 +24,7 @@ from dray.api.kinds import NODES, Kind
 from dray.explain.snapshot import documents, files_of
 from dray.nodes.hardware import UnknownHardware, hardware
 from dray.runtime.faults import EVERY, NONE, Faults
+from dray.runtime.hand import is_named
 from dray.runtime.local import Unappliable, served_kind
 from dray.runtime.virtual import START
 from dray.scheduling.config import EMBEDDED, Config
@@ -198,13 +199,13 @@ def _counted(body: Plain, count: int) -> Iterator[Plain]:
     if count == 1:
         yield body
         return
-    metadata = body.get("metadata")
-    if not isinstance(metadata, dict) or not metadata.get("name"):
+    if not isinstance(body.get("metadata"), dict):
         yield body  # what is wrong with it is told by whoever applies it
         return
     for number in range(count):
         made = copy.deepcopy(body)
-        made["metadata"]["name"] = f"{metadata['name']}-{number}"
+        if name := made["metadata"].get("name"):
+            made["metadata"]["name"] = f"{name}-{number}"
         yield made
 
 
@@ -217,7 +218,7 @@ def _change(at: float, verb: Verb, body: Plain, where: str) -> Action:
         kind = served_kind(body)
     except Unappliable as error:
         raise ScenarioError(f"{where}: {error}") from error
-    if not isinstance(body.get("metadata"), dict) or not body["metadata"].get("name"):
+    if not is_named(kind, body) or (verb != "apply" and not body["metadata"].get("name")):
         raise ScenarioError(f"{where}: {kind.kind} without metadata.name")
     return Action(at, verb, kind, body, where)
 

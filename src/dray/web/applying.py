@@ -24,7 +24,7 @@ from dray.controllers.taints import taint_text
 from dray.explain import targets
 from dray.explain.snapshot import documents_in
 from dray.explain.targets import MANAGER
-from dray.runtime.hand import place_of
+from dray.runtime.hand import is_named, place_of
 from dray.runtime.local import Unappliable
 from dray.web.draining import Drains, meant
 from dray.web.views import Change
@@ -64,7 +64,7 @@ def steps(change: Change, world: World, drains: Drains) -> Iterator[Step]:
     bodies = sorted(documents_in(change.manifests, "the manifests"), key=lambda body: not _defines(body))
     for body in bodies:
         metadata = body.get("metadata") or {}
-        said = f"apply {body.get('kind')} {metadata.get('name') or ''}"
+        said = f"apply {body.get('kind')} {metadata.get('name') or metadata.get('generateName') or ''}"
         yield said, partial(_applied, body=body, patience=DEFINED_SECONDS if _defines(bodies[0]) else 0.0)
     for node in change.cordon:
         yield f"cordon {node}", partial(_unschedulable, node=node, value=True)
@@ -88,10 +88,12 @@ def _defines(body: Mapping[str, Any]) -> bool:
 
 async def _applied(cluster: Cluster, body: dict[str, Any], patience: float) -> None:
     kind = await _kind(cluster, body, patience)
-    metadata = body.get("metadata")
-    if not isinstance(metadata, dict) or not metadata.get("name"):
+    if not is_named(kind, body):
         raise Unappliable(f"{kind.kind} without metadata.name")
     namespace, name = place_of(kind, body)
+    if not name:
+        await cluster.write(Write("create", kind, namespace, "", body, field_manager=MANAGER))
+        return
     await cluster.write(Write("patch", kind, namespace, name, body, patch="apply", field_manager=MANAGER))
 
 
