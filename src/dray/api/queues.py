@@ -25,6 +25,7 @@ TASK_PRIORITY_LABEL: Final = "kai.scheduler/task-priority"
 # Of a pod that waits in a queue without a PodGroup: which PriorityClass counts there, and whether it may be preempted.
 PRIORITY_LABEL: Final = "priorityClassName"
 PREEMPTIBILITY_LABEL: Final = "kai.scheduler/preemptibility"
+PREEMPTIBILITIES: Final = ("preemptible", "non-preemptible")
 OF_QUEUES: Final = (QUEUE_LABEL, SUBGROUP_LABEL, TASK_PRIORITY_LABEL, PRIORITY_LABEL, PREEMPTIBILITY_LABEL)
 # Of a pod: a part of a GPU, as KAI-Scheduler shares GPUs. Dray does that through claims only.
 SHARING_ANNOTATIONS: Final = ("gpu-fraction", "gpu-memory", "gpu-fraction-num-devices")
@@ -35,12 +36,16 @@ RESOURCES_ANNOTATION: Final = "dray.dev/resources"
 GANG_ANNOTATION: Final = "dray.dev/gang"
 # Labels of pods that several owners make for one: the Jobs of a JobSet, the leader and the workers of a group.
 JOB_SET_LABEL: Final = "jobset.sigs.k8s.io/jobset-name"
+JOB_SET_UID_LABEL: Final = "jobset.sigs.k8s.io/jobset-uid"
+JOB_SET_ATTEMPT_LABEL: Final = "jobset.sigs.k8s.io/restart-attempt"
 LEADER_WORKER_SET_LABEL: Final = "leaderworkerset.sigs.k8s.io/name"
 LEADER_WORKER_GROUP_LABEL: Final = "leaderworkerset.sigs.k8s.io/group-index"
+LEADER_WORKER_REVISION_LABEL: Final = "leaderworkerset.sigs.k8s.io/template-revision-hash"
 # Of such a pod, as KAI-Scheduler reads them of its owner: in one domain of which level of which topology it is with the others.
 TOPOLOGY_ANNOTATION: Final = "kai.scheduler/topology"
 REQUIRED_LEVEL_ANNOTATION: Final = "kai.scheduler/topology-required-placement"
 PREFERRED_LEVEL_ANNOTATION: Final = "kai.scheduler/topology-preferred-placement"
+OF_GANGS: Final = (GANG_ANNOTATION, TOPOLOGY_ANNOTATION, REQUIRED_LEVEL_ANNOTATION, PREFERRED_LEVEL_ANNOTATION)
 # Of a pod group: since when it lacks pods that it needs.
 STALE_ANNOTATION: Final = "kai.scheduler/stale-podgroup-timestamp"
 LAST_START_ANNOTATION: Final = "kai.scheduler/last-start-timestamp"
@@ -183,6 +188,15 @@ class CorePodGroup(Object):
     spec: CorePodGroupSpec = msgspec.field(default_factory=CorePodGroupSpec)
 
 
+_SIZE: Final = re.compile(r"\s*0*([1-9][0-9]{0,8})\s*", re.ASCII)
+
+
+def gang_size(text: str) -> int | None:
+    """How many pods start together, as the annotation of one says; None for what is no whole number from 1 on."""
+    found = _SIZE.fullmatch(text)
+    return int(found[1]) if found else None
+
+
 def seconds(duration: str | None) -> float | None:
     """``1h30m`` in seconds, None where nothing is given; raises ``ValueError`` for what is no duration."""
     if not duration:
@@ -203,6 +217,8 @@ def queue_problem(queue: Queue) -> str:
 def group_problem(spec: PodGroupSpec) -> str:
     """What of its fields cannot be gone by, or nothing."""
     times = {"stalenessGracePeriod": spec.staleness_grace_period, "preemptionDelay": spec.preemption_delay}
+    if spec.preemptibility and spec.preemptibility.lower() not in PREEMPTIBILITIES:
+        return f"preemptibility is {spec.preemptibility!r}; write {' or '.join(PREEMPTIBILITIES)}"
     return _no_tree(spec.sub_groups) or _no_durations(times)
 
 

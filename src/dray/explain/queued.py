@@ -25,7 +25,8 @@ from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.scheduler import Scheduler
-from dray.scheduling.workloads.jobs import BESIDE, CORE, Job, starts_with_others, told
+from dray.scheduling.workloads.grouping import starts_with_others
+from dray.scheduling.workloads.jobs import BESIDE, Job, told
 from dray.scheduling.workloads.room import Plan
 from dray.scheduling.workloads.session import Session
 
@@ -151,7 +152,7 @@ def _place(session: Session, job: Job, pod: Pod, before: Mapping[str, Standing])
         if asked[name] and job.queue != BESIDE
     ]
     needs = 1 if job.single else job.root.least
-    return Queued("" if job.queue == BESIDE else job.queue, "" if job.single else job.key.replace(CORE, "/"), needs, of)
+    return Queued("" if job.queue == BESIDE else job.queue, "" if job.single else job.name, needs, of)
 
 
 # ------------------------------------------------------------------------------------------------------------ a plan in words

@@ -39,6 +39,7 @@ from dray.explain.fix import Fix, with_spec
 from dray.explain.nearest import Nearest, NodeAnswer, distance, nearest
 from dray.explain.queued import Outlook, Outlooks, Queued
 from dray.explain.snapshot import without_collecting
+from dray.explain.unheeded import unheeded
 from dray.explain.zones import refused_for_zones, where, without_guarantee, without_zones
 from dray.nodes.autoscaling import attachment
 from dray.scheduling.actions.preemption import Eviction
@@ -63,7 +64,7 @@ PASSING: Final = frozenset(
 NEVER: Final = frozenset(
     {
         *("TooManyDevices", "SelectorError", "InvalidRequest", "ClaimForeign", "ClassMissing", "ClaimMissing"),
-        *("TemplateMissing", "VolumeClaimMissing"),
+        *("TemplateMissing", "VolumeClaimMissing", "PodSaysUnreadable", "GpuSharing"),
     }
 )
 
@@ -118,7 +119,7 @@ def why(
         then = known.updated(told | dict.fromkeys(off, True))
         on = _why(world, pod, now, config, then, failures, unknown, outlooks)
         _switch_on(answer, sorted(off), on.fits, "its scheduler" if all(map(known, off)) else "the API server and its scheduler")
-    answer.notes += [*without_guarantee(world, pod), *without_zones(pod, unknown)]
+    answer.notes += [*without_guarantee(world, pod), *without_zones(pod, unknown), *unheeded(world, pod, unknown)]
     return answer
 
 
@@ -189,9 +190,23 @@ def _in_queue(answer: Why, pod: Pod, found: Outlook) -> Why:
     if found.evicts is not None:
         victims = [victim.pod for victim in found.evicts.victims]
         return _decided(answer, pod, "waiting", Refusal(((preempting(pod, found.node, victims, "MakingRoom"), 0),)), found.evicts)
-    if found.refusal is not None and any(not count for _, count in found.refusal.reasons):
-        verdict: VerdictName = "impossible" if answer.verdict == "impossible" else "unschedulable"
-        return _decided(answer, pod, verdict, found.refusal)
+    if found.refusal is None or all(count for _, count in found.refusal.reasons):
+        return answer
+    if answer.verdict == "impossible" and not found.refusal.nodes:
+        return _besides(answer, found.refusal)
+    if NEVER & found.refusal.codes:
+        answer = _decided(answer, pod, "impossible", found.refusal)
+        answer.summary = _as_it_stands(pod, message(found.refusal.reasons, 0))
+        return answer
+    return _decided(answer, pod, "impossible" if answer.verdict == "impossible" else "unschedulable", found.refusal)
+
+
+def _besides(answer: Why, refusal: Refusal) -> Why:
+    """Of a pod that would never start: what its queue or its gang has against it comes on top, and is not why."""
+    counts = list(refusal.reasons)
+    answer.reasons += [reason for reason, _ in counts]
+    answer.summary = f"{answer.summary.rstrip('.')}; besides, {message(counts, 0)}"
+    answer.fixes = [*dict.fromkeys((*answer.fixes, *fixes(counts, limit=2)))]
     return answer
 
 
@@ -384,9 +399,7 @@ class _Question:
         else:
             verdict = "impossible" if codes & NEVER else "unschedulable"
         told = message(counts, 0)
-        # No node was asked: nothing is in the way but the pod and what it names.
-        as_it_is = f"pod {self._pod.key} cannot be scheduled as it stands: {_of_itself(self._pod, told)}"
-        summary = as_it_is if verdict == "impossible" else _sentence(self._pod, verdict, told)
+        summary = _as_it_stands(self._pod, told) if verdict == "impossible" else _sentence(self._pod, verdict, told)
         said = in_upstream_words(counts, 0)
         advice = missing.advice(self._world, self._pod, reasons)
         advice += tainted.advice(self._world, self._scheduler.engine.inventory, reasons)
@@ -567,6 +580,11 @@ def _sentence(pod: Pod, verdict: VerdictName, told: str) -> str:
             return f"pod {pod.key} waits: {told}"
         case _:
             return f"pod {pod.key} cannot be scheduled now: {told}"
+
+
+def _as_it_stands(pod: Pod, told: str) -> str:
+    """No node was asked: nothing is in the way but the pod and what it names."""
+    return f"pod {pod.key} cannot be scheduled as it stands: {_of_itself(pod, told)}"
 
 
 def _of_itself(pod: Pod, told: str) -> str:

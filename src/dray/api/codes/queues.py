@@ -111,6 +111,14 @@ TABLE: Final[dict[str, Code]] = {
         " of its pod group",
         cure="correct the label kai.scheduler/subgroup-name of the pod, or add the sub-group to the pod group",
     ),
+    "PodSaysUnreadable": Code(
+        plugins=("Scheduler",),
+        meaning="an annotation or a label of the pod says how it starts, or whether it may be preempted, and cannot be read",
+        wakes=(ITSELF,),
+        subject="pod",
+        says="<has>[ the {sort} {said}|| an annotation], which cannot be gone by[: it has to be {wanted}]",
+        cure="write[ {example}] where the pod is made (its owner's template), or on the pods themselves; or remove it",
+    ),
     "GpuSharing": Code(
         plugins=("Scheduler",),
         meaning="the pod asks for a part of a GPU by an annotation of KAI-Scheduler, which would not be kept to",

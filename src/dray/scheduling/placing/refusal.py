@@ -13,7 +13,7 @@ from dray.api.words import Preemption
 Reasons = tuple[Reason, ...]
 
 # Data that make a reason another one; the rest are numbers that change all the time.
-_OF_OBJECTS: Final = ("volume", "claim", "class", "request", "member", "first", "other", "victims", "pod")
+_OF_OBJECTS: Final = ("volume", "claim", "class", "request", "member", "first", "other", "victims", "pod", "said")
 _NAMES: Final = ("resource", "port", "key", "effect", "topologyKey", *_OF_OBJECTS)
 
 

@@ -20,7 +20,8 @@ from dray.scheduling.placing.state import NotPlaced
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.asked import Amounts
 from dray.scheduling.workloads.asking import Asking
-from dray.scheduling.workloads.jobs import BESIDE, Job, leaf_of, told
+from dray.scheduling.workloads.grouping import leaf_of
+from dray.scheduling.workloads.jobs import BESIDE, Job, told
 from dray.scheduling.workloads.members import Members
 from dray.scheduling.workloads.together import Blocked
 from dray.scheduling.workloads.use import QueueUse, Standings

@@ -8,6 +8,7 @@ pods are scheduled as if nothing of this existed. A gang that no queue has to do
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -15,8 +16,8 @@ from typing import Any, Final
 from dray.api import queues
 from dray.api.class_names import ClassNames
 from dray.api.core import Pod
-from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, RESOURCE_CLAIMS, Kind
-from dray.api.meta import Object, OwnerReference
+from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, RESOURCE_CLAIMS
+from dray.api.meta import Object
 from dray.api.resource import IMPLICIT_RESOURCE_PREFIX, AllocationResult, ResourceClaim
 from dray.api.times import parse_time
 from dray.books.demand import Demand
@@ -30,18 +31,16 @@ from dray.scheduling.plugins.resources import readable
 from dray.scheduling.shape.claims import claim_keys
 from dray.scheduling.shape.extended import requests_for, special_claim, wanted_names
 from dray.scheduling.waiting.queue import QueuedPod
+from dray.scheduling.workloads import grouping
 from dray.scheduling.workloads.asked import GPU, GPU_RESOURCE, Amounts, Asked, DevicesAsked, resource_of, stock_of
+from dray.scheduling.workloads.grouping import APART, CORE, leaf_of, starts_with_others
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 NATIVE: Final = (CPU, MEMORY, GPU)
 UNRESTRICTED: Final = Entitlement(0.0, UNLIMITED, 1.0)
-DEEPEST: Final = 16
 # The queue of gangs that no queue has to do with. No object can have this name.
 BESIDE: Final = "-"
-# In the key of a job that a group of Kubernetes makes.
-CORE: Final = "/group/"
-
 log = logging.getLogger(__name__)
 
 
@@ -58,6 +57,7 @@ class Job:
     """Pods that belong together. ``waiting`` are those that are to be placed."""
 
     __slots__ = (
+        "by_pods",
         "created",
         "delay",
         "evicted_at",
@@ -70,6 +70,7 @@ class Job:
         "priority",
         "queue",
         "root",
+        "said",
         "stale_since",
         "subgroups",
         "uid",
@@ -89,6 +90,9 @@ class Job:
         self.missing = False
         # What is wrong with its PodGroup, if anything is.
         self.wrong = ""
+        # Whether no PodGroup says what it is, but its pods do; and how many of them say which number of ``dray.dev/gang``.
+        self.by_pods = False
+        self.said: Counter[str] = Counter()
         self.grace: float | None = None
         self.delay = 0.0
         self.stale_since: float | None = None
@@ -115,43 +119,32 @@ class Job:
 
     @property
     def group(self) -> str:
-        """What people know it as. Kubernetes' own groups have a key apart from KAI-Scheduler's of the same name."""
-        return f"podgroup/{self.key.replace(CORE, '/')}"
+        return f"podgroup/{self.name}"
+
+    @property
+    def name(self) -> str:
+        """What people know it as. Kubernetes' own groups have a key apart from KAI-Scheduler's of the same name, and pods of an
+        owner one apart from those of another owner that had its name."""
+        return self.key.replace(CORE, "/").partition(APART)[0]
 
     @property
     def first(self) -> Pod:
         return next(iter(self.pods.values()))
 
 
-def starts_with_others(pod: Pod, kinds: Collection[Kind]) -> bool:
-    """In a way that Kubernetes or Dray knows of itself. What names a group of KAI where nobody has one was left behind."""
-    group = pod.spec.scheduling_group
-    if group is None and queues.GANG_ANNOTATION not in pod.metadata.annotations:
-        return False
-    named = group is not None and bool(group.pod_group_name) and CORE_POD_GROUPS in kinds
-    counted = queues.GANG_ANNOTATION in pod.metadata.annotations and pod.metadata.controller is not None
-    return (named or counted) and not pod.terminal
-
-
 def not_done(job: Job) -> Refusal | None:
-    """What the job asks for in KAI-Scheduler's words that would not be kept to: better not started than started otherwise."""
+    """What the job asks for that would not be kept to: better not started than started otherwise."""
     if job.wrong:
         return Refusal.of("PodGroupInvalid", job.group, error=job.wrong)
     for pod in (job.pods[uid] for uid in job.waiting):
-        for annotation in queues.SHARING_ANNOTATIONS:
-            if (value := pod.metadata.annotations.get(annotation)) is not None:
-                return Refusal.of("GpuSharing", f"pod/{pod.key}", annotation=f"{annotation}: {value}")
+        unread = grouping.unreadable(pod, job.queue != BESIDE) if job.by_pods else None
+        if (refusal := unread or grouping.shared_gpu(pod)) is not None:
+            return refusal
     return None
 
 
-def leaf_of(pod: Pod, subgroups: bool) -> str:
-    """The part of its gang that the pod is in."""
-    return pod.metadata.labels.get(queues.SUBGROUP_LABEL, "") if subgroups else ""
-
-
 def member(pod: Pod, state: State, subgroups: bool) -> Member:
-    labels, leaf = pod.metadata.labels, leaf_of(pod, subgroups)
-    return Member(pod.uid, state, leaf, _number(labels.get(queues.TASK_PRIORITY_LABEL)), created(pod), pod.key)
+    return Member(pod.uid, state, leaf_of(pod, subgroups), grouping.task_priority(pod), created(pod), pod.key)
 
 
 def gang_of(job: Job, states: Mapping[str, State]) -> Gang:
@@ -161,27 +154,6 @@ def gang_of(job: Job, states: Mapping[str, State]) -> Gang:
 def created(found: Object) -> float:
     stamp = found.metadata.creation_timestamp
     return parse_time(stamp) if stamp else 0.0
-
-
-def _belongs_to(pod: Pod, owner: OwnerReference) -> str:
-    """What all pods that start together have in common: their owner, or what has several owners made for it."""
-    labels = pod.metadata.labels
-    if name := labels.get(queues.JOB_SET_LABEL):
-        return f"JobSet/{name}"
-    if (name := labels.get(queues.LEADER_WORKER_SET_LABEL)) and (index := labels.get(queues.LEADER_WORKER_GROUP_LABEL)):
-        return f"LeaderWorkerSet/{name}-{index}"
-    return f"{owner.kind}/{owner.name}"
-
-
-def _explicit(preemptibility: str) -> bool | None:
-    return {"preemptible": True, "non-preemptible": False}.get(preemptibility.lower())
-
-
-def _number(text: str | None) -> int:
-    try:
-        return int(text or 0)
-    except ValueError:
-        return 0
 
 
 class Jobs:
@@ -292,19 +264,21 @@ class Jobs:
         job = known if known is not None else self._by_key.get(key)
         if job is None:
             job = self._by_key[key] = Job(key, queue)
-        new = pod.uid not in job.pods
+        before = job.pods.get(pod.uid)
         job.pods[pod.uid] = pod
         self._by_pod[pod.uid] = job
         if job.first is pod:
             job.queue = queue
-        if new:
+        if before is None or grouping.said(before) != grouping.said(pod):
+            job.said += _said(pod)
+            job.said -= _said(before)
             self._describe(job)
         return job
 
     def remove(self, uid: str) -> Job | None:
         job = self._by_pod.pop(uid, None)
         if job is not None:
-            job.pods.pop(uid, None)
+            job.said -= _said(job.pods.pop(uid, None))
             job.waiting.pop(uid, None)
             if not job.pods:
                 self._by_key.pop(job.key, None)
@@ -329,11 +303,11 @@ class Jobs:
         elif (core := pod.spec.scheduling_group) is not None and core.pod_group_name and CORE_POD_GROUPS in self._kinds:
             key = f"{namespace}{CORE}{core.pod_group_name}"
             own: queues.CorePodGroup | None = self._world.get(CORE_POD_GROUPS, f"{namespace}/{core.pod_group_name}")
-            gang = own is None or _together(own.spec)
+            gang = own is None or grouping.together(own.spec)
         else:
             owner = pod.metadata.controller
-            gang = owner is not None and bool(annotations.get(queues.GANG_ANNOTATION))
-            key = f"{namespace}/{_belongs_to(pod, owner)}" if gang and owner is not None else f"pod/{pod.uid}"
+            gang = owner is not None and queues.GANG_ANNOTATION in annotations
+            key = f"{namespace}/{grouping.belongs_to(pod, owner)}" if gang and owner is not None else f"pod/{pod.uid}"
         if not queue:
             queue = queues.DEFAULT_QUEUE if queues.DEFAULT_QUEUE in self.tree.queues else BESIDE
             if queue == BESIDE and not gang:
@@ -351,20 +325,21 @@ class Jobs:
         if group is None:
             job.missing, job.wrong = bool(pod.metadata.annotations.get(queues.POD_GROUP_ANNOTATION)), ""
             job.uid, job.created = pod.uid, min(map(created, job.pods.values()))
-            asked = pod.metadata.annotations.get(queues.GANG_ANNOTATION) if not job.missing else None
-            near = _near(_annotated(pod)) if asked else None
-            job.root, job.subgroups = Part("", max(1, _number(asked)) if asked else 1, near=near), False
+            job.by_pods = not job.missing
+            asked = queues.GANG_ANNOTATION in pod.metadata.annotations and pod.metadata.controller is not None and job.by_pods
+            near = grouping.near(grouping.annotated(pod)) if asked else None
+            job.root, job.subgroups = Part("", grouping.size_of(job.said) if asked else 1, near=near), False
             labels = pod.metadata.labels if job.queue != BESIDE else {}
             job.priority = self._priority(labels.get(queues.PRIORITY_LABEL, ""), priority)
-            job.preemptible = is_preemptible(_explicit(labels.get(queues.PREEMPTIBILITY_LABEL, "")), job.priority)
+            job.preemptible = is_preemptible(grouping.explicit(labels.get(queues.PREEMPTIBILITY_LABEL, "")), job.priority)
             return
         spec = group.spec
-        job.missing, job.wrong = False, queues.group_problem(spec)
+        job.missing, job.wrong, job.by_pods = False, queues.group_problem(spec), False
         job.queue = spec.queue or job.queue
         job.uid, job.created = group.metadata.uid, created(group)
-        job.root, job.subgroups = _parts(spec), bool(spec.sub_groups)
+        job.root, job.subgroups = grouping.parts(spec), bool(spec.sub_groups)
         job.priority = self._priority(spec.priority_class_name, priority)
-        job.preemptible = is_preemptible(_explicit(spec.preemptibility), job.priority)
+        job.preemptible = is_preemptible(grouping.explicit(spec.preemptibility), job.priority)
         if not job.wrong:
             job.grace, job.delay = queues.seconds(spec.staleness_grace_period), queues.seconds(spec.preemption_delay) or 0.0
         for name, stamp in (("stale_since", queues.STALE_ANNOTATION), ("last_start", queues.LAST_START_ANNOTATION)):
@@ -374,7 +349,7 @@ class Jobs:
     def _describe_core(self, job: Job, key: str) -> None:
         """As a PodGroup of Kubernetes says: its gang starts together; without one its pods go by themselves."""
         group: queues.CorePodGroup | None = self._world.get(CORE_POD_GROUPS, key)
-        job.missing = group is None
+        job.missing, job.by_pods = group is None, False
         if group is not None:
             gang = group.spec.scheduling_policy.gang
             keys = group.spec.scheduling_constraints.topology if group.spec.scheduling_constraints is not None else ()
@@ -469,46 +444,18 @@ def _counted_as(resource: str) -> str:
     return GPU if resource == GPU_RESOURCE else resource
 
 
+def _said(pod: Pod | None) -> Counter[str]:
+    """The number of pods that start together, as the pod says it."""
+    text = pod.metadata.annotations.get(queues.GANG_ANNOTATION) if pod is not None else None
+    return Counter() if text is None else Counter((text,))
+
+
 def _time(text: str) -> float | None:
+    """Written by schedulers: one that cannot be read is none, and is written anew."""
     try:
         return parse_time(text)
     except ValueError:
         return None
-
-
-def _parts(spec: queues.PodGroupSpec) -> Part:
-    """Groups that are nested deeper than anybody needs count as sets of pods, so that hostile ones cost little."""
-    if not spec.sub_groups:
-        return Part("", max(spec.min_member, 0) or 1, near=_near(spec.topology_constraint))
-    below: dict[str, list[queues.SubGroup]] = {}
-    for part in spec.sub_groups:
-        below.setdefault(part.parent or "", []).append(part)
-
-    def made(part: queues.SubGroup, depth: int) -> Part:
-        children = tuple(made(child, depth + 1) for child in below.get(part.name, ())) if depth < DEEPEST else ()
-        minimum = part.min_sub_group if children else part.min_member or 0
-        return Part(part.name, minimum, children, _near(part.topology_constraint))
-
-    return Part("", spec.min_sub_group, tuple(made(part, 1) for part in below.get("", ())), _near(spec.topology_constraint))
-
-
-def _together(spec: queues.CorePodGroupSpec) -> bool:
-    """Where one pod is enough, or any number, there is nothing to start together; they may have to be near to each other."""
-    gang, near = spec.scheduling_policy.gang, spec.scheduling_constraints
-    return (gang is not None and gang.min_count > 1) or (near is not None and bool(near.topology))
-
-
-def _annotated(pod: Pod) -> queues.TopologyConstraint:
-    """What the annotations of a pod say that starts together with others of its owner."""
-    names = queues.TOPOLOGY_ANNOTATION, queues.REQUIRED_LEVEL_ANNOTATION, queues.PREFERRED_LEVEL_ANNOTATION
-    return queues.TopologyConstraint(*(pod.metadata.annotations.get(name, "") for name in names))
-
-
-def _near(constraint: queues.TopologyConstraint | None) -> Near | None:
-    """A constraint that names no level asks for nothing."""
-    if constraint is None or not (constraint.required_topology_level or constraint.preferred_topology_level):
-        return None
-    return Near(constraint.topology, constraint.required_topology_level, constraint.preferred_topology_level)
 
 
 def _queue(queue: queues.Queue, names: Iterable[str]) -> Queue:

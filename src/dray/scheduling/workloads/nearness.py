@@ -20,7 +20,8 @@ from dray.scheduling.parts import Parts
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.bounds import by_node
-from dray.scheduling.workloads.jobs import Job, leaf_of
+from dray.scheduling.workloads.grouping import leaf_of
+from dray.scheduling.workloads.jobs import Job
 from dray.scheduling.workloads.members import Members
 from dray.scheduling.workloads.together import Blocked, Scope, Seat, Together
 

@@ -40,8 +40,9 @@ from dray.scheduling.telling.reports import Reports
 from dray.scheduling.waiting import events
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.denials import Missing
+from dray.scheduling.workloads.grouping import CORE
 from dray.scheduling.workloads.headroom import Headroom
-from dray.scheduling.workloads.jobs import CORE, Job, Jobs
+from dray.scheduling.workloads.jobs import Job, Jobs
 from dray.scheduling.workloads.leftovers import left_over
 from dray.scheduling.workloads.promises import LOOK_AGAIN, TOPIC, Promises
 from dray.scheduling.workloads.session import Session
@@ -414,7 +415,7 @@ class Workloads:
         for placed in pods:
             if placed.pod.metadata.deletion_timestamp is None:
                 profile = placed.demand.scheduler_name
-                self._out.extend(reports.stale(placed.pod, job.key, profile, self._now))
+                self._out.extend(reports.stale(placed.pod, job.name, profile, self._now))
 
     # ----------------------------------------------------------------------------------------------------------- refusing
 

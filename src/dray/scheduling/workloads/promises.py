@@ -188,7 +188,7 @@ def _why(job: Job, plan: Plan, action: str) -> dict[str, str]:
     for step, nodes in (*((step, dict[str, str]()) for step in plan.evicted), *plan.moved):
         for uid in (placed.pod.uid for placed in step.pods):
             if action == "consolidation":
-                whom = job.key if job.key != f"pod/{job.first.uid}" else job.first.key
+                whom = job.name if job.key != f"pod/{job.first.uid}" else job.first.key
                 found[uid] = f"moving to node {nodes[uid]}, to make room for {whom}"
                 continue
             words = reports.FOR_PRIORITY

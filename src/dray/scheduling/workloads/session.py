@@ -24,7 +24,8 @@ from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.asked import Amounts, add
 from dray.scheduling.workloads.asking import Asking
 from dray.scheduling.workloads.denials import Denials, Missing
-from dray.scheduling.workloads.jobs import Job, Jobs, leaf_of, not_done
+from dray.scheduling.workloads.grouping import leaf_of
+from dray.scheduling.workloads.jobs import Job, Jobs, not_done
 from dray.scheduling.workloads.joint import Joint
 from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.members import Members
