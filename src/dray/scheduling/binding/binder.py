@@ -348,6 +348,8 @@ class Binder:
         because = f": {binding.because}" if binding.because else ""
         self.outbox.tell(binding, now, "Scheduled", f"Successfully assigned {binding.key} to {binding.node}{because}", "Binding")
         self._remove(binding)
+        if binding.gang is not None:
+            self._bind_together(binding.gang.placed(binding.uid), now)
         if binding.special is not None:
             self._claims.keep_only(binding.pod, binding.special.name)
         self.outbox.ended.append(Ended(binding.pending, True, node=binding.node))

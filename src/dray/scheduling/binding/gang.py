@@ -1,8 +1,8 @@
 """Bindings of a gang: each waits until all can be bound, and one that fails gives all back.
 
-Always true: none is bound before all are ready; when one is lost before that, none will be, and one that somebody else placed is
-not waited for. Once all were ready they go on by themselves: a bind that fails then leaves a gang that lacks a member, which is
-placed again.
+Always true: none is bound before all are ready; when one is lost, none will be whose bind was not sent by then, and one that
+somebody else placed is not waited for. What was bound by then cannot be taken back: it is a gang that lacks members, which are
+placed again, all or none; if that comes to nothing, the gang is given up after its grace.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ class Gang(Generic[T]):
         self._under_way: dict[str, T] = {}
         self._ready: set[str] = set()
         self._released = False
+        self._lost = False
 
     @property
     def awaited(self) -> Iterable[str]:
@@ -38,7 +39,7 @@ class Gang(Generic[T]):
         self._ready.discard(name)
 
     def placed(self, name: str) -> list[T]:
-        """Somebody else placed this one, and it is waited for no more. Who is to be bound, therefore."""
+        """This one is bound, by whomever, and is waited for no more. Who is to be bound, therefore."""
         self._under_way.pop(name, None)
         self._ready.discard(name)
         return [] if self._released else self._all_ready()
@@ -50,12 +51,10 @@ class Gang(Generic[T]):
         return list(self._under_way.values())
 
     def lost(self, name: str) -> Iterable[T]:
-        """This one will not be bound; who else is not, therefore."""
+        """This one will not be bound; who else is not, therefore, if its bind can still be held back."""
         self._under_way.pop(name, None)
         self._ready.discard(name)
-        if self._released:
+        if self._lost:
             return ()
-        self._released = True
-        others = list(self._under_way.values())
-        self._under_way.clear()
-        return others
+        self._released = self._lost = True
+        return list(self._under_way.values())

@@ -419,7 +419,9 @@ class Session:
                 continue
             gang = self.members.gang(job)
             if not is_stale(gang):
-                job.stale_since = None
+                # Who is still to be bound may yet fail, again and again: that mends nothing.
+                if all(job.pods[each.name].spec.node_name for each in gang.members("active")):
+                    job.stale_since = None
                 continue
             if job.stale_since is None:
                 job.stale_since = self.now
