@@ -9,8 +9,8 @@ import pytest
 
 from dray.api.gates import Gates
 from dray.api.kinds import DEVICE_CLASSES, PODS
+from dray.explain.answer import Why
 from dray.explain.tree import nearest, tree
-from dray.explain.why import Why
 from dray.testing import VirtualCluster, device, device_class, node, pod, resource_slice
 
 IMPLICIT = "deviceclass.resource.kubernetes.io/"

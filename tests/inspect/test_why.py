@@ -416,9 +416,9 @@ class TestAGangThatOnlyItsPodsName:
         assert (found["verdict"], found["fits"]) == ("waiting", ["n1", "n2"])
         assert (found["queued"]["group"], found["queued"]["needs"]) == ("ns/Job/train", 4)
 
-    def test_that_does_not_fit_as_a_whole_is_unschedulable_though_each_would_fit_alone(self, dray: Run) -> None:
+    def test_that_never_fits_as_a_whole_is_impossible_though_each_would_fit_alone(self, dray: Run) -> None:
         found = ask(dray, "w0", [node("n1"), *self.pods(3, "4", "annotation")])
-        assert found["verdict"] == "unschedulable"
+        assert found["verdict"] == "impossible"
         assert found["fits"] == []
         assert codes(found["reasons"])[0] == "GangBlocked"
         assert "podgroup ns/Job/train cannot start as a whole: 2 of 3 pods fit together" in found["summary"]
@@ -436,7 +436,7 @@ class TestAGangThatOnlyItsPodsName:
         assert codes(found["reasons"]) == ["NotRead"]
         assert "podgroups.scheduling.k8s.io ns/train (the files have no podgroups.scheduling.k8s.io)" in found["summary"]
 
-    @pytest.mark.parametrize(("cpu", "verdict"), [("4", "waiting"), ("5", "unschedulable")])
+    @pytest.mark.parametrize(("cpu", "verdict"), [("4", "waiting"), ("5", "impossible")])
     def test_of_kubernetes_is_judged_as_a_whole_once_the_group_is_there(self, dray: Run, cpu: str, verdict: str) -> None:
         metadata = {"name": "train", "namespace": "ns"}
         spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}

@@ -48,6 +48,18 @@ def borrowed(tmp_path: Path) -> Asked:
     return Asked(tmp_path, cluster(*nodes, *queues, *(of("a", f"a{index}") for index in range(4))))
 
 
+def test_a_gang_that_could_never_start_is_told_from_one_that_waits(borrowed: Asked) -> None:
+    large = [group("large", "b", 5), *(member(f"l{index}", "large") for index in range(5))]
+    waits = [group("waits", "b", 3), *(member(f"w{index}", "waits") for index in range(3))]
+    code, found = borrowed.json(files=[*large, *waits])
+    assert code == 1
+    verdicts = {each["pod"]: each["verdict"] for each in found["pods"]}
+    assert {verdicts[f"default/l{index}"] for index in range(5)} == {"impossible"}
+    assert {verdicts[f"default/w{index}"] for index in range(3)} == {"unschedulable"}
+    told = next(each["summary"] for each in found["pods"] if each["pod"] == "default/l0")
+    assert "4 of 5 pods fit together, and then there is no place for default/l4" in told
+
+
 def test_a_queue_below_its_share_takes_it_back(borrowed: Asked) -> None:
     code, found = borrowed.json(files=[of("b", "b0"), of("b", "b1")])
     assert code == 0

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from dray.api import kinds
-from dray.explain.why import Why, why
+from dray.explain.answer import Why
+from dray.explain.why import why
 from tests.scheduling.scheduling_cluster import Sim, pod
 from tests.scheduling.scheduling_cluster import node as made_node
 from tests.scheduling.test_queues_and_gangs import GPU, add_queue, cluster, running

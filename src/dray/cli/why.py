@@ -22,13 +22,13 @@ from dray.cli.pods import find
 from dray.cli.source import Source, placing_of, source_options
 from dray.cli.trouble import Trouble
 from dray.cluster.world import World
+from dray.explain.answer import Why
 from dray.explain.evicting import WouldEvict
 from dray.explain.failures import failed_bindings, not_started
 from dray.explain.overview import ASKED, causes, pods_of, waiting
 from dray.explain.plain import plain_causes, plain_why
 from dray.explain.queued import Queued
 from dray.explain.tree import Branch, nearest, tree
-from dray.explain.why import Why
 from dray.explain.why import why as ask
 
 _NEEDED: Final = (PODS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES)

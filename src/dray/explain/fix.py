@@ -69,6 +69,18 @@ def with_spec(pod: Pod, **fields: Any) -> Pod:
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, **fields))
 
 
+def tied(pod: Pod) -> bool:
+    """Whether it must be near other pods."""
+    affinity = pod.spec.affinity
+    return affinity is not None and affinity.pod_affinity is not None and bool(affinity.pod_affinity.required)
+
+
+def untied(pod: Pod) -> Pod:
+    """The pod as one that need not be near any other."""
+    affinity = pod.spec.affinity
+    return with_spec(pod, affinity=msgspec.structs.replace(affinity, pod_affinity=None)) if affinity is not None else pod
+
+
 def with_annotations(pod: Pod, annotations: dict[str, str]) -> Pod:
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
 

@@ -17,11 +17,12 @@ from dray.api.kinds import PODS, REPLICA_SETS, Kind
 from dray.api.queues import POD_GROUP_ANNOTATION
 from dray.api.reason import Reason
 from dray.cluster.world import World
+from dray.explain.answer import VerdictName
 from dray.explain.failures import FailedBinding
 from dray.explain.fix import Fix
 from dray.explain.queued import Outlooks
 from dray.explain.snapshot import without_collecting
-from dray.explain.why import VerdictName, why
+from dray.explain.why import why
 from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config
 from dray.scheduling.placing.state import NotPlaced

@@ -9,9 +9,9 @@ import msgspec
 
 from dray.api.words import as_json
 from dray.devices.explain import RequestFinding
+from dray.explain.answer import Why
 from dray.explain.nearest import NodeAnswer
 from dray.explain.overview import Cause
-from dray.explain.why import Why
 
 
 def plain_why(answer: Why) -> dict[str, Any]:

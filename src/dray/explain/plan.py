@@ -30,6 +30,8 @@ from dray.api.reason import Reason
 from dray.api.resource import DeviceTaint, DeviceTaintSelector, ResourceSlice
 from dray.api.words import as_json, message
 from dray.cluster.port import Refused
+from dray.explain.answer import NEVER, PASSING
+from dray.explain.emptied import never
 from dray.explain.missing import unless_unread
 from dray.explain.overview import waiting
 from dray.explain.rehearsal import Evicted, Rehearsal
@@ -37,11 +39,11 @@ from dray.explain.snapshot import Snapshot, without_collecting
 from dray.explain.standing import Standing, standing
 from dray.explain.taking import POD_SPECS
 from dray.explain.targets import unpublished
-from dray.explain.why import NEVER, PASSING
 from dray.runtime.hand import USER, is_named, place_of
 from dray.runtime.local import Unappliable, served_kind
 from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config
+from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.placing.state import CycleState, NotPlaced
 
 Plain = dict[str, Any]
@@ -330,6 +332,7 @@ class _Told:
         self._scheduler, self._world = rehearsal.scheduler, rehearsal.world
         self._ask = Ask(self._scheduler, rehearsal.clock.now)
         self._possible: dict[Hashable, bool] = {}
+        self._never: dict[str, Refusal | None] = {}
         self._victims: dict[str, list[str]] = {}
         for each in rehearsal.evicted.values():
             if each.about:
@@ -384,8 +387,23 @@ class _Told:
         reasons = [reason for reason, _ in counts]
         unread = any(reason.code == "NotRead" for reason in reasons)
         verdict = "unschedulable" if unread else self._verdict(pod, refusal.codes)
+        nowhere = self._of_gang(pod) if verdict == "unschedulable" and not unread else None
+        if nowhere is not None:
+            # What the empty cluster lacks is told, and not what is in use besides.
+            verdict, counts, refusal = "impossible", list(nowhere.reasons), nowhere
+            reasons = [reason for reason, _ in counts]
         said = message(counts, refusal.nodes)
         return PlannedPod(pod.key, verdict, "", [], victims, reasons, said, instead_of)
+
+    def _of_gang(self, pod: Pod) -> Refusal | None:
+        """Why the pod's gang would not start with every other pod gone, where that is proven."""
+        job = self._scheduler.workloads.jobs.of(pod.uid)
+        if job is None:
+            return None
+        if job.key not in self._never:
+            rehearsal, config = self._rehearsal, self._scheduler.config
+            self._never[job.key] = never(self._world, job, now=rehearsal.clock.now, config=config, gates=rehearsal.gates)
+        return self._never[job.key]
 
     def _verdict(self, pod: Pod, codes: frozenset[str]) -> VerdictName:
         if codes & NEVER:

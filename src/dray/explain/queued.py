@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -17,6 +17,7 @@ from dray.api.gates import Gates
 from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, QUEUES
 from dray.books.nodes import Placed
 from dray.cluster.world import World
+from dray.explain.emptied import never
 from dray.explain.evicting import Victim, WouldEvict, devices_of
 from dray.explain.failures import FailedBinding, resting
 from dray.explain.queues import of_queues
@@ -29,6 +30,9 @@ from dray.scheduling.workloads.grouping import starts_with_others
 from dray.scheduling.workloads.jobs import BESIDE, Job, told
 from dray.scheduling.workloads.room import Plan
 from dray.scheduling.workloads.session import Session
+
+# Of so many gangs it is found out whether they could ever start; each costs a look at the whole cluster.
+_MOST_PROOFS: Final = 32
 
 
 class Held(msgspec.Struct, rename="camel"):
@@ -82,6 +86,7 @@ class Outlooks:
     ) -> None:
         self._world, self._now, self._config, self._gates, self._failures = world, now, config, gates, failures
         self._rehearsed: dict[tuple[str, ...], _Rehearsed] = {}
+        self._never: dict[str, Refusal | None] = {}
         self._any = any(kind in world.kinds and world.all(kind) for kind in (QUEUES, POD_GROUPS, CORE_POD_GROUPS))
 
     def of(self, pod: Pod) -> Outlook | None:
@@ -96,6 +101,16 @@ class Outlooks:
             # Who may not be scheduled yet is told that, whatever its queue is like.
             return Outlook(Queued(job.queue), refusal=refusal if pod.uid in job.waiting else None)
         return _of_session(self._world, pod, session, job, before)
+
+    def never(self, pod: Pod) -> Refusal | None:
+        """Why the gang of the pod would not start on the empty cluster either, where that is proven."""
+        scheduler, _, _ = self._session(pod.spec.scheduler_name)
+        job = scheduler.workloads.jobs.of(pod.uid)
+        if job is None or (job.key not in self._never and len(self._never) >= _MOST_PROOFS):
+            return None
+        if job.key not in self._never:
+            self._never[job.key] = never(self._world, job, now=self._now, config=scheduler.config, gates=self._gates)
+        return self._never[job.key]
 
     def _session(self, name: str) -> _Rehearsed:
         """The scheduler's settings; where they are unknown, the defaults for this pod and all that queues have to do with."""

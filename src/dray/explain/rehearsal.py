@@ -109,10 +109,10 @@ class Rehearsal:
         their controllers run."""
         self._comes = frozenset(comes)
         self._workloads = {sort for kind in comes for sort in CONTROLLERS.get(kind, ())}
-        self._found, self._gates = found, gates or Gates.dray()
+        self._found, self.gates = found, gates or Gates.dray()
         self._config = for_everybody(config, found, schedulers)
         self.clock = Clock(now)
-        self.core = InProcess(self.clock, seed=SEED, gates=self._gates)
+        self.core = InProcess(self.clock, seed=SEED, gates=self.gates)
         self.hand = Hand(self.core)
         self.touched: set[tuple[str, str]] = set()
         """Kind and ``namespace/name`` of the workloads that the change is about."""
@@ -157,12 +157,12 @@ class Rehearsal:
     def _deciders(self, world: World) -> Sequence[Decider]:
         shares = random.Random("shares")
         self.scheduler = Scheduler(
-            world, self._config, self._gates, None, lambda: str(uuid.UUID(int=shares.getrandbits(128), version=4))
+            world, self._config, self.gates, None, lambda: str(uuid.UUID(int=shares.getrandbits(128), version=4))
         )
         made: list[Decider] = [
-            ClaimsController(world, self._gates),
+            ClaimsController(world, self.gates),
             _Evicting(self.scheduler, self.leaves),
-            _Evicting(TaintEviction(world, self._gates, rate=EVICTIONS_PER_SECOND), self.leaves),
+            _Evicting(TaintEviction(world, self.gates, rate=EVICTIONS_PER_SECOND), self.leaves),
             _Evicting(NodeEviction(world), self.leaves),
             *([Volumes(world)] if self._has(PERSISTENT_VOLUME_CLAIMS) else []),
             _Quick(world, self.core, self._gone, lambda: self.virtual.pump()),

@@ -17,8 +17,8 @@ from dray.api.reason import Reason
 from dray.api.resource import UNMADE
 from dray.api.words import predicate, words
 from dray.devices.explain import RequestFinding
+from dray.explain.answer import Why
 from dray.explain.nearest import Nearest, NodeAnswer, asked_by
-from dray.explain.why import Why
 
 _SHOWN_NODES: Final = 5
 _NAMED: Final = 4

@@ -8,7 +8,7 @@ must change). Nothing is changed by asking.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -31,13 +31,15 @@ from dray.devices.ledger import DeviceKey
 from dray.explain import awaited as awaiting
 from dray.explain import missing, tainted
 from dray.explain.advice import Advisor, Refused, is_tried
+from dray.explain.answer import NEVER, PASSING, VerdictName, Why, as_it_stands, sentence
 from dray.explain.awaited import Awaited
 from dray.explain.choice import Choice, choice
 from dray.explain.evicting import WouldEvict, would_evict
 from dray.explain.failures import FailedBinding, of_condition, refusal_of, resting, switched_off
-from dray.explain.fix import Fix, with_spec
-from dray.explain.nearest import Nearest, NodeAnswer, distance, nearest
-from dray.explain.queued import Outlook, Outlooks, Queued
+from dray.explain.fix import Fix, tied, untied
+from dray.explain.in_queue import in_queue, is_read
+from dray.explain.nearest import NodeAnswer, distance, nearest
+from dray.explain.queued import Outlook, Outlooks
 from dray.explain.snapshot import without_collecting
 from dray.explain.unheeded import unheeded
 from dray.explain.zones import refused_for_zones, where, without_guarantee, without_zones
@@ -47,52 +49,15 @@ from dray.scheduling.actions.preemptor import preempting
 from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.kinds import KINDS
-from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.scheduler import Scheduler
 from dray.scheduling.shape.claims import claim_keys
 from dray.scheduling.shape.extended import is_special, owner_uid
 from dray.scheduling.waiting import pauses
 
-VerdictName = Literal["bound", "waiting", "unschedulable", "impossible"]
-
-# Reasons that end by themselves, given that every part of the cluster does its work.
-PASSING: Final = frozenset(
-    {"ClaimNotCreated", "ClaimInFlight", "ClaimDeleting", "ClaimLost", "BindingPending", "Preempting", "MakingRoom"}
-)
-# Reasons that only a change of the pod or of its claims can cure.
-NEVER: Final = frozenset(
-    {
-        *("TooManyDevices", "SelectorError", "InvalidRequest", "ClaimForeign", "ClassMissing", "ClaimMissing"),
-        *("TemplateMissing", "VolumeClaimMissing", "PodSaysUnreadable", "GpuSharing"),
-    }
-)
-
-
 # Reasons that name an object which is not there: its kind, and where its name is.
 _NOTHING: Final[Mapping[Kind, str]] = {}
 _MOST_ADVICE: Final = 6
-
-
-class Why(msgspec.Struct):
-    pod: str
-    verdict: VerdictName
-    summary: str
-    reasons: list[Reason]
-    nodes: list[NodeAnswer] = []
-    fixes: list[str] = []
-    fits: list[str] = []
-    awaited: list[Awaited] = []
-    nearest: Nearest | None = None
-    choice: Choice | None = None
-    advice: list[Fix] = []
-    upstream: str = ""
-    evicts: WouldEvict | None = None
-    """Whom the scheduler would evict for the pod when it next looks at it."""
-    # What nobody promises, although it may look so.
-    notes: list[str] = []
-    queued: Queued | None = None
-    """The queue and the gang that it waits in."""
 
 
 @without_collecting()
@@ -165,7 +130,8 @@ def _why(
     if found is not None:
         if (untold := question.depends_on_unread(found)) is not None:
             return untold
-        answer = _in_queue(answer, pod, found)
+        never = outlooks.never(pod) if is_read((pod, *found.others), unknown) else None
+        answer = in_queue(answer, pod, found, never)
         if answer.fits and (late := question.waits_for(found.others)) is not None:
             late.queued = answer.queued
             return late
@@ -181,43 +147,6 @@ def _unless_paused(answer: Why, pod: Pod, now: float) -> Why:
     answer.reasons, answer.evicts = [*answer.reasons, reason], None
     answer.summary = f"{answer.summary.rstrip('.')}; {words(reason)}."
     answer.fixes = [*dict.fromkeys((*fixes([(reason, 0)]), *answer.fixes))]
-    return answer
-
-
-def _in_queue(answer: Why, pod: Pod, found: Outlook) -> Why:
-    """The answer for the pod alone, and what its queue and its gang make of it: they decide."""
-    answer.queued, answer.evicts = found.place, None
-    if found.evicts is not None:
-        victims = [victim.pod for victim in found.evicts.victims]
-        return _decided(answer, pod, "waiting", Refusal(((preempting(pod, found.node, victims, "MakingRoom"), 0),)), found.evicts)
-    if found.refusal is None or all(count for _, count in found.refusal.reasons):
-        return answer
-    if answer.verdict == "impossible" and not found.refusal.nodes:
-        return _besides(answer, found.refusal)
-    if NEVER & found.refusal.codes:
-        answer = _decided(answer, pod, "impossible", found.refusal)
-        answer.summary = _as_it_stands(pod, message(found.refusal.reasons, 0))
-        return answer
-    return _decided(answer, pod, "impossible" if answer.verdict == "impossible" else "unschedulable", found.refusal)
-
-
-def _besides(answer: Why, refusal: Refusal) -> Why:
-    """Of a pod that would never start: what its queue or its gang has against it comes on top, and is not why."""
-    counts = list(refusal.reasons)
-    answer.reasons += [reason for reason, _ in counts]
-    answer.summary = f"{answer.summary.rstrip('.')}; besides, {message(counts, 0)}"
-    answer.fixes = [*dict.fromkeys((*answer.fixes, *fixes(counts, limit=2)))]
-    return answer
-
-
-def _decided(answer: Why, pod: Pod, verdict: VerdictName, refusal: Refusal, evicts: WouldEvict | None = None) -> Why:
-    counts = list(refusal.reasons)
-    answer.summary = _sentence(pod, verdict, message(counts, refusal.nodes))
-    answer.verdict, answer.reasons, answer.evicts = verdict, [reason for reason, _ in counts], evicts
-    if answer.fits:
-        # Alone it would fit: what nodes say of it is not what stands against it.
-        answer.fits, answer.nodes, answer.choice, answer.fixes = [], [], None, []
-    answer.fixes = [] if evicts is not None and evicts.victims else [*dict.fromkeys((*fixes(counts, limit=2), *answer.fixes))]
     return answer
 
 
@@ -399,7 +328,7 @@ class _Question:
         else:
             verdict = "impossible" if codes & NEVER else "unschedulable"
         told = message(counts, 0)
-        summary = _as_it_stands(self._pod, told) if verdict == "impossible" else _sentence(self._pod, verdict, told)
+        summary = as_it_stands(self._pod, told) if verdict == "impossible" else sentence(self._pod, verdict, told)
         said = in_upstream_words(counts, 0)
         advice = missing.advice(self._world, self._pod, reasons)
         advice += tainted.advice(self._world, self._scheduler.engine.inventory, reasons)
@@ -438,7 +367,7 @@ class _Question:
         told = message(counts, 0)
         if failed is not None and (failed.at is None or self._now < failed.at + self._longest_back_off):
             told = f"{told} The last attempt: {failed.message}."
-            return Why(self._pod.key, "waiting", _sentence(self._pod, "waiting", told), reasons, nodes, fixes(counts, limit=2))
+            return Why(self._pod.key, "waiting", sentence(self._pod, "waiting", told), reasons, nodes, fixes(counts, limit=2))
         answer = self._fits([awake], nodes)
         answer.summary = f"{answer.summary} There is no better choice: {told}"
         answer.reasons = reasons
@@ -448,7 +377,7 @@ class _Question:
         """Pods leave the node for which it is nominated, and what they leave is enough."""
         reason = preempting(self._pod, leaving.node, [placed.pod.key for placed in leaving.victims])
         counts: list[Counted] = [(reason, 0)]
-        summary = _sentence(self._pod, "waiting", message(counts, 0))
+        summary = sentence(self._pod, "waiting", message(counts, 0))
         return Why(self._pod.key, "waiting", summary, [reason], nodes, fixes(counts))
 
     def _nowhere(self, state: CycleState, nodes: list[NodeAnswer]) -> Why:
@@ -462,13 +391,13 @@ class _Question:
             advice += [fix for fix in then if not advice or not fix.nodes]
             # Where an empty cluster would not do either, what it lacks is told, and not what is in use besides.
             nodes = alone.nodes
-        elif alone is not None and not _tied(self._pod) and self._another_helps(alone):
+        elif alone is not None and not tied(self._pod) and self._another_helps(alone):
             advice = advice[: _MOST_ADVICE - 1]
             advice.append(Fix(f"add a node like {alone.fits[0]}, which would do when empty", rank=6))
         nodes = sorted(nodes, key=distance)
         counts = counted({node.node: node.reasons for node in nodes})
         advice += [Fix(cure, rank=6, tried=False) for cure in fixes(found for found in counts if not is_tried(found[0]))]
-        summary = _sentence(self._pod, verdict, message(counts, len(nodes)))
+        summary = sentence(self._pod, verdict, message(counts, len(nodes)))
         reasons = [reason for reason, _ in counts]
         advice = advice[:_MOST_ADVICE]
         told = [fix.told for fix in advice]
@@ -533,7 +462,7 @@ class _Question:
         claims: Iterable[ResourceClaim] = self._world.all(RESOURCE_CLAIMS).values()
         own = (claim for claim in claims if claim.key in named or self._pod.uid in owner_uid(claim))
         free = [msgspec.structs.replace(claim, status=ResourceClaimStatus()) for claim in own]
-        pod = _untied(self._pod) if _tied(self._pod) else self._pod
+        pod = untied(self._pod) if tied(self._pod) else self._pod
         scheduler = Scheduler(_world_with(self._world, [pod], free), self._config, self._gates)
         ask = Ask(scheduler, self._now, self._profile)
         try:
@@ -553,43 +482,6 @@ def _as_told(world: World, name: str, failures: Sequence[FailedBinding]) -> Prof
     """Of a scheduler whose configuration is not given, what it said itself."""
     profile, timeout = Profile(scheduler_name=name), awaiting.timeout_of(world, name, failures)
     return profile if timeout is None else msgspec.structs.replace(profile, binding_timeout=timeout)
-
-
-def _tied(pod: Pod) -> bool:
-    """Whether it must be near other pods."""
-    affinity = pod.spec.affinity
-    return affinity is not None and affinity.pod_affinity is not None and bool(affinity.pod_affinity.required)
-
-
-def _untied(pod: Pod) -> Pod:
-    assert pod.spec.affinity is not None
-    return with_spec(pod, affinity=msgspec.structs.replace(pod.spec.affinity, pod_affinity=None))
-
-
-# -------------------------------------------------------------------------------------------------------------- words
-
-
-def _sentence(pod: Pod, verdict: VerdictName, told: str) -> str:
-    if told.startswith(f"pod {pod.key} waits "):
-        return told
-    told = _of_itself(pod, told)
-    match verdict:
-        case "impossible":
-            return f"pod {pod.key} cannot be scheduled, even on an empty cluster: {told}"
-        case "waiting":
-            return f"pod {pod.key} waits: {told}"
-        case _:
-            return f"pod {pod.key} cannot be scheduled now: {told}"
-
-
-def _as_it_stands(pod: Pod, told: str) -> str:
-    """No node was asked: nothing is in the way but the pod and what it names."""
-    return f"pod {pod.key} cannot be scheduled as it stands: {_of_itself(pod, told)}"
-
-
-def _of_itself(pod: Pod, told: str) -> str:
-    """A reason that is about the pod does not name it twice."""
-    return f"it {told.removeprefix(f'pod {pod.key} ')}" if told.startswith(f"pod {pod.key} ") else told
 
 
 def _refused(nodes: Sequence[NodeAnswer]) -> Refused:

@@ -25,11 +25,12 @@ from dray.cluster.metrics import Meter
 from dray.cluster.port import Decider, Refused, Write
 from dray.cluster.world import World
 from dray.controllers.sets import SETS, Setting, deciders, kinds
+from dray.explain.answer import Why
 from dray.explain.failures import FailedBinding, failed_bindings
 from dray.explain.queued import Outlooks
 from dray.explain.snapshot import KINDS
 from dray.explain.verify import Finding, verify
-from dray.explain.why import Why, why
+from dray.explain.why import why
 from dray.numa.placement import OBSERVED, PREDICTED, shares_of
 from dray.runtime.hand import USER, Hand, place_of, ready_node
 from dray.runtime.inprocess import InProcess, of_a_server

@@ -19,10 +19,11 @@ from dray.cluster.metrics import Meter
 from dray.cluster.port import Decider, Write
 from dray.cluster.world import World
 from dray.controllers.sets import SETS, Setting, deciders, kinds
+from dray.explain.answer import Why
 from dray.explain.failures import failed_bindings
 from dray.explain.snapshot import KINDS
 from dray.explain.verify import Report, verify
-from dray.explain.why import Why, why
+from dray.explain.why import why
 from dray.runtime.faults import NONE, Faults
 from dray.runtime.local import served_kind
 from dray.runtime.machines import Machines

@@ -117,6 +117,10 @@ class Nearness:
             known = self._domains[levels] = {path: frozenset(names) for path, names in found.items()}
         return known
 
+    def domains(self, near: Near) -> list[frozenset[str]]:
+        """The nodes of each domain of the level that is required."""
+        return list(self._at(self._required(near)).values())
+
     def around(self, job: Job, where: Mapping[str, str]) -> Scope:
         """By pod the nodes that it may be on as long as the others are where they are: by uid, on these nodes."""
         found: dict[str, frozenset[str]] = {}

@@ -1,0 +1,67 @@
+"""What the queue and the gang of a pod make of the answer that it would get alone: they decide.
+
+Always true: of a pod that starts with others nothing is told that holds for it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from dray.api.core import Pod
+from dray.api.kinds import DEVICE_CLASSES, NODES, RESOURCE_SLICES, Kind
+from dray.api.requests import pod_requests
+from dray.api.words import fixes, message
+from dray.explain.answer import NEVER, VerdictName, Why, as_it_stands, sentence
+from dray.explain.evicting import WouldEvict
+from dray.explain.queued import Outlook
+from dray.scheduling.actions.preemptor import preempting
+from dray.scheduling.placing.refusal import Refusal
+
+
+def is_read(pods: Iterable[Pod], unknown: Mapping[Kind, str]) -> bool:
+    """Whether it is known what an empty cluster has for these pods. Devices may also serve extended resources."""
+    of_devices = {RESOURCE_SLICES, DEVICE_CLASSES} & unknown.keys()
+    wants = (bool(pod.spec.resource_claims) or any("/" in name for name in pod_requests(pod.spec)) for pod in pods)
+    return NODES not in unknown and not (of_devices and any(wants))
+
+
+def in_queue(answer: Why, pod: Pod, found: Outlook, never: Refusal | None) -> Why:
+    """The answer for the pod alone, and what its queue and its gang make of it: they decide. ``never``: why its gang would not
+    start on the empty cluster either, where that is so."""
+    answer.queued, answer.evicts = found.place, None
+    if found.evicts is not None:
+        victims = [victim.pod for victim in found.evicts.victims]
+        return _decided(answer, pod, "waiting", Refusal(((preempting(pod, found.node, victims, "MakingRoom"), 0),)), found.evicts)
+    if found.refusal is None or all(count for _, count in found.refusal.reasons):
+        return answer
+    if answer.verdict == "impossible" and not found.refusal.nodes:
+        return _besides(answer, found.refusal)
+    if NEVER & found.refusal.codes:
+        answer = _decided(answer, pod, "impossible", found.refusal)
+        answer.summary = as_it_stands(pod, message(found.refusal.reasons, 0))
+        return answer
+    if never is not None:
+        # What the empty cluster lacks is told, and not what is in use besides.
+        never_starts = _decided(answer, pod, "impossible", never)
+        return never_starts if found.refusal.nodes else _besides(never_starts, found.refusal)
+    return _decided(answer, pod, "impossible" if answer.verdict == "impossible" else "unschedulable", found.refusal)
+
+
+def _besides(answer: Why, refusal: Refusal) -> Why:
+    """Of a pod that would never start: what its queue or its gang has against it comes on top, and is not why."""
+    counts = list(refusal.reasons)
+    answer.reasons += [reason for reason, _ in counts]
+    answer.summary = f"{answer.summary.rstrip('.')}; besides, {message(counts, 0)}"
+    answer.fixes = [*dict.fromkeys((*answer.fixes, *fixes(counts, limit=2)))]
+    return answer
+
+
+def _decided(answer: Why, pod: Pod, verdict: VerdictName, refusal: Refusal, evicts: WouldEvict | None = None) -> Why:
+    counts = list(refusal.reasons)
+    answer.summary = sentence(pod, verdict, message(counts, refusal.nodes))
+    answer.verdict, answer.reasons, answer.evicts = verdict, [reason for reason, _ in counts], evicts
+    if answer.fits:
+        # Alone it would fit: what nodes say of it is not what stands against it.
+        answer.fits, answer.nodes, answer.choice, answer.fixes = [], [], None, []
+    answer.fixes = [] if evicts is not None and evicts.victims else [*dict.fromkeys((*fixes(counts, limit=2), *answer.fixes))]
+    return answer
