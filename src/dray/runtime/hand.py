@@ -33,7 +33,8 @@ class Hand:
         the beginning is given (``generateName``)."""
         namespace, name = place_of(kind, body)
         try:
-            name = self._core.write(Write("create", kind, namespace, name, body, field_manager=USER))["metadata"]["name"]
+            made = self._core.write(Write("create", kind, namespace, name, body, field_manager=USER))
+            name = str(made["metadata"]["name"])
         except Conflict:
             applied = {key: value for key, value in body.items() if key != "status"}
             self._core.write(Write("patch", kind, namespace, name, applied, patch="apply", field_manager=USER))
