@@ -423,6 +423,14 @@ class TestAGangThatOnlyItsPodsName:
         assert codes(found["reasons"])[0] == "GangBlocked"
         assert "podgroup ns/Job/train cannot start as a whole: 2 of 3 pods fit together" in found["summary"]
 
+    def test_that_does_not_fit_is_told_where_the_most_of_it_would_be(self, dray: Run) -> None:
+        objects = [node("n1"), node("n2"), *self.pods(5, "4", "annotation")]
+        found = ask(dray, "w0", objects)["queued"]["closest"]
+        assert sorted(each["pod"] for each in found) == ["ns/w0", "ns/w1", "ns/w2", "ns/w3"]
+        assert sorted(each["node"] for each in found) == ["n1", "n1", "n2", "n2"]
+        told = dray("why", objects, "w0", "-n", "ns").stdout
+        assert "The most of them that fit together would be here:\nNODE  PODS  WHICH\nn1    2     ns/w0, ns/w2" in told
+
     def test_of_kubernetes_whose_group_nobody_made_waits_for_it(self, dray: Run) -> None:
         spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
         other = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "other", "namespace": "ns"}}

@@ -27,11 +27,13 @@ from dray.explain.evicting import WouldEvict
 from dray.explain.failures import failed_bindings, not_started
 from dray.explain.overview import ASKED, causes, pods_of, waiting
 from dray.explain.plain import plain_causes, plain_why
-from dray.explain.queued import Queued
-from dray.explain.tree import Branch, nearest, tree
+from dray.explain.queued import Queued, Seated
+from dray.explain.tree import Branch, nearest, some, tree
 from dray.explain.why import why as ask
 
 _NEEDED: Final = (PODS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES)
+# Nodes of a gang that are shown.
+_MOST_NODES: Final = 8
 
 
 @click.command()
@@ -162,6 +164,19 @@ def _show_queued(queued: Queued, console: Console) -> None:
     if queued.of:
         rows = [(each.resource, each.held, each.fair_share, each.quota, each.limit) for each in queued.of]
         console.print(table(("the queue", "holds", "deserves", "quota", "limit"), rows))
+    if queued.closest:
+        _show_closest(queued.closest, console)
+
+
+def _show_closest(seated: list[Seated], console: Console) -> None:
+    on: dict[str, list[str]] = {}
+    for each in seated:
+        on.setdefault(each.node, []).append(each.pod)
+    console.print("\nThe most of them that fit together would be here:")
+    rows = [(node, str(len(pods)), some(pods)) for node, pods in sorted(on.items())]
+    console.print(table(("node", "pods", "which"), rows[:_MOST_NODES]))
+    if len(rows) > _MOST_NODES:
+        console.print(f"and on {len(rows) - _MOST_NODES} more nodes; -o json has all")
 
 
 def _show_fixes(answer: Why, console: Console) -> None:

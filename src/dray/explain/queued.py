@@ -45,13 +45,22 @@ class Held(msgspec.Struct, rename="camel"):
     limit: str
 
 
+class Seated(msgspec.Struct):
+    """A member of a gang, and the node that it would have."""
+
+    pod: str
+    node: str
+
+
 class Queued(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Where the pod waits. ``group``: with which others, if any; ``needs``: how many of them start together."""
+    """Where the pod waits. ``group``: with which others, if any; ``needs``: how many of them start together; ``closest``: where
+    the most of them would be that fit together, if not all of these do."""
 
     queue: str
     group: str = ""
     needs: int = 1
     of: list[Held] = []
+    closest: list[Seated] = []
 
     def told(self) -> str:
         """In a sentence, or nothing where there is neither queue nor gang."""
@@ -148,6 +157,8 @@ def _of_session(world: World, pod: Pod, session: Session, job: Job, before: Mapp
         node = next(seat.placement.node for seat in plan.seats if seat.pending.uid == pod.uid)
         return Outlook(place, node, evicts=WouldEvict(node, _victims(world, plan), _why(session, job, plan, before)))
     missing = session.missing.get(job.key) if pod.uid in job.waiting else None
+    if missing is not None:
+        place.closest = [Seated(seat.pending.pod.key, seat.placement.node) for seat in missing.closest]
     others = [other for uid, other in job.pods.items() if uid != pod.uid] if place.needs > 1 else []
     return Outlook(place, refusal=missing.refusal if missing is not None else None, others=others)
 

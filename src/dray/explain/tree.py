@@ -155,7 +155,7 @@ def _device_lines(findings: Sequence[RequestFinding], *, wide: bool) -> list[str
     lines = []
     for reason, names in ordered[:_NAMED]:
         text = _about_device(reason, plural=len(set(names)) > 1)
-        lines.append(f"{_devices(names, len(findings))}: {text}{_some(holders) if text == _TAKEN else ''}")
+        lines.append(f"{_devices(names, len(findings))}: {text}{some(holders) if text == _TAKEN else ''}")
     return lines + ([f"… {len(ordered) - _NAMED} more kinds of refusal"] if len(ordered) > _NAMED else [])
 
 
@@ -177,16 +177,16 @@ def _devices(names: Sequence[str], nodes: int) -> str:
     apart = list(dict.fromkeys(names))
     if len(apart) < len(names):
         of = "these nodes" if len(names) == len(apart) * nodes else "some of these nodes"
-        return f"device{'s' if len(apart) > 1 else ''} {_some([name.partition('/')[2] for name in apart])}, which {of} share"
+        return f"device{'s' if len(apart) > 1 else ''} {some([name.partition('/')[2] for name in apart])}, which {of} share"
     short = list(dict.fromkeys(name.rpartition("/")[2] for name in names))
     if len(names) not in (len(short), len(short) * nodes):
         return f"{len(names)} devices"
     if len(names) == 1:
         return f"device {short[0]}"
-    return f"devices {_some(short)}" + (" on each" if nodes > 1 and len(names) > len(short) else "")
+    return f"devices {some(short)}" + (" on each" if nodes > 1 and len(names) > len(short) else "")
 
 
-def _some(names: Sequence[str]) -> str:
+def some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 

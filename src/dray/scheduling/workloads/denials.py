@@ -23,15 +23,17 @@ from dray.scheduling.workloads.asking import Asking
 from dray.scheduling.workloads.grouping import leaf_of
 from dray.scheduling.workloads.jobs import BESIDE, Job, told
 from dray.scheduling.workloads.members import Members
-from dray.scheduling.workloads.together import Blocked
+from dray.scheduling.workloads.together import Blocked, Seat
 from dray.scheduling.workloads.use import QueueUse, Standings
 
 
 class Missing(NamedTuple):
-    """Why a job is not placed: what its pods are told, and what was refused on nodes where that was it."""
+    """Why a job is not placed: what its pods are told, and what was refused on nodes where that was it. ``closest``: of a gang
+    the members that had places together when one had none."""
 
     refusal: Refusal
     refused: NotPlaced | None = None
+    closest: tuple[Seat, ...] = ()
 
 
 class Denials:
@@ -95,7 +97,7 @@ class Denials:
             refusal = Refusal(((Reason("TopologyConstraint", job.group, data), 0), *refusal.reasons), refusal.nodes)
         elif len(members) > 1:
             refusal = Refusal(((Reason("GangBlocked", job.group, data), 0), *refusal.reasons), refusal.nodes)
-        return Missing(refusal, found.refused)
+        return Missing(refusal, found.refused, found.seats)
 
     def alike(self, job: Job, members: Sequence[QueuedPod], missing: Missing) -> Missing:
         """What another job was told that asks for the same, told of this one."""
@@ -148,4 +150,4 @@ def _because(missing: Missing, code: str, job: Job, **data: str) -> Missing:
     """Besides, for the sake of its queue."""
     known = missing.refusal
     reasons = (*known.reasons, (Reason(code, f"queue/{job.queue}", {**data}), 0))
-    return Missing(msgspec.structs.replace(known, reasons=reasons), missing.refused)
+    return missing._replace(refusal=msgspec.structs.replace(known, reasons=reasons))

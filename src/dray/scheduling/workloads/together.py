@@ -40,13 +40,14 @@ class Seat(NamedTuple):
 
 
 class Blocked(NamedTuple):
-    """The member that found no node when ``placed`` of the others had one: the most that could be had together. ``level``: where
-    they have to be in one domain, that of the topology; ``domain``: the one in which that was; ``tried``: how many, where it was
-    not all of them."""
+    """The member that found no node when ``placed`` of the others had one, those of ``seats`` here: the most that could be had
+    together. ``level``: where they have to be in one domain, that of the topology; ``domain``: the one in which that was;
+    ``tried``: how many, where it was not all of them."""
 
     pending: QueuedPod
     refused: NotPlaced
     placed: int
+    seats: tuple[Seat, ...] = ()
     level: str = ""
     domain: str = ""
     tried: int = 0
@@ -324,7 +325,7 @@ class Together:
             table = self.table(scope, beside)
             for pending in members:
                 if (refused := table.seat(pending, pending.nominated)) is not None:
-                    return Blocked(pending, refused, len(table.seats))
+                    return Blocked(pending, refused, len(table.seats), tuple(table.seats.values()))
             trial.keep()
             return list(table.seats.values())
 
