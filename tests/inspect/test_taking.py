@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +169,35 @@ def test_a_folder_that_is_not_there_is_said(server: Server, kubeconfig: Path, tm
     answer = dray(kubeconfig, "snapshot", "-o", str(tmp_path / where))
     assert answer.exit_code == 2
     assert "is not a folder" in answer.stderr
+
+
+def test_a_folder_is_no_file(server: Server, kubeconfig: Path, tmp_path: Path) -> None:
+    answer = dray(kubeconfig, "snapshot", "-o", str(tmp_path))
+    assert (answer.exit_code, answer.stderr) == (2, f"Error: {tmp_path}: Is a directory\n")
+
+
+def test_what_is_no_file_is_written_to_and_stays_what_it_is(server: Server, kubeconfig: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as beside:
+        read = beside.submit(pipe.read_bytes)
+        assert dray(kubeconfig, "snapshot", "-o", str(pipe)).exit_code == 0
+    assert json.loads(read.result())["kind"] == "Snapshot"
+    assert pipe.is_fifo()
+
+
+def test_a_link_stays_one(server: Server, kubeconfig: Path, tmp_path: Path) -> None:
+    (tmp_path / "latest.json").symlink_to(tmp_path / "monday.json")
+    taken(kubeconfig, tmp_path / "latest.json")
+    assert (tmp_path / "latest.json").is_symlink()
+    assert stat.S_IMODE((tmp_path / "monday.json").stat().st_mode) == 0o600
+
+
+def test_a_dash_is_standard_output(server: Server, kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = dray(kubeconfig, "snapshot", "-o", "-")
+    assert json.loads(answer.stdout)["kind"] == "Snapshot"
+    assert not (tmp_path / "-").exists()
 
 
 def of_gang(name: str, **spec: Any) -> Plain:

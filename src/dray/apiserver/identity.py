@@ -82,7 +82,12 @@ def _kept(path: Path) -> Identity | None:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Replace a file at once, mode 0600 from its first byte."""
+    """Replace a file at once, mode 0600 from its first byte. What a link leads to is meant; what is no file (``/dev/null``, a
+    pipe) is written to and stays what it is."""
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -47,7 +47,7 @@ def merge(config: Object, path: Path) -> None:
         names = {entry["name"] for entry in config[field]}
         found[field] = [e for e in entries if not (isinstance(e, dict) and e.get("name") in names)] + config[field]
     found["current-context"] = config["current-context"]
-    write_private(path.resolve(), yaml.safe_dump(found, sort_keys=False).encode())
+    write_private(path, yaml.safe_dump(found, sort_keys=False).encode())
 
 
 def merged_path(environment: Mapping[str, str]) -> Path:

@@ -35,6 +35,8 @@ def snapshot(output: Path | None, config: Path | None, feature_gates: str, kubec
       dray why train-0 -n research -f now.json
       dray plan -f pods.yaml --snapshot now.json
     """
+    if str(output) == "-":
+        output = None
     if output is None and sys.stdout.isatty():
         raise click.UsageError("give a file with -o FILE, or send the output elsewhere than to a terminal")
     found, header = _taken(Source((), kubeconfig, context), config, feature_gates)

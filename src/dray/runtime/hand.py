@@ -34,7 +34,6 @@ class Hand:
         namespace, name = place_of(kind, body)
         try:
             made = self._core.write(Write("create", kind, namespace, name, body, field_manager=USER))
-            name = str(made["metadata"]["name"])
         except Conflict:
             applied = {key: value for key, value in body.items() if key != "status"}
             self._core.write(Write("patch", kind, namespace, name, applied, patch="apply", field_manager=USER))
@@ -42,8 +41,8 @@ class Hand:
                 self._status(kind, namespace, name, body["status"])
             return name
         if body.get("status") and kind != NODES:
-            self._status(kind, namespace, name, body["status"])
-        return name
+            self._status(kind, namespace, made["metadata"]["name"], body["status"])
+        return str(made["metadata"]["name"])
 
     def change(self, kind: Kind, body: Plain) -> None:
         """Merge this into the object."""
