@@ -138,6 +138,24 @@ def test_that_it_waits_for_its_gang_and_which_member_blocks() -> None:
     assert found.evicts is None
 
 
+def test_that_another_pod_of_its_gang_is_next_which_asks_for_something_else() -> None:
+    """A part of a gang of which one is enough, and a pod beyond the minimum: what nodes lack for another is not said of it."""
+    sim = cluster(2)
+    add_queue(sim, "a", 4)
+    add_group(sim, "replicas", "a", 0, minSubGroup=1, subGroups=[{"name": each, "minMember": 1} for each in ("r0", "r1")])
+    for name, part, gpus in (("large", "r0", 4), ("small", "r1", 1)):
+        add_member(sim, name, "replicas", gpus)
+        made = sim.pod(name)
+        made["metadata"]["labels"] = {**made["metadata"].get("labels", {}), "kai.scheduler/subgroup-name": part}
+        sim.api.put(kinds.PODS, made)
+    sim.settle(5)
+    assert running(sim) == set()
+    found = asked(sim, "small")
+    assert found.verdict == "unschedulable"
+    assert found.summary.endswith("podgroup default/replicas is to place default/large next, for which there is no place.")
+    assert "is to place default/large next, for which there is no place" in sim.condition("small")["message"]
+
+
 def test_that_its_queue_has_its_share_in_numbers_as_its_condition_says() -> None:
     sim = lent()
     for index in range(3):

@@ -246,3 +246,21 @@ def test_random_work_with_gaps_in_the_watch(seed: int) -> None:
     sim.settle(60)
     check(sim)
     drain(sim, rng)
+
+
+@pytest.mark.parametrize("queue", ["", "team"])
+def test_who_cannot_be_tried_at_all_keeps_no_devices_of_an_earlier_attempt(queue: str) -> None:
+    """Two claims were allocated, and one was given back; before it is allocated again its class is deleted."""
+    sim = Sim()
+    sim.add_node("n0")
+    sim.add_class()
+    sim.add_slice("n0", 2)
+    spec = {"resources": dict.fromkeys(("cpu", "memory", "gpu"), {"quota": -1, "limit": -1, "overQuotaWeight": 1})}
+    sim.api.put(kinds.QUEUES, {"metadata": {"name": "team"}, "spec": spec})
+    result = {"request": "req", "driver": "gpu.example.com", "pool": "n0", "device": "gpu-0"}
+    sim.add_claim("kept", status={"allocation": {"devices": {"results": [result]}}})
+    sim.add_claim("open", cls="gone")
+    sim.add_pod("p", claims=["kept", "open"], labels={"kai.scheduler/queue": queue} if queue else {})
+    sim.settle(5)
+    assert "device class that does not exist" in sim.condition("p")["message"]
+    assert not sim.claim("kept").get("status", {}).get("allocation")

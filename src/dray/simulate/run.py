@@ -269,7 +269,7 @@ class Simulation:
     def report(self) -> Report:
         world = self.world()
         failures = self.failures()
-        outlooks = Outlooks(world, self.clock.now, self._scenario.config, self._scenario.gates, failures)
+        outlooks = self.outlooks(world, failures)
         pods = [self._pod(world, pod, failures, outlooks) for _, pod in sorted(world.all(PODS).items())]
         return Report(
             self._scenario.seed,
@@ -311,6 +311,10 @@ class Simulation:
 
     def failures(self) -> list[FailedBinding]:
         return failed_bindings(self._core.all(EVENTS).values())
+
+    def outlooks(self, world: World, failures: list[FailedBinding]) -> Outlooks:
+        """For asking about many pods at this instant."""
+        return Outlooks(world, self.clock.now, self._scenario.config, self._scenario.gates, failures)
 
     def why(self, world: World, pod: Pod, failures: list[FailedBinding], outlooks: Outlooks | None = None) -> Why:
         """What ``dray why`` says of a pod at this instant; ``outlooks``: where many are asked about."""

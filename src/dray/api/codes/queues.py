@@ -171,6 +171,15 @@ TABLE: Final[dict[str, Code]] = {
         cure="make room for all pods of the gang at once, or let fewer start together (minMember, minCount, dray.dev/gang)",
         curable=True,
     ),
+    "GangNext": Code(
+        plugins=("Scheduler",),
+        meaning="another pod of the gang, which asks for something else, is to be placed before this one",
+        wakes=(NODE, FREE, DEVICES),
+        subject="podgroup",
+        says="<is> to place[ {member}|| another of its pods] next, for which there is no place",
+        cure="make room for the pod that is next, or give those that need less a higher kai.scheduler/task-priority",
+        curable=True,
+    ),
     "GangMemberFailed": Code(
         plugins=("Scheduler",),
         meaning="another pod of the gang could not be bound, so none is",

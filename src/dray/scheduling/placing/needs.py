@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Hashable, Mapping
 import msgspec
 
 from dray.api.core import Pod
-from dray.api.kinds import DEVICE_CLASSES
+from dray.api.kinds import DEVICE_CLASSES, RESOURCE_CLAIMS
 from dray.api.reason import Reason
 from dray.api.resource import AllocationResult, ResourceClaim, ResourceClaimStatus
 from dray.scheduling.binding import conditions
@@ -23,7 +23,7 @@ from dray.scheduling.placing.state import CycleState, NotPlaced
 from dray.scheduling.plugins.devices import DynamicResources
 from dray.scheduling.plugins.neighbours import Neighbours
 from dray.scheduling.plugins.volumes import VOLUME_PLUGINS, Volumes
-from dray.scheduling.shape.claims import Refused, Resolved, claim_topic, pod_topic, requests, reserved_for, resolve
+from dray.scheduling.shape.claims import Refused, Resolved, claim_keys, claim_topic, pod_topic, requests, reserved_for, resolve
 from dray.scheduling.waiting import events
 from dray.scheduling.waiting.queue import QueuedPod
 
@@ -51,7 +51,30 @@ class Needs:
         return tuple([sign(pod) for sign in self.signs])
 
     def of(self, pending: QueuedPod, profile: Profile, now: float) -> CycleState:
-        """The pod's needs as they are now; raises ``NotPlaced`` when it cannot be tried at all."""
+        """The pod's needs as they are now; raises ``NotPlaced`` when it cannot be tried at all: then it keeps no devices either
+        that an earlier attempt left it with."""
+        try:
+            return self._of(pending, profile, now)
+        except NotPlaced as refused:
+            if "ClaimInFlight" not in refused.refusal.codes:
+                # Once that claim is given back all may be well.
+                refused.free_claims = self._unused(pending.pod)
+                refused.topics |= {claim_topic(claim.key) for claim in refused.free_claims}
+            raise
+
+    def _unused(self, pod: Pod) -> list[ResourceClaim]:
+        """Claims of the pod that have devices, and that nobody else has or is about to have."""
+        claims = (self._world.get(RESOURCE_CLAIMS, key) for key in claim_keys(pod)) if pod.spec.resource_claims else ()
+        return [
+            claim
+            for claim in claims
+            if claim is not None
+            and claim.status.allocation is not None
+            and not self._intents.clearing(claim.key)
+            and {consumer.uid for consumer in claim.status.reserved_for} | self._intents.joining(claim) <= {pod.uid}
+        ]
+
+    def _of(self, pending: QueuedPod, profile: Profile, now: float) -> CycleState:
         pod = pending.pod
         if pod.spec.scheduling_gates:
             names = ", ".join(gate.name for gate in pod.spec.scheduling_gates)

@@ -97,6 +97,10 @@ class Denials:
             refusal = Refusal(((Reason("TopologyConstraint", job.group, data), 0), *refusal.reasons), refusal.nodes)
         elif len(members) > 1:
             refusal = Refusal(((Reason("GangBlocked", job.group, data), 0), *refusal.reasons), refusal.nodes)
+        elif any(not _asks_for_the_same(each, found.pending) for each in job.waiting.values()):
+            # They are all told the same, and what nodes lack is what this one needs.
+            following: dict[str, str | int] = {"member": found.pending.pod.key, "placed": 0}
+            refusal = Refusal(((Reason("GangNext", job.group, following), 0), *refusal.reasons), refusal.nodes)
         return Missing(refusal, found.refused, found.seats)
 
     def alike(self, job: Job, members: Sequence[QueuedPod], missing: Missing) -> Missing:
@@ -137,6 +141,17 @@ class Denials:
     def _others_hold(self, job: Job, resource: str) -> bool:
         above = sum(self._standings[queue.name].allocated.get(resource, 0.0) for queue in self._tree.children.get("", ()))
         return above > self._standings[job.queue].allocated.get(resource, 0.0)
+
+
+def _asks_for_the_same(one: QueuedPod, other: QueuedPod) -> bool:
+    same = one.demand.requests == other.demand.requests and _claims(one) == _claims(other)
+    return one is other or same
+
+
+def _claims(pending: QueuedPod) -> list[str]:
+    return sorted(
+        each.resource_claim_template_name or each.resource_claim_name or "" for each in pending.pod.spec.resource_claims
+    )
 
 
 def _of(job: Job, members: Sequence[QueuedPod], reason: Reason) -> Reason:
