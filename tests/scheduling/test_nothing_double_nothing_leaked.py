@@ -255,7 +255,7 @@ def test_who_cannot_be_tried_at_all_keeps_no_devices_of_an_earlier_attempt(queue
     sim.add_node("n0")
     sim.add_class()
     sim.add_slice("n0", 2)
-    spec = {"resources": dict.fromkeys(("cpu", "memory", "gpu"), {"quota": -1, "limit": -1, "overQuotaWeight": 1})}
+    spec = {"resources": {key: {"quota": -1, "limit": -1, "overQuotaWeight": 1} for key in ("cpu", "memory", "gpu")}}
     sim.api.put(kinds.QUEUES, {"metadata": {"name": "team"}, "spec": spec})
     result = {"request": "req", "driver": "gpu.example.com", "pool": "n0", "device": "gpu-0"}
     sim.add_claim("kept", status={"allocation": {"devices": {"results": [result]}}})

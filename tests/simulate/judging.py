@@ -8,9 +8,10 @@ because the sweep tried it again.
 
 from __future__ import annotations
 
+import json
 import re
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
@@ -21,16 +22,19 @@ from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS
 from dray.api.words import UPSTREAM
 from dray.cluster.metrics import Recorder
 from dray.cluster.world import World
-from dray.explain.failures import FailedBinding
 from dray.explain.verify import verify
+from dray.explain.why import Why
 from dray.nodes.faults import FAULT, SIMULATED
 from dray.simulate.run import Simulation
 from dray.simulate.scenario import made_of
+from tests.simulate.judging_evictions import Evictions, partial_gangs
 from tests.simulate.random_scenarios import Document
 
 # How long after the end it is looked at again; longer than a pod backs off, and at no even distance.
 AGAIN: Final = (17.0, 41.0, 74.0, 112.0)
 CHECK_EVERY: Final = 0.5
+# After the last thing that happens: by then faults are over too, and what they led to.
+LATE: Final = 120.0
 # How nodes are refused, in the order of the checks; devices and other pods come after all of these.
 _CHECKS: Final = (
     "an already allocated claim", "is cordoned", "taint", "node selector or affinity", "host port", "not enough cpu",
@@ -84,6 +88,7 @@ def _judged(documents: list[Document], seed: int | None) -> Outcome:
     scenario = made_of(((f"object {number}", each) for number, each in enumerate(documents, 1)), seed=seed)
     meter = Recorder()
     simulation = Simulation(scenario, meter, CHECK_EVERY)
+    evictions = Evictions(simulation, quiet_from=max((action.at for action in scenario.actions), default=0.0) + LATE)
     simulation.run(scenario.until)
     wrong = set(_wrong_now(simulation))
     for wait in AGAIN if wrong else ():
@@ -98,10 +103,21 @@ def _judged(documents: list[Document], seed: int | None) -> Outcome:
         and not (found["rule"] == "counters" and unplugged & {each.rpartition("/")[2] for each in found["objects"]})
     ]
     failures += sorted(wrong)
+    failures += _of_evictions(documents, evictions, simulation.world())
     missed = meter.counters.get(("dray_missed_wakeups_total", ()), 0)
     if missed:
         failures.append(Failure("missed wake-up", "scheduler", f"{missed} pods were placed by the sweep"))
     return Outcome(failures, simulation.digest)
+
+
+def _of_evictions(documents: list[Document], evictions: Evictions, world: World) -> Iterator[Failure]:
+    if not any(map(_fails, documents)):  # whom devices fail others have left for in vain
+        yield from (Failure("evicted in vain", about, detail) for about, detail in evictions.in_vain(world))
+    yield from (Failure("evict in turn", about, detail) for about, detail in evictions.in_turn())
+
+
+def _fails(document: Document) -> bool:
+    return '"fabric.dray.dev/attach": ' in json.dumps(document)
 
 
 def _overfills(document: Document) -> bool:
@@ -123,12 +139,15 @@ def _wrong_now(simulation: Simulation, only: set[str] | None = None) -> Iterator
     """What is wrong at this instant; ``only`` about these objects, since asking about all takes its time."""
     world = simulation.world()
     failures = simulation.failures()
+    outlooks = simulation.outlooks(world, failures)
     for pod in world.all(PODS).values():
         if only is None or _of(pod) in only:
-            yield from _pod(simulation, world, pod, failures)
+            yield from _pod(simulation, world, pod, lambda pod: simulation.why(world, pod, failures, outlooks))
     for found in verify(world).leftovers:
         if not found.rule.endswith("-vanished"):  # that is the driver's doing
             yield Failure(f"left over: {found.rule}", " ".join(found.objects), found.detail)
+    for about, detail in partial_gangs(world):
+        yield Failure("runs in part", about, detail)
     held_up = {key for pod in world.all(PODS).values() if _over_quota(_scheduled(pod)) for key in claims_of(pod)}
     for claim in world.all(RESOURCE_CLAIMS).values():
         owner = claim.metadata.controller
@@ -142,7 +161,7 @@ def _of(pod: Pod) -> str:
     return f"pod/{pod.key}"
 
 
-def _pod(simulation: Simulation, world: World, pod: Pod, failures: list[FailedBinding]) -> Iterator[Failure]:
+def _pod(simulation: Simulation, world: World, pod: Pod, ask: Callable[[Pod], Why]) -> Iterator[Failure]:
     if pod.metadata.deletion_timestamp is not None:
         if not pod.spec.node_name or _tended(world, pod):
             yield Failure("never goes", _of(pod), "is deleted and stays")
@@ -150,7 +169,7 @@ def _pod(simulation: Simulation, world: World, pod: Pod, failures: list[FailedBi
         if pod.status.phase == "Pending" and _tended(world, pod) and not _excluded(simulation, pod):
             yield Failure("never starts", _of(pod), f"is bound to {pod.spec.node_name} and does not start")
     elif not pod.terminal:
-        yield from _waiting(simulation, world, pod, failures)
+        yield from _waiting(pod, ask(pod))
 
 
 def _excluded(simulation: Simulation, pod: Pod) -> bool:
@@ -171,8 +190,7 @@ def _is_there(world: World, namespace: str, name: str, uid: str) -> bool:
     return pod is not None and pod.uid == uid
 
 
-def _waiting(simulation: Simulation, world: World, pod: Pod, failures: list[FailedBinding]) -> Iterator[Failure]:
-    answer = simulation.why(world, pod, failures)
+def _waiting(pod: Pod, answer: Why) -> Iterator[Failure]:
     condition = _scheduled(pod)
     if answer.fits and not answer.reasons and not _over_quota(condition):
         rests = condition is not None and "at rest after a failure" in (condition.message or "")
@@ -218,8 +236,17 @@ def untrue(told: str, summary: str) -> str:
     said = _phrases(summary)
     first = min(map(_turn, said))
     known = said | {_LACKING} if any("device" in each for each in said) else said
-    untrue = (phrase for phrase in _phrases(told) if not any(each.startswith(phrase) for each in known))
+    whole = _NUMBER.sub("0", summary)  # of a claim that nobody can satisfy no node is named
+    untrue = (phrase for phrase in _phrases(told) if phrase not in whole and not any(_says(each, phrase) for each in known))
     return "; ".join(sorted(phrase for phrase in untrue if _turn(phrase) <= first))
+
+
+def _says(said: str, phrase: str) -> bool:
+    """Whether this has been said, perhaps of more alternatives: those that a queue has no room for are passed over."""
+    if said.startswith(phrase):
+        return True
+    (head, _, names), (known, _, more) = phrase.partition(" nor for "), said.partition(" nor for ")
+    return bool(names) and head == known and set(names.split(", ")) <= set(more.split(", "))
 
 
 def _turn(phrase: str) -> int:

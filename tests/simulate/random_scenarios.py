@@ -14,6 +14,7 @@ from typing import Any, Final
 from dray.nodes.hardware import hardware
 from dray.runtime.faults import EVERY
 from tests.simulate.random_company import SUBJECTS, Company
+from tests.simulate.random_teams import Teams
 
 Document = dict[str, Any]
 
@@ -66,9 +67,10 @@ _SUBJECTS: Final = (
 )  # fmt: skip
 
 
-def generate(seed: int, *, company: bool = False) -> list[Document]:
-    """The documents of one scenario; with ``company``, of what devices share a cluster with too."""
-    return Drawing(seed, company).documents()
+def generate(seed: int, *, company: bool = False, teams: bool = False) -> list[Document]:
+    """The documents of one scenario; with ``company``, of what devices share a cluster with too; with ``teams``, of queues and
+    gangs that need more than there is."""
+    return Drawing(seed, company, teams).documents()
 
 
 def _chosen(rng: random.Random) -> frozenset[str]:
@@ -86,8 +88,9 @@ def _chosen(rng: random.Random) -> frozenset[str]:
 class Drawing:
     """One scenario while it is drawn: ``fixed`` is there from the start, ``steps`` come later."""
 
-    def __init__(self, seed: int, company: bool) -> None:
+    def __init__(self, seed: int, company: bool, teams: bool) -> None:
         self.seed = seed
+        self.teams = teams
         self.rng = random.Random(f"scenario {seed}")
         self.subjects = _chosen(self.rng)
         self.company = Company(self, SUBJECTS if company else ())
@@ -117,6 +120,8 @@ class Drawing:
                     happen(self)
         faults = self._faults()
         self.company.join()
+        if self.teams:
+            Teams(self).join()
         self.steps.sort(key=lambda step: int(str(step["at"]).removesuffix("s")))
         return [*self.fixed, self._configuration(), self._scenario(faults)]
 
@@ -173,6 +178,16 @@ class Drawing:
         if "shared" in self.subjects:
             for _ in range(self.rng.randint(1, 3)):
                 self._shared_claim()
+
+    def claim(self, kind: str, name: str, family: str, wanted: Document | None) -> None:
+        """A claim for devices of this hardware, or a template of such claims; ``wanted``: for these."""
+        annotations, devices = self._attaching(), {"devices": wanted or self._devices(family)}
+        if kind == "ResourceClaimTemplate":
+            self.fixed.append(_named(kind, name, {"metadata": {"annotations": annotations}, "spec": devices}))
+        else:
+            made = _named(kind, name, devices)
+            made["metadata"]["annotations"] = annotations
+            self.fixed.append(made)
 
     def _shared_claim(self) -> None:
         name, family = self._name("c"), self.rng.choice(self.families)

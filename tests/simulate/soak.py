@@ -3,6 +3,7 @@
 python -m tests.simulate.soak                    100,000 seeds that nobody has tried, on all cores
 python -m tests.simulate.soak --count 500 --start 0
 python -m tests.simulate.soak --seed 113         this one again, minimised and written to a file
+python -m tests.simulate.soak --teams            with queues and gangs that need more than there is, in every one of them
 python -m tests.simulate.soak FILE …             scenario files: what goes wrong with them
 python -m tests.simulate.soak --pods 1000000     so many pods come and go in one cluster: what is remembered of them must not grow
 python -m tests.simulate.soak --pods 1000000 --lean    without kubelets, most pods without devices: in a fifth of the time
@@ -19,6 +20,7 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
+import msgspec
 import yaml
 
 from dray.explain.snapshot import documents as documents_of
@@ -32,18 +34,32 @@ PODS_EVERY = 5_000  # pods between two looks at what is remembered
 FOLDER = Path("soak")
 
 
-def judged(seed: int, company: bool) -> tuple[int, Outcome]:
-    return seed, judge(generate(seed, company=company))
+class Flavour(msgspec.Struct, frozen=True):
+    """What of all that can happen is drawn."""
+
+    company: bool = False
+    teams: bool = False
+
+    def drawn(self, seed: int) -> list[Document]:
+        return generate(seed, company=self.company, teams=self.teams)
+
+    @property
+    def options(self) -> str:
+        return f"{'' if self.company else ' --alone'}{' --teams' if self.teams else ''}"
 
 
-def outcomes(seeds: Iterator[int], jobs: int, *, company: bool = False) -> Iterator[tuple[int, Outcome]]:
+def judged(seed: int, flavour: Flavour) -> tuple[int, Outcome]:
+    return seed, judge(flavour.drawn(seed))
+
+
+def outcomes(seeds: Iterator[int], jobs: int, flavour: Flavour) -> Iterator[tuple[int, Outcome]]:
     """In the order in which they end; never more on their way than keep all cores busy."""
     with ProcessPoolExecutor(jobs) as pool:
         under_way: set[Future[tuple[int, Outcome]]] = set()
         try:
             while True:
                 while len(under_way) < 4 * jobs and (seed := next(seeds, None)) is not None:
-                    under_way.add(pool.submit(judged, seed, company))
+                    under_way.add(pool.submit(judged, seed, flavour))
                 if not under_way:
                     return
                 ended, under_way = wait(under_way, return_when=FIRST_COMPLETED)
@@ -66,10 +82,14 @@ def main(arguments: list[str] | None = None) -> int:
     if asked.files:
         return _files(asked.files)
     if asked.seed is not None:
-        return _one(asked.seed, company=not asked.alone)
+        return _one(asked.seed, _flavour(asked))
     if asked.pods is not None:
         return told(asked.pods, min(asked.pods, PODS_EVERY * (4 if asked.lean else 1)), lean=asked.lean)
     return _many(asked)
+
+
+def _flavour(asked: argparse.Namespace) -> Flavour:
+    return Flavour(company=not asked.alone, teams=asked.teams)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -79,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--start", type=int, help="the first of them (default: one that nobody has tried)")
     parser.add_argument("--seed", type=int, help="only this one, again")
     parser.add_argument("--alone", action="store_true", help="devices alone: without queues, zones, volumes, quotas and the like")
+    parser.add_argument("--teams", action="store_true", help="with queues and gangs that need more than there is")
     parser.add_argument("--pods", type=int, help="instead: so many pods that come and go, and what is remembered of them")
     parser.add_argument("--lean", action="store_true", help="with --pods: without kubelets, most pods without devices")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
@@ -96,8 +117,8 @@ def _files(files: list[Path]) -> int:
     return 1 if wrong else 0
 
 
-def _one(seed: int, *, company: bool) -> int:
-    documents = generate(seed, company=company)
+def _one(seed: int, flavour: Flavour) -> int:
+    documents = flavour.drawn(seed)
     outcome = judge(documents)
     print(f"seed {seed}: {'; '.join(outcome.kinds) or 'nothing goes wrong'}")
     _tell(outcome)
@@ -120,8 +141,8 @@ def _many(asked: argparse.Namespace) -> int:
     start = asked.start if asked.start is not None else int(time.time()) * 1_000_000
     seeds, kinds, wrong, done = iter(range(start, start + asked.count)), Counter[str](), 0, 0
     first: dict[str, int] = {}  # kind -> a seed that goes wrong like that
-    began = time.monotonic()
-    for seed, outcome in outcomes(seeds, asked.jobs, company=not asked.alone):
+    began, flavour = time.monotonic(), _flavour(asked)
+    for seed, outcome in outcomes(seeds, asked.jobs, flavour):
         done += 1
         if outcome.failures:
             wrong += 1
@@ -129,7 +150,7 @@ def _many(asked: argparse.Namespace) -> int:
             for kind in outcome.kinds:
                 first.setdefault(kind, seed)
             _say(f"seed {seed}: {'; '.join(outcome.kinds)} ({outcome.failures[0]})")
-            print(f"    again: python -m tests.simulate.soak --seed {seed}{' --alone' if asked.alone else ''}")
+            print(f"    again: python -m tests.simulate.soak --seed {seed}{flavour.options}")
             if wrong == 10 and not asked.keep_going:
                 print("Stopped: ten seeds went wrong; --keep-going goes on.")
                 break
@@ -140,7 +161,7 @@ def _many(asked: argparse.Namespace) -> int:
     if first:
         print("Making one of each kind small; this takes a few minutes …", flush=True)
     for kind, seed in first.items():
-        _minimise(seed, kind, generate(seed, company=not asked.alone))
+        _minimise(seed, kind, flavour.drawn(seed))
     return 1 if wrong else 0
 
 

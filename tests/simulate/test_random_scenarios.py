@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from typing import Any
 
 import pytest
 
+from dray.api.queues import RESOURCES_ANNOTATION as RESOURCES
 from dray.nodes.hardware import CATALOGUE
 from dray.runtime.faults import EVERY
 from dray.simulate.run import simulate
@@ -17,11 +19,12 @@ from dray.simulate.scenario import HOSTS, made_of
 from tests.simulate.judging import judge, more_than_all, untrue
 from tests.simulate.minimising import Minimising
 from tests.simulate.random_scenarios import Document, generate
-from tests.simulate.soak import outcomes
+from tests.simulate.soak import Flavour, outcomes
 
 SEEDS = (10_001, 10_004, *range(10_006, 10_011), 10_012, 10_017, 10_018, 10_020, 10_023, 10_024, 10_026, 10_029, 10_030)
 MANY_SEEDS = range(1000)
 IN_COMPANY = (2_000_000, 2_000_065, 2_000_113, 2_000_143)
+OF_TEAMS = range(8_451_000, 8_451_008)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -37,9 +40,17 @@ def test_so_does_one_in_company(seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", OF_TEAMS)
+def test_so_does_one_of_teams(seed: int) -> None:
+    """With queues and gangs that need more than there is."""
+    assert judge(generate(seed, teams=True)).failures == []
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(2400)
 def test_many_random_scenarios_keep_every_promise() -> None:
-    wrong = {seed: outcome.kinds for seed, outcome in outcomes(iter(MANY_SEEDS), os.cpu_count() or 1) if outcome.failures}
+    runs = outcomes(iter(MANY_SEEDS), os.cpu_count() or 1, Flavour())
+    wrong = {seed: outcome.kinds for seed, outcome in runs if outcome.failures}
     assert wrong == {}, "again: make soak ARGS='--seed N --alone'"
 
 
@@ -58,6 +69,26 @@ def test_company_has_everything_that_devices_share_a_cluster_with() -> None:
     assert any(entry.startswith("zones:") for spec in specs for entry in spec["hardware"])
     applied = {step["apply"]["kind"] for spec in specs for step in spec["steps"] if "apply" in step}
     assert applied >= {"StatefulSet", "DaemonSet", "Node", "ResourceSlice"}
+
+
+def test_teams_have_everything_that_happens_to_queues_and_gangs() -> None:
+    drawn = [document for seed in range(40) for document in generate(seed, teams=True)]
+    steps = [step for document in drawn if document["kind"] == "Scenario" for step in document["spec"]["steps"]]
+    assert {document["kind"] for document in drawn} >= {"Queue", "PodGroup", "Topology", "ResourceClaim", "ResourceClaimTemplate"}
+    for verb in ("patch", "delete"):
+        assert {step[verb]["kind"] for step in steps if verb in step} >= {"Queue", "PodGroup"}
+    groups = [document["spec"] for document in drawn if document["kind"] == "PodGroup"]
+    assert {name for spec in groups for name in spec} >= {"minMember", "subGroups", "minSubGroup", "topologyConstraint"}
+    queues = [document for document in drawn if document["kind"] == "Queue"]
+    assert {name for queue in queues for name in queue["spec"]} >= {"parentQueue", "reclaimMinRuntime", "preemptMinRuntime"}
+    counted = {name for queue in queues for name in json.loads(queue["metadata"].get("annotations", {}).get(RESOURCES, "{}"))}
+    assert {name.partition("/")[0] for name in counted} >= {"deviceclass", "counter", "capacity", "dray.dev"}
+
+
+def test_without_teams_scenarios_are_what_they_were() -> None:
+    alone, with_teams = generate(7), generate(7, teams=True)
+    assert alone != with_teams
+    assert all(each in with_teams for each in alone if each["kind"] != "Scenario")
 
 
 def test_scenarios_have_everything_that_can_happen() -> None:
@@ -143,8 +174,12 @@ def test_devices_that_nobody_uses_and_nobody_else_gets_are_wrong() -> None:
             "1 node has not enough cpu, queue red would exceed its fair share of cpu: it holds 2 and deserves 2500m.",
             "1 node has not enough cpu, queue red would exceed its fair share of cpu: it holds 1 and deserves 3.",
         ),
+        (
+            "1 node has not enough devices for request r/b (needs 2), nor for r/c (needs 4).",
+            "1 node has not enough devices for request r/b (needs 2), nor for r/a (needs 3) nor for r/c (needs 4).",
+        ),
     ],
-    ids=("alternatives", "a check before it", "amounts"),
+    ids=("alternatives", "a check before it", "amounts", "fewer alternatives"),
 )
 def test_a_reason_that_is_still_so_in_other_words_is_not_wrong(told: str, now: str) -> None:
     assert untrue(f"0/2 nodes are available: {told}", f"it cannot be scheduled now: 0/2 nodes are available: {now}") == ""

@@ -172,6 +172,14 @@ class Simulation:
         self._changed = True
         self._check()
 
+    @property
+    def elapsed(self) -> float:
+        return self._virtual.elapsed
+
+    def listen(self, listener: Callable[[Written], None]) -> None:
+        """It is told of every write of a decider, and what came of it."""
+        self._virtual.listeners.append(listener)
+
     # -------------------------------------------------------------------------------------------------------- hosts
 
     def _start_hosts(self) -> None:
