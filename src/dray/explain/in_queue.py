@@ -13,7 +13,7 @@ from dray.api.requests import pod_requests
 from dray.api.words import fixes, message
 from dray.explain.answer import NEVER, VerdictName, Why, as_it_stands, sentence
 from dray.explain.evicting import WouldEvict
-from dray.explain.queued import Outlook
+from dray.explain.queued import Outlook, Outlooks
 from dray.scheduling.actions.preemptor import preempting
 from dray.scheduling.placing.refusal import Refusal
 
@@ -25,7 +25,7 @@ def is_read(pods: Iterable[Pod], unknown: Mapping[Kind, str]) -> bool:
     return NODES not in unknown and not (of_devices and any(wants))
 
 
-def in_queue(answer: Why, pod: Pod, found: Outlook, never: Refusal | None) -> Why:
+def in_queue(answer: Why, pod: Pod, found: Outlook, never: Refusal | None, outlooks: Outlooks) -> Why:
     """The answer for the pod alone, and what its queue and its gang make of it: they decide. ``never``: why its gang would not
     start on the empty cluster either, where that is so."""
     answer.queued, answer.evicts = found.place, None
@@ -36,15 +36,20 @@ def in_queue(answer: Why, pod: Pod, found: Outlook, never: Refusal | None) -> Wh
         return answer
     if answer.verdict == "impossible" and not found.refusal.nodes:
         return _besides(answer, found.refusal)
+    if found.step > 1:
+        # What would help the pod alone leaves the others waiting.
+        answer.advice = outlooks.advice(pod) if found.refusal.nodes or never is not None else []
+        answer.fixes = [fix.told for fix in answer.advice]
     if NEVER & found.refusal.codes:
         answer = _decided(answer, pod, "impossible", found.refusal)
         answer.summary = as_it_stands(pod, message(found.refusal.reasons, 0))
         return answer
     if never is not None:
         # What the empty cluster lacks is told, and not what is in use besides.
-        never_starts = _decided(answer, pod, "impossible", never)
+        never_starts = _decided(answer, pod, "impossible", never, step=found.step)
         return never_starts if found.refusal.nodes else _besides(never_starts, found.refusal)
-    return _decided(answer, pod, "impossible" if answer.verdict == "impossible" else "unschedulable", found.refusal)
+    verdict: VerdictName = "impossible" if answer.verdict == "impossible" else "unschedulable"
+    return _decided(answer, pod, verdict, found.refusal, step=found.step)
 
 
 def _besides(answer: Why, refusal: Refusal) -> Why:
@@ -56,12 +61,18 @@ def _besides(answer: Why, refusal: Refusal) -> Why:
     return answer
 
 
-def _decided(answer: Why, pod: Pod, verdict: VerdictName, refusal: Refusal, evicts: WouldEvict | None = None) -> Why:
+def _decided(
+    answer: Why, pod: Pod, verdict: VerdictName, refusal: Refusal, evicts: WouldEvict | None = None, step: int = 1
+) -> Why:
+    """``step``: how many pods start together."""
     counts = list(refusal.reasons)
     answer.summary = sentence(pod, verdict, message(counts, refusal.nodes))
     answer.verdict, answer.reasons, answer.evicts = verdict, [reason for reason, _ in counts], evicts
     if answer.fits:
         # Alone it would fit: what nodes say of it is not what stands against it.
-        answer.fits, answer.nodes, answer.choice, answer.fixes = [], [], None, []
-    answer.fixes = [] if evicts is not None and evicts.victims else [*dict.fromkeys((*fixes(counts, limit=2), *answer.fixes))]
+        answer.fits, answer.nodes, answer.choice, answer.fixes = [], [], None, [fix.told for fix in answer.advice]
+    # What nodes lack for one member is not what the gang lacks.
+    cures = fixes((found for found in counts if step == 1 or not found[1]), limit=2)
+    told = (*cures, *answer.fixes) if step == 1 else (*answer.fixes, *cures)
+    answer.fixes = [] if evicts is not None and evicts.victims else [*dict.fromkeys(told)]
     return answer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -17,15 +17,16 @@ from dray.api.gates import Gates
 from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, QUEUES
 from dray.books.nodes import Placed
 from dray.cluster.world import World
+from dray.explain import held
 from dray.explain.emptied import never
 from dray.explain.evicting import Victim, WouldEvict, devices_of
-from dray.explain.failures import FailedBinding, resting
+from dray.explain.failures import FailedBinding
+from dray.explain.fix import Fix
+from dray.explain.gang_advice import GangAdvisor
 from dray.explain.queues import of_queues
 from dray.queues.order import Standing
-from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.placing.refusal import Refusal
-from dray.scheduling.scheduler import Scheduler
 from dray.scheduling.workloads.grouping import starts_with_others
 from dray.scheduling.workloads.jobs import BESIDE, Job, told
 from dray.scheduling.workloads.room import Plan
@@ -33,6 +34,8 @@ from dray.scheduling.workloads.session import Session
 
 # Of so many gangs it is found out whether they could ever start; each costs a look at the whole cluster.
 _MOST_PROOFS: Final = 32
+# And of so many what would help, which costs many sessions.
+_MOST_ADVISED: Final = 4
 
 
 class Held(msgspec.Struct, rename="camel"):
@@ -72,19 +75,14 @@ class Queued(msgspec.Struct, rename="camel", omit_defaults=True):
 
 class Outlook(msgspec.Struct):
     """``refusal``: why it gets nothing; ``evicts``: who would leave for it; neither: it starts, on ``node`` if that is known.
-    ``others``: those that it starts together with."""
+    ``others``: those that it starts together with; ``step``: how many pods of its gang are to be placed at once."""
 
     place: Queued
     node: str = ""
     refusal: Refusal | None = None
     evicts: WouldEvict | None = None
     others: list[Pod] = []
-
-
-class _Rehearsed(NamedTuple):
-    scheduler: Scheduler
-    session: Session
-    before: Mapping[str, Standing]
+    step: int = 1
 
 
 class Outlooks:
@@ -94,8 +92,9 @@ class Outlooks:
         self, world: World, now: float, config: Config | None, gates: Gates | None, failures: Sequence[FailedBinding] = ()
     ) -> None:
         self._world, self._now, self._config, self._gates, self._failures = world, now, config, gates, failures
-        self._rehearsed: dict[tuple[str, ...], _Rehearsed] = {}
+        self._held: dict[tuple[str, ...], held.Held] = {}
         self._never: dict[str, Refusal | None] = {}
+        self._advice: dict[str, list[Fix]] = {}
         self._any = any(kind in world.kinds and world.all(kind) for kind in (QUEUES, POD_GROUPS, CORE_POD_GROUPS))
 
     def of(self, pod: Pod) -> Outlook | None:
@@ -121,34 +120,29 @@ class Outlooks:
             self._never[job.key] = never(self._world, job, now=self._now, config=scheduler.config, gates=self._gates)
         return self._never[job.key]
 
-    def _session(self, name: str) -> _Rehearsed:
+    def advice(self, pod: Pod) -> list[Fix]:
+        """What would help the gang of the pod, tried for all that start together."""
+        scheduler, _, _ = self._session(pod.spec.scheduler_name)
+        job = scheduler.workloads.jobs.of(pod.uid)
+        if job is None or (job.key not in self._advice and len(self._advice) >= _MOST_ADVISED):
+            return []
+        if job.key not in self._advice:
+            advisor = GangAdvisor(self._world, pod, scheduler.config, self._gates, self._now, self._failures)
+            self._advice[job.key] = advisor.fixes()
+        return self._advice[job.key]
+
+    def _session(self, name: str) -> held.Held:
         """The scheduler's settings; where they are unknown, the defaults for this pod and all that queues have to do with."""
         shared = self._config or self._shared
         config = shared if self._config or name in shared.by_name else Config(profiles=(Profile(scheduler_name=name),))
         key = tuple(config.by_name)
-        if key not in self._rehearsed:
-            self._rehearsed[key] = self._rehearse(config)
-        return self._rehearsed[key]
+        if key not in self._held:
+            self._held[key] = held.hold(self._world, config, self._gates, self._now, self._failures)
+        return self._held[key]
 
     @cached_property
     def _shared(self) -> Config:
         return of_queues(self._world)
-
-    def _rehearse(self, config: Config) -> _Rehearsed:
-        # In a session that is held for nobody there are no writes under way to wait for.
-        scheduler = Scheduler(self._world, msgspec.structs.replace(config, in_flight=2**31), self._gates)
-        self._count_what_others_have(scheduler, config.device_rest)
-        session = scheduler.workloads.survey(self._now)
-        before = session.standings.frozen()
-        scheduler.workloads.rehearse(session)
-        return _Rehearsed(scheduler, session, before)
-
-    def _count_what_others_have(self, scheduler: Scheduler, rest: float) -> None:
-        """What a scheduler that runs knows of pods that no session decides on: what failed them, and what they are promised."""
-        ask = Ask(scheduler, self._now)
-        ask.count_rests(device for device, _ in resting(self._failures, rest, self._now))
-        scheduler.workloads.know()
-        ask.count_promises({uid for job in scheduler.workloads.jobs for uid in job.pods})
 
 
 def _of_session(world: World, pod: Pod, session: Session, job: Job, before: Mapping[str, Standing]) -> Outlook:
@@ -160,7 +154,8 @@ def _of_session(world: World, pod: Pod, session: Session, job: Job, before: Mapp
     if missing is not None:
         place.closest = [Seated(seat.pending.pod.key, seat.placement.node) for seat in missing.closest]
     others = [other for uid, other in job.pods.items() if uid != pod.uid] if place.needs > 1 else []
-    return Outlook(place, refusal=missing.refusal if missing is not None else None, others=others)
+    step = len(session.members.next(job)) if missing is not None else 1
+    return Outlook(place, refusal=missing.refusal if missing is not None else None, others=others, step=step)
 
 
 def _place(session: Session, job: Job, pod: Pod, before: Mapping[str, Standing]) -> Queued:

@@ -131,7 +131,7 @@ def _why(
         if (untold := question.depends_on_unread(found)) is not None:
             return untold
         never = outlooks.never(pod) if is_read((pod, *found.others), unknown) else None
-        answer = in_queue(answer, pod, found, never)
+        answer = in_queue(answer, pod, found, never, outlooks)
         if answer.fits and (late := question.waits_for(found.others)) is not None:
             late.queued = answer.queued
             return late

@@ -81,10 +81,11 @@ class Ask:
         except NotPlaced:
             return False
 
-    def room(self, state: CycleState, name: str) -> Eviction | None:
-        """The fewest pods that would have to leave the node, the least important ones, whoever they are."""
+    def room(self, state: CycleState, name: str, staying: Container[str] = ()) -> Eviction | None:
+        """The fewest pods that would have to leave the node, the least important ones, whoever they are, but for ``staying``."""
         info = self.scheduler.nodes.get(name)
-        others = [placed for placed in info.pods.values() if placed.pod.uid != state.pod.uid] if info is not None else []
+        found = info.pods.values() if info is not None else ()
+        others = [placed for placed in found if placed.pod.uid != state.pod.uid and placed.pod.uid not in staying]
         if info is None or not others:
             return None
         try:

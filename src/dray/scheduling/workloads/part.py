@@ -6,7 +6,8 @@ bound. A session runs when something changed, at most once an interval. Without 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any, Final
 
@@ -34,6 +35,7 @@ from dray.scheduling.config import Profile, QueueSettings
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.placing.refusal import Refusal
+from dray.scheduling.placing.state import CycleState, NotPlaced
 from dray.scheduling.shape.extended import owner_uid
 from dray.scheduling.telling import reports
 from dray.scheduling.telling.reports import Reports
@@ -338,6 +340,23 @@ class Workloads:
         self._parts.books.follower = self._parts.wakeups.follow
         try:
             session.run()
+        finally:
+            self._parts.books.follower = None
+
+    @contextmanager
+    def stuck(self, session: Session, members: Sequence[QueuedPod]) -> Iterator[CycleState | None]:
+        """What the first member needs that has no place when those before it have theirs, which they have as long as this
+        lasts; None where all find one. Of a scheduler that nobody runs."""
+        self._parts.books.follower = self._parts.wakeups.follow
+        try:
+            with self._parts.books.trial():
+                session.together.headroom.begin(members)
+                table = session.together.table()
+                stuck = next((pending for pending in members if table.seat(pending) is not None), None)
+                state = None
+                with suppress(NotPlaced):
+                    state = table.state(stuck) if stuck is not None else None
+                yield state
         finally:
             self._parts.books.follower = None
 

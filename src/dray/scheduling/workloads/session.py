@@ -73,7 +73,7 @@ class Session:
         settings: QueueSettings,
     ) -> None:
         self._parts, self._cycle, self._preemption, self._jobs, self._use = parts, cycle, preemption, jobs, use
-        self._together, self._decisions, self._promises, self.now, self._settings = together, decisions, promises, now, settings
+        self.together, self._decisions, self._promises, self.now, self._settings = together, decisions, promises, now, settings
         self.tree = jobs.tree
         jobs.devices.look_again()
         self.members = Members(parts.nodes, preemption)
@@ -219,7 +219,7 @@ class Session:
         nodes = self.returns.pop(job)
         while 0 < len(members := self.members.next(job)) <= len(nodes):
             self.asking.note(job, members)
-            self._together.headroom.begin(members)
+            self.together.headroom.begin(members)
             if self.denials.of_start(job) is not None or (seats := self._near(job, members, nodes)) is None:
                 return
             nodes = nodes[len(members) :]
@@ -229,7 +229,7 @@ class Session:
     def _near(self, job: Job, members: Sequence[QueuedPod], nodes: Sequence[str]) -> list[Seat] | None:
         """Where these have to be near to each other, in a domain with room, which need not be the one that was found for them."""
         if not job.root.constrained:
-            return self._together.near(members, nodes)
+            return self.together.near(members, nodes)
         found = self._find(job, members)
         return None if isinstance(found, Missing) else found
 
@@ -243,7 +243,7 @@ class Session:
             self.asking.note(job, members)
             if likeness in failed or self.denials.of_start(job) is not None:
                 continue
-            self._together.headroom.begin(members)
+            self.together.headroom.begin(members)
             if isinstance(self.nearness.find(job, members), list):
                 found += members
             else:
@@ -269,7 +269,7 @@ class Session:
 
     def _find(self, job: Job, members: Sequence[QueuedPod]) -> list[Seat] | Missing:
         """Places for the members; nothing is posted."""
-        self._together.headroom.begin(members)
+        self.together.headroom.begin(members)
         with self._parts.books.trial():
             found = self.nearness.find(job, members)
             certain = not isinstance(found, list) or self.asking.is_certain(job)
@@ -384,13 +384,13 @@ class Session:
         """Jobs that ask for the same find the same. A gang with claims is like no other, nor are pods that have to be near to
         others that have their places."""
         if job.root.constrained:
-            kinds = ((leaf_of(p.pod, job.subgroups), self._together.alike(p), bool(p.pod.spec.resource_claims)) for p in members)
+            kinds = ((leaf_of(p.pod, job.subgroups), self.together.alike(p), bool(p.pod.spec.resource_claims)) for p in members)
             asked = tuple(sorted(kinds))
             alone = self.members.active(job) or any(p.pod.spec.resource_claims for p in members)
             return asked, job.root, job.key if alone else ""
         if len(members) == 1 and members[0].pod.spec.resource_claims:
             return self._with_claims(job, members[0])
-        return tuple(sorted((self._together.alike(p), p.uid if p.pod.spec.resource_claims else "") for p in members))
+        return tuple(sorted((self.together.alike(p), p.uid if p.pod.spec.resource_claims else "") for p in members))
 
     def _with_claims(self, job: Job, pending: QueuedPod) -> Hashable:
         """Claims that were made for one pod each are the same where they ask for the same, in one queue: what is left of it
@@ -400,7 +400,7 @@ class Session:
             known = pending.uid
             if all(claim.resource_claim_template_name for claim in pending.pod.spec.resource_claims):
                 with suppress(NotPlaced):
-                    profile = self._together.profile_of(pending.demand.scheduler_name)
+                    profile = self.together.profile_of(pending.demand.scheduler_name)
                     known = job.queue, self._cycle.state(pending, profile, self.now).key
             self._alike[pending.uid] = known
         return known

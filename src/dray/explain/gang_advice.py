@@ -1,0 +1,360 @@
+"""What would help a gang that does not start: changes of all its pods, of nodes and of others, each tried for the whole gang.
+
+A change is tried on another world that has it: the scheduler's session is held there, and what is told is what made it start the
+gang's next step, without anybody being evicted for it. So nothing is told that would help one pod and leave the others waiting.
+Always true: the number of such sessions is bounded; what touches least is told first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from dray.api.core import Node, NodeSelectorRequirement, Pod
+from dray.api.gates import Gates
+from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
+from dray.api.reason import Reason
+from dray.api.resource import DeviceRequest, ResourceClaim, ResourceClaimStatus, ResourceSlice
+from dray.books.nodes import Nodes
+from dray.cluster.world import World
+from dray.devices.explain import Explanation
+from dray.explain.failures import FailedBinding
+from dray.explain.fix import Fix, asking, some, tainted, tolerating, without_requirement
+from dray.explain.held import hold
+from dray.scheduling.ask import Ask, requirement, unmatched
+from dray.scheduling.config import Config
+from dray.scheduling.kinds import KINDS
+from dray.scheduling.placing.state import CycleState
+from dray.scheduling.plugins.node import UNSCHEDULABLE_TAINT
+from dray.scheduling.plugins.resources import readable
+from dray.scheduling.scheduler import Scheduler
+from dray.scheduling.shape.claims import claim_keys
+from dray.scheduling.workloads.jobs import Job
+from dray.scheduling.workloads.session import Session
+
+# Sessions on changed worlds; in large clusters, where each costs more, fewer.
+_MOST_SESSIONS: Final = 60
+_FEWEST_SESSIONS: Final = 12
+_NODES_IN_ALL: Final = 20_000
+_MOST_NODES: Final = 8
+_MOST_VICTIMS: Final = 8
+_MOST_ROOMS: Final = 24
+_MOST_OF_A_KIND: Final = 2
+_UNITS: Final = {"cpu": 1000, "memory": 1 << 30}
+_HOST: Final = "kubernetes.io/hostname"
+
+Changed = Mapping[Kind, Mapping[str, Any]]
+"""Objects as they would be, by kind and key; None for those that would not be there."""
+
+
+class _Stuck(NamedTuple):
+    """The member that has no place when as many others as can have theirs: what it needs, and what each node says."""
+
+    state: CycleState
+    nodes: list[tuple[str, list[Reason], Explanation | None]]
+    rooms: list[list[Pod]]
+    """Who would have to leave a node for it, the fewest first."""
+    alike: list[str]
+    """Nodes that would do if they were empty."""
+    infos: Nodes
+
+
+class GangAdvisor:
+    def __init__(
+        self, world: World, pod: Pod, config: Config, gates: Gates | None, now: float, failures: Sequence[FailedBinding] = ()
+    ) -> None:
+        self._world, self._pod, self._config, self._gates, self._now = world, pod, config, gates, now
+        self._failures = failures
+        nodes = len(world.all(NODES)) if NODES in world.kinds else 0
+        self._left = max(_FEWEST_SESSIONS, min(_MOST_SESSIONS, _NODES_IN_ALL // max(nodes, 1)))
+        self._members: list[Pod] = []
+
+    def fixes(self) -> list[Fix]:
+        """Nothing where its next step is one pod, or where something else than room stands against it."""
+        stuck = self._tried({})
+        if stuck is None or len(self._members) < 2:
+            return []
+        found = [*self._of_nodes(stuck), *self._of_pods(stuck), *self._of_others(stuck), *self._of_new_nodes(stuck)]
+        found += [*self._of_amounts(stuck), *self._of_claims(stuck)]
+        return sorted(found, key=lambda fix: fix.rank)
+
+    @property
+    def _then(self) -> str:
+        return f"(then all {len(self._members)} pods start together)"
+
+    # ------------------------------------------------------------------------------------------------------- sessions
+
+    def _starts(self, changed: Changed) -> bool:
+        if self._left <= 0:
+            return False
+        _, session, job = self._session(changed)
+        return job is not None and job.key not in session.plans and not any(pod.uid in job.waiting for pod in self._members)
+
+    def _session(self, changed: Changed) -> tuple[Scheduler, Session, Job | None]:
+        self._left -= 1
+        objects: dict[Kind, Mapping[str, Any]] = {
+            kind: self._world.all(kind) if kind in self._world.kinds else {} for kind in KINDS
+        }
+        for kind, those in changed.items():
+            after = {**objects[kind], **those}
+            objects[kind] = {key: each for key, each in after.items() if each is not None}
+        scheduler, session, _ = hold(World.of(objects), self._config, self._gates, self._now, self._failures)
+        return scheduler, session, scheduler.workloads.jobs.of(self._pod.uid)
+
+    def _tried(self, changed: Changed) -> _Stuck | None:
+        """Where the gang is stuck with these changes; None where it starts, or where room is not what it lacks."""
+        scheduler, session, job = self._session(changed)
+        missing = session.missing.get(job.key) if job is not None else None
+        members = session.members.next(job) if job is not None else []
+        if not members or missing is None or missing.refused is None:
+            return None
+        self._members = [pending.pod for pending in members]
+        with scheduler.workloads.stuck(session, members) as state:
+            return self._seen(scheduler, state) if state is not None else None
+
+    def _seen(self, scheduler: Scheduler, state: CycleState) -> _Stuck:
+        ask = Ask(scheduler, self._now)
+        nodes = [(found.node, found.reasons, found.devices) for found in ask.answers(state) if found.reasons]
+        own = {pod.uid for pod in self._members}
+        names = [name for name, _, _ in nodes][:_MOST_ROOMS]
+        found = [room for name in names if (room := ask.room(state, name, own)) is not None and room.victims]
+        rooms = [
+            [placed.pod for placed in room.victims] for room in sorted(found, key=lambda room: (len(room.victims), room.rank))
+        ]
+        checks, devices = scheduler.cycle.plan(state), scheduler.cycle.devices
+        alike = [
+            info.name
+            for info in sorted(scheduler.nodes, key=lambda info: info.name)
+            if checks.refuses(info.without(list(info.pods.values()))) is None and devices.could(state, info)
+        ]
+        return _Stuck(state, nodes, rooms, alike, scheduler.nodes)
+
+    # ---------------------------------------------------------------------------------------------------------- nodes
+
+    def _of_nodes(self, stuck: _Stuck) -> Iterator[Fix]:
+        cordoned = _giving(stuck, "NodeUnschedulable")
+        if names := self._fewest(cordoned, _uncordoned):
+            commands = "\n".join(f"kubectl uncordon {name}" for name in names)
+            yield Fix(f"uncordon {some(names)} {self._then}", commands, rank=0)
+        for taint, tainting in _taints(stuck)[:_MOST_OF_A_KIND]:
+            told = tainted(taint)
+            names = self._fewest(tainting, partial(_untainted, taint=taint))
+            if names and str(taint["key"]).startswith("node.kubernetes.io/"):
+                yield Fix(f"mend what gave {some(names)} the taint {{{told}}} {self._then}", rank=1)
+            elif names:
+                commands = "\n".join(f"kubectl taint node {name} {told}-" for name in names)
+                yield Fix(f"remove the taint {{{told}}} from {some(names)} {self._then}", commands, rank=2)
+
+    def _fewest(self, names: Sequence[str], change: Callable[[Node], Node]) -> list[str]:
+        """As many of these nodes as have to be changed, the first of them."""
+        nodes: Mapping[str, Node] = self._world.all(NODES)
+        names = [name for name in names if name in nodes][:_MOST_NODES]
+        count = _least(len(names), lambda count: self._starts({NODES: {name: change(nodes[name]) for name in names[:count]}}))
+        return list(names[:count])
+
+    # ----------------------------------------------------------------------------------------------------------- pods
+
+    def _of_pods(self, stuck: _Stuck) -> Iterator[Fix]:
+        for taint, _ in _taints(stuck)[:_MOST_OF_A_KIND]:
+            passing = str(taint["key"]).startswith("node.kubernetes.io/")
+            if not passing and self._starts(self._all_pods(partial(tolerating, taint=taint))):
+                yield Fix(f"add a toleration for the taint {{{tainted(taint)}}} to all pods of the gang {self._then}", rank=1)
+        for dropped in self._requirements(stuck):
+            if self._starts(self._all_pods(partial(without_requirement, dropped=dropped))):
+                yield Fix(f"do without {requirement(dropped)} in the node selector of all pods of the gang {self._then}", rank=4)
+
+    def _requirements(self, stuck: _Stuck) -> list[NodeSelectorRequirement]:
+        found: dict[str, NodeSelectorRequirement] = {}
+        for name in _giving(stuck, "NodeSelectorMismatch"):
+            info = stuck.infos.get(name)
+            failing = unmatched(stuck.state, info) if info is not None else None
+            if failing is not None:
+                found.setdefault(requirement(failing), failing)
+        return list(found.values())[:_MOST_OF_A_KIND]
+
+    def _all_pods(self, change: Callable[[Pod], Pod]) -> Changed:
+        return {PODS: {pod.key: change(pod) for pod in self._members}}
+
+    def _of_amounts(self, stuck: _Stuck) -> Iterator[Fix]:
+        """The most of a resource that members which are like the one that is stuck may ask for, found by halves."""
+        asked, pod = dict(stuck.state.demand.requests), stuck.state.pod
+        reasons = (reason for _, found, _ in stuck.nodes for reason in found if reason.code == "ResourcesInsufficient")
+        lacking = dict.fromkeys(str(reason.data["resource"]) for reason in reasons)
+        alike = [each for each in self._members if each.spec.containers == pod.spec.containers]
+        for resource in islice((name for name in lacking if asked.get(name) and _is_alone(pod)), _MOST_OF_A_KIND):
+            unit = _UNITS.get(resource, 1)
+            most = _most((asked[resource] - 1) // unit, partial(self._start_with, alike, resource, unit))
+            if most:
+                less, now = readable(resource, most * unit), readable(resource, asked[resource])
+                yield Fix(f"request {less} {resource} instead of {now} in {self._each(alike)} {self._then}", rank=3)
+
+    def _start_with(self, alike: Sequence[Pod], resource: str, unit: int, count: int) -> bool:
+        return self._starts({PODS: {pod.key: asking(pod, resource, 0, readable(resource, count * unit)) for pod in alike}})
+
+    def _each(self, pods: Sequence[Pod]) -> str:
+        return f"each of the {len(pods)} pods" if len(pods) > 1 else f"pod {pods[0].key}"
+
+    # --------------------------------------------------------------------------------------------------------- claims
+
+    def _of_claims(self, stuck: _Stuck) -> Iterator[Fix]:
+        """Fewer devices in a request, in all claims that ask for the same."""
+        for key in claim_keys(stuck.state.pod):
+            claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
+            for index, request in enumerate(claim.spec.devices.requests if claim is not None else ()):
+                if claim is None or request.exactly is None or request.exactly.count < 2:
+                    continue
+                alike = self._claims_like(claim)
+                most = _most(request.exactly.count - 1, partial(self._start_with_count, alike, index))
+                if most:
+                    where = f"request {request.name} of {claim.key}"
+                    others = len(alike) - 1
+                    where += f" and of {others} other claim{'s' if others > 1 else ''} like it" if others else ""
+                    yield Fix(f"ask for {most} instead of {request.exactly.count} in {where} {self._then}", rank=3)
+
+    def _start_with_count(self, alike: Sequence[ResourceClaim], index: int, count: int) -> bool:
+        return self._starts({RESOURCE_CLAIMS: {each.key: _with_count(each, index, count) for each in alike}})
+
+    def _claims_like(self, claim: ResourceClaim) -> list[ResourceClaim]:
+        keys = dict.fromkeys(key for pod in self._members for key in claim_keys(pod))
+        claims = [found for key in keys if (found := self._world.get(RESOURCE_CLAIMS, key)) is not None]
+        return [each for each in claims if each.spec == claim.spec]
+
+    # --------------------------------------------------------------------------------------------------------- others
+
+    def _of_others(self, stuck: _Stuck) -> Iterator[Fix]:
+        """Pods that could be ended: those that are in the way of one member after the other, without those that are not after
+        all."""
+        victims: dict[str, Pod] = {}
+        while stuck.rooms and len(victims) + len(stuck.rooms[0]) <= _MOST_VICTIMS and self._left > 0:
+            victims |= {pod.key: pod for pod in stuck.rooms[0]}
+            after = self._tried(self._without(victims.values()))
+            if after is None:
+                break
+            stuck = after
+        else:
+            return
+        if not self._starts(self._without(victims.values())):
+            return
+        for key in list(victims):
+            fewer = [pod for other, pod in victims.items() if other != key]
+            if fewer and self._starts(self._without(fewer)):
+                del victims[key]
+        names = ", ".join(sorted(victims))
+        commands = "\n".join(
+            f"kubectl delete pod {pod.metadata.name} -n {pod.metadata.namespace}" for _, pod in sorted(victims.items())
+        )
+        yield Fix(f"end pod{'s' if len(victims) > 1 else ''} {names} {self._then}", commands, rank=5)
+
+    def _without(self, pods: Iterable[Pod]) -> Changed:
+        """As if these had ended: what was reserved for them alone is nobody's."""
+        gone = {pod.uid: pod for pod in pods}
+        claims: dict[str, ResourceClaim] = {}
+        for claim in self._world.all(RESOURCE_CLAIMS).values():
+            if any(user.uid in gone for user in claim.status.reserved_for):
+                left = tuple(user for user in claim.status.reserved_for if user.uid not in gone)
+                status = msgspec.structs.replace(claim.status, reserved_for=left) if left else ResourceClaimStatus()
+                claims[claim.key] = msgspec.structs.replace(claim, status=status)
+        return {PODS: {pod.key: None for pod in gone.values()}, RESOURCE_CLAIMS: claims}
+
+    # ------------------------------------------------------------------------------------------------------ new nodes
+
+    def _of_new_nodes(self, stuck: _Stuck) -> Iterator[Fix]:
+        nodes: Mapping[str, Node] = self._world.all(NODES)
+        for name in stuck.alike[:1]:
+            count = _least(len(self._members), partial(self._start_beside, nodes[name]))
+            if count:
+                what = f"{count} nodes" if count > 1 else "a node"
+                yield Fix(f"add {what} like {name} {self._then}", rank=6)
+
+    def _start_beside(self, node: Node, count: int) -> bool:
+        return self._starts(self._added(node, count))
+
+    def _added(self, node: Node, count: int) -> Changed:
+        """So many nodes more that are like this one, with devices of their own."""
+        name = node.metadata.name
+        own = [each for each in self._world.all(RESOURCE_SLICES).values() if each.spec.node_name == name]
+        made: dict[str, Node] = {}
+        slices: dict[str, ResourceSlice] = {}
+        for number in range(1, count + 1):
+            new = f"{name}-added-{number}"
+            labels = {**node.metadata.labels, **({_HOST: new} if _HOST in node.metadata.labels else {})}
+            metadata = msgspec.structs.replace(node.metadata, name=new, uid=new, labels=labels)
+            made[new] = msgspec.structs.replace(node, metadata=metadata)
+            for each in own:
+                pool = msgspec.structs.replace(each.spec.pool, name=f"{each.spec.pool.name}-added-{number}")
+                called = f"{each.metadata.name}-added-{number}"
+                spec = msgspec.structs.replace(each.spec, node_name=new, pool=pool)
+                of_slice = msgspec.structs.replace(each.metadata, name=called, uid=called)
+                slices[called] = msgspec.structs.replace(each, metadata=of_slice, spec=spec)
+        return {NODES: made, RESOURCE_SLICES: slices}
+
+
+def _giving(stuck: _Stuck, code: str) -> list[str]:
+    """The nodes that give this reason and no other first."""
+    found = [(len(reasons), name) for name, reasons, _ in stuck.nodes if any(reason.code == code for reason in reasons)]
+    return [name for _, name in sorted(found)]
+
+
+def _taints(stuck: _Stuck) -> list[tuple[dict[str, Any], list[str]]]:
+    """The taints of nodes that keep the member away, with these nodes; those of most nodes first."""
+    found: dict[tuple[str, ...], tuple[dict[str, Any], list[str]]] = {}
+    for name, reasons, _ in stuck.nodes:
+        for reason in reasons:
+            if reason.code == "NodeTainted":
+                key = tuple(str(reason.data.get(each)) for each in ("key", "value", "effect"))
+                found.setdefault(key, (reason.data, []))[1].append(name)
+    return sorted(found.values(), key=lambda group: -len(group[1]))
+
+
+def _uncordoned(node: Node) -> Node:
+    taints = tuple(taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE_TAINT.key)
+    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, unschedulable=False, taints=taints))
+
+
+def _untainted(node: Node, taint: Mapping[str, Any]) -> Node:
+    left = tuple(each for each in node.spec.taints if (each.key, each.effect) != (taint["key"], taint["effect"]))
+    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=left))
+
+
+def _is_alone(pod: Pod) -> bool:
+    """Whether all that the pod asks for is asked for by one container."""
+    return len(pod.spec.containers) == 1 and not pod.spec.init_containers
+
+
+def _with_count(claim: ResourceClaim, index: int, count: int) -> ResourceClaim:
+    requests = list(claim.spec.devices.requests)
+    changed: DeviceRequest = requests[index]
+    assert changed.exactly is not None
+    requests[index] = msgspec.structs.replace(changed, exactly=msgspec.structs.replace(changed.exactly, count=count))
+    devices = msgspec.structs.replace(claim.spec.devices, requests=tuple(requests))
+    return msgspec.structs.replace(claim, spec=msgspec.structs.replace(claim.spec, devices=devices))
+
+
+def _least(most: int, does: Callable[[int], bool]) -> int:
+    """The smallest number up to ``most`` that does, where larger ones do too; 0 where none does."""
+    if most < 1 or not does(most):
+        return 0
+    low, high = 1, most
+    while low < high:
+        middle = (low + high) // 2
+        if does(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return high
+
+
+def _most(most: int, does: Callable[[int], bool]) -> int:
+    """The largest number up to ``most`` that does, where smaller ones do too; 0 where none does."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if does(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
