@@ -28,6 +28,8 @@ BUDGET: Final = 512
 class Backtracking:
     def __init__(self, parts: Parts, cycle: Cycle, table: Table) -> None:
         self._parts, self._cycle, self._table, self._steps = parts, cycle, table, BUDGET
+        self.most: tuple[Seat, ...] = ()
+        """The most members that had places together."""
 
     def seats(self, members: Sequence[QueuedPod]) -> bool:
         """Whether all members have places now; else nobody has."""
@@ -35,10 +37,12 @@ class Backtracking:
         while ways:
             if not next(ways[-1], False):
                 ways.pop()
-            elif len(ways) == len(members):
+                continue
+            if len(ways) > len(self.most):
+                self.most = tuple(self._table.seats.values())
+            if len(ways) == len(members):
                 return True
-            else:
-                ways.append(self._ways(members[len(ways)]))
+            ways.append(self._ways(members[len(ways)]))
         return False
 
     def _ways(self, pending: QueuedPod) -> Iterator[bool]:

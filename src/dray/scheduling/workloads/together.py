@@ -283,10 +283,17 @@ class Together:
         blocked = max(blocked, again, key=lambda each: each.placed)
         with self._parts.books.trial() as trial:
             table = self.table(scope, beside)
-            if not Backtracking(self._parts, self._cycle, table).seats(hardest_first):
+            search = Backtracking(self._parts, self._cycle, table)
+            if search.seats(hardest_first):
+                trial.keep()
+                return list(table.seats.values())
+            if len(search.most) <= blocked.placed:
                 return blocked
-            trial.keep()
-            return list(table.seats.values())
+            for seat in search.most:
+                table.take(seat.pending, seat.placement)
+            last = hardest_first[len(search.most)]
+            refused = table.seat(last)
+            return blocked if refused is None else Blocked(last, refused, len(search.most), search.most)
 
     def alike(self, pending: QueuedPod) -> Alike:
         return self._cycle.needs.alike(pending, self.profile_of(pending.demand.scheduler_name))
