@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from dray.books.nodes import NodeInfo
-from dray.devices.ledger import DeviceKey
+from dray.devices.ledger import DeviceKey, PoolKey
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.placing.state import CycleState, NotPlaced
@@ -28,6 +28,7 @@ BUDGET: Final = 512
 class Backtracking:
     def __init__(self, parts: Parts, cycle: Cycle, table: Table) -> None:
         self._parts, self._cycle, self._table, self._steps = parts, cycle, table, BUDGET
+        self._pools: dict[str, set[PoolKey]] = {}
         self.most: tuple[Seat, ...] = ()
         """The most members that had places together."""
 
@@ -60,7 +61,7 @@ class Backtracking:
 
     def _devices(self, pending: QueuedPod, info: NodeInfo, *, jointly: bool) -> Iterator[None]:
         """The member sits on the node, each time without another set of the devices that other nodes reach."""
-        sit, beyond = self._table.jointly if jointly else self._table.apart, self._parts.engine.inventory.shared_pools(info.name)
+        sit, beyond = self._table.jointly if jointly else self._table.apart, self._beyond(info.name)
         left_out: list[frozenset[DeviceKey]] = [frozenset()]
         for without in left_out:
             if self._steps <= 0:
@@ -72,7 +73,14 @@ class Backtracking:
             yield
             left_out += [more for device in used if (more := without | {device}) not in left_out]
 
-    def _used(self, whose: str, pools: Collection[tuple[str, str]]) -> list[DeviceKey]:
+    def _beyond(self, node: str) -> set[PoolKey]:
+        """The pools of the node that others reach, too."""
+        found = self._pools.get(node)
+        if found is None:
+            found = self._pools[node] = self._parts.engine.inventory.shared_pools(node)
+        return found
+
+    def _used(self, whose: str, pools: Collection[PoolKey]) -> list[DeviceKey]:
         """What a member has of these pools, or those on a node have."""
         seats = (seat for uid, seat in self._table.seats.items() if whose in (uid, seat.placement.node))
         given = (each for seat in seats for result in seat.placement.results for each in result.devices.results)

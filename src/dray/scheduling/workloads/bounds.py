@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from dray.api.resource import ResourceClaim
 from dray.books.nodes import Nodes, Placed
+from dray.devices import Devices
+from dray.devices.ledger import DeviceKey
 from dray.scheduling.waiting.queue import QueuedPod
 
 # What there is most of is looked at last.
@@ -41,6 +45,35 @@ def enough_free(nodes: Nodes, members: Sequence[QueuedPod], gone: Iterable[Place
                 asked[name] = asked.get(name, 0) + value
     freed = by_node(gone)
     return all(_has(nodes, freed, name, asked[name]) for name in sorted(asked, key=_COMMON.__contains__))
+
+
+def too_few_devices(engine: Devices, claims: Iterable[ResourceClaim]) -> bool:
+    """Whether all nodes together have fewer free devices of a class than claims that have none yet ask for at least."""
+    asked = Counter[str]()
+    for request in (each for claim in claims for each in claim.spec.devices.requests):
+        ways = [request.exactly] if request.exactly is not None else request.first_available
+        if len({way.device_class_name for way in ways}) == 1 and not (request.exactly and request.exactly.admin_access):
+            asked[ways[0].device_class_name] += min(1 if way.allocation_mode == "All" else way.count for way in ways)
+    return any(_fewer_free(engine, class_name, count) for class_name, count in asked.items())
+
+
+def _fewer_free(engine: Devices, class_name: str, wanted: int) -> bool:
+    """Devices that several may share count as enough, and those that several nodes reach once."""
+    selection, own, reached = engine.compiler.of_class(class_name), 0, set[DeviceKey]()
+    for name in engine.inventory.nodes if selection is not None else ():
+        view = engine.inventory.view(name)
+        if view is None or selection is None:
+            continue
+        free = selection.on(view.layout)[0] & view.layout.here & ~view.taken()
+        if any(kind.multiple for kind in view.layout.kinds):
+            return False
+        if view.fabric:
+            reached.update(key for position, key in enumerate(view.keys()) if free >> position & 1)
+        else:
+            own += free.bit_count()
+        if own + len(reached) >= wanted:
+            return False
+    return True
 
 
 def _has(nodes: Nodes, freed: dict[str, dict[str, int]], name: str, wanted: int) -> bool:

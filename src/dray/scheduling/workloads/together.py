@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from dray.api.codes import CURABLE
 from dray.api.core import Pod
+from dray.api.kinds import RESOURCE_CLAIMS
 from dray.api.resource import RESERVED_FOR_MAX, AllocationResult, ResourceClaim
 from dray.books.demand import Demand
 from dray.books.nodes import NodeInfo
@@ -23,9 +24,10 @@ from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.placing.needs import Alike
 from dray.scheduling.placing.plan import Plan
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
-from dray.scheduling.shape.claims import Refused, check_room, reserved_for
+from dray.scheduling.shape.claims import Refused, check_room, claim_keys, reserved_for
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.backtracking import Backtracking
+from dray.scheduling.workloads.bounds import too_few_devices
 from dray.scheduling.workloads.headroom import Headroom
 from dray.scheduling.workloads.weights import Weights
 
@@ -276,6 +278,8 @@ class Together:
         blocked = self._greedy(members, scope, beside)
         if isinstance(blocked, list) or len(members) == 1 or blocked.refused.state is None or _alike(members):
             return blocked
+        if too_few_devices(self._parts.engine, self._open_claims(members, beside)):
+            return blocked
         hardest_first = sorted(members, key=self.weights.waiting, reverse=True)
         again = self._greedy(hardest_first, scope, beside)
         if isinstance(again, list):
@@ -294,6 +298,14 @@ class Together:
             last = hardest_first[len(search.most)]
             refused = table.seat(last)
             return blocked if refused is None else Blocked(last, refused, len(search.most), search.most)
+
+    def _open_claims(self, members: Sequence[QueuedPod], beside: Sequence[Seat]) -> list[ResourceClaim]:
+        """The claims of these that have no devices yet, and get none with somebody else."""
+        keys = dict.fromkeys(key for pending in members for key in claim_keys(pending.pod))
+        given = {claim.uid for seat in beside for claim, _ in seat.placement.given}
+        known = (self._parts.world.get(RESOURCE_CLAIMS, key) for key in keys)
+        allocation_of = self._parts.claims.intents.allocation_of
+        return [claim for claim in known if claim is not None and claim.uid not in given and allocation_of(claim) is None]
 
     def alike(self, pending: QueuedPod) -> Alike:
         return self._cycle.needs.alike(pending, self.profile_of(pending.demand.scheduler_name))
