@@ -196,6 +196,8 @@ def test_a_budget_keeps_pods_on_a_node_that_is_drained(asked: Asked, tmp_path: P
     code, found = Asked(tmp_path, asked.cluster).json("--drain", "n1")
     assert code == 1
     assert set(found["protected"]) == {key for key in on(asked, "n1") if "web" in key}
+    told = Asked(tmp_path, asked.cluster)("--drain", "n1").stdout.splitlines()[-1]
+    assert told.endswith("; 1 that should leave stays: a disruption budget stands against it."), told
 
 
 def test_nodes_that_are_added_take_pods_that_wait(asked: Asked, tmp_path: Path) -> None:

@@ -235,6 +235,11 @@ def test_the_server_completes_names_of_which_the_beginning_is_given(simulate: Si
     assert simulate.report(*given) == report
 
 
+def test_the_table_tells_what_several_nodes_say_once(simulate: Simulate) -> None:
+    answer = simulate(scenario(hardware=["gpu8:3"]), template(count=9), pod("too-much"))
+    assert answer.stdout.count("has not enough devices of class gpu.dray.dev for request gpu (needs 9, 8 free of 8)") == 1
+
+
 class TestAScenarioThatIsWrong:
     @pytest.mark.parametrize(
         ("given", "says"),

@@ -203,8 +203,13 @@ def _show(found: Plan, console: Console, *, wide: bool) -> None:
         ]
         console.print(table(("leaves", "from", "goes to", "why"), rows))
         console.print()
-    for key in found.protected:
+    kept = found.protected if wide else found.protected[:_MANY]
+    for key in kept:
         console.print(f"[yellow]A disruption budget keeps {escape(key)} where it is.[/yellow]")
+    if len(kept) < len(found.protected):
+        console.print(f"… {len(found.protected) - len(kept)} more, see -o wide")
+    if kept:
+        console.print()
     _show_standing(found.before, found.after, console)
     console.print()
     console.print(verdict(found))

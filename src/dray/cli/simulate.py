@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from dray.simulate.whatif import WhatIf
 
 _NEEDED: Final = (PODS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES)
+# Reasons of a pod that are told in a table.
+_REASONS: Final = 3
 
 
 @click.command()
@@ -163,7 +165,9 @@ def _ended(end: dict[str, Any]) -> str:
 def _why_not(pod: dict[str, Any]) -> str:
     if pod["phase"] == "Pending" and not pod["node"] and not pod["reasons"]:
         return "it fits, and is not placed yet"
-    return "\n".join(reason["message"] for reason in pod["reasons"][:2])
+    told = list(dict.fromkeys(reason["message"] for reason in pod["reasons"]))  # nodes often have the same
+    more = [f"… {len(told) - _REASONS} more, see -o json"] if len(told) > _REASONS else []
+    return "\n".join(told[:_REASONS] + more)
 
 
 def _row(pod: dict[str, Any]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,11 +22,13 @@ def verdict(found: Plan) -> str:
     impossible = sum(pod.verdict == "impossible" for pod in found.pods)
     if impossible:
         told.append(f"{impossible} could not get one even if all nodes were empty")
-    if not told and not found.protected:
+    if kept := len(found.protected):
+        told.append(f"{kept} that should leave {'stays' if kept == 1 else 'stay'}: a disruption budget stands against it")
+    if not told:
         told.append("No pod is concerned")
     if waits := found.waiting - impossible:
         told.append(f"{waits} then {'waits' if waits == 1 else 'wait'}")
-    return f"{'; '.join(told)}." if told else "No pod leaves."
+    return f"{'; '.join(told)}."
 
 
 def _leaving(count: int, lost: int) -> str:
@@ -36,7 +39,7 @@ def _leaving(count: int, lost: int) -> str:
 
 
 def compared(before: Standing, after: Standing) -> list[tuple[str, str, str]]:
-    """What is in use and what still fits, then and now; of resources, those that change."""
+    """What is in use and what still fits, then and now; of resources and of queues, what changes."""
     rows: list[tuple[str, str, str]] = []
     if before.nodes != after.nodes:
         rows.append(("nodes", str(before.nodes), str(after.nodes)))
@@ -56,15 +59,19 @@ def compared(before: Standing, after: Standing) -> list[tuple[str, str, str]]:
         was, will = (f"{one.largest}" if one else "0" for one in (before.fits.get(name), after.fits.get(name)))
         rows.append((f"largest claim of {name}", was, will))
     for name in sorted(before.queues.keys() | after.queues.keys()):
-        was, will = (_share(one) for one in (before.queues.get(name), after.queues.get(name)))
-        rows.append((f"queue {name} holds", was, will))
+        rows += _shares(name, before.queues.get(name), after.queues.get(name))
     return rows
 
 
-def _share(share: QueueShare | None) -> str:
-    """What a queue holds of what it deserves, where that is anything."""
-    if share is None:
-        return ""
-    fair = share.fair_share
-    told = (f"{held} of {fair.get(name, '0')} {name}" for name, held in share.allocated.items() if fair.get(name, "0") != "0")
-    return ", ".join(told) or "nothing"
+def _shares(queue: str, before: QueueShare | None, after: QueueShare | None) -> Iterator[tuple[str, str, str]]:
+    """What a queue holds of what it deserves, of each resource of which that changes, and how many of its pods wait."""
+    both = (before, after)
+    for resource in sorted({name for each in both if each is not None for name in each.allocated}):
+        was, will = (
+            f"{each.allocated.get(resource, '0')} of {each.fair_share.get(resource, '0')}" if each else "" for each in both
+        )
+        if was != will:
+            yield f"queue {queue} holds {resource}", was, will
+    was, will = (str(each.waiting_pods) if each else "" for each in both)
+    if was != will:
+        yield f"queue {queue}, pods that wait", was, will

@@ -25,11 +25,18 @@ DevicesOf = Callable[[str, str], tuple[int, int]]
 
 
 def readable(resource: str, value: int) -> str:
-    """An amount as people write it: thousandths of cpu, powers of two for what is counted in bytes."""
+    """An amount as people write it: thousandths of cpu; powers of two for what is counted in bytes, unless those of ten take fewer
+    digits (``2G``, not ``1953125Ki``)."""
     if resource == "cpu":
         return str(Quantity(value * NANO // 1000))
-    counted_in_bytes = resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")
-    return str(Quantity(value * NANO, BINARY_SI if counted_in_bytes else DECIMAL_SI))
+    by_ten = str(Quantity(value * NANO, DECIMAL_SI))
+    if not (resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-")):
+        return by_ten
+    return min(str(Quantity(value * NANO, BINARY_SI)), by_ten, key=_digits)
+
+
+def _digits(text: str) -> int:
+    return sum(letter.isdigit() for letter in text)
 
 
 def is_extended(name: str) -> bool:
