@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from dray.api.kinds import PODS, RESOURCE_SLICES
-from dray.nodes.autoscaling import DETACHED, DETACHING, FROM, SPARE, DeviceAutoscaler
+from dray.api.kinds import EVENTS, PODS, RESOURCE_SLICES
+from dray.nodes.attaching import DETACHED, DETACHING, FROM, SPARE
+from dray.nodes.autoscaling import DeviceAutoscaler
 from dray.testing import (
     VirtualCluster,
     assert_running,
@@ -130,6 +131,18 @@ def test_why_tells_that_a_device_of_the_fabric_would_do() -> None:
     assert "attach device gpu-0 of the fabric (gpu.example.com) to node on (then node on would do)" in made.why("train").fixes
 
 
+@pytest.mark.parametrize("spares", [2, 3])
+def test_why_tells_what_has_to_be_attached_for_all_pods_that_start_together(spares: int) -> None:
+    made = VirtualCluster()
+    made.start_all()
+    made.create(device_class("gpu"), claim_template("one"), node("on", labels={"fabric": "one"}), spare(spares))
+    made.create(*gang("train", "one", 3))
+    made.run(10)
+    told = [fix for fix in made.why("train-1").fixes if fix.startswith("attach")]
+    what = "gpu-0, gpu-1, gpu-2 of the fabric (gpu.example.com) to node on"
+    assert told == ([f"attach {what} (then all 3 pods start together)"] if spares == 3 else [])
+
+
 @pytest.mark.parametrize("template", ["one", "two"])
 def test_a_gang_starts_when_all_its_members_have_theirs(template: str) -> None:
     spec = {"minMember": 2}
@@ -141,3 +154,121 @@ def test_a_gang_starts_when_all_its_members_have_theirs(template: str) -> None:
     assert_running(made, "w1")
     assert len(attached(made)["on"]) == {"one": 2, "two": 4}[template]
     assert_sound(made)
+
+
+def gang(name: str, template: str, count: int, minimum: int = 0, **more: Any) -> list[Plain]:
+    spec = {"minMember": minimum or count}
+    group = {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": {"name": name}, "spec": spec}
+    annotations = {"pod-group-name": name}
+    return [group, *(pod(f"{name}-{n}", template=template, annotations=annotations, **more) for n in range(count))]
+
+
+def on_two_nodes(*objects: Plain, count: int, idle: float = 60) -> VirtualCluster:
+    made = VirtualCluster()
+    made.start_all()
+    made.start("fabric", DeviceAutoscaler.kinds, lambda world: [DeviceAutoscaler(world, attach_seconds=3, idle_seconds=idle)])
+    nodes = [node(name, labels={"fabric": "one"}, cpu="2") for name in ("a", "b")]
+    made.create(device_class("gpu"), claim_template("one"), claim_template("two", count=2), *nodes, spare(count), *objects)
+    return made
+
+
+def running(made: VirtualCluster) -> set[str]:
+    return {body["metadata"]["name"] for body in made.all(PODS) if body["spec"].get("nodeName")}
+
+
+class TestPodsThatStartTogether:
+    def test_nothing_is_attached_where_it_is_too_little_for_all(self) -> None:
+        made = cluster(*gang("train", "one", 3), count=2)
+        seen: list[dict[str, list[str]]] = []
+        for _ in range(60):
+            made.run(2)
+            seen.append(attached(made))
+        assert seen == [{}] * 60
+        [told] = {event["message"] for event in made.all(EVENTS) if event["reason"] == "FabricTooSmall"}
+        start = "nothing is attached for podgroup default/train: its 3 pods start together"
+        assert told == f"{start}, and all spare devices would do for 2 of them, but not for default/train-2"
+
+    def test_all_is_attached_at_once_where_it_is_enough(self) -> None:
+        made = cluster(*gang("train", "one", 3), count=3)
+        made.run_until(lambda: bool(attached(made)), 60)
+        assert attached(made) == {"on": ["gpu-0", "gpu-1", "gpu-2"]}
+        made.run(20)
+        assert running(made) == {"train-0", "train-1", "train-2"}
+        assert_sound(made)
+
+    def test_also_on_several_nodes(self) -> None:
+        made = on_two_nodes(*gang("train", "one", 4, requests={"cpu": "1"}), count=4)
+        made.run_until(lambda: bool(attached(made)), 60)
+        made.run(0.5)
+        assert {name: len(devices) for name, devices in attached(made).items()} == {"a": 2, "b": 2}
+        made.run(20)
+        assert len(running(made)) == 4
+        assert_sound(made)
+
+    def test_nothing_where_the_nodes_have_no_room_for_all(self) -> None:
+        made = on_two_nodes(*gang("train", "one", 5, requests={"cpu": "1"}), count=8)
+        made.run(60)
+        assert attached(made) == {}
+
+    def test_nothing_while_pods_of_it_are_missing(self) -> None:
+        made = cluster(*gang("train", "one", 2, minimum=3), count=4)
+        made.run(60)
+        assert attached(made) == {}
+
+    def test_pods_beyond_the_minimum_come_one_by_one(self) -> None:
+        made = cluster(*gang("train", "one", 4, minimum=2), count=3)
+        made.run(90)
+        assert len(running(made)) == 3
+        assert len(attached(made)["on"]) == 3
+
+    def test_a_gang_that_gets_nothing_is_in_nobodys_way(self) -> None:
+        made = cluster(*gang("train", "one", 5), pod("single", template="one"), count=2)
+        made.run(60)
+        assert running(made) == {"single"}
+
+    def test_who_is_before_a_gang_has_its_device_first(self) -> None:
+        """Three devices for a gang of three and a pod that is more important: the gang gets nothing then."""
+        high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
+        made = cluster(high, pod("first", template="one", priorityClassName="high"), *gang("train", "one", 3), count=3)
+        made.run(90)
+        assert running(made) == {"first"}
+        assert attached(made) == {"on": ["gpu-0"]}
+
+    def test_of_two_gangs_one_starts_and_not_a_part_of_each(self) -> None:
+        made = cluster(*gang("one", "one", 3), *gang("two", "one", 3), count=4)
+        made.run(120)
+        assert len(running(made)) == 3
+        assert len({name.partition("-")[0] for name in running(made)}) == 1
+        assert len(attached(made)["on"]) == 3
+
+    def test_an_annotation_is_enough(self) -> None:
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
+        members = [pod(f"w{n}", template="one", annotations={"dray.dev/gang": "3"}) for n in range(3)]
+        for body in members:
+            body["metadata"]["ownerReferences"] = [owner]
+        made = cluster(*members, count=2)
+        made.run(60)
+        assert attached(made) == {}
+
+    def test_what_is_idle_is_not_taken_back_from_a_gang_that_is_about_to_use_it(self) -> None:
+        """One of its devices was attached for somebody before, and would go back while the others are attached."""
+        made = cluster(pod("old", template="one"), count=3)
+        made.run(30)
+        made.delete(PODS, "old")
+        made.run(52)  # idle for nearly as long as is allowed
+        assert attached(made) == {"on": ["gpu-0"]}
+        made.create(*gang("train", "one", 3))
+        seen: list[str] = []
+        for _ in range(20):
+            made.run(1)
+            seen.append(str(made.all(RESOURCE_SLICES, **{FROM: "spare"})))
+        assert not any(DETACHING in each for each in seen)
+        assert running(made) == {"train-0", "train-1", "train-2"}
+
+    @pytest.mark.parametrize("at", [2.5, 4.0, 6.0, 8.0])
+    def test_a_crash_leaves_no_half_of_it(self, at: float) -> None:
+        made = on_two_nodes(*gang("train", "one", 4, requests={"cpu": "1"}), count=4)
+        made.at(at, lambda: made.crash("fabric", 5))
+        made.run(90)
+        assert len(running(made)) == 4
+        assert sum(map(len, attached(made).values())) == 4

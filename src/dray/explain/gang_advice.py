@@ -25,6 +25,7 @@ from dray.devices.explain import Explanation
 from dray.explain.failures import FailedBinding
 from dray.explain.fix import Fix, asking, some, tainted, tolerating, without_requirement
 from dray.explain.held import hold
+from dray.nodes.attaching import for_gang, spare_slices
 from dray.scheduling.ask import Ask, requirement, unmatched
 from dray.scheduling.config import Config
 from dray.scheduling.kinds import KINDS
@@ -78,7 +79,8 @@ class GangAdvisor:
         stuck = self._tried({})
         if stuck is None or len(self._members) < 2:
             return []
-        found = [*self._of_nodes(stuck), *self._of_pods(stuck), *self._of_others(stuck), *self._of_new_nodes(stuck)]
+        found = [*self._of_nodes(stuck), *self._of_pods(stuck), *self._of_fabric()]
+        found += [*self._of_others(stuck), *self._of_new_nodes(stuck)]
         found += [*self._of_amounts(stuck), *self._of_claims(stuck)]
         return sorted(found, key=lambda fix: fix.rank)
 
@@ -222,6 +224,15 @@ class GangAdvisor:
         keys = dict.fromkeys(key for pod in self._members for key in claim_keys(pod))
         claims = [found for key in keys if (found := self._world.get(RESOURCE_CLAIMS, key)) is not None]
         return [each for each in claims if each.spec == claim.spec]
+
+    def _of_fabric(self) -> Iterator[Fix]:
+        """What could be attached to nodes that are there."""
+        if RESOURCE_SLICES not in self._world.kinds or not spare_slices(self._world):
+            return
+        found = for_gang(self._world, self._pod, self._config, self._gates, self._now)
+        if found is not None and found.attachments:
+            told = (f"{', '.join(each.devices)} of the fabric ({each.driver}) to node {each.node}" for each in found.attachments)
+            yield Fix(f"attach {' and '.join(told)} {self._then}", "dray fabric --autoscale", rank=2)
 
     # --------------------------------------------------------------------------------------------------------- others
 

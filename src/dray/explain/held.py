@@ -31,9 +31,7 @@ def hold(world: World, config: Config, gates: Gates | None, now: float, failures
     # What a scheduler that runs knows of pods that no session decides on: what failed them, and what they are promised.
     ask = Ask(scheduler, now)
     ask.count_rests(device for device, _ in resting(failures, config.device_rest, now))
-    scheduler.workloads.know()
-    ask.count_promises({uid for job in scheduler.workloads.jobs for uid in job.pods})
-    session = scheduler.workloads.survey(now)
+    session = ask.survey()
     before = session.standings.frozen()
     scheduler.workloads.rehearse(session)
     return Held(scheduler, session, before)

@@ -43,7 +43,7 @@ from dray.explain.queued import Outlook, Outlooks
 from dray.explain.snapshot import without_collecting
 from dray.explain.unheeded import unheeded
 from dray.explain.zones import refused_for_zones, where, without_guarantee, without_zones
-from dray.nodes.autoscaling import attachment
+from dray.nodes.attaching import attachment
 from dray.scheduling.actions.preemption import Eviction
 from dray.scheduling.actions.preemptor import preempting
 from dray.scheduling.ask import Ask

@@ -6,142 +6,64 @@ scheduler gives it to anybody where it is. What is attached to a node is in a sl
 and would fit on a node with one device more, or a few, gets them; what nobody used for a while goes back.
 
 Always true: what the fabric has never changes, so a device is attached exactly where a slice of a node has it, and every step is
-one write. A device that goes back is tainted first and taken away only when nobody was given it in between.
+one write. A device that goes back is tainted first and taken away only when nobody was given it in between. For pods that start
+together all is attached that they need, or nothing, and what they are about to use is not taken back.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from dray.api.core import Node, Pod
+from dray.api.core import Pod
 from dray.api.gates import Gates
-from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
+from dray.api.kinds import EVENTS, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 from dray.api.resource import Device, ResourceSlice
-from dray.api.selectors import node_selector_matches
 from dray.api.times import parse_time
 from dray.cluster.port import Change, Event, Outcome, Write
+from dray.cluster.recorder import Recorder
 from dray.cluster.world import World
+from dray.devices.ledger import DeviceKey
+from dray.nodes.attaching import (
+    DETACHING,
+    Attachment,
+    ForGang,
+    attached_slices,
+    attachment,
+    body_of,
+    for_gang,
+    free,
+    on_node,
+    spare_slices,
+)
 from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.kinds import KINDS as SCHEDULER_KINDS
-from dray.scheduling.placing.state import CycleState, NotPlaced
+from dray.scheduling.placing.state import NotPlaced
 from dray.scheduling.scheduler import Scheduler
+from dray.scheduling.workloads.jobs import Job
 
-SPARE: Final = "fabric.dray.dev/spare"
-FROM: Final = "fabric.dray.dev/attached-from"
-# Keeps everybody from a device: where the fabric has it, and while it is taken away from a node.
-DETACHED: Final = "fabric.dray.dev/detached"
-DETACHING: Final = "fabric.dray.dev/detaching"
-_MOST_DEVICES: Final = 8
-_MOST_NODES: Final = 100
 # Between a look and the next, and how long a pod waits before it is helped: its scheduler may be about to place it.
 LOOK_SECONDS: Final = 2.0
 PATIENCE_SECONDS: Final = 2.0
+# How long after an attach what a gang was found to use is kept for it.
+KEPT_SECONDS: Final = 60.0
 
+log = logging.getLogger(__name__)
 Plain = dict[str, Any]
 
-
-class Attachment(msgspec.Struct, frozen=True):
-    """Devices of what the fabric has (``spare``, the name of its slice) that would make a node do."""
-
-    spare: str
-    driver: str
-    node: str
-    devices: tuple[str, ...]
-
-
-def spare_slices(world: World) -> list[ResourceSlice]:
-    found: Iterable[ResourceSlice] = world.all(RESOURCE_SLICES).values()
-    return sorted((each for each in found if each.metadata.labels.get(SPARE) == "true"), key=lambda each: each.metadata.name)
-
-
-def attached_slices(world: World) -> list[ResourceSlice]:
-    found: Iterable[ResourceSlice] = world.all(RESOURCE_SLICES).values()
-    return sorted((each for each in found if each.metadata.labels.get(FROM)), key=lambda each: each.metadata.name)
-
-
-def attachment(world: World, ask: Ask, state: CycleState, taken: Iterable[str] = ()) -> Attachment | None:
-    """The fewest devices that would make some node do; ``taken``: names of devices that are spoken for."""
-    spares = spare_slices(world) if state.needs_devices else []
-    attached = attached_slices(world) if spares else []
-    for count in range(1, _MOST_DEVICES + 1):
-        for spare in spares:
-            for devices in _alike(_free(spare, attached, set(taken)), count):
-                for node in _reached(world, spare):
-                    if _would_do(ask, state, spare, _on(spare, node, attached), node, devices):
-                        return Attachment(spare.metadata.name, spare.spec.driver, node, tuple(each.name for each in devices))
-    return None
-
-
-def _free(spare: ResourceSlice, attached: Sequence[ResourceSlice], taken: set[str]) -> list[Device]:
-    """What the fabric has and no node."""
-    own = (each for each in attached if each.metadata.labels[FROM] == spare.metadata.name)
-    used = {device.name for each in own for device in each.spec.devices} | taken
-    return [device for device in spare.spec.devices if device.name not in used]
-
-
-def _alike(devices: Sequence[Device], count: int) -> Iterator[list[Device]]:
-    """So many of each kind of device there is."""
-    kinds: dict[bytes, list[Device]] = {}
-    for device in devices:
-        shape = msgspec.json.encode((device.attributes, device.capacity), order="sorted")
-        kinds.setdefault(shape, []).append(device)
-    return (found[:count] for found in kinds.values() if len(found) >= count)
-
-
-def _reached(world: World, spare: ResourceSlice) -> list[str]:
-    """The nodes to which its devices can be attached."""
-    selector = spare.spec.node_selector
-    nodes: list[Node] = [world.all(NODES)[name] for name in sorted(world.all(NODES))]
-    fit = [node for node in nodes if spare.spec.all_nodes or (selector is not None and node_selector_matches(selector, node))]
-    return [node.metadata.name for node in fit if not node.spec.unschedulable][:_MOST_NODES]
-
-
-def _would_do(
-    ask: Ask, state: CycleState, spare: ResourceSlice, known: ResourceSlice | None, node: str, devices: Sequence[Device]
-) -> bool:
-    """With these devices beside those that are attached to the node already, if any are (``known``)."""
-    engine = ask.scheduler.engine
-    tried = msgspec.convert(
-        _body(spare, node, [*(known.spec.devices if known is not None else ()), *devices], known), ResourceSlice
-    )
-    engine.put_slice(tried)
-    try:
-        return ask.would_do(state, node)
-    finally:
-        if known is not None:
-            engine.put_slice(known)
-        else:
-            engine.remove_slice(tried.metadata.name)
-
-
-def _on(spare: ResourceSlice, node: str, attached: Iterable[ResourceSlice]) -> ResourceSlice | None:
-    own = (each for each in attached if each.metadata.labels[FROM] == spare.metadata.name)
-    return next((each for each in own if each.spec.node_name == node), None)
-
-
-def _body(spare: ResourceSlice, node: str, devices: Sequence[Device], known: ResourceSlice | None) -> Plain:
-    """The slice of what is attached to a node."""
-    generation = known.spec.pool.generation + 1 if known is not None else 1
-    pool = {"name": f"{spare.spec.pool.name}.{node}", "generation": generation, "resourceSliceCount": 1}
-    return {
-        "apiVersion": RESOURCE_SLICES.api_version,
-        "kind": RESOURCE_SLICES.kind,
-        "metadata": {"name": f"{spare.metadata.name}-{node}", "labels": {FROM: spare.metadata.name}},
-        "spec": {"driver": spare.spec.driver, "nodeName": node, "pool": pool, "devices": [_usable(each) for each in devices]},
-    }
-
-
-def _usable(device: Device) -> Plain:
-    made: Plain = msgspec.to_builtins(device)
-    taints = [taint for taint in made.get("taints") or () if taint["key"] != DETACHED]
-    return {**{key: value for key, value in made.items() if key != "taints"}, **({"taints": taints} if taints else {})}
-
-
 # ------------------------------------------------------------------------------------------------------------ the decider
+
+
+class _UnderWay(NamedTuple):
+    """What is being attached for these pods, and when it is."""
+
+    pods: set[str]
+    what: list[Attachment]
+    at: float
 
 
 class DeviceAutoscaler:
@@ -156,7 +78,14 @@ class DeviceAutoscaler:
     ) -> None:
         self._world, self._gates = world, gates or Gates.dray()
         self._attach_seconds, self._idle_seconds = attach_seconds, idle_seconds
-        self._attaching: dict[str, tuple[Attachment, float]] = {}  # uid of the pod -> what is being attached, until when
+        # For whom (the uid of a pod, the name of a gang): what is being attached.
+        self._attaching: dict[str, _UnderWay] = {}
+        # By gang: the devices that it is about to use, and until when they are kept for it.
+        self._kept: dict[str, tuple[set[DeviceKey], float]] = {}
+        # By gang: how the cluster was when there was too little for it.
+        self._lacking: dict[str, int] = {}
+        self._changes = 0
+        self._recorder = Recorder(self.name)
         self._idle: dict[tuple[str, str], float] = {}  # slice and device -> since when nobody uses it
         self._writing: set[str] = set()
         self._look_at: float | None = 0.0
@@ -164,7 +93,9 @@ class DeviceAutoscaler:
     def observe(self, event: Event, now: float) -> None:
         if isinstance(event, Outcome):
             self._writing.discard(event.write.name)
-        elif isinstance(event, Change) and event.kind in (PODS, RESOURCE_SLICES, RESOURCE_CLAIMS):
+            return
+        self._changes += isinstance(event, Change) and event.kind != EVENTS
+        if isinstance(event, Change) and event.kind in (PODS, RESOURCE_SLICES, RESOURCE_CLAIMS):
             self._look_at = min(self._look_at if self._look_at is not None else now + LOOK_SECONDS, now + LOOK_SECONDS)
 
     def wake(self) -> float | None:
@@ -174,13 +105,13 @@ class DeviceAutoscaler:
         if self._look_at is None or now < self._look_at:
             return []
         waiting = self._waiting(now)
-        self._choose(waiting, now)
+        events = self._choose(waiting, now)
         writes = [*self._attach(now), *self._detach(now)]
         writes = [write for write in writes if write.name not in self._writing]
         self._writing |= {write.name for write in writes}
         busy = waiting or self._attaching or attached_slices(self._world)
         self._look_at = now + LOOK_SECONDS if busy else None
-        return writes
+        return [*writes, *events]
 
     # ------------------------------------------------------------------------------------------------------ attaching
 
@@ -190,39 +121,89 @@ class DeviceAutoscaler:
         found = [pod for pod in pods if not pod.spec.node_name and not pod.terminal and _refused_since(pod, now)]
         return sorted(found, key=lambda pod: (-(pod.spec.priority or 0), pod.metadata.creation_timestamp or "", pod.key))
 
-    def _choose(self, waiting: Sequence[Pod], now: float) -> None:
-        """What each of them needs attached, if anything would do; one look at the cluster for all."""
+    def _choose(self, waiting: Sequence[Pod], now: float) -> list[Write]:
+        """What each of them needs attached, if anything would do; one look at the cluster for all. Gangs are decided on while
+        nothing else is under way, so that what they were found to need is what they need; who comes after one waits meanwhile.
+        Answers the events that tell of gangs for which there is too little."""
         there = {pod.uid for pod in waiting}
-        self._attaching = {uid: found for uid, found in self._attaching.items() if uid in there}
-        new = [pod for pod in waiting if pod.uid not in self._attaching]
+        self._attaching = {whom: found for whom, found in self._attaching.items() if found.pods & there}
+        self._kept = {whom: kept for whom, kept in self._kept.items() if kept[1] > now}
+        self._lacking = {whom: then for whom, then in self._lacking.items() if then == self._changes}
+        new = [pod for pod in waiting if not any(pod.uid in found.pods for found in self._attaching.values())]
         if not new or not spare_slices(self._world):
-            return
-        world = self._world.copied()
-        names = sorted({pod.spec.scheduler_name or "default-scheduler" for pod in new})
-        config = Config(profiles=tuple(Profile(scheduler_name=name) for name in names))
-        ask = Ask(Scheduler(world, config, self._gates), now)
+            return []
+        world, events = self._world.copied(), list[Write]()
+        config = Config(profiles=tuple(Profile(scheduler_name=name) for name in _schedulers(world)))
+        ask, decided = Ask(Scheduler(world, config, self._gates), now), set[str]()
+        ask.scheduler.workloads.know()
         for pod in new:
-            taken = [name for found, _ in self._attaching.values() for name in found.devices]
-            try:
-                found = attachment(world, ask, ask.state(pod), taken)
-            except NotPlaced:
+            job = ask.scheduler.workloads.jobs.of(pod.uid)
+            if job is not None and job.key in decided:
                 continue
-            if found is not None and not any(other.node == found.node for other, _ in self._attaching.values()):
-                self._attaching[pod.uid] = (found, now + self._attach_seconds)
+            gang = self._gang(pod, job, world, config, now) if job is not None and not job.single else None
+            if job is not None and gang is not None:
+                decided.add(job.key)
+                if self._attaching:
+                    break
+                events += self._decide(job, gang, there, now)
+            else:
+                self._alone(pod, world, ask, now)
+        return events
+
+    def _alone(self, pod: Pod, world: World, ask: Ask, now: float) -> None:
+        if any(len(found.pods) > 1 for found in self._attaching.values()):
+            return
+        try:
+            found = attachment(world, ask, ask.state(pod), self._taken())
+        except NotPlaced:
+            return
+        if found is not None and not any(found.node == other.node for each in self._attaching.values() for other in each.what):
+            self._attaching[pod.uid] = _UnderWay({pod.uid}, [found], now + self._attach_seconds)
+
+    def _taken(self) -> list[str]:
+        return [name for found in self._attaching.values() for each in found.what for name in each.devices]
+
+    def _gang(self, pod: Pod, job: Job, world: World, config: Config, now: float) -> ForGang | None:
+        """What has to be attached for a gang. Looked for again only when something changed; without an answer for a pod that is
+        to be placed by itself."""
+        if self._lacking.get(job.key) == self._changes:
+            return ForGang()
+        return for_gang(world, pod, config, self._gates, now, self._taken())
+
+    def _decide(self, job: Job, gang: ForGang, there: set[str], now: float) -> list[Write]:
+        if not gang.members:
+            return []
+        if gang.stuck is not None:
+            self._lacking[job.key] = self._changes
+            return self._tell(gang, gang.stuck, now)
+        self._lacking.pop(job.key, None)
+        until = now + self._attach_seconds + KEPT_SECONDS
+        self._kept[job.key] = gang.used, until
+        pods = {pod.uid for pod in gang.members}
+        if gang.attachments and pods <= there:
+            self._attaching[job.key] = _UnderWay(pods, gang.attachments, now + self._attach_seconds)
+        return []
+
+    def _tell(self, gang: ForGang, stuck: Pod, now: float) -> list[Write]:
+        why = f"its {len(gang.members)} pods start together, and all spare devices would do for {gang.placed} of them"
+        note = f"nothing is attached for podgroup {gang.group}: {why}, but not for {stuck.key}"
+        log.info("nothing is attached for a gang", extra={"group": gang.group, "placed": gang.placed, "stuck": stuck.key})
+        return self._recorder.warning(PODS, stuck, "FabricTooSmall", note, action="Attach", now=now)
 
     def _attach(self, now: float) -> Iterator[Write]:
-        for uid, (found, at) in list(self._attaching.items()):
-            if at > now:
+        for whom, found in list(self._attaching.items()):
+            if found.at > now:
                 continue
-            del self._attaching[uid]
-            spare: ResourceSlice | None = self._world.get(RESOURCE_SLICES, found.spare)
+            del self._attaching[whom]
             attached = attached_slices(self._world)
-            free = {device.name: device for device in _free(spare, attached, set())} if spare is not None else {}
-            if spare is None or not set(found.devices) <= set(free):
-                continue  # somebody else was quicker, or the fabric lost them: the pod is looked at again
-            known = _on(spare, found.node, attached)
-            devices = [*(known.spec.devices if known is not None else ()), *(free[name] for name in found.devices)]
-            yield _published(_body(spare, found.node, devices, known), known)
+            spares = [self._world.get(RESOURCE_SLICES, each.spare) for each in found.what]
+            if not all(spare is not None and _has(spare, each, attached) for spare, each in zip(spares, found.what)):
+                continue  # somebody else was quicker, or the fabric lost them: the pods are looked at again
+            for spare, each in zip(spares, found.what):
+                known = on_node(spare, each.node, attached)
+                own = {device.name: device for device in spare.spec.devices}
+                devices = [*(known.spec.devices if known is not None else ()), *(own[name] for name in each.devices)]
+                yield _published(body_of(spare, each.node, devices, known), known)
 
     # ------------------------------------------------------------------------------------------------------ detaching
 
@@ -233,6 +214,8 @@ class DeviceAutoscaler:
             if claim.status.allocation is not None
             for result in claim.status.allocation.devices.results
         }
+        for devices, _ in self._kept.values():
+            used |= {(key.driver, key.pool, key.device) for key in devices}
         seen: set[tuple[str, str]] = set()
         for known in attached_slices(self._world):
             yield from self._of_slice(known, used, seen, now)
@@ -256,6 +239,14 @@ class DeviceAutoscaler:
             kept.append(_with_taint(device) if now - since >= self._idle_seconds else device)
         if kept != list(known.spec.devices):
             yield _changed(known, kept)
+
+
+def _schedulers(world: World) -> list[str]:
+    return sorted({pod.spec.scheduler_name or "default-scheduler" for pod in world.all(PODS).values()})
+
+
+def _has(spare: ResourceSlice, wanted: Attachment, attached: Sequence[ResourceSlice]) -> bool:
+    return set(wanted.devices) <= {device.name for device in free(spare, attached, set())}
 
 
 def _refused_since(pod: Pod, now: float) -> bool:

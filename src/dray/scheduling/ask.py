@@ -28,6 +28,7 @@ from dray.scheduling.plugins.resources import readable
 from dray.scheduling.scheduler import Scheduler
 from dray.scheduling.shape.extended import as_asked, by_devices
 from dray.scheduling.waiting.queue import QueuedPod
+from dray.scheduling.workloads.session import Session
 
 _LOWEST_PRIORITY: Final = -(1 << 31)
 
@@ -183,6 +184,13 @@ class Ask:
         return told(zones, zones.asked(state.pod, state.demand), info, reason)
 
     # ------------------------------------------------------------------------------------------------------ what if
+
+    def survey(self) -> Session:
+        """What a session of queues and gangs begins with, where pods that none decides on have what they are promised."""
+        workloads = self.scheduler.workloads
+        workloads.know()
+        self.count_promises({uid for job in workloads.jobs for uid in job.pods})
+        return workloads.survey(self._now)
 
     def leaving(self, state: CycleState) -> Eviction | None:
         """The pods that are leaving already the node for which the pod is nominated, if that makes enough room."""
