@@ -25,8 +25,8 @@ DevicesOf = Callable[[str, str], tuple[int, int]]
 
 
 def readable(resource: str, value: int) -> str:
-    """An amount as people write it: thousandths of cpu; powers of two for what is counted in bytes, unless those of ten take fewer
-    digits (``2G``, not ``1953125Ki``)."""
+    """An amount as people write it: thousandths of cpu; powers of two for what is counted in bytes, unless those of ten take
+    fewer digits (``2G``, not ``1953125Ki``)."""
     if resource == "cpu":
         return str(Quantity(value * NANO // 1000))
     by_ten = str(Quantity(value * NANO, DECIMAL_SI))
