@@ -21,7 +21,7 @@ from dray.books.journal import Account, Books
 from dray.books.nodes import NodeInfo, Nodes, Placed
 from dray.cluster.world import World
 from dray.devices import Devices
-from dray.devices.ledger import Entry
+from dray.devices.ledger import Entry, PoolKey
 from dray.numa.masks import bits
 from dray.scheduling.actions.nominator import Nominator
 from dray.scheduling.parts import Parts
@@ -395,6 +395,11 @@ class TakenOut:
     def has_slots(self, uid: str) -> bool:
         """Whether the pod has slots of its own on its node, as zones are: given back, it has the very same ones."""
         return bool(self._besides.get(uid))
+
+    def had_of(self, uid: str, pools: Container[PoolKey]) -> bool:
+        """Whether the pod, which is out, had devices of these pools."""
+        had = (self._freed.get(claim) for claim, _ in self._claims.get(uid, ()))
+        return any(charge.device[:2] in pools for entry in had if entry is not None for charge in entry.charges)
 
     def give_back(self, pods: Iterable[Placed]) -> None:
         pods = list(pods)

@@ -47,14 +47,15 @@ def enough_free(nodes: Nodes, members: Sequence[QueuedPod], gone: Iterable[Place
     return all(_has(nodes, freed, name, asked[name]) for name in sorted(asked, key=_COMMON.__contains__))
 
 
-def too_few_devices(engine: Devices, claims: Iterable[ResourceClaim]) -> bool:
-    """Whether all nodes together have fewer free devices of a class than claims that have none yet ask for at least."""
+def too_few_devices(engine: Devices, claims: Iterable[ResourceClaim], spare: int = 0) -> bool:
+    """Whether all nodes together have fewer free devices of a class than claims that have none yet ask for at least, even if so
+    many more become free."""
     asked = Counter[str]()
     for request in (each for claim in claims for each in claim.spec.devices.requests):
         ways = [request.exactly] if request.exactly is not None else request.first_available
         if len({way.device_class_name for way in ways}) == 1 and not (request.exactly and request.exactly.admin_access):
             asked[ways[0].device_class_name] += min(1 if way.allocation_mode == "All" else way.count for way in ways)
-    return any(_fewer_free(engine, class_name, count) for class_name, count in asked.items())
+    return any(_fewer_free(engine, class_name, count - spare) for class_name, count in asked.items())
 
 
 def _fewer_free(engine: Devices, class_name: str, wanted: int) -> bool:

@@ -32,6 +32,8 @@ MOST_BETTER: Final = 16
 MOST_ANEW: Final = 8
 # Victims of a plan of whom it is asked whether they need go.
 MOST_SPARED: Final = 32
+# How many members are seated for that, all victims together.
+MOST_SEATED: Final = 1024
 
 
 class Step(NamedTuple):
@@ -191,10 +193,11 @@ class Room:
             table.leave(uid)
         victims = {placed.pod.uid for placed in plan.victims}
         left, broken, spared = list[Step](), set[str](), False
+        tries = min(MOST_SPARED, max(1, MOST_SEATED // len(wanted.members)))
         for step in reversed(taken):
             if not any(placed.pod.uid in victims for placed in step.pods):
                 out.give_back(step.pods)
-            elif step.job.key in broken or len(left) >= MOST_SPARED or not self._can_stay(step, wanted, table, out):
+            elif step.job.key in broken or len(left) >= tries or not self._can_stay(step, wanted, table, out):
                 # Where the core of a gang goes, its surplus goes too.
                 broken.add(step.job.key)
                 left.insert(0, step)
@@ -230,13 +233,9 @@ class Room:
         left: list[QueuedPod] = []
         failed: set[Hashable] = set()
         for pending in members:
-            alone = not pending.pod.spec.resource_claims
-            if failed and alone and self._together.alike(pending) in failed:
+            if (failed and self._together.likeness(pending) in failed) or not table.sits(pending):
                 left.append(pending)
-            elif not table.sits(pending):
-                left.append(pending)
-                if alone:
-                    failed.add(self._together.alike(pending))
+                failed.add(self._together.likeness(pending))
         return left
 
     # ---------------------------------------------------------------------------------------------------- of several jobs
@@ -480,7 +479,9 @@ class Room:
 
     def _beside_members(self, placed: Placed, info: NodeInfo, table: Table, out: TakenOut) -> bool:
         """A pod with devices or zones goes back to what it had, where the members find theirs beside it."""
-        near = [seat for seat in table.seats.values() if seat.placement.node == info.name or _has_devices(seat)]
+        pools = self._parts.engine.inventory.shared_pools(info.name)
+        beyond = bool(pools) and out.had_of(placed.pod.uid, pools)
+        near = [seat for seat in table.seats.values() if seat.placement.node == info.name or (beyond and _has_devices(seat))]
         for seat in near:
             table.leave(seat.pending.uid)
         if not self._has_room(placed, info):

@@ -8,7 +8,6 @@ as far as its next step goes (its minimum, or one more), or it is refused with a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Sequence
-from contextlib import suppress
 from typing import Final, Protocol
 
 from dray.api.times import parse_time
@@ -19,7 +18,6 @@ from dray.scheduling.config import QueueSettings
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.placing.refusal import Refusal
-from dray.scheduling.placing.state import NotPlaced
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.asked import Amounts, add
 from dray.scheduling.workloads.asking import Asking
@@ -99,8 +97,6 @@ class Session:
         self.cut = False
         # Whether somebody was no victim only because it is about to start.
         self.spared_starting = False
-        # By pod with claims: what makes it the same as others.
-        self._alike: dict[str, Hashable] = {}
 
     def _changed(self, job: Job) -> None:
         self.members.changed(job)
@@ -382,28 +378,15 @@ class Session:
 
     def _likeness(self, job: Job, members: Sequence[QueuedPod]) -> Hashable:
         """Jobs that ask for the same find the same. A gang with claims is like no other, nor are pods that have to be near to
-        others that have their places."""
+        others that have their places; of claims, what is left of the queue decides between their alternatives."""
         if job.root.constrained:
             kinds = ((leaf_of(p.pod, job.subgroups), self.together.alike(p), bool(p.pod.spec.resource_claims)) for p in members)
             asked = tuple(sorted(kinds))
             alone = self.members.active(job) or any(p.pod.spec.resource_claims for p in members)
             return asked, job.root, job.key if alone else ""
         if len(members) == 1 and members[0].pod.spec.resource_claims:
-            return self._with_claims(job, members[0])
+            return job.queue, self.together.likeness(members[0])
         return tuple(sorted((self.together.alike(p), p.uid if p.pod.spec.resource_claims else "") for p in members))
-
-    def _with_claims(self, job: Job, pending: QueuedPod) -> Hashable:
-        """Claims that were made for one pod each are the same where they ask for the same, in one queue: what is left of it
-        decides between their alternatives. A pod with a claim that others may have too is like no other."""
-        known = self._alike.get(pending.uid)
-        if known is None:
-            known = pending.uid
-            if all(claim.resource_claim_template_name for claim in pending.pod.spec.resource_claims):
-                with suppress(NotPlaced):
-                    profile = self.together.profile_of(pending.demand.scheduler_name)
-                    known = job.queue, self._cycle.state(pending, profile, self.now).key
-            self._alike[pending.uid] = known
-        return known
 
     def _delayed(self, job: Job) -> bool:
         since = max(job.created, job.evicted_at or 0.0)

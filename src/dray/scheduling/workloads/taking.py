@@ -75,7 +75,7 @@ class Taking:
         """A plan in which everybody finds another place."""
         self._together.headroom.begin(members)
         enough = enough_free(self._parts.nodes, members, self._room.leaving, self._parts.classes.offers)
-        if not enough or self._denials.of_start(job) is not None:
+        if not enough or self._denials.of_start(job) is not None or self._together.lacks_devices(members, self._room.leaving):
             return None
         allowed = {each.key for each in self._jobs if each.preemptible and each is not job}
         allowance = self._budgets.now(self._room.leaving)

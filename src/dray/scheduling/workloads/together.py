@@ -7,7 +7,9 @@ their devices jointly; then the hardest members go first; then every way is trie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from dray.api.codes import CURABLE
@@ -15,7 +17,7 @@ from dray.api.core import Pod
 from dray.api.kinds import RESOURCE_CLAIMS
 from dray.api.resource import RESERVED_FOR_MAX, AllocationResult, ResourceClaim
 from dray.books.demand import Demand
-from dray.books.nodes import NodeInfo
+from dray.books.nodes import NodeInfo, Placed
 from dray.devices.ledger import DeviceKey
 from dray.numa.account import Held
 from dray.scheduling.config import Profile
@@ -68,9 +70,10 @@ class Table:
         now: float,
         scope: Scope,
         beside: Sequence[Seat],
+        like: Callable[[QueuedPod], Hashable],
     ) -> None:
         self._parts, self._cycle, self._profiles, self._headroom, self._now = parts, cycle, profiles, headroom, now
-        self._scope, self._beside_these = scope, beside
+        self._scope, self._beside_these, self._like = scope, beside, like
         # By pod: the nodes on which its queue has room for what its claims take there, where that is not all of them.
         self._nodes: dict[str, frozenset[str]] = {}
         self.seats: dict[str, Seat] = {}
@@ -78,6 +81,8 @@ class Table:
             claim.uid: result for seat in beside for claim, result in seat.placement.given
         }
         self._states: dict[str, CycleState] = {}
+        # What was asked of nodes for several members at once, to no avail.
+        self._in_vain: set[tuple[Hashable, str, int, int]] = set()
 
     def profile(self, pending: QueuedPod) -> Profile:
         return self._profiles[pending.demand.scheduler_name]
@@ -181,7 +186,19 @@ class Table:
         if not pending.pod.spec.resource_claims:
             return False
         nodes = (self._parts.nodes.get(name) for name in self.nodes_with_devices())
-        return any(self.jointly(pending, info) for info in nodes if info is not None)
+        return any(self._has_joint_place(pending, info) for info in nodes if info is not None)
+
+    def _has_joint_place(self, pending: QueuedPod, info: NodeInfo) -> bool:
+        """Asked once of a node in the same state: members that ask for the same and found none there find none."""
+        view = self._parts.engine.inventory.view(info.name)
+        devices = self._parts.engine.inventory.state(view) if view is not None else 0
+        asked = self._like(pending), info.name, self._parts.nodes.state_of(info), devices
+        if asked in self._in_vain:
+            return False
+        found = self.jointly(pending, info)
+        if not found:
+            self._in_vain.add(asked)
+        return found
 
     def nodes_with_devices(self) -> dict[str, None]:
         """The nodes on which members have devices."""
@@ -259,6 +276,9 @@ class Together:
     def __init__(self, parts: Parts, cycle: Cycle, profiles: Mapping[str, Profile], headroom: Headroom, now: float) -> None:
         self._parts, self._cycle, self._profiles, self.headroom, self._now = parts, cycle, profiles, headroom, now
         self.weights = Weights(parts.world)
+        self._likeness: dict[str, Hashable] = {}
+        # By claim, how many pods wait for it.
+        self._awaited: Counter[str] | None = None
 
     def profile_of(self, scheduler: str) -> Profile:
         return self._profiles.get(scheduler) or next(iter(self._profiles.values()))
@@ -268,7 +288,7 @@ class Together:
         return self.profile_of(pending.demand.scheduler_name).preempts and pending.demand.preemption_policy != "Never"
 
     def table(self, scope: Scope = NOWHERE_SPECIAL, beside: Sequence[Seat] = ()) -> Table:
-        return Table(self._parts, self._cycle, self._profiles, self.headroom, self._now, scope, beside)
+        return Table(self._parts, self._cycle, self._profiles, self.headroom, self._now, scope, beside, self.likeness)
 
     def find(
         self, members: Sequence[QueuedPod], scope: Scope = NOWHERE_SPECIAL, beside: Sequence[Seat] = ()
@@ -278,7 +298,7 @@ class Together:
         blocked = self._greedy(members, scope, beside)
         if isinstance(blocked, list) or len(members) == 1 or blocked.refused.state is None or _alike(members):
             return blocked
-        if too_few_devices(self._parts.engine, self._open_claims(members, beside)):
+        if self.lacks_devices(members, beside=beside):
             return blocked
         hardest_first = sorted(members, key=self.weights.waiting, reverse=True)
         again = self._greedy(hardest_first, scope, beside)
@@ -299,6 +319,11 @@ class Together:
             refused = table.seat(last)
             return blocked if refused is None else Blocked(last, refused, len(search.most), search.most)
 
+    def lacks_devices(self, members: Sequence[QueuedPod], leaving: Sequence[Placed] = (), beside: Sequence[Seat] = ()) -> bool:
+        """Whether there are too few devices in all, also with those that these leave."""
+        spare = self.weights.placed(leaving)[0]
+        return too_few_devices(self._parts.engine, self._open_claims(members, beside), spare)
+
     def _open_claims(self, members: Sequence[QueuedPod], beside: Sequence[Seat]) -> list[ResourceClaim]:
         """The claims of these that have no devices yet, and get none with somebody else."""
         keys = dict.fromkeys(key for pending in members for key in claim_keys(pending.pod))
@@ -309,6 +334,30 @@ class Together:
 
     def alike(self, pending: QueuedPod) -> Alike:
         return self._cycle.needs.alike(pending, self.profile_of(pending.demand.scheduler_name))
+
+    def likeness(self, pending: QueuedPod) -> Hashable:
+        """Members of a gang of which this is equal find the same. Claims that one pod alone is to use are the same where they ask
+        for the same; a pod with a claim that others use too is like no other."""
+        known = self._likeness.get(pending.uid)
+        if known is None:
+            known = self._likeness[pending.uid] = self._like(pending)
+        return known
+
+    def _like(self, pending: QueuedPod) -> Hashable:
+        claims = pending.pod.spec.resource_claims
+        if not claims:
+            return self.alike(pending)
+        if all(claim.resource_claim_template_name for claim in claims) or all(map(self._has_one_user, claim_keys(pending.pod))):
+            with suppress(NotPlaced):
+                return self._cycle.state(pending, self.profile_of(pending.demand.scheduler_name), self._now).key
+        return pending.uid
+
+    def _has_one_user(self, key: str) -> bool:
+        """Whether nobody has the claim, and only one pod waits for it."""
+        if self._awaited is None:
+            self._awaited = Counter(key for pending in self._parts.queue for key in claim_keys(pending.pod))
+        claim: ResourceClaim | None = self._parts.world.get(RESOURCE_CLAIMS, key)
+        return claim is not None and self._awaited[key] <= 1 and not self._parts.claims.intents.consumers(claim)
 
     def never(self, members: Sequence[QueuedPod]) -> Callable[[NodeInfo], bool]:
         """Whether a node will not do for any of these, whoever leaves it."""
