@@ -96,3 +96,46 @@ def test_why_not_is_not_asked_while_it_is_looked_for_victims(full: Sim, monkeypa
     looks = searches(full, monkeypatch, 1, labels={"app": "far"}, affinity=affinity)
     assert looks > 1
     assert len(explained) <= 1
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["from a template", "by name"])
+def test_room_for_a_gang_with_claims_costs_in_proportion_to_the_gang(monkeypatch: pytest.MonkeyPatch, own: bool) -> None:
+    """Twice as large, in a cluster twice as large, it may take twice as long, and not four times."""
+
+    def asked_for(size: int) -> int:
+        """How often the allocator is asked until room is made."""
+        sim = Sim()
+        add_queue(sim, "team", size)
+        sim.add_class()
+        for number in range(size):
+            sim.add_node(f"n{number}", cpu="64")
+            sim.add_slice(f"n{number}", 2)
+        for number in range(2 * size):
+            add_with_claim(sim, f"low-{number}", 1, 1)
+        sim.settle(3)
+        gang = {
+            "annotations": {"dray.dev/gang": str(size)},
+            "ownerReferences": [{"kind": "Job", "name": "j", "controller": True}],
+        }
+        for number in range(size):
+            add_with_claim(sim, f"high-{number}", 1, 10)
+            made = sim.api.objects[kinds.PODS][f"default/high-{number}"]
+            made["metadata"] |= gang
+            if not own:
+                made["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": f"high-{number}-gpu"}]
+            sim.api.put(kinds.PODS, made)
+        times: list[None] = []
+        original = Devices.allocate
+
+        def counted(self: Devices, *given: Any) -> Any:
+            times.append(None)
+            return original(self, *given)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Devices, "allocate", counted)
+            sim.step()
+            sim.step()
+        assert all(sim.pod(f"high-{number}")["status"].get("nominatedNodeName") for number in range(size))
+        return len(times)
+
+    assert asked_for(24) < 3 * asked_for(12)
