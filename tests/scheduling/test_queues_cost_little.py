@@ -138,4 +138,4 @@ def test_room_for_a_gang_with_claims_costs_in_proportion_to_the_gang(monkeypatch
         assert all(sim.pod(f"high-{number}")["status"].get("nominatedNodeName") for number in range(size))
         return len(times)
 
-    assert asked_for(24) < 3 * asked_for(12)
+    assert asked_for(48) < 3 * asked_for(24)
