@@ -7,7 +7,7 @@ opposite order: surplus pods one by one, surplus parts as a whole, then everythi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import Final, Literal
 
 import msgspec
@@ -185,11 +185,13 @@ def next_victims(gang: Gang) -> list[Member]:
     return [member for leaf in leaves for member in gang.of(leaf.name, "active")]
 
 
-def surplus(gang: Gang) -> list[Member]:
-    """Pods above the minimum of their leaf, in the order in which they go: what a protected gang may lose."""
+def surplus(gang: Gang, among: Container[str] = ()) -> list[Member]:
+    """Pods above the minimum of their leaf, in the order in which they go: what a protected gang may lose. ``among``: names of
+    those that go rather than others."""
     found: list[Member] = []
     for leaf in reversed(_leaves_in_order(gang, gang.root)):
-        found += reversed(gang.of(leaf.name, "active")[leaf.needed :])
+        active = sorted(gang.of(leaf.name, "active"), key=lambda member: member.name in among)
+        found += reversed(active[leaf.needed :])
     return found
 
 

@@ -113,18 +113,18 @@ class Victims:
                 yield Step(job, (placed,))
             return
         gang = self._members.gang(job)
-        spare = {each.name for each in surplus(gang)}
-        core = []
-        for each in gang.members("active"):
-            placed = self._nodes.placed(each.name)
-            if placed is not None and self._may_go(job, placed):
-                if each.name in spare:
-                    if placed.node == node:
-                        yield Step(job, (placed,))
-                else:
-                    core.append(placed)
-        if any(placed.node == node for placed in core):
-            yield Step(job, tuple(core))
+        placed_of = {
+            each.name: placed for each in gang.members("active") if (placed := self._nodes.placed(each.name)) is not None
+        }
+        fixed = {uid for uid, placed in placed_of.items() if not self._may_go(job, placed)}
+        here = {uid for uid, placed in placed_of.items() if placed.node == node} - fixed
+        spare = [each.name for each in surplus(gang, among=here)]
+        yield from (Step(job, (placed_of[uid],)) for uid in spare if uid in here)
+        core = tuple(placed for uid, placed in placed_of.items() if uid not in spare)
+        if not fixed and not here.issubset(spare):
+            # Where the core of a gang goes, its surplus goes too, wherever it is.
+            yield from (Step(job, (placed_of[uid],)) for uid in spare if uid not in here and uid in placed_of)
+            yield Step(job, core)
 
 
 def _fewest(info: NodeInfo, wanted: Mapping[str, int], freed: Mapping[str, int], pods: Sequence[Placed]) -> int:
