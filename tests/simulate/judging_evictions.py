@@ -7,23 +7,31 @@ Always true: only what the API server took is judged, by the names that writes c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Protocol
 
 from dray.api.core import Pod
 from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS
 from dray.cluster.world import World
 from dray.runtime.virtual import Written
-from dray.simulate.run import Simulation
 
 # An owner that drives out another this often, while that does the same to it, never comes to rest.
 IN_TURN: Final = 4
 
 
+class Run(Protocol):
+    """A simulation, as far as its writes are followed."""
+
+    @property
+    def elapsed(self) -> float: ...
+
+    def listen(self, listener: Callable[[Written], None]) -> None: ...
+
+
 class Evictions:
     """Follows the writes of a run; ``quiet_from``: from when on nothing happens but what follows from what happened."""
 
-    def __init__(self, simulation: Simulation, quiet_from: float) -> None:
+    def __init__(self, simulation: Run, quiet_from: float) -> None:
         self._simulation, self._quiet = simulation, quiet_from
         simulation.listen(self._written)
         # Each with when, and who was to have the room.
@@ -84,6 +92,6 @@ def _parts(group: Any) -> dict[str, int]:
     if hasattr(group.spec, "scheduling_policy"):
         gang = group.spec.scheduling_policy.gang
         return {"": gang.min_count if gang is not None else 0}
-    if group.spec.min_sub_group is not None:
+    if group.spec.min_sub_group is not None or (group.spec.staleness_grace_period or "").startswith("-"):
         return {}
     return {part.name: part.min_member or 0 for part in group.spec.sub_groups} or {"": group.spec.min_member}

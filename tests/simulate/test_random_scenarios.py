@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from dray.api.kinds import PODS
 from dray.api.queues import RESOURCES_ANNOTATION as RESOURCES
+from dray.cluster.port import Verb, Write
+from dray.cluster.world import World
 from dray.nodes.hardware import CATALOGUE
 from dray.runtime.faults import EVERY
+from dray.runtime.virtual import Written
 from dray.simulate.run import simulate
 from dray.simulate.scenario import HOSTS, made_of
 from tests.simulate.judging import judge, more_than_all, untrue
+from tests.simulate.judging_evictions import Evictions
 from tests.simulate.minimising import Minimising
 from tests.simulate.random_scenarios import Document, generate
 from tests.simulate.soak import Flavour, outcomes
@@ -157,6 +163,51 @@ def test_two_owners_of_a_device_are_wrong() -> None:
 
 def test_devices_that_nobody_uses_and_nobody_else_gets_are_wrong() -> None:
     assert judge([scenario(hardware=["gpu8:1"]), allocated("one")]).kinds == ["left over: allocation"]
+
+
+def test_a_gang_that_runs_in_part_is_wrong() -> None:
+    group = {"apiVersion": "scheduling.run.ai/v2alpha2", "kind": "PodGroup", "metadata": {"name": "g", "namespace": "default"}}
+    one = pod("one", nodeName="plain-0")
+    one["metadata"]["annotations"] = {"pod-group-name": "g"}
+    spec = {"minMember": 2, "stalenessGracePeriod": "10m"}
+    assert judge([scenario(), {**group, "spec": spec}, one]).kinds == ["runs in part"]
+
+
+class Watched:
+    """A run in which these pods are evicted for others, one a second, and these bound."""
+
+    elapsed = 0.0
+
+    def listen(self, listener: Callable[[Written], None]) -> None:
+        self._listener = listener
+
+    def happens(self, verb: Verb, key: str, about: str = "", subresource: str = "") -> None:
+        self.elapsed += 1
+        namespace, _, name = key.partition("/")
+        write = Write(verb, PODS, namespace, name, subresource=subresource, about=about)
+        self._listener(Written(self.elapsed, "scheduler", write, None))
+
+
+def test_who_was_evicted_in_vain_is_told() -> None:
+    watched, world = Watched(), World((PODS,))
+    world.replace(PODS, [{**pod(name), "metadata": {**pod(name)["metadata"], "uid": name}} for name in ("waits", "runs")])
+    evictions = Evictions(watched, quiet_from=1.5)
+    watched.happens("delete", "default/early", "default/waits")
+    watched.happens("delete", "default/a", "default/waits")
+    watched.happens("delete", "default/b", "default/runs")
+    watched.happens("create", "default/runs", subresource="binding")
+    watched.happens("delete", "default/c", "default/gone")
+    assert list(evictions.in_vain(world)) == [("pod/default/waits", "default/a left for it at 2 s, and it waits")]
+
+
+def test_owners_that_drive_out_each_other_are_told() -> None:
+    watched = Watched()
+    evictions = Evictions(watched, quiet_from=0.0)
+    for number in range(4):
+        watched.happens("delete", f"default/one-{number}", f"default/other-{number}")
+        assert not list(evictions.in_turn())
+        watched.happens("delete", f"default/other-{number}", f"default/one-{number + 1}")
+    assert [about for about, _ in evictions.in_turn()] == ["pods/default/one pods/default/other"]
 
 
 @pytest.mark.parametrize(
