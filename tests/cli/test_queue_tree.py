@@ -90,3 +90,20 @@ def test_a_queue_that_is_not_used_is_named(tmp_path: Path) -> None:
     add_queue(sim, "b", 1)
     text = " ".join(shown(sim, tmp_path).split())
     assert "queue a is not used: annotation dray.dev/resources: 'counter/memory' is none of" in text
+
+
+def test_a_queue_that_does_not_exist_is_named_where_pods_wait_in_it(tmp_path: Path) -> None:
+    sim = cluster(4)
+    add_queue(sim, "vision", 4)
+    add_single(sim, "p", "vison")
+    sim.settle(5)
+    assert "queue vison does not exist: 1 pod waits in it" in shown(sim, tmp_path)
+    assert json.loads(shown(sim, tmp_path, "-o", "json"))["missing"] == {"vison": 1}
+
+
+def test_files_that_have_no_queues_do_not_say_that_there_are_none(tmp_path: Path) -> None:
+    file = tmp_path / "pods.yaml"
+    file.write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: [{name: c, image: i}]}\n")
+    answer = CliRunner().invoke(root, ["queues", "-f", str(file)])
+    assert (answer.exit_code, answer.stdout) == (2, "")
+    assert "the answer needs queues.scheduling.run.ai, and the files have no queues.scheduling.run.ai" in answer.stderr

@@ -225,3 +225,12 @@ def test_a_queue_or_topology_of_a_kind_that_is_not_there_is_not_called_missing(t
     assert [reason["code"] for reason in told["reasons"]] == ["NotRead" if unread else "PodGroupMissing"]
     expected = f"depends on an object of which nothing is known: {unread} (the files have no {unread.partition(' ')[0]})"
     assert (expected if unread else "podgroup ns/train does not exist") in told["summary"]
+
+
+def test_what_files_have_nothing_of_is_warned_of_where_the_answer_goes_by_it(tmp_path: Path) -> None:
+    file = tmp_path / "pods.yaml"
+    file.write_text(yaml.safe_dump_all([node("n"), pod("p")]))
+    for command in (("why",), ("plan", "--cordon", "n"), ("simulate", "--from-cluster", "--until", "1s"), ("devices",)):
+        told = asked(*command, "--snapshot", str(file)).stderr
+        assert told.startswith("warning: the files have no resource"), command
+        assert "nodes" not in told

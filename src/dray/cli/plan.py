@@ -95,7 +95,7 @@ def plan(source: Source, output: str, config: Path | None, templates: Sequence[s
     from dray.explain.taking import like_those_of
 
     changes = _changes(**change, nothing=bool(templates))
-    snapshot = source.read(needs=_NEEDED)
+    snapshot = source.read(needs=_NEEDED, decisive=())
     changes.objects = like_those_of(snapshot, changes.objects)
     settings, gates = placing_of(config, snapshot)
     try:

@@ -17,6 +17,7 @@ import click
 import msgspec
 from rich.console import Console
 
+from dray.api.amounts import counted
 from dray.api.kinds import NODES, PODS, QUEUES
 from dray.cli.lines import LINE_MAX, answer_lines
 from dray.cli.output import emit, output_option, table
@@ -95,7 +96,7 @@ def queues(context: click.Context, config: Path | None, source: Source, output: 
       dray queues settle worlds.jsonl             where pods end up, one JSON line for each world
     """
     if context.invoked_subcommand is None:
-        found = source.read(needs=(QUEUES, PODS, NODES))
+        found = source.read(needs=(QUEUES, PODS, NODES), decisive=(QUEUES, NODES))
         settings, gates = placing_of(config, found)
         tree = survey(found.world, now_of(found), settings, gates)
         emit(tree, output, lambda screen: _show(tree, screen, wide=output == "wide"))
@@ -110,6 +111,9 @@ def _show(tree: QueueTree, screen: Console, *, wide: bool) -> None:
     screen.print(_beside(tree, names) if narrow else _below(tree, names))
     for name, error in tree.wrong.items():
         screen.print(f"queue {name} is not used: {error}", style="yellow", markup=False)
+    for name, count in tree.missing.items():
+        told = f"{counted(count, 'pod')} {'waits' if count == 1 else 'wait'} in it"
+        screen.print(f"queue {name} does not exist: {told}", style="yellow", markup=False)
 
 
 def _beside(tree: QueueTree, names: list[str]) -> Fitted:

@@ -88,7 +88,7 @@ def simulate(
     if source.named and not from_cluster:
         raise click.UsageError("--snapshot, --kubeconfig and --context say which cluster --from-cluster begins with")
     try:
-        snapshot = source.read(needs=_NEEDED) if from_cluster else None
+        snapshot = source.read(needs=_NEEDED, decisive=()) if from_cluster else None
         scenario = _scenario(files, seed, until, snapshot)
         said = f"simulating {scenario.until:g} s; long and busy scenarios take a while …"
         with patience(said), Recorder(record) if record is not None else nullcontext() as recorder:

@@ -125,14 +125,18 @@ class Source:
             raise Trouble(f"several `dray up` run; choose with --kubeconfig: {', '.join(map(str, clusters))}")
         return load(clusters[0], self._context)
 
-    def read(self, needs: Sequence[Kind]) -> Snapshot:
-        """Everything; without the kinds that it ``needs`` there is no answer, others that are not shown are warned of."""
+    def read(self, needs: Sequence[Kind], decisive: Sequence[Kind] | None = None) -> Snapshot:
+        """Everything; without the kinds that it ``needs`` there is no answer, others that are not shown are warned of. Files may
+        have none of a kind and not say that they have read it: no answer without the ``decisive`` ones, a warning without the
+        others that it needs. ``None``: the command tells of them itself."""
         try:
             with without_collecting():
                 found = self._from_files() if self._files else self.run(_from_cluster)
         except SnapshotError as error:
             raise Trouble(str(error)) from error
         _judge_unread(found, needs)
+        if decisive is not None:
+            _judge_lacking(found, needs, decisive)
         for problem in undecodable(found):
             click.echo(f"warning: left out: {problem}", err=True)
         return found
@@ -193,6 +197,16 @@ def _judge_unread(found: Snapshot, needs: Sequence[Kind]) -> None:
     if hidden:
         told = f"you may not list {hidden}" if found.live else f"the snapshot was taken without the right to list {hidden}"
         click.echo(f"warning: {told}; the answer is as if there were none", err=True)
+
+
+def _judge_lacking(found: Snapshot, needs: Sequence[Kind], decisive: Sequence[Kind]) -> None:
+    """What files have nothing of, and do not say that they have read, may well be there."""
+    lacking = {} if found.live else {kind: told for kind, told in found.unknown.items() if kind not in found.unread}
+    for kind in decisive:
+        if kind in lacking:
+            raise Trouble(f"the answer needs {kind.resource}, and {lacking[kind]}; `dray snapshot` takes all that is needed")
+    if told := [kind.resource for kind in needs if kind in lacking]:
+        click.echo(f"warning: the files have no {', '.join(told)}; the answer is as if the cluster had none", err=True)
 
 
 def objects_of(files: Sequence[Path]) -> list[tuple[str, dict[str, Any]]]:

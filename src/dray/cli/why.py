@@ -63,7 +63,7 @@ def why(target: tuple[str, ...], namespace: str | None, config: Path | None, sou
       dray snapshot -o now.json                       for somebody who has no access to the cluster
       dray why train-0 -n research -f now.json
     """
-    snapshot = source.read(needs=_NEEDED)
+    snapshot = source.read(needs=_NEEDED, decisive=())
     world, failures = snapshot.world, failed_bindings(snapshot.plain(EVENTS))
     settings, gates = placing_of(config, snapshot)
     now = snapshot.taken_at or time.time()

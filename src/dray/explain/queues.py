@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import msgspec
 
 from dray.api import queues
 from dray.api.core import Pod
 from dray.api.gates import Gates
-from dray.api.kinds import PODS, QUEUES
+from dray.api.kinds import POD_GROUPS, PODS, QUEUES
 from dray.cluster.world import World
 from dray.scheduling.config import EMBEDDED, Config, Profile
 from dray.scheduling.scheduler import Scheduler
@@ -36,6 +38,8 @@ class QueueTree(msgspec.Struct, rename="camel"):
     total: dict[str, str]
     # Queues that are not used, and why.
     wrong: dict[str, str]
+    # Queues that do not exist, and how many pods wait in them all the same.
+    missing: dict[str, int] = {}
 
 
 def of_queues(world: World) -> Config:
@@ -82,7 +86,19 @@ def survey(world: World, now: float, config: Config | None = None, gates: Gates 
 
     walk("", 0)
     total = {name: told(name, value) for name, value in sorted(session.total.items())}
-    return QueueTree(rows, total, dict(scheduler.workloads.jobs.wrong))
+    return QueueTree(rows, total, dict(scheduler.workloads.jobs.wrong), _missing(world))
+
+
+def _missing(world: World) -> dict[str, int]:
+    """A name that is mistyped is in no row: who looks at queues is to see it all the same."""
+    pods = (pod for pod in world.all(PODS).values() if not pod.spec.node_name and not pod.terminal)
+    named = Counter(_queue_of(world, pod) for pod in pods)
+    return {name: count for name, count in sorted(named.items()) if name and world.get(QUEUES, name) is None}
+
+
+def _queue_of(world: World, pod: Pod) -> str:
+    group = world.get(POD_GROUPS, f"{pod.metadata.namespace}/{pod.metadata.annotations.get(queues.POD_GROUP_ANNOTATION, '')}")
+    return (group.spec.queue if group is not None else "") or pod.metadata.labels.get(queues.QUEUE_LABEL, "")
 
 
 def resources(tree: QueueTree) -> list[str]:
