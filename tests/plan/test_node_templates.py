@@ -75,6 +75,24 @@ def test_a_node_that_exists_is_a_template_as_kubectl_prints_it(snapshot: Path, t
     assert (found["template"], [len(node["pods"]) for node in found["nodes"]]) == ("gpus", [2, 2, 1])
 
 
+def test_a_node_that_was_saved_without_its_devices_is_warned_of(tmp_path: Path) -> None:
+    made = cluster(*node_with_devices("gpus", 2))
+    made.create(*(working(f"gpu-{n}") for n in range(2)))
+    made.run(30)
+    snapshot = saved(read(made.server), tmp_path / "now.json")
+    (tmp_path / "node.yaml").write_text(yaml.safe_dump(node_with_devices("gpus", 2)[0]))
+    answer = asked(snapshot, "--node-template", str(tmp_path / "node.yaml"))
+    assert (answer.exit_code, answer.stdout.splitlines()[-1].split()) == (1, ["gpus", "0", "0", "of", "1"])
+    assert "warning: template gpus has no devices, and node gpus of the cluster has some" in answer.stderr
+    assert "warning" not in asked(snapshot, "--node-template", written(tmp_path / "gpus.yaml", "gpus", 2, "4")).stderr
+
+
+def test_how_many_nodes_are_tried_is_about_templates(snapshot: Path) -> None:
+    answer = asked(snapshot, "--cordon", "full", "--max-nodes", "3")
+    assert answer.exit_code == 2
+    assert "--max-nodes says how many nodes of a --node-template are tried" in answer.stderr
+
+
 def test_only_so_many_nodes_are_tried(snapshot: Path, tmp_path: Path) -> None:
     gpus = written(tmp_path / "gpus.yaml", "gpus", 2, "4")
     (found,) = json.loads(asked(snapshot, "--node-template", gpus, "--max-nodes", "2", "-o", "json").stdout)["templates"]

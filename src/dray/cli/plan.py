@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dray.explain.plan import Changes, Plan, PlannedPod
     from dray.explain.snapshot import Snapshot
     from dray.explain.standing import Standing
-    from dray.explain.templates import Answers
+    from dray.explain.templates import Answers, Template
     from dray.scheduling.config import Config
 
 _NEEDED: Final = (PODS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES)
@@ -94,6 +94,9 @@ def plan(source: Source, output: str, config: Path | None, templates: Sequence[s
     from dray.explain.plan import plan as planned
     from dray.explain.taking import like_those_of
 
+    given = click.get_current_context().get_parameter_source("max_nodes")
+    if not templates and given is click.core.ParameterSource.COMMANDLINE:
+        raise click.UsageError("--max-nodes says how many nodes of a --node-template are tried: give one")
     changes = _changes(**change, nothing=bool(templates))
     snapshot = source.read(needs=_NEEDED, decisive=())
     changes.objects = like_those_of(snapshot, changes.objects)
@@ -123,10 +126,20 @@ def _admitted(
 
     named = [(_template_name(each, t.name), t) for each in asked for t in templates_in(_template_objects(each))]
     found = [template for _, template in named]
+    _warn_of_bare(found, snapshot)
     answers = admitted(lambda: begun(snapshot, changes, now_of(snapshot), config, gates, "Node"), changes, found, most)
     for (name, _), answer in zip(named, answers.templates, strict=True):
         answer.template = name
     return answers
+
+
+def _warn_of_bare(templates: Sequence[Template], snapshot: Snapshot) -> None:
+    """A node that has devices in the cluster, and none where it is a template, was most likely saved without them."""
+    with_devices = {(body.get("spec") or {}).get("nodeName") for body in snapshot.plain(RESOURCE_SLICES)}
+    for template in templates:
+        if not template.slices and template.name in with_devices:
+            told = f"template {template.name} has no devices, and node {template.name} of the cluster has some"
+            click.echo(f"warning: {told}; save its slices too: kubectl get node,resourceslice -o yaml", err=True)
 
 
 def _template_name(asked: str, node: str) -> str:
