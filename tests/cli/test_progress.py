@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dray.cli import trouble
+from dray.cli import source, trouble
 from dray.cli.source import Source
 from dray.cluster.remote import Remote
 
@@ -57,3 +57,13 @@ def test_who_waits_for_a_cluster_is_told_what_is_waited_for(
 
     Source((), tmp_path / "kubeconfig", "").run(long, reason)
     assert capsys.readouterr().err == f"still waiting for {told} …\n"
+
+
+def test_who_waits_for_large_files_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(source, "documents", lambda file: time.sleep(0.5) or [{"kind": "Pod"}])
+    (tmp_path / "pods.yaml").write_text("")
+    assert len(source.objects_of([tmp_path / "pods.yaml"])) == 1
+    assert capsys.readouterr().err == "still reading the files …\n"

@@ -417,3 +417,11 @@ def test_a_file_without_any_object_is_a_mistake_and_not_a_change_of_nothing(aske
     assert (answer.exit_code, answer.stderr) == (2, f"Error: {empty}: there is no object in it\n")
     answer = CliRunner().invoke(root, ["queues", "--snapshot", str(empty)])
     assert (answer.exit_code, answer.stderr) == (2, f"Error: {empty}: there is no object in it\n")
+
+
+def test_in_a_cluster_without_nodes_a_pod_is_not_impossible(tmp_path: Path) -> None:
+    answer = Asked(tmp_path, cluster())(files=[pod("p")])
+    assert answer.exit_code == 1
+    assert [line.split()[:2] for line in answer.stdout.splitlines()[1:2]] == [["default/p", "unschedulable"]]
+    assert answer.stdout.endswith("\n\n0 of 1 pods get a node; 1 then waits.\n")
+    assert "\n\n\n" not in answer.stdout

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dray.api.gates import Gates
     from dray.explain.plan import Changes, Plan, PlannedPod
     from dray.explain.snapshot import Snapshot
-    from dray.explain.standing import Standing
     from dray.explain.templates import Answers, Template
     from dray.scheduling.config import Config
 
@@ -223,8 +222,9 @@ def _show(found: Plan, console: Console, *, wide: bool) -> None:
         console.print(f"… {len(found.protected) - len(kept)} more, see -o wide")
     if kept:
         console.print()
-    _show_standing(found.before, found.after, console)
-    console.print()
+    if changes := compared(found.before, found.after):
+        console.print(table(("", "before", "after"), changes))
+        console.print()
     console.print(verdict(found))
 
 
@@ -257,9 +257,3 @@ def _show_pods(pods: Sequence[PlannedPod], console: Console, wide: bool) -> None
     console.print(table(("pod", "verdict", "node", "devices", "after", "why not"), rows))
     if len(shown) < len(pods):
         console.print(f"… {len(pods) - len(shown)} more, see -o wide")
-
-
-def _show_standing(before: Standing, after: Standing, console: Console) -> None:
-    rows = compared(before, after)
-    if rows:
-        console.print(table(("", "before", "after"), rows))

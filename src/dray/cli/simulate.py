@@ -117,7 +117,8 @@ def _scenario(files: Sequence[Path], seed: int | None, until: str | None, snapsh
 
     seconds_long = seconds(until) if until else None
     if snapshot is None:
-        return read(files, seed=seed, until=seconds_long)
+        with patience("still reading the files …"):
+            return read(files, seed=seed, until=seconds_long)
     settings, gates = placing_of(None, snapshot)
     made = from_snapshot(snapshot, now_of(snapshot), objects_of(files), seed=seed, until=seconds_long)
     made.gates = gates

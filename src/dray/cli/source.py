@@ -211,7 +211,8 @@ def _judge_lacking(found: Snapshot, needs: Sequence[Kind], decisive: Sequence[Ki
 
 def objects_of(files: Sequence[Path]) -> list[tuple[str, dict[str, Any]]]:
     """What is in files of manifests, each with where it is from. Files with nothing in them are a mistake."""
-    found = [(f"{file}: object {n}", each) for file in files_of(files) for n, each in enumerate(documents(file), 1)]
+    with patience("still reading the files …"):
+        found = [(f"{file}: object {n}", each) for file in files_of(files) for n, each in enumerate(documents(file), 1)]
     if files and not found:
         raise SnapshotError(f"{', '.join(map(str, files))}: there is no object in it")
     return found

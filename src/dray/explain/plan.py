@@ -410,6 +410,8 @@ class _Told:
             return "impossible"
         if codes & PASSING:
             return "waits"
+        if not len(self._scheduler.nodes):
+            return "unschedulable"  # the pod may well be one that a node would do for
         try:
             state = self._ask.state(pod)
         except NotPlaced:
