@@ -425,3 +425,12 @@ def test_in_a_cluster_without_nodes_a_pod_is_not_impossible(tmp_path: Path) -> N
     assert [line.split()[:2] for line in answer.stdout.splitlines()[1:2]] == [["default/p", "unschedulable"]]
     assert answer.stdout.endswith("\n\n0 of 1 pods get a node; 1 then waits.\n")
     assert "\n\n\n" not in answer.stdout
+
+
+def test_a_dash_is_standard_input_as_with_kubectl(asked: Asked, tmp_path: Path) -> None:
+    given = ["plan", "-f", "-", "--snapshot", str(tmp_path / "now.json"), "-o", "json"]
+    answer = CliRunner().invoke(root, given, input=yaml.safe_dump(pod("p", requests={"cpu": "1"})))
+    assert answer.exit_code == 0, answer.output
+    assert [each["pod"] for each in json.loads(answer.stdout)["pods"]] == ["default/p"]
+    empty = CliRunner().invoke(root, given)
+    assert (empty.exit_code, empty.stderr) == (2, "Error: -: there is no object in it\n")

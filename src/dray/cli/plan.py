@@ -84,6 +84,7 @@ def plan(source: Source, output: str, config: Path | None, templates: Sequence[s
     Examples:
       dray plan -f train.yaml                          would this fit, and at whose cost?
       dray plan -f train.yaml --snapshot now.json -o json
+      helm template train | dray plan -f -             what a chart would do
       dray plan --drain gpu-7 --drain gpu-8            do their pods find another place?
       dray plan -f two-more-nodes.yaml                 which of the waiting pods would they take?
       dray plan --taint-device gpu.example.com/gpu-7/gpu-3 example.com/broken=yes:NoExecute

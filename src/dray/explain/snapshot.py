@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -234,6 +235,10 @@ def _world(objects: dict[tuple[Kind, str], dict[str, Any]]) -> World:
 # -------------------------------------------------------------------------------------------------------------- files
 
 
+# As kubectl has it.
+STDIN: Final = Path("-")
+
+
 class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
     """Times stay text, as JSON has them."""
 
@@ -245,7 +250,7 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
-    """The files themselves, and those in folders, in order."""
+    """The files themselves, and those in folders, in order; ``-`` is standard input."""
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
@@ -253,7 +258,7 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
             if not found:
                 raise SnapshotError(f"{path}: the folder has no .yaml or .json file")
             files += found
-        elif path.exists():
+        elif path == STDIN or path.exists():
             files.append(path)
         else:
             raise SnapshotError(f"{path} does not exist")
@@ -274,7 +279,7 @@ def documents_in(text: str, name: str) -> Iterator[dict[str, Any]]:
 
 def _documents(file: Path) -> Iterator[tuple[Any, str]]:
     try:
-        text = file.read_text()
+        text = sys.stdin.read() if file == STDIN else file.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise SnapshotError(f"{file}: cannot be read: {error}") from error
     yield from _documents_in(text, str(file))
