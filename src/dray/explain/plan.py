@@ -32,6 +32,7 @@ from dray.api.words import as_json, message
 from dray.cluster.port import Refused
 from dray.explain.answer import NEVER, PASSING
 from dray.explain.emptied import never
+from dray.explain.in_queue import is_read
 from dray.explain.missing import unless_unread
 from dray.explain.overview import waiting
 from dray.explain.rehearsal import Evicted, Rehearsal
@@ -398,7 +399,7 @@ class _Told:
     def _of_gang(self, pod: Pod) -> Refusal | None:
         """Why the pod's gang would not start with every other pod gone, where that is proven."""
         job = self._scheduler.workloads.jobs.of(pod.uid)
-        if job is None:
+        if job is None or not is_read(job.pods.values(), self._rehearsal.unknown):
             return None
         if job.key not in self._never:
             rehearsal, config = self._rehearsal, self._scheduler.config

@@ -21,6 +21,7 @@ from dray.nodes.exclusion import Exclusion
 from dray.nodes.faults import SIMULATED, fault_of
 
 PREPARE: Final = "dray.dev/prepare"
+_WAYS: Final = ("succeed", "fail", "silence")
 UNPREPARE: Final = "dray.dev/unprepare"
 PREPARE_SECONDS: Final = "dray.dev/prepare-seconds"
 
@@ -176,11 +177,24 @@ def _takes(claim: ResourceClaim | None) -> float:
         return 0.0
 
 
+def _unreadable(claim: ResourceClaim) -> str:
+    """What people wrote of how preparing goes and nobody can read: better told than done otherwise."""
+    if (way := _annotation(claim, PREPARE)) not in ("", *_WAYS):
+        return f"annotation {PREPARE}: {way!r} is none of {', '.join(_WAYS)}"
+    try:
+        seconds(_annotation(claim, PREPARE_SECONDS) or "0s")
+    except ValueError as error:
+        return f"annotation {PREPARE_SECONDS}: {error}"
+    return ""
+
+
 def _outcome(operation: Operation, driver: str, claim: ResourceClaim | None) -> Done:
     if operation == "unprepare":
         return Done(error="the device does not answer") if _annotation(claim, UNPREPARE) == "fail" else Done()
     if claim is None or claim.status.allocation is None:
         return Done(error="the claim is gone or not allocated")
+    if wrong := _unreadable(claim):
+        return Done(error=wrong)
     if _annotation(claim, PREPARE) == "fail":
         return Done(error="the device cannot be made ready")
     return Done(

@@ -12,7 +12,7 @@ on the claim, or else on a slice of the device's pool, says otherwise:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ HOW: Final = "fabric.dray.dev/attach"
 SECONDS: Final = "fabric.dray.dev/attach-seconds"
 PERCENT: Final = "fabric.dray.dev/failure-percent"
 FABRIC: Final = "fabric.dray.dev"
+_WAYS: Final = ("succeed", "fail", "silence")
 
 Place = tuple[str, str, str, str | None]  # driver, pool, device, share
 
@@ -61,6 +62,7 @@ class Fabric(Keyed):
         due: list[DeviceRequestAllocationResult] = []
         for result in waiting:
             said = self._said_of(claim, result)
+            self._tell(claim, said, now)
             at = since + self._takes(said)
             if said.get(HOW) == "silence":
                 continue
@@ -104,6 +106,11 @@ class Fabric(Keyed):
             known = self._began[claim.key] = (mark, now)
         return known[1]
 
+    def _tell(self, claim: ResourceClaim, said: Mapping[str, str], now: float) -> None:
+        """What cannot be read of how an attach is to go counts as not said, and people are told."""
+        for wrong in _unreadable(said):
+            self.say(self._recorder.warning(RESOURCE_CLAIMS, claim, "InvalidAnnotation", wrong, action="Attach", now=now))
+
     def _takes(self, said: Mapping[str, str]) -> float:
         try:
             return seconds(said.get(SECONDS, str(self._attach_seconds)))
@@ -136,6 +143,17 @@ class Fabric(Keyed):
 
 def _place(result: DeviceRequestAllocationResult) -> Place:
     return result.driver, result.pool, result.device, result.share_id
+
+
+def _unreadable(said: Mapping[str, str]) -> Iterator[str]:
+    if (way := said.get(HOW, "succeed")) not in _WAYS:
+        yield f"annotation {HOW}: {way!r} is none of {', '.join(_WAYS)}"
+    if not said.get(PERCENT, "0").isdigit():
+        yield f"annotation {PERCENT}: {said[PERCENT]!r} is no whole number"
+    try:
+        seconds(said.get(SECONDS, "0s"))
+    except ValueError as error:
+        yield f"annotation {SECONDS}: {error}"
 
 
 def _fails(claim: ResourceClaim, result: DeviceRequestAllocationResult, said: Mapping[str, str]) -> bool:

@@ -326,9 +326,9 @@ class Kubelets(Keyed):
         if FINISHES in pod.metadata.annotations:
             ends.append((began + self._annotated(pod, FINISHES, float("inf"), now), 0))
         if FAILS in pod.metadata.annotations:
-            ends.append((began + self._annotated(pod, FAILS, float("inf"), now), _exit_code(pod)))
+            ends.append((began + self._annotated(pod, FAILS, float("inf"), now), self._exit_code(pod, now)))
         if CRASHES_AFTER in pod.metadata.annotations and pod.spec.restart_policy == "Never":
-            ends.append((began + self._annotated(pod, CRASHES_AFTER, float("inf"), now), _exit_code(pod)))
+            ends.append((began + self._annotated(pod, CRASHES_AFTER, float("inf"), now), self._exit_code(pod, now)))
         return min(ends, default=None)
 
     def _progress(self, pod: Pod, began: float, now: float) -> list[Write]:
@@ -349,9 +349,8 @@ class Kubelets(Keyed):
     def _restarts(self, pod: Pod, began: float, now: float) -> Restarts:
         if CRASHES_AFTER not in pod.metadata.annotations or pod.spec.restart_policy == "Never":
             return Restarts(0, began, None)
-        text = pod.metadata.annotations.get(CRASHES, "")
-        times = int(text) if text.isdigit() else None
-        return restarts(began, self._annotated(pod, CRASHES_AFTER, 1e9, now), _exit_code(pod), times, now)
+        times, code = self._counted(pod, CRASHES, 0, now), self._exit_code(pod, now)
+        return restarts(began, self._annotated(pod, CRASHES_AFTER, 1e9, now), code, times, now)
 
     def _tell_back_off(self, pod: Pod, state: Restarts, now: float) -> None:
         why = f"Back-off restarting failed containers of pod {pod.metadata.name}: exit code {state.exit_code}"
@@ -471,9 +470,24 @@ class Kubelets(Keyed):
         try:
             return seconds(text)
         except ValueError as error:
-            why = f"annotation {annotation}: {error}"
-            self.say(self._recorder.warning(PODS, pod, "InvalidAnnotation", why, action="Run", now=now))
+            self._not_read(pod, annotation, str(error), now)
             return default
+
+    def _counted(self, pod: Pod, annotation: str, least: int, now: float) -> int | None:
+        text = pod.metadata.annotations.get(annotation)
+        if text is None:
+            return None
+        if text.isascii() and text.isdigit() and len(text) < 10 and int(text) >= least:
+            return int(text)
+        self._not_read(pod, annotation, f"{text!r} is no whole number from {least} on", now)
+        return None
+
+    def _exit_code(self, pod: Pod, now: float) -> int:
+        return self._counted(pod, EXIT_CODE, 1, now) or 1
+
+    def _not_read(self, pod: Pod, annotation: str, why: str, now: float) -> None:
+        note = f"annotation {annotation}: {why}"
+        self.say(self._recorder.warning(PODS, pod, "InvalidAnnotation", note, action="Run", now=now))
 
     def _moment(self, pod: Pod, what: str, at: float) -> float:
         """When something that began will be done: decided once for each pod."""
@@ -493,11 +507,6 @@ def _began(pod: Pod, now: float) -> float:
         if condition.type == "PodReadyToStartContainers" and condition.status == "True" and condition.last_transition_time:
             return parse_time(condition.last_transition_time)
     return parse_time(pod.status.start_time) if pod.status.start_time else now
-
-
-def _exit_code(pod: Pod) -> int:
-    code = pod.metadata.annotations.get(EXIT_CODE, "1")
-    return int(code) if code.isdigit() and int(code) else 1
 
 
 def _status(pod: Pod, body: Status) -> Write:
