@@ -39,7 +39,7 @@ from dray.scheduling.workloads.session import Session
 
 # Sessions on changed worlds; in large clusters, where each costs more, fewer.
 _MOST_SESSIONS: Final = 60
-_FEWEST_SESSIONS: Final = 12
+_FEWEST_SESSIONS: Final = 8
 _NODES_IN_ALL: Final = 20_000
 _MOST_NODES: Final = 8
 _MOST_VICTIMS: Final = 8
@@ -71,7 +71,7 @@ class GangAdvisor:
         self._world, self._pod, self._config, self._gates, self._now = world, pod, config, gates, now
         self._failures = failures
         nodes = len(world.all(NODES)) if NODES in world.kinds else 0
-        self._left = max(_FEWEST_SESSIONS, min(_MOST_SESSIONS, _NODES_IN_ALL // max(nodes, 1)))
+        self._left = self._most = max(_FEWEST_SESSIONS, min(_MOST_SESSIONS, _NODES_IN_ALL // max(nodes, 1)))
         self._members: list[Pod] = []
 
     def fixes(self) -> list[Fix]:
@@ -240,7 +240,7 @@ class GangAdvisor:
         """Pods that could be ended: those that are in the way of one member after the other, without those that are not after
         all."""
         victims: dict[str, Pod] = {}
-        while stuck.rooms and len(victims) + len(stuck.rooms[0]) <= _MOST_VICTIMS and self._left > 0:
+        while stuck.rooms and len(victims) + len(stuck.rooms[0]) <= _MOST_VICTIMS and self._left > self._most // 2:
             victims |= {pod.key: pod for pod in stuck.rooms[0]}
             after = self._tried(self._without(victims.values()))
             if after is None:
