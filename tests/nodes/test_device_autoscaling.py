@@ -241,6 +241,24 @@ class TestPodsThatStartTogether:
         assert len({name.partition("-")[0] for name in running(made)}) == 1
         assert len(attached(made)["on"]) == 3
 
+    def test_the_older_gang_has_the_devices_though_a_smaller_one_would_take_them(self) -> None:
+        made = cluster(*gang("four", "one", 4), count=5)
+        made.run(1)
+        made.create(*gang("two", "one", 2))
+        made.run(90)
+        assert running(made) == {f"four-{n}" for n in range(4)}
+        assert len(attached(made)["on"]) == 4
+
+    def test_who_cannot_have_them_leaves_them_to_a_smaller_one(self) -> None:
+        made = cluster(*gang("four", "one", 4), count=3)
+        made.run(1)
+        made.create(*gang("two", "one", 2))
+        made.run(90)
+        assert running(made) == {"two-0", "two-1"}
+        assert len(attached(made)["on"]) == 2
+        told = {event["message"] for event in made.all(EVENTS) if event["reason"] == "FabricTooSmall"}
+        assert any("all spare devices would do for 3 of them, but not for default/four-3" in each for each in told)
+
     def test_an_annotation_is_enough(self) -> None:
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
         members = [pod(f"w{n}", template="one", annotations={"dray.dev/gang": "3"}) for n in range(3)]

@@ -25,7 +25,7 @@ from dray.devices.explain import Explanation
 from dray.explain.failures import FailedBinding
 from dray.explain.fix import Fix, asking, some, tainted, tolerating, without_requirement
 from dray.explain.held import hold
-from dray.nodes.attaching import for_gang, spare_slices
+from dray.nodes.attaching import FROM, for_gang, spare_slices
 from dray.scheduling.ask import Ask, requirement, unmatched
 from dray.scheduling.config import Config
 from dray.scheduling.kinds import KINDS
@@ -287,7 +287,9 @@ class GangAdvisor:
     def _added(self, node: Node, count: int) -> Changed:
         """So many nodes more that are like this one, with devices of their own."""
         name = node.metadata.name
-        own = [each for each in self._world.all(RESOURCE_SLICES).values() if each.spec.node_name == name]
+        # What a fabric attached to the node no other node has.
+        slices_there: Iterable[ResourceSlice] = self._world.all(RESOURCE_SLICES).values()
+        own = [each for each in slices_there if each.spec.node_name == name and FROM not in each.metadata.labels]
         made: dict[str, Node] = {}
         slices: dict[str, ResourceSlice] = {}
         for number in range(1, count + 1):

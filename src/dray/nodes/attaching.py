@@ -7,14 +7,14 @@ the member is named for which there was nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from dray.api.core import Node, Pod
 from dray.api.gates import Gates
-from dray.api.kinds import NODES, RESOURCE_SLICES
+from dray.api.kinds import NODES, PODS, RESOURCE_SLICES
 from dray.api.resource import Device, ResourceSlice
 from dray.api.selectors import node_selector_matches
 from dray.cluster.world import World
@@ -23,6 +23,9 @@ from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config
 from dray.scheduling.placing.state import CycleState
 from dray.scheduling.scheduler import Scheduler
+from dray.scheduling.waiting.queue import QueuedPod
+from dray.scheduling.workloads.jobs import Job
+from dray.scheduling.workloads.session import Session
 
 SPARE: Final = "fabric.dray.dev/spare"
 FROM: Final = "fabric.dray.dev/attached-from"
@@ -149,38 +152,79 @@ class ForGang(msgspec.Struct):
     group: str = ""
 
 
+class _Held(NamedTuple):
+    """A session that was held for nobody, and the gang that is asked about: who of it is to be placed, and whether they are."""
+
+    ask: Ask
+    session: Session
+    job: Job
+    members: list[QueuedPod]
+
+    @property
+    def starts(self) -> bool:
+        return bool(self.members) and not any(pending.uid in self.job.waiting for pending in self.members)
+
+
 def for_gang(
     world: World, pod: Pod, config: Config, gates: Gates | None, now: float, taken: Iterable[str] = ()
 ) -> ForGang | None:
     """What has to be attached for the gang of the pod; None for a pod that is to start by itself. Without members where the gang
-    has nothing to place, or something else than room against it. ``taken``: names of devices that are spoken for."""
-    config, taken = msgspec.structs.replace(config, in_flight=2**31), list(taken)
+    has nothing to place, where something else than room is against it, or where others would have what is attached.
+    ``taken``: names of devices that are spoken for."""
+
+    def held(world: World) -> _Held | None:
+        ask = Ask(Scheduler(world, msgspec.structs.replace(config, in_flight=2**31), gates), now)
+        session = ask.survey()
+        job = ask.scheduler.workloads.jobs.of(pod.uid)
+        members = session.members.next(job) if job is not None else []
+        ask.scheduler.workloads.rehearse(session)
+        return _Held(ask, session, job, members) if job is not None else None
+
+    as_it_is = held(world)
+    if as_it_is is None or len(as_it_is.members) == 1:
+        return None
+    own = as_it_is.job.pods
+    answer = _search(_without_others(world, own), held, list(taken))
+    if answer.stuck is not None or not answer.members:
+        return answer
+    for each in answer.attachments:
+        world = _with(world, each)
+    then = held(world)
+    if then is None or not then.starts:
+        return ForGang()
+    answer.used = _given(then.ask.scheduler, answer.members)
+    return answer
+
+
+def _search(world: World, held: Callable[[World], _Held | None], taken: list[str]) -> ForGang:
+    """One attachment after the other, each for the first member that has no place yet."""
     found: list[Attachment] = []
     for _ in range(_MOST_STEPS):
-        scheduler = Scheduler(world, config, gates)
-        ask = Ask(scheduler, now)
-        session = ask.survey()
-        job = scheduler.workloads.jobs.of(pod.uid)
-        members = session.members.next(job) if job is not None else []
-        if job is None or len(members) == 1:
-            return None
-        scheduler.workloads.rehearse(session)
-        answer = ForGang([pending.pod for pending in members], group=job.name)
-        if members and not any(pending.uid in job.waiting for pending in members):
-            answer.attachments, answer.used = _merged(found), _given(scheduler, answer.members)
-            return answer
-        missing = session.missing.get(job.key)
-        if not members or missing is None or missing.refused is None:
+        then = held(world)
+        if then is None or not then.members:
             return ForGang()
-        with scheduler.workloads.stuck(session, members) as state:
-            more = attachment(world, ask, state, taken) if state is not None else None
+        answer = ForGang([pending.pod for pending in then.members], group=then.job.name)
+        if then.starts:
+            answer.attachments = _merged(found)
+            return answer
+        missing = then.session.missing.get(then.job.key)
+        if missing is None or missing.refused is None:
+            return ForGang()
+        with then.ask.scheduler.workloads.stuck(then.session, then.members) as state:
+            more = attachment(world, then.ask, state, taken) if state is not None else None
         if state is None or more is None:
             answer.stuck = state.pod if state is not None else answer.members[-1]
-            answer.placed = answer.members.index(answer.stuck)
+            answer.placed = [pod.uid for pod in answer.members].index(answer.stuck.uid)
             return answer
         found.append(more)
         world = _with(world, more)
     return ForGang()
+
+
+def _without_others(world: World, own: Container[str]) -> World:
+    """Without pods that wait as the gang does: they are asked about by themselves."""
+    pods = {key: pod for key, pod in world.all(PODS).items() if pod.spec.node_name or pod.uid in own}
+    return World.of({**{kind: world.all(kind) for kind in world.kinds}, PODS: pods})
 
 
 def _with(world: World, more: Attachment) -> World:
