@@ -111,6 +111,8 @@ class TestAPodGroup:
         [
             ({"stalenessGracePeriod": "forever"}, "stalenessGracePeriod: 'forever' is not a duration; write 30s, 1m30s or 500ms"),
             ({"preemptionDelay": "2 days"}, "preemptionDelay: '2 days' is not a duration; write 30s, 1m30s or 500ms"),
+            ({"minMember": -2}, "minMember is -2; it cannot be negative"),
+            ({"subGroups": [{"name": "a", "minMember": -1}]}, "minMember of sub-group a is -1; it cannot be negative"),
             ({"subGroups": [{"name": "a", "minMember": 1}] * 2}, "sub-group a is given twice"),
             ({"subGroups": [{"name": "a", "parent": "b"}]}, "sub-group a names the parent b, which does not exist"),
             (

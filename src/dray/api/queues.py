@@ -217,6 +217,12 @@ def queue_problem(queue: Queue) -> str:
 def group_problem(spec: PodGroupSpec) -> str:
     """What of its fields cannot be gone by, or nothing."""
     times = {"stalenessGracePeriod": spec.staleness_grace_period, "preemptionDelay": spec.preemption_delay}
+    for name, least in (
+        ("", spec.min_member),
+        *((f" of sub-group {part.name}", part.min_member or 0) for part in spec.sub_groups),
+    ):
+        if least < 0:
+            return f"minMember{name} is {least}; it cannot be negative"
     if spec.preemptibility and spec.preemptibility.lower() not in PREEMPTIBILITIES:
         return f"preemptibility is {spec.preemptibility!r}; write {' or '.join(PREEMPTIBILITIES)}"
     return _no_tree(spec.sub_groups) or _no_durations(times)

@@ -33,8 +33,9 @@ def fabric(driver: str, attach_seconds: float, autoscale: bool, idle_seconds: fl
     fabric.dray.dev/attach-seconds how long it takes.
 
     With --autoscale it is to devices what a cluster autoscaler is to nodes: a pod that waits, and would fit on a node with some
-    of the spare devices of a fabric, gets them attached; what nobody uses for a while is taken back. What is spare is in slices
-    with the label fabric.dray.dev/spare=true, with a taint on each device.
+    of the spare devices of a fabric, gets them attached; pods that start together get all that they need, or nothing. What nobody
+    uses for a while is taken back. What is spare is in slices with the label fabric.dray.dev/spare=true, with a taint on each
+    device.
 
     \b
     Examples:
