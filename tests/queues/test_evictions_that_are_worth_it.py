@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
+
+from dray.simulate.settle import Settling, WorldLine
+from tests.queues.random_clusters import cluster as random_cluster
 from tests.queues.test_who_has_to_go import Cluster, Json, job, queue
 
 
@@ -115,3 +120,16 @@ def test_one_that_is_to_start_and_to_move_in_one_session_starts_where_it_moves_t
     cluster = Cluster({"few": 1, "many": 2}, [queue("own", 9)], jobs)
     assert cluster.settle() == {"cores": 1, "small": 1, "large": 1}
     assert cluster.evicted == set()
+
+
+@pytest.mark.parametrize("seed", [83, 201, 804, 867])
+def test_nobody_of_a_gang_is_evicted_that_was_to_start_and_to_leave_in_one_session(seed: int) -> None:
+    """None of it runs anywhere yet: that one does not start is no reason to delete the others."""
+    settling = Settling(msgspec.convert(random_cluster(seed), WorldLine))
+    pods = [pod["name"] for group in random_cluster(seed)["podgroups"] for pod in group["pods"]]
+    for _ in range(12):
+        running = {name for name in pods if settling.pod(name)["spec"].get("nodeName")}
+        before = dict(settling.evicted)
+        settling.round()
+        assert {name for name, times in settling.evicted.items() if times > before.get(name, 0)} <= running
+        settling.between()

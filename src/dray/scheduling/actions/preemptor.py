@@ -198,6 +198,7 @@ class Preemptor:
 
     def evict(self, eviction: Eviction, pod: Pod, profile: Profile, now: float) -> None:
         evicted = 0
+        self._binder.part([placed.pod.uid for placed in eviction.victims], now)
         for placed in eviction.victims:
             victim = placed.pod
             if (promised := self.nominator.get(victim.uid)) is not None:
@@ -206,7 +207,7 @@ class Preemptor:
                 continue
             self.preemption.evict(victim.uid, pod.uid)
             binding = self._binder.bindings.get(victim.uid)
-            if binding is not None and self._binder.outbox.unsend(binding):
+            if binding is not None and (binding.unheard or self._binder.outbox.unsend(binding)):
                 # Decided on just before, and nobody heard of it.
                 self._call_off(binding.pending, now)
                 self.preemption.gone(victim.uid)

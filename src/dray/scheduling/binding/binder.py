@@ -7,7 +7,7 @@ the pod, and continues from there. A pod with a claim for extended resources is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from dray.api.core import PersistentVolumeClaim, Pod
@@ -442,6 +442,16 @@ class Binder:
         binding = self.bindings.get(uid)
         if binding is not None:
             self._step(binding, "pod gone", now)
+
+    def part(self, uids: Sequence[str], now: float) -> None:
+        """None of these is about to start. Each goes by itself then; the others of their gangs do not start either."""
+        going = [binding for uid in uids if (binding := self.bindings.get(uid)) is not None and binding.gang is not None]
+        for binding in going:
+            others = list(binding.gang.lost(binding.uid)) if binding.gang is not None else []
+            for each in others:
+                if each not in going:
+                    self._fail(each, Reason("GangMemberFailed", f"pod/{each.key}", {"member": binding.key}), now)
+            binding.gang = None
 
     def pod_placed(self, pod: Pod, now: float) -> None:
         """The API shows the pod on a node, whether or not the answer to our write has come."""

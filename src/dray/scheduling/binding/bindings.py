@@ -92,6 +92,11 @@ class Binding:
     def has_devices(self) -> bool:
         return bool(self.claims) or self.special is not None
 
+    @property
+    def unheard(self) -> bool:
+        """Whether nothing was written for it: it waits for the others of its gang, and for nothing else."""
+        return self.stage == "claims" and self.writing is None and not self.has_devices and not self.volumes
+
 
 class Bindings:
     def __init__(self) -> None:
