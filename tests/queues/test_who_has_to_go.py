@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from dray.simulate.settle import Settling, WorldLine
+from tests.queues.random_clusters import cluster as random_cluster
 
 Json = dict[str, Any]
 ANY: Json = {"quota": -1, "limit": -1, "over_quota_weight": 1}
@@ -225,3 +227,27 @@ def test_a_plan_that_another_would_take_from_in_vain_holds() -> None:
     assert cluster.evicted == {"taken-0"}
     cluster.settling.between()
     assert cluster.settle() == {"large": 1, "own": 0, "small": 0, "taken": 0}
+
+
+@pytest.mark.parametrize(("seed", "evictions"), [(804, 2), (969, 7)])
+def test_who_moves_has_its_place_also_where_others_of_its_gang_are_evicted(seed: int, evictions: int) -> None:
+    """Of a gang that loses its surplus the rest moves: where that is given to others, it takes from yet others, or waits."""
+    settling = Settling(msgspec.convert(random_cluster(seed), WorldLine))
+    assert settling.settle().evictions == evictions
+    assert set(settling.evicted.values()) == {1}
+
+
+def test_of_as_many_who_could_go_those_go_with_whom_least_is_lost() -> None:
+    """The large one is the youngest, and would leave most of its place unused."""
+    small, large, due = job("small", "lent", 1, "n0"), job("large", "lent", 4, "n1"), job("due", "owner", 1, count=1)
+    cluster = Cluster({"n0": 1, "n1": 4}, [queue("lent", 0), queue("owner", 1)], [small, large, due])
+    assert cluster.settle() == {"small": 0, "large": 1, "due": 1}
+    assert cluster.evicted == {"small-0"}
+
+
+def test_who_grows_into_what_is_left_over_needs_nobody_else_to_go() -> None:
+    """The small one would do for the first pod, and then another would have to go for the second."""
+    jobs = [job("small", "lent", 1, "n0"), job("large", "lent", 2, "n1"), job("due", "owner", 1, count=2, least=1)]
+    cluster = Cluster({"n0": 1, "n1": 2}, [queue("lent", 0), queue("owner", 2)], jobs)
+    assert cluster.settle() == {"small": 1, "large": 0, "due": 2}
+    assert cluster.evicted == {"large-0"}

@@ -65,9 +65,11 @@ class Joint:
         kinds = {(step.job.queue, step.job.priority) for plan in before for step in plan.evicted}
 
         def better(plan: Plan) -> bool:
-            return _spares_more(plan, before) and self._worth([plan], entries) >= self._worth(before, entries)
+            return self._spares_more(plan, before) and self._worth([plan], entries) >= self._worth(before, entries)
 
-        if kinds and 1 < sum(len(plan.victims) for plan in before) <= MOST_VICTIMS:
+        victims = sum(len(plan.victims) for plan in before)
+        wasteful = self._lost(before) > sum(self._weights.waiting(seat.pending)[0] for plan in before for seat in plan.seats)
+        if kinds and (victims > 1 or wasteful) and victims <= MOST_VICTIMS:
             self._anew(entries, lambda: self._taking.alike(kinds), better)
 
     def loses(self, job: Job, plan: Plan) -> bool:
@@ -76,9 +78,18 @@ class Joint:
         if lost <= sum(self._weights.waiting(seat.pending)[0] for seat in plan.seats):
             return False
         own = [Entry(job, [], "preempt", plan)]
-        return self._worth([plan], own)[1] < self._worth([], own)[1]
+        return self._worth([plan], own, grow=False)[1] < self._worth([], own, grow=False)[1]
 
     # ---------------------------------------------------------------------------------------------------------- inside
+
+    def _lost(self, plans: Sequence[Plan]) -> int:
+        return self._weights.placed(placed for plan in plans for step in plan.evicted for placed in step.pods)[0]
+
+    def _spares_more(self, plan: Plan, before: Sequence[Plan]) -> bool:
+        """Whether fewer go, or as many with less, and no more than before of any priority and above it."""
+        old, new = [priority for each in before for priority in _priorities(each)], _priorities(plan)
+        less = (len(new), self._lost([plan])) < (len(old), self._lost(before))
+        return less and all(_at_least(new, level) <= _at_least(old, level) for level in new)
 
     def _seats(self) -> int:
         return sum(len(plan.seats) for plan in self._session.plans.values())
@@ -138,14 +149,14 @@ class Joint:
             found |= self._session.nearness.around(each.job, where)
         return found
 
-    def _worth(self, plans: Sequence[Plan], entries: Sequence[Entry]) -> tuple[float, ...]:
+    def _worth(self, plans: Sequence[Plan], entries: Sequence[Entry], *, grow: bool = True) -> tuple[float, ...]:
         """What is had when all of these have come true, with those that find room in what is left over then: how much of what
         they deserve the queues have, and how much more runs."""
-        own = {each.job.key for each in entries}
+        own = [each.job for each in entries]
         evicted = sorted((step for plan in plans for step in plan.evicted), key=lambda step: self._session.members.key(step.job))
 
         def then(comes_back: Callable[[Step], bool]) -> tuple[list[QueuedPod], list[Step], float]:
-            started = self._session.could_start(own)
+            started = self._session.could_start(own, grow=grow)
             back = [step for step in evicted if not step.job.root.constrained and comes_back(step)]
             gone = [step for step in evicted if step not in back or not self._use.within_limits(step.job)]
             return started, gone, self._due()
@@ -208,12 +219,6 @@ def _moves_for(step: Step, entries: Sequence[Entry]) -> Entry:
     """Who was to go for a job moves for it; else for the last."""
     known = (each for each in entries if each.plan is not None and _uids(step) & {p.pod.uid for p in each.plan.victims})
     return next(known, entries[-1])
-
-
-def _spares_more(plan: Plan, before: Sequence[Plan]) -> bool:
-    """Whether fewer go, and no more than before of any priority and above it."""
-    old, new = [priority for each in before for priority in _priorities(each)], _priorities(plan)
-    return len(new) < len(old) and all(_at_least(new, level) <= _at_least(old, level) for level in new)
 
 
 def _priorities(plan: Plan) -> list[int]:

@@ -252,7 +252,7 @@ class Room:
                 out.take(step.pods)
             if self._seat(table, wanted.members) or not wanted.within():
                 return None
-            for order in (list(reversed(steps)), _most_at_once_first(steps, self._weights)):
+            for order in (list(reversed(steps)), _most_at_once_first(steps, self._weights), self._heaviest_first(steps)):
                 with self._parts.books.trial():
                     noted, before = table.noted(), out.noted()
                     left = self._in_the_way(order, wanted, table, out)
@@ -260,7 +260,17 @@ class Room:
                         plans.append(self._finish(wanted, table, out, [step for step in steps if step in left]))
                 table.restore(noted)
                 out.restore(before)
-        return min(plans, key=lambda each: (wanted.breaks(each), len(each.victims)), default=None)
+        return min(plans, key=lambda each: (wanted.breaks(each), len(each.victims), self._lost(each)), default=None)
+
+    def _heaviest_first(self, steps: Sequence[Step]) -> list[Step]:
+        heaviest: dict[str, tuple[int, Weight]] = {}
+        for step in steps:
+            own = len(step.pods), self._weight(step)
+            heaviest[step.job.key] = max(own, heaviest.get(step.job.key, own))
+        return sorted(steps, key=lambda step: heaviest[step.job.key], reverse=True)
+
+    def _lost(self, plan: Plan) -> Weight:
+        return self._weights.placed(placed for step in plan.evicted for placed in step.pods)
 
     def supposing(self, plans: Sequence[Plan], then: Callable[[Callable[[Step], bool]], Answer]) -> Answer:
         """What is answered when all of these have come true; it may ask whether there is room again for who was evicted, who has

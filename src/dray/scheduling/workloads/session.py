@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from dray.api.times import parse_time
 from dray.books.nodes import Placed
-from dray.queues.gangs import is_stale, stale_until
+from dray.queues.gangs import State, is_running, is_stale, stale_until
 from dray.scheduling.actions.preemption import Preemption
 from dray.scheduling.config import QueueSettings
 from dray.scheduling.parts import Parts
@@ -23,7 +23,7 @@ from dray.scheduling.workloads.asked import Amounts, add
 from dray.scheduling.workloads.asking import Asking
 from dray.scheduling.workloads.denials import Denials, Missing
 from dray.scheduling.workloads.grouping import leaf_of
-from dray.scheduling.workloads.jobs import Job, Jobs, not_done
+from dray.scheduling.workloads.jobs import Job, Jobs, gang_of, not_done
 from dray.scheduling.workloads.joint import Joint
 from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.members import Members
@@ -229,10 +229,14 @@ class Session:
         found = self._find(job, members)
         return None if isinstance(found, Missing) else found
 
-    def could_start(self, without: Collection[str]) -> list[QueuedPod]:
-        """Who would find room as things stand in a trial, which has it then: the next pods of all jobs but these."""
-        found, failed = list[QueuedPod](), set[Hashable]()
-        line = self._line([job for job in self._ready() if job.key not in without])
+    def could_start(self, planned: Sequence[Job], *, grow: bool) -> list[QueuedPod]:
+        """Who would find room as things stand in a trial, which has it then: the next pods of all jobs but these, for whom room
+        is planned; ``grow``: of all jobs, again and again."""
+        found, failed, asked = list[QueuedPod](), set[Hashable](), list(planned)
+        own = set[str]() if grow else {job.key for job in planned}
+        for each in planned:
+            self.members.changed(each)
+        line = self._line([job for job in self._ready() if job.key not in own])
         while (job := line.pop()) is not None:
             members = self.members.next(job)
             likeness = self._likeness(job, members)
@@ -240,10 +244,18 @@ class Session:
             if likeness in failed or self.denials.of_start(job) is not None:
                 continue
             self.together.headroom.begin(members)
-            if isinstance(self.nearness.find(job, members), list):
-                found += members
-            else:
+            if not isinstance(self.nearness.find(job, members), list):
                 failed.add(likeness)
+                continue
+            found += members
+            if grow:
+                asked.append(job)
+                self.members.changed(job)
+                self._look_again(line)
+                if self.members.next(job):
+                    line.push(job)
+        for each in asked:
+            self.members.changed(each)
         return found
 
     def _when_they_left(self, job: Job, members: Sequence[QueuedPod]) -> Plan | None:
@@ -360,8 +372,18 @@ class Session:
         self._changed(job)
         self._room.planned(plan)
         for step in plan.evicted:
-            if not self.members.active(step.job):
+            if not self._goes_on(step.job):
                 self._room.give_up(step.job.pods)
+
+    def _goes_on(self, job: Job) -> bool:
+        """Whether a job that loses some of its pods has its minimum with those that stay and those that move."""
+        if job.single:
+            return False
+        self.members.gang(job)
+        states: dict[str, State] = {
+            uid: "active" if uid in self._room.places else state for uid, state in self.members.states[job.key].items()
+        }
+        return is_running(job.root, gang_of(job, states))
 
     def withdraw(self, job: Job) -> None:
         plan = self.plans.pop(job.key)
