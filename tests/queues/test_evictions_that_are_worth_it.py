@@ -133,3 +133,16 @@ def test_nobody_of_a_gang_is_evicted_that_was_to_start_and_to_leave_in_one_sessi
         settling.round()
         assert {name for name, times in settling.evicted.items() if times > before.get(name, 0)} <= running
         settling.between()
+
+
+@pytest.mark.parametrize(("quota", "evicted"), [(4, set[str]()), (0, {"large-0"})])
+def test_for_a_job_without_gpus_no_queue_goes_below_its_share_of_them(quota: int, evicted: set[str]) -> None:
+    """The queue has more cores than its share; what it has of GPUs is its own, or lent."""
+    queues = [queue("lent", quota, weight=0), queue("owner", 0)]
+    queues[0]["cpu_milli"] = {"quota": 40_000, "limit": -1, "over_quota_weight": 0}
+    jobs = [job("large", "lent", 4, "n0"), job("due", "owner", 0, count=1)]
+    for each, cores in zip(jobs, (60_000, 50_000), strict=True):
+        each["pods"][0]["requests"]["cpu_milli"] = cores
+    cluster = Cluster({"n0": 4}, queues, jobs)
+    cluster.settle()
+    assert cluster.evicted == evicted

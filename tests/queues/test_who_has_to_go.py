@@ -237,11 +237,16 @@ def test_who_moves_has_its_place_also_where_others_of_its_gang_are_evicted(seed:
     assert set(settling.evicted.values()) == {1}
 
 
-def test_of_as_many_who_could_go_those_go_with_whom_least_is_lost() -> None:
-    """The large one is the youngest, and would leave most of its place unused."""
-    small, large, due = job("small", "lent", 1, "n0"), job("large", "lent", 4, "n1"), job("due", "owner", 1, count=1)
-    cluster = Cluster({"n0": 1, "n1": 4}, [queue("lent", 0), queue("owner", 1)], [small, large, due])
-    assert cluster.settle() == {"small": 0, "large": 1, "due": 1}
+def test_where_one_goes_instead_of_a_gang_it_is_one_with_whom_little_is_lost() -> None:
+    """The gang is the youngest; of the others the large one is, and would leave most of its place unused."""
+    jobs = [
+        job("small", "lent", 1, "n0"),
+        job("large", "lent", 4, "n1"),
+        job("gang", "lent", 1, "n2", "n3"),
+        job("due", "owner", 1, count=1),
+    ]
+    cluster = Cluster({"n0": 1, "n1": 4, "n2": 1, "n3": 1}, [queue("lent", 0), queue("owner", 1)], jobs)
+    assert cluster.settle() == {"small": 0, "large": 1, "gang": 2, "due": 1}
     assert cluster.evicted == {"small-0"}
 
 

@@ -67,9 +67,7 @@ class Joint:
         def better(plan: Plan) -> bool:
             return self._spares_more(plan, before) and self._worth([plan], entries) >= self._worth(before, entries)
 
-        victims = sum(len(plan.victims) for plan in before)
-        wasteful = self._lost(before) > sum(self._weights.waiting(seat.pending)[0] for plan in before for seat in plan.seats)
-        if kinds and (victims > 1 or wasteful) and victims <= MOST_VICTIMS:
+        if kinds and 1 < sum(len(plan.victims) for plan in before) <= MOST_VICTIMS:
             self._anew(entries, lambda: self._taking.alike(kinds), better)
 
     def loses(self, job: Job, plan: Plan) -> bool:

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from dray.books.nodes import Placed
-from dray.queues.order import Standing
+from dray.queues.order import Standing, plus
 from dray.queues.reclaim import (
     Losses,
     is_candidate,
@@ -24,9 +24,10 @@ from dray.queues.reclaim import (
 from dray.scheduling.config import QueueSettings
 from dray.scheduling.parts import Parts
 from dray.scheduling.waiting.queue import QueuedPod
+from dray.scheduling.workloads.asked import Amounts
 from dray.scheduling.workloads.bounds import enough_free, hopeless
 from dray.scheduling.workloads.budgets import Allowance, Budgets
-from dray.scheduling.workloads.jobs import BESIDE, Job, Jobs, created
+from dray.scheduling.workloads.jobs import BESIDE, CPU, MEMORY, Job, Jobs, created
 from dray.scheduling.workloads.room import Plan, Room, Step, Wanted
 from dray.scheduling.workloads.together import NOWHERE_SPECIAL, Scope, Together
 from dray.scheduling.workloads.use import QueueUse
@@ -150,8 +151,21 @@ class Taking:
         taker = self._denials.reclaimer(job, taken)
         if not self._asking.is_certain(job) and may_reclaim(taker, standings) is not None:
             return False
-        allowed = may_take(taker, blocks, self._session.tree, standings) is None
+        allowed = may_take(taker, blocks, self._session.tree, standings) is None and not self._in_vain(taken, blocks, standings)
         return allowed and self._session.turns.comes_first(job, plan.evicted, standings, taken)
+
+    def _in_vain(self, taken: Amounts, blocks: Iterable[tuple[str, Amounts]], standings: Mapping[str, Standing]) -> bool:
+        """Whether a queue would have less than its share of devices then, of which the job takes none: nobody is the better for
+        that."""
+        left: dict[str, Amounts] = {}
+        for queue, block in blocks:
+            left[queue] = plus(left.get(queue, standings[queue].allocated), block, -1.0)
+        return any(
+            held < min(standings[queue].allocated.get(name, 0.0), standings[queue].fair_share.get(name, 0.0))
+            for queue, amounts in left.items()
+            for name, held in amounts.items()
+            if name not in (CPU, MEMORY) and not taken.get(name)
+        )
 
     # --------------------------------------------------------------------------------------------------------- preempt
 
