@@ -3,17 +3,23 @@
 What is timed is one ``act`` of the scheduler over a world that it knows: collecting the pods, the session with all its actions,
 and the writes that follow; in seconds of the processor, so that what else the machine does counts little. KAI's times are of its
 actions alone, on a machine of the same kind (2 cores).
+
+A second table is about what a busy cluster costs where little happens: one pod comes and starts, or ends, beside many that run;
+as a part of the same in a small cluster, so that 1.00x says that what else runs costs nothing.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
-from benchmarks.table import Table
+from benchmarks.table import Table, micros, ratio
+from dray.api.kinds import PODS
+from dray.api.queues import QUEUE_LABEL
+from dray.cluster.port import Change
 from dray.simulate.settle import Settling, WorldLine
 
 Json = dict[str, Any]
@@ -135,4 +141,83 @@ def queues(quick: bool) -> Table:
     return table
 
 
-TABLES = {"queues": queues}
+# Nodes, pods that run on each (of one GPU; eight would fit), and pods of a gang.
+BUSY: dict[str, tuple[int, int, int]] = {
+    "20 pods on 4 nodes": (4, 5, 1),
+    "250 pods on 50 nodes": (50, 5, 1),
+    "2,500 pods on 500 nodes": (500, 5, 1),
+    "10,000 pods on 2,000 nodes": (2000, 5, 1),
+    "2,000 gangs of five on 2,000 nodes": (2000, 5, 5),
+}
+
+
+def gangs(nodes: int, per_node: int, size: int) -> list[Json]:
+    places = [f"node{index:04}" for index in range(nodes) for _ in range(per_node)]
+    made = [group(f"g{first}", "a", size, 1) for first in range(0, len(places), size)]
+    for number, pod in enumerate(pod for each in made for pod in each["pods"]):
+        pod.update(state="Running", node=places[number])
+    return made
+
+
+class Busy:
+    """A cluster in which most of what was to happen has happened."""
+
+    def __init__(self, nodes: int, per_node: int, size: int) -> None:
+        made = world(nodes, {"a": (4000, 1), "b": (100, 1)}, gangs(nodes, per_node, size))
+        self.settling = Settling(msgspec.convert(made, WorldLine))
+        self.settling.round()
+        self._version = 0
+
+    def times(self, often: int) -> Iterator[tuple[float, float]]:
+        """How long it takes from a change until all that follows is decided, where a pod comes and where it ends."""
+        for number in range(often):
+            made = self._pod(f"one-{number}")
+            yield self._timed(made), self._timed(made, gone=True)
+
+    def _timed(self, pod: Json, *, gone: bool = False) -> float:
+        settling = self.settling
+        settling.now += 1.0
+        started = time.process_time()
+        for change in self._changes(pod, gone):
+            settling.scheduler.observe(change, settling.now)
+        writes = settling.scheduler.act(settling.now)
+        took = time.process_time() - started
+        for write in writes:
+            if write.subresource == "binding":
+                pod["spec"]["nodeName"] = write.body["target"]["name"]
+                pod["status"] = {"phase": "Running"}
+                for change in self._changes(pod, gone):
+                    settling.scheduler.observe(change, settling.now)
+        assert gone or "nodeName" in pod["spec"], "the pod fits"
+        return took
+
+    def _changes(self, pod: Json, gone: bool) -> list[Change]:
+        self._version += 1
+        pod["metadata"]["resourceVersion"] = str(10**9 + self._version)
+        encoded = msgspec.json.encode(pod)
+        return self.settling.world.remove(PODS, encoded) if gone else self.settling.world.put(PODS, encoded)
+
+    def _pod(self, name: str) -> Json:
+        amounts = {"cpu": "1", "memory": "1000000000", "nvidia.com/gpu": "1"}
+        container = {"name": "main", "resources": {"requests": amounts, "limits": {"nvidia.com/gpu": "1"}}}
+        scheduler = next(iter(self.settling.scheduler.config.by_name))
+        about = {"name": name, "namespace": "default", "uid": f"uid-{name}", "labels": {QUEUE_LABEL: "b"}, "annotations": {}}
+        spec = {"schedulerName": scheduler, "containers": [container]}
+        return {"metadata": about, "spec": spec, "status": {"phase": "Pending"}}
+
+
+def busy(quick: bool) -> Table:
+    columns = ("running", "one pod comes and starts", "against the first", "one pod ends", "against the first")
+    table = Table("One pod in a busy cluster with queues", columns)
+    first: tuple[float, float] | None = None
+    for told, sizes in list(BUSY.items())[: 1 if quick else None]:
+        measured = list(Busy(*sizes).times(3 if quick else 40))
+        comes, ends = (min(column) for column in zip(*measured))
+        first = first or (comes, ends)
+        cells = ((micros(each * 1e6), ratio(each, base)) for each, base in zip((comes, ends), first))
+        table.add(told, *(cell for pair in cells for cell in pair))
+    table.notes.append("The least of 40 times, in seconds of one processor: the change is seen, and all that follows is decided.")
+    return table
+
+
+TABLES = {"queues": queues, "queues-busy": busy}

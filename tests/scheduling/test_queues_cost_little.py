@@ -8,9 +8,11 @@ import pytest
 
 from dray.api import kinds
 from dray.devices.engine import Devices
+from dray.scheduling.workloads.jobs import Job, Jobs
+from dray.scheduling.workloads.members import Members
 from dray.scheduling.workloads.room import Room
 from tests.scheduling.scheduling_cluster import Sim, claim, pod
-from tests.scheduling.test_queues_and_gangs import add_queue
+from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, add_single, cluster, running
 
 QUEUE = {"kai.scheduler/queue": "team"}
 
@@ -113,10 +115,8 @@ def test_room_for_a_gang_with_claims_costs_in_proportion_to_the_gang(monkeypatch
         for number in range(2 * size):
             add_with_claim(sim, f"low-{number}", 1, 1)
         sim.settle(3)
-        gang = {
-            "annotations": {"dray.dev/gang": str(size)},
-            "ownerReferences": [{"kind": "Job", "name": "j", "controller": True}],
-        }
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "j", "controller": True}
+        gang = {"annotations": {"dray.dev/gang": str(size)}, "ownerReferences": [owner]}
         for number in range(size):
             add_with_claim(sim, f"high-{number}", 1, 10)
             made = sim.api.objects[kinds.PODS][f"default/high-{number}"]
@@ -139,3 +139,54 @@ def test_room_for_a_gang_with_claims_costs_in_proportion_to_the_gang(monkeypatch
         return len(times)
 
     assert asked_for(48) < 3 * asked_for(24)
+
+
+@pytest.fixture
+def busy() -> Sim:
+    """Many pods that run, single ones and gangs, and room for more."""
+    sim = cluster(*[8] * 6)
+    add_queue(sim, "team", 48)
+    for number in range(12):
+        add_single(sim, f"one-{number}", "team")
+        add_group(sim, f"gang-{number}", "team", 2)
+        for member in "ab":
+            add_member(sim, f"gang-{number}-{member}", f"gang-{number}")
+    sim.settle(5)
+    # A session that sees that they run.
+    add_single(sim, "last", "team")
+    sim.settle(3)
+    assert len(running(sim)) == 37
+    return sim
+
+
+def asked_about(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Fills with the jobs of whose pods it is asked how they stand; going through all jobs is not expected at all."""
+    found: set[str] = set()
+    original = Members.state_of
+
+    def state_of(self: Members, job: Job, uid: str) -> Any:
+        found.add(job.key)
+        return original(self, job, uid)
+
+    def everybody(self: Jobs) -> Any:
+        raise AssertionError("all jobs are gone through")
+
+    monkeypatch.setattr(Members, "state_of", state_of)
+    monkeypatch.setattr(Jobs, "__iter__", everybody)
+    monkeypatch.setattr(type(Sim().scheduler), "validate", lambda self: [])
+    return found
+
+
+def test_where_one_pod_comes_nobody_else_is_looked_at(busy: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = asked_about(monkeypatch)
+    add_single(busy, "new", "team")
+    busy.settle(3)
+    assert busy.node_of("new")
+    assert found == {f"pod/{busy.pod('new')['metadata']['uid']}"}
+
+
+def test_where_a_member_of_a_gang_ends_only_that_gang_is_looked_at(busy: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = asked_about(monkeypatch)
+    busy.remove(kinds.PODS, "default/gang-3-a")
+    busy.settle(3)
+    assert found == {"default/gang-3"}

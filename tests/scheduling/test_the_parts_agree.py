@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from scheduling_cluster import Sim
 
 from dray.api import kinds
 from dray.api.quantity import Quantity
 from dray.devices.ledger import Charge, DeviceKey
 from tests.scheduling.test_gangs_whose_devices_are_prepared import preparing
+from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, add_single, cluster
 
 POOL = ("gpu.example.com", "n1")
 GIB = Quantity.parse("1Gi").nanos
@@ -108,3 +110,59 @@ def test_a_queue_that_holds_what_its_pods_do_not_have() -> None:
     assert wrong(sim) == ""
     sim.scheduler.workloads.use.allocated["team"]["cpu"] += 1000
     assert wrong(sim).startswith("queue account, team (all): is {'cpu': 1000.0}, and its pods have {}")
+
+
+@pytest.fixture
+def queued() -> Sim:
+    """A gang of two that runs, and one pod that waits."""
+    sim = cluster(2)
+    add_queue(sim, "team", 2)
+    add_group(sim, "train", "team", 2)
+    for name in ("w0", "w1"):
+        add_member(sim, name, "train")
+    sim.settle(5)
+    add_single(sim, "late", "team")
+    sim.settle(5)
+    assert wrong(sim) == ""
+    return sim
+
+
+def test_what_nodes_offer_in_all_is_not_what_they_offer(queued: Sim) -> None:
+    queued.scheduler.nodes.offered["cpu"] += 1
+    assert wrong(queued).startswith("nodes: {'cpu': 64001, ")
+
+
+def test_a_node_that_takes_pods_and_counts_as_one_that_does_not(queued: Sim) -> None:
+    queued.scheduler.nodes.closed.add("n0")
+    assert wrong(queued) == "nodes: ['n0'] take no pods, and others do not"
+
+
+def test_a_pod_that_is_being_deleted_and_does_not_count_as_leaving(queued: Sim) -> None:
+    uid = queued.pod("w0")["metadata"]["uid"]
+    stamped = {**queued.pod("w0")["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    queued.api.put(kinds.PODS, {**queued.pod("w0"), "metadata": stamped})
+    assert [placed.pod.uid for placed in queued.scheduler.nodes.leaving()] == [uid]
+    assert wrong(queued) == ""
+    del queued.scheduler.nodes._leaving[uid]
+    assert wrong(queued) == f"nodes: [] are leaving, and ['{uid}'] are being deleted"
+
+
+def test_a_pod_that_waits_and_that_no_session_would_ask_about(queued: Sim) -> None:
+    jobs = queued.scheduler.workloads.jobs
+    jobs._waiting.clear()
+    assert "waits, and is not among those who do" in wrong(queued)
+
+
+def test_a_gang_that_is_broken_and_that_nobody_would_look_at(queued: Sim) -> None:
+    queued.remove(kinds.PODS, "default/w0")
+    jobs = queued.scheduler.workloads.jobs
+    assert "default/train" in jobs.stirred
+    assert wrong(queued) == ""
+    jobs.stirred.clear()
+    assert wrong(queued) == "Job(default/train): is broken, and nobody looks at it"
+
+
+def test_devices_in_all_that_are_not_there(queued: Sim) -> None:
+    kept = queued.scheduler.workloads.jobs.devices.kept
+    kept["gpu"] += 1.0
+    assert wrong(queued) == "queues: 1.0 of gpu is kept for all devices, and 0.0 is there"

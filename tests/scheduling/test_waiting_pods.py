@@ -129,6 +129,7 @@ def test_the_sweep_finds_what_no_event_told() -> None:
     sim.settle()
     # The node grows behind the scheduler's back.
     sim.scheduler.nodes.get("n1").allocatable["cpu"] = 8000  # type: ignore[union-attr]
+    sim.scheduler.nodes.offered["cpu"] = 8000
     sim.scheduler.cycle.forget_candidates()
     sim.settle(290)
     assert sim.node_of("p") == ""

@@ -78,6 +78,7 @@ class NodeInfo:
         "shape",
         "state",
         "usage",
+        "zone",
     )
 
     def __init__(self, node: Node, place: int) -> None:
@@ -91,6 +92,7 @@ class NodeInfo:
 
     def set(self, node: Node) -> None:
         self.node = node
+        self.zone = zone(node)
         self.allocatable: Amounts = {name: amount(name, value) for name, value in node.status.allocatable.items()}
         self.allowed_pods = self.allocatable.get("pods", 0)
         self.images: dict[str, int] = {name: image.size_bytes for image in node.status.images for name in image.names}
@@ -134,7 +136,7 @@ class NodeInfo:
     def without(self, leaving: Iterable[Placed]) -> NodeInfo:
         """The node as it would be without these pods; made in one step, for looking at only."""
         found = NodeInfo.__new__(NodeInfo)
-        for name in ("allocatable", "allowed_pods", "images", "name", "node", "place", "shape"):
+        for name in ("allocatable", "allowed_pods", "images", "name", "node", "place", "shape", "zone"):
             setattr(found, name, getattr(self, name))
         gone = {placed.pod.uid for placed in leaving}
         counts: dict[Demand, int] = {}
@@ -182,6 +184,11 @@ class Nodes:
         self._by_name: dict[str, NodeInfo] = {}
         self._placed: dict[str, Placed] = {}
         self._homeless: dict[str, dict[str, Placed]] = {}
+        # Pods that are being deleted, in the order in which that came to count.
+        self._leaving: dict[str, None] = {}
+        # What nodes that take pods offer in all, and the nodes that take none.
+        self.offered: Amounts = {}
+        self.closed: set[str] = set()
         self.listeners: list[Listener] = []
         # Accounts in which a pod has something only while it counts on a node: zones, shares of a queue.
         self.followers: list[Account] = []
@@ -234,6 +241,10 @@ class Nodes:
     def all_placed(self) -> Iterator[Placed]:
         return iter(self._placed.values())
 
+    def leaving(self) -> list[Placed]:
+        """Pods that are being deleted and have their node still."""
+        return [self._placed[uid] for uid in self._leaving]
+
     def counted(self, uid: str) -> Placed | None:
         """The pod, if it counts on a node that is known: that is, if listeners were told that it came."""
         placed = self._placed.get(uid)
@@ -251,18 +262,29 @@ class Nodes:
             info = self._by_name[name] = NodeInfo(node, self._next_place)
             self._next_place += 1
             self._order = None
+            self._offer(info, 1)
             for placed in self._homeless.pop(name, {}).values():
                 self._add(info, placed)
         else:
-            if zone(info.node) != zone(node):
+            if info.zone != zone(node):
                 self._order = None
+            self._offer(info, -1)
             info.set(node)
+            self._offer(info, 1)
         return info
+
+    def _offer(self, info: NodeInfo, sign: int) -> None:
+        if info.node.spec.unschedulable:
+            self.closed ^= {info.name}
+            return
+        for name, value in info.allocatable.items():
+            self.offered[name] = self.offered.get(name, 0) + sign * value
 
     def remove(self, name: str) -> None:
         info = self._by_name.pop(name, None)
         if info is not None:
             self._order = None
+            self._offer(info, -1)
             if info.pods:
                 self._homeless[name] = info.pods
                 for listener in self.listeners:
@@ -296,6 +318,8 @@ class Nodes:
 
     def _put_in(self, uid: str, placed: Placed) -> None:
         self._placed[uid] = placed
+        if placed.pod.metadata.deletion_timestamp is not None:
+            self._leaving[uid] = None
         info = self._by_name.get(placed.node)
         if info is None:
             self._homeless.setdefault(placed.node, {})[uid] = placed
@@ -309,6 +333,8 @@ class Nodes:
 
     def _take_out(self, uid: str, placed: Placed) -> None:
         del self._placed[uid]
+        if self._leaving:
+            self._leaving.pop(uid, None)
         info = self._by_name.get(placed.node)
         if info is not None:
             info.remove(uid)
@@ -346,7 +372,7 @@ def zone(node: Node) -> tuple[str, str]:
 def _by_zones_in_turn(infos: Iterable[NodeInfo]) -> list[NodeInfo]:
     zones: dict[tuple[str, str], list[NodeInfo]] = {}
     for info in infos:
-        zones.setdefault(zone(info.node), []).append(info)
+        zones.setdefault(info.zone, []).append(info)
     if len(zones) == 1:
         return next(iter(zones.values()))
     ordered: list[NodeInfo] = []

@@ -10,6 +10,7 @@ from dray.api.resource import ResourceSlice
 from dray.books.nodes import Nodes
 from dray.devices.engine import promised
 from dray.devices.ledger import DeviceKey, Holding, Ledger
+from dray.queues.gangs import is_stale
 from dray.scheduling.actions.nominator import Nominator
 from dray.scheduling.binding.stages import UNDER_WAY
 from dray.scheduling.parts import Parts
@@ -31,6 +32,23 @@ def _nodes(nodes: Nodes) -> Iterator[str]:
         for uid, placed in info.pods.items():
             if nodes.placed(uid) is not placed or placed.node != info.name:
                 yield f"node {info.name}: {placed} is counted elsewhere"
+    yield from _kept_of_nodes(nodes)
+
+
+def _kept_of_nodes(nodes: Nodes) -> Iterator[str]:
+    """What is kept of all nodes and pods is what they are."""
+    again: dict[str, int] = {}
+    for info in nodes:
+        for name, value in info.allocatable.items() if not info.node.spec.unschedulable else ():
+            again[name] = again.get(name, 0) + value
+    offered = {name: value for name, value in nodes.offered.items() if value}
+    if offered != {name: value for name, value in again.items() if value}:
+        yield f"nodes: {offered} is offered in all, and by each {again}"
+    if nodes.closed != {info.name for info in nodes if info.node.spec.unschedulable}:
+        yield f"nodes: {sorted(nodes.closed)} take no pods, and others do not"
+    leaving = {placed.pod.uid for placed in nodes.all_placed() if placed.leaving}
+    if {placed.pod.uid for placed in nodes.leaving()} != leaving:
+        yield f"nodes: {nodes.leaving()} are leaving, and {sorted(leaving)} are being deleted"
 
 
 def _zones(parts: Parts) -> Iterator[str]:
@@ -182,11 +200,21 @@ def _gangs(parts: Parts) -> Iterator[str]:
 
 
 def _queues(workloads: Workloads) -> Iterator[str]:
-    """What queues hold is what their pods have."""
+    """What queues hold is what their pods have, and what is kept of jobs and devices is what they are."""
     kept, again = workloads.use.snapshot(), workloads.counted_again()
     for name in sorted(kept.keys() | again.keys()) if again and kept != again else ():
         if kept.get(name) != again.get(name):
             yield f"queue account, {name}: is {kept.get(name)}, and its pods have {again.get(name)}"
+    for name, amount in workloads.jobs.devices.kept.items() if again else ():
+        if amount != (counted := workloads.jobs.devices.counted(name)):
+            yield f"queues: {amount} of {name} is kept for all devices, and {counted} is there"
+    listed, members = workloads.jobs.with_waiting(), workloads.members()
+    for job in workloads.jobs:
+        if job.waiting and job not in listed:
+            yield f"{job}: waits, and is not among those who do"
+        broken = job.stale_since is not None or (not job.single and is_stale(members.gang(job)))
+        if broken and job.key not in workloads.jobs.stirred:
+            yield f"{job}: is broken, and nobody looks at it"
 
 
 def _claims(parts: Parts, nominator: Nominator) -> Iterator[str]:

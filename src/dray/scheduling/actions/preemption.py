@@ -75,6 +75,8 @@ class Preemption:
         self._victims: dict[str, dict[str, None]] = {}
         # Told of a pod that nobody evicts any more, and that may stay.
         self.over: Callable[[str], None] = lambda uid: None
+        # Told of a pod when it comes to be evicted, or is not any more.
+        self.noted: Callable[[str], None] = lambda uid: None
         self._claims_of = parts.world.index(RESOURCE_CLAIMS, lambda claim: [user.uid for user in claim.status.reserved_for])
 
     def may_help(self, refused: NotPlaced) -> bool:
@@ -96,12 +98,14 @@ class Preemption:
 
     def evict(self, uid: str, preemptor: str) -> None:
         self._forget(uid)
+        self.noted(uid)
         self._evicted[uid] = preemptor
         self._victims.setdefault(preemptor, {})[uid] = None
 
     def _forget(self, uid: str) -> None:
         preemptor = self._evicted.pop(uid, "")
         if preemptor:
+            self.noted(uid)
             victims = self._victims[preemptor]
             del victims[uid]
             if not victims:
@@ -110,6 +114,10 @@ class Preemption:
     @property
     def evicting(self) -> bool:
         return bool(self._evicted)
+
+    def evicted(self) -> Iterable[str]:
+        """Who is being evicted, also those that are gone and have not given back everything yet."""
+        return self._evicted
 
     def preemptor_of(self, uid: str) -> str:
         return self._evicted.get(uid, "")

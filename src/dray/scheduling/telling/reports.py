@@ -55,6 +55,8 @@ class Reports:
         # Pods that wait for the same as one that was told something new.
         self._others: dict[str, None] = {}
         self._series = Series(rarely=False)
+        # Pods that are refused one after another mostly share the refusal.
+        self._worded: tuple[Refusal | None, str] = (None, "")
 
     def add(self, writes: list[Write]) -> None:
         for write in writes:
@@ -84,7 +86,12 @@ class Reports:
             self.tell(pending, refusal, now, clear_nominated=False, eventless=True)
         else:
             heappush(self._late, (due, pending.uid))
-        self.add(refused(pending.pod, refusal, pending.demand.scheduler_name, now, False)[1:])
+        self.add(refused(pending.pod, refusal, self._words(refusal), pending.demand.scheduler_name, now, False)[1:])
+
+    def _words(self, refusal: Refusal) -> str:
+        if refusal is not self._worded[0]:
+            self._worded = refusal, shortened(notice(refusal.reasons, refusal.nodes, refusal.preemption))
+        return self._worded[1]
 
     def tell(
         self,
@@ -103,7 +110,8 @@ class Reports:
             pending.reported = refusal
             pending.tellings = pending.tellings + 1 if now < pending.told_at + _CALM else 1
             pending.told_at = now
-            writes = refused(pending.pod, refusal, pending.demand.scheduler_name, now, clear_nominated)
+            words = self._words(refusal)
+            writes = refused(pending.pod, refusal, words, pending.demand.scheduler_name, now, clear_nominated)
             condition = writes[0].body["status"]["conditions"][0]
             pending.said = condition["message"]
             if only_as_seen:
@@ -194,10 +202,9 @@ def _passes(error: ClusterError | None) -> bool:
     return error is not None and (error.in_doubt or overloaded or isinstance(error, Conflict))
 
 
-def refused(pod: Pod, refusal: Refusal, controller: str, now: float, clear_nominated: bool) -> list[Write]:
+def refused(pod: Pod, refusal: Refusal, note: str, controller: str, now: float, clear_nominated: bool) -> list[Write]:
     """The writes that tell about a refusal: the pod's condition, and an event."""
     gated = "SchedulingGated" in refusal.codes
-    note = shortened(notice(refusal.reasons, refusal.nodes, refusal.preemption))
     condition: dict[str, Any] = {
         "type": "PodScheduled",
         "status": "False",

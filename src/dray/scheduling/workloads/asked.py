@@ -102,13 +102,19 @@ class DevicesAsked:
         self._world, self.classes, self.stocks = world, classes, Stocks(engine)
         self._plugged: frozenset[str] | None = None
         self._layouts: list[NodeLayout] | None = None
+        # By resource what devices have of it in all.
+        self.kept: dict[str, float] = {}
         self._guesses: dict[tuple[str, str, frozenset[str]], Guess] = {}
 
     def look_again(self) -> None:
-        """Devices may have come or gone."""
-        self._layouts = self._plugged = None
+        """Devices may do for claims that did not before, or no more."""
         self._guesses.clear()
         self.stocks.forget()
+
+    def changed(self) -> None:
+        """Nodes, devices, rules for them or their classes came, changed or went."""
+        self._layouts = self._plugged = None
+        self.kept.clear()
 
     # --------------------------------------------------------------------------------------------------------- in all
 
@@ -121,6 +127,13 @@ class DevicesAsked:
 
     def in_all(self, resource: str) -> float:
         """What devices have of a resource that queues count, on the nodes that take pods."""
+        found = self.kept.get(resource)
+        if found is None:
+            found = self.kept[resource] = self.counted(resource)
+        return found
+
+    def counted(self, resource: str) -> float:
+        """The same, counted from scratch."""
         nodes = [node.metadata.name for node in self._world.all(NODES).values() if not node.spec.unschedulable]
         if (stock := stock_of(resource)) is not None:
             return self.stocks.in_all(nodes, stock)

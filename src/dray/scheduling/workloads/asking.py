@@ -27,15 +27,13 @@ class Asking:
     def capacity(self, nodes: Nodes) -> Amounts:
         """What the nodes that take pods have for queues: without what pods of no queue hold there. Nothing is less than none:
         where more is held than there is, none is left."""
-        total: Amounts = {}
-        counted = [info for info in nodes if not info.node.spec.unschedulable]
-        for name in (*NATIVE, *self._jobs.tree.resources):
-            resource = GPU_RESOURCE if name == GPU else name
-            total[name] = float(sum([info.allocatable.get(resource, 0) for info in counted]))
-        for info in counted if self._use.beside else ():
-            for name, value in self._use.beside.get(info.name, {}).items():
+        names = (*NATIVE, *self._jobs.tree.resources)
+        total = {name: float(nodes.offered.get(GPU_RESOURCE if name == GPU else name, 0)) for name in names}
+        on_closed = (self._use.beside.get(name, {}) for name in sorted(nodes.closed))
+        for sign, held in ((-1.0, self._use.beside_all), *((1.0, each) for each in on_closed)):
+            for name, value in held.items():
                 if name in total:
-                    total[name] -= value
+                    total[name] += sign * value
         for name in total:
             if name not in (CPU, MEMORY):
                 total[name] += self._jobs.devices.in_all(name)

@@ -16,19 +16,20 @@ from dray.scheduling.waiting.queue import QueuedPod
 _COMMON: Final = frozenset({"cpu", "memory"})
 
 
-def hopeless(nodes: Nodes, members: Sequence[QueuedPod], gone: Iterable[Placed], from_devices: Callable[[str], bool]) -> bool:
-    """Whether the members would not fit if all these pods were gone, as far as plain sums tell. Only for members that ask for the
-    same of nodes and for no claims; of others nothing is known. ``from_devices``: whether devices serve a resource."""
+def hopeless(
+    nodes: Nodes, members: Sequence[QueuedPod], goes: Callable[[str], bool], from_devices: Callable[[str], bool]
+) -> bool:
+    """Whether the members would not fit if all pods were gone that go, by uid, as far as plain sums tell. Only for members that
+    ask for the same of nodes and for no claims; of others nothing is known. ``from_devices``: whether devices serve it."""
     first = members[0].demand
     if any(pending.demand is not first or pending.pod.spec.resource_claims for pending in members):
         return False
     wanted = [(name, value) for name, value in first.requests if value]
     if any(from_devices(name) for name, _ in wanted):
         return False
-    freed = by_node(gone)
     slots = 0
     for info in nodes:
-        more = freed.get(info.name, {})
+        more = _held(placed for uid, placed in info.pods.items() if goes(uid))
         slots += max(0, min(((info.free(name) + more.get(name, 0)) // value for name, value in wanted), default=len(members)))
         if slots >= len(members):
             return False
@@ -80,18 +81,27 @@ def _fewer_free(engine: Devices, class_name: str, wanted: int) -> bool:
 def _has(nodes: Nodes, freed: dict[str, dict[str, int]], name: str, wanted: int) -> bool:
     found = 0
     for info in nodes:
-        more = freed.get(info.name)
-        found += max(0, info.free(name) + (more.get(name, 0) if more is not None else 0))
-        if found >= wanted:
-            return True
+        free = info.allocatable.get(name, 0) - info.requested.get(name, 0)
+        if freed and (more := freed.get(info.name)) is not None:
+            free += more.get(name, 0)
+        if free > 0:
+            found += free
+            if found >= wanted:
+                return True
     return False
 
 
 def by_node(pods: Iterable[Placed]) -> dict[str, dict[str, int]]:
     """What pods hold, by node and resource."""
-    found: dict[str, dict[str, int]] = {}
+    found: dict[str, list[Placed]] = {}
     for placed in pods:
-        sums = found.setdefault(placed.node, {})
+        found.setdefault(placed.node, []).append(placed)
+    return {node: _held(each) for node, each in found.items()}
+
+
+def _held(pods: Iterable[Placed]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for placed in pods:
         for name, value in placed.demand.requests:
             sums[name] = sums.get(name, 0) + value
-    return found
+    return sums

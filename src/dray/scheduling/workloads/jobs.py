@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -41,6 +42,7 @@ NATIVE: Final = (CPU, MEMORY, GPU)
 UNRESTRICTED: Final = Entitlement(0.0, UNLIMITED, 1.0)
 # The queue of gangs that no queue has to do with. No object can have this name.
 BESIDE: Final = "-"
+_NUMBER: Final = attrgetter("number")
 log = logging.getLogger(__name__)
 
 
@@ -54,7 +56,7 @@ def told(resource: str, value: float) -> str:
 
 
 class Job:
-    """Pods that belong together. ``waiting`` are those that are to be placed."""
+    """Pods that belong together. ``waiting`` are those that are to be placed; ``number`` orders jobs as they appeared."""
 
     __slots__ = (
         "by_pods",
@@ -65,6 +67,7 @@ class Job:
         "key",
         "last_start",
         "missing",
+        "number",
         "pods",
         "preemptible",
         "priority",
@@ -78,8 +81,8 @@ class Job:
         "wrong",
     )
 
-    def __init__(self, key: str, queue: str) -> None:
-        self.key, self.queue = key, queue
+    def __init__(self, key: str, queue: str, number: int = 0) -> None:
+        self.key, self.queue, self.number = key, queue, number
         self.uid = key
         self.priority = 0
         self.preemptible = True
@@ -115,7 +118,7 @@ class Job:
     @property
     def single(self) -> bool:
         """Whether it is nothing but one pod: then all rules of gangs say the same."""
-        return len(self.pods) == 1 and self.root.is_leaf and self.root.needed <= 1
+        return len(self.pods) == 1 and not self.root.parts and (self.root.minimum or 0) <= 1
 
     @property
     def group(self) -> str:
@@ -170,6 +173,10 @@ class Jobs:
         self.look()
         self._by_key: dict[str, Job] = {}
         self._by_pod: dict[str, Job] = {}
+        self._last_number = 0
+        # All jobs with pods that wait are among these, and all that are broken, or may have become so since that was looked at.
+        self._waiting: dict[str, Job] = {}
+        self.stirred: dict[str, Job] = {}
         self._tree: Tree | None = None
         self.wrong: dict[str, str] = {}
 
@@ -184,6 +191,27 @@ class Jobs:
 
     def by_key(self, key: str) -> Job | None:
         return self._by_key.get(key)
+
+    def wait(self, job: Job, pending: QueuedPod) -> None:
+        """The pod, one of the job's, is to be placed."""
+        job.waiting[pending.uid] = pending
+        self._waiting[job.key] = job
+
+    def with_waiting(self) -> list[Job]:
+        """Jobs with pods that are to be placed, in the order in which they appeared."""
+        self._waiting = {key: job for key, job in self._waiting.items() if job.waiting}
+        return sorted(self._waiting.values(), key=_NUMBER)
+
+    def stir(self, uid: str) -> None:
+        """The pod holds something that it did not hold, or no more: its gang may be broken now, or whole."""
+        if (job := self._by_pod.get(uid)) is not None:
+            self.stirred[job.key] = job
+
+    def take_stirred(self) -> list[Job]:
+        """To look at, in the order in which they appeared; those that turn out to be broken are stirred again."""
+        found = sorted(self.stirred.values(), key=_NUMBER)
+        self.stirred = {}
+        return found
 
     # --------------------------------------------------------------------------------------------------------- queues
 
@@ -263,10 +291,11 @@ class Jobs:
             known = None
         job = known if known is not None else self._by_key.get(key)
         if job is None:
-            job = self._by_key[key] = Job(key, queue)
+            self._last_number += 1
+            job = self._by_key[key] = Job(key, queue, self._last_number)
         before = job.pods.get(pod.uid)
         job.pods[pod.uid] = pod
-        self._by_pod[pod.uid] = job
+        self._by_pod[pod.uid] = self.stirred[key] = job
         if job.first is pod:
             job.queue = queue
         if before is None or grouping.said(before) != grouping.said(pod):
@@ -280,14 +309,18 @@ class Jobs:
         if job is not None:
             job.said -= _said(job.pods.pop(uid, None))
             job.waiting.pop(uid, None)
-            if not job.pods:
+            if job.pods:
+                self.stirred[job.key] = job
+            else:
                 self._by_key.pop(job.key, None)
+                self.stirred.pop(job.key, None)
         return job
 
     def group_changed(self, key: str) -> Job | None:
         job = self._by_key.get(key)
         if job is not None:
             self._describe(job)
+            self.stirred[key] = job
         return job
 
     def _place(self, pod: Pod) -> tuple[str, str] | None:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from operator import itemgetter
+from typing import Any, Final
 
 from dray.queues.order import Contender, Place, Standing, compare_places, place_of, plus
 from dray.queues.tree import Amounts, Tree
 from dray.scheduling.workloads.jobs import Job
 
 Key = tuple[Any, ...]
+_ORDER: Final = itemgetter(0, 1)
 
 
 class Line:
@@ -42,7 +44,7 @@ class Line:
         for job in jobs:
             self._jobs.setdefault(job.queue, []).append((self._key(job), job.key, job))
         for each in self._jobs.values():
-            each.sort(key=lambda entry: entry[:2], reverse=not self._last_first)
+            each.sort(key=_ORDER, reverse=not self._last_first)
 
     def push(self, job: Job, key: Key | None = None) -> None:
         """Once more, where it belongs now, or with this key would."""

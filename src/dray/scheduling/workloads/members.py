@@ -46,8 +46,12 @@ class Members:
         """Where the job stands in its queue."""
         if not job.single:
             return job_key(job.priority, fill(self.gang(job)), job.created, job.uid)
-        below = any(not pending.nominated for pending in job.waiting.values())
+        below = bool(job.waiting) and any(not pending.nominated for pending in job.waiting.values())
         return job_key(job.priority, Fill.BELOW if below else Fill.AT, job.created, job.uid)
+
+    def is_active(self, job: Job) -> bool:
+        """Whether any of its pods holds something, or is promised it."""
+        return self.state_of(job, next(iter(job.pods))) == "active" if job.single else bool(self.active(job))
 
     def active(self, job: Job) -> list[Member]:
         """Its pods that hold something, or are promised it."""

@@ -40,12 +40,14 @@ from dray.scheduling.shape.extended import owner_uid
 from dray.scheduling.telling import reports
 from dray.scheduling.telling.reports import Reports
 from dray.scheduling.waiting import events
+from dray.scheduling.waiting.hints import same_node
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.denials import Missing
 from dray.scheduling.workloads.grouping import CORE
 from dray.scheduling.workloads.headroom import Headroom
 from dray.scheduling.workloads.jobs import Job, Jobs
 from dray.scheduling.workloads.leftovers import left_over
+from dray.scheduling.workloads.members import Members
 from dray.scheduling.workloads.promises import LOOK_AGAIN, TOPIC, Promises
 from dray.scheduling.workloads.session import Session
 from dray.scheduling.workloads.status import PAUSE, news
@@ -75,7 +77,7 @@ class Workloads:
         self._profiles, self._take, self._settings = profiles, take, settings
         self.jobs = Jobs(parts.world, parts.engine, parts.classes if parts.gates("DRAExtendedResource") else None)
         self.use = QueueUse(self.jobs, preemptor.preemption.preemptor_of)
-        preemptor.preemption.over = self._look_again_at
+        preemptor.preemption.over, preemptor.preemption.noted = self._look_again_at, self.jobs.stir
         self._headroom = Headroom(self.jobs, self.use, parts.nodes, cycle.needs)
         self._stale_queues = True
         # Pools that were published anew, since the pods with their devices were counted; None: other things of devices changed.
@@ -186,6 +188,8 @@ class Workloads:
         old, new = change.old, change.new
         if old is None or new is None or old.metadata.labels != new.metadata.labels:
             self._published.add(None)
+        elif not same_node(old, new):
+            self.jobs.devices.changed()
 
     def _devices_changed(self, change: Change) -> None:
         if not _same_spec(change):
@@ -231,6 +235,7 @@ class Workloads:
         if published:
             self._published = set()
             self.jobs.devices.look_again()
+            self.jobs.devices.changed()
         if not self._stale_queues:
             self._count_again(published)
             return
@@ -255,6 +260,10 @@ class Workloads:
             if not all(had) or any((each.device.driver, each.device.pool) in published for each in chain(*had)):
                 self._look_again_at(uid)
 
+    def members(self) -> Members:
+        """The pods of all jobs as they stand now."""
+        return Members(self._parts.nodes, self._preemptor.preemption)
+
     def counted_again(self) -> dict[str, object]:
         """What queues hold, counted from scratch. Nothing where it is about to be counted anew anyway, and while pods are being
         evicted, of whom some come back to their queue."""
@@ -274,7 +283,7 @@ class Workloads:
         job = self.jobs.put(pending.pod)
         if job is None or pending.pod.spec.scheduling_gates:
             return False
-        job.waiting[pending.uid] = pending
+        self.jobs.wait(job, pending)
         self._dirty = True
         if pending.nominated and not self.promises.holds(job, pending):
             # Its room was kept after its devices failed; from now on it is placed like any other, there first.
@@ -328,7 +337,7 @@ class Workloads:
         self.know()
         for pending in self._parts.queue:
             if (job := self.jobs.put(pending.pod)) is not None and not pending.pod.spec.scheduling_gates:
-                job.waiting[pending.uid] = pending
+                self.jobs.wait(job, pending)
         return self._session(self._together(now), now)
 
     def _together(self, now: float) -> Together:
@@ -385,7 +394,7 @@ class Workloads:
         if session.cut:
             self._dirty, self._last = True, None
         # Jobs that no session decides on, because of their queues, are told as well.
-        unusable = {job.key: self.jobs.unusable(job.queue) for job in self.jobs if job.waiting}
+        unusable = {job.key: self.jobs.unusable(job.queue) for job in self.jobs.with_waiting()}
         session.missing |= {key: Missing(refusal) for key, refusal in unusable.items() if refusal is not None}
         for key, missing in session.missing.items():
             self._refuse(key, missing, now)
@@ -402,18 +411,19 @@ class Workloads:
 
     def _prune(self) -> None:
         """Pods that are placed, gone or being bound wait no more."""
-        for job in self.jobs:
+        for job in self.jobs.with_waiting():
             for uid in [uid for uid in job.waiting if self._parts.queue.get(uid) is not job.waiting[uid]]:
                 del job.waiting[uid]
 
     def _look_again_later(self, session: Session, now: float) -> None:
         """Stale gangs and delays end without any event, and so may what is waited for."""
         times = []
-        for job in self.jobs:
+        for job in self.jobs.stirred.values():
             if job.stale_since is not None:
                 grace = self._settings.staleness_grace if job.grace is None else job.grace
                 times += [job.stale_since + grace] if grace >= 0 else []
-            if job.waiting and job.delay > 0 and (until := max(job.created, job.evicted_at or 0.0) + job.delay) > now:
+        for job in self.jobs.with_waiting():
+            if job.delay > 0 and (until := max(job.created, job.evicted_at or 0.0) + job.delay) > now:
                 times.append(until)
         times += session.taking.protected_until()
         if self.promises.waits:

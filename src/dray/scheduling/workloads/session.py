@@ -76,7 +76,7 @@ class Session:
         jobs.devices.look_again()
         self.members = Members(parts.nodes, preemption)
         self.asking = Asking(jobs, use, self.members)
-        self.waiting = [job for job in jobs if job.waiting and jobs.unusable(job.queue) is None]
+        self.waiting = [job for job in jobs.with_waiting() if jobs.unusable(job.queue) is None]
         self.total = self.asking.capacity(parts.nodes)
         self.shares = shares_of(self.total, self.tree, use, self._pending())
         self.standings = Standings(self.tree, use, self.shares)
@@ -84,7 +84,7 @@ class Session:
         self.denials = Denials(self.tree, self.standings, use, self.members, self.asking)
         self.nearness = Nearness(parts, together, self.members)
         self._room = Room(parts, cycle, preemption, together, self.nearness, now)
-        self._room.leaving = [placed for placed in parts.nodes.all_placed() if self._leaves(placed)]
+        self._room.leaving = self._leaving()
         self.turns = Turns(self, use)
         self.taking = Taking(self, parts, jobs, use, together, self._room, settings)
         self._joint = Joint(self, self.taking, self._room, together, use)
@@ -110,12 +110,18 @@ class Session:
             add(found.setdefault(job.queue, {}), self.asking.of(wanted))
         return found
 
-    def _leaves(self, placed: Placed) -> bool:
-        """Whether what the pod holds is about to be free; not of one that should have been gone long ago."""
+    def _leaving(self) -> list[Placed]:
+        """Pods that are deleted or being evicted, whose room is about to be free."""
+        found = self._parts.nodes.leaving()
+        for uid in self._preemption.evicted():
+            if (placed := self._parts.nodes.placed(uid)) is not None and not placed.leaving:
+                found.append(placed)
+        return [placed for placed in found if not self._is_stuck(placed)]
+
+    def _is_stuck(self, placed: Placed) -> bool:
+        """Whether it should have been gone long ago."""
         stamp = placed.pod.metadata.deletion_timestamp
-        if stamp is not None:
-            return self.now < parse_time(stamp) + STUCK_AFTER
-        return bool(self._preemption.preemptor_of(placed.pod.uid))
+        return stamp is not None and self.now >= parse_time(stamp) + STUCK_AFTER
 
     def _line(self, jobs: Collection[Job]) -> Line:
         line = Line(self.tree, self.standings, self.total, self.members.key, self.asking.next_of)
@@ -419,19 +425,23 @@ class Session:
     # ---------------------------------------------------------------------------------------------------------- stale gangs
 
     def _evict_stale(self) -> None:
-        for job in list(self._jobs):
-            if job.single:
-                continue
-            gang = self.members.gang(job)
-            if not is_stale(gang):
-                # Who is still to be bound may yet fail, again and again: that mends nothing.
-                if all(job.pods[each.name].spec.node_name for each in gang.members("active")):
-                    job.stale_since = None
-                continue
-            if job.stale_since is None:
-                job.stale_since = self.now
-            until = stale_until(job.stale_since, self._settings.staleness_grace if job.grace is None else job.grace)
-            if until is not None and self.now >= until:
-                active = [self._parts.nodes.placed(each.name) for each in gang.members("active")]
-                self._decisions.evict_stale(job, [placed for placed in active if placed is not None])
-                self._changed(job)
+        for job in self._jobs.take_stirred():
+            if not job.single:
+                self._evict_if_stale(job)
+            if job.stale_since is not None:
+                self._jobs.stirred[job.key] = job
+
+    def _evict_if_stale(self, job: Job) -> None:
+        gang = self.members.gang(job)
+        if not is_stale(gang):
+            # Who is still to be bound may yet fail, again and again: that mends nothing.
+            if all(job.pods[each.name].spec.node_name for each in gang.members("active")):
+                job.stale_since = None
+            return
+        if job.stale_since is None:
+            job.stale_since = self.now
+        until = stale_until(job.stale_since, self._settings.staleness_grace if job.grace is None else job.grace)
+        if until is not None and self.now >= until:
+            active = [self._parts.nodes.placed(each.name) for each in gang.members("active")]
+            self._decisions.evict_stale(job, [placed for placed in active if placed is not None])
+            self._changed(job)

@@ -7,6 +7,7 @@ broken only where no plan breaks none, and never to move somebody.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -85,18 +86,19 @@ class Taking:
             return not plan.evicted and not allowance.broken(plan.victims)
 
         wanted = Wanted(members, lambda: self._denials.within(job), judge, lambda plan: 0, self._use.within_limits, all_stay=True)
-        for scope in self._scopes(job, members, [each for each in self._jobs if each.key in allowed]):
+        for scope in self._scopes(job, members, (each for each in self._jobs if each.key in allowed)):
             plan = self._by_node(wanted._replace(scope=scope), allowed, allowance.sparing)
             if plan is not None:
                 return plan
         return None
 
-    def _scopes(self, job: Job, members: Sequence[QueuedPod], candidates: Sequence[Job]) -> Iterator[Scope]:
+    def _scopes(self, job: Job, members: Sequence[QueuedPod], candidates: Iterable[Job]) -> Iterator[Scope]:
         """The domains for the job in which room is to be made, if all of these may go; for most jobs, anywhere."""
         if not job.root.constrained:
             return iter((NOWHERE_SPECIAL,))
-        nodes = self._victims.nodes({each.key for each in candidates}, self._hardest(members), self._room.leaving)
-        return self._session.nearness.scopes(job, members, self._gone(candidates), [node.name for node in nodes])
+        going = list(candidates)
+        nodes = self._victims.nodes({each.key for each in going}, self._hardest(members), self._room.leaving)
+        return self._session.nearness.scopes(job, members, self._gone(going), [node.name for node in nodes])
 
     # --------------------------------------------------------------------------------------------------------- reclaim
 
@@ -141,7 +143,8 @@ class Taking:
             least = preempt_min_runtime(job.queue, tree, self._jobs.minima("preempt_min_runtime"))
             return lambda victim: is_protected(now, victim.started, least)
         minima = self._jobs.minima("reclaim_min_runtime")
-        return lambda victim: is_protected(now, victim.last_start, reclaim_min_runtime(job.queue, victim.queue, tree, minima))
+        by_queue = cache(lambda queue: reclaim_min_runtime(job.queue, queue, tree, minima))
+        return lambda victim: is_protected(now, victim.last_start, by_queue(victim.queue))
 
     def _may_take(self, job: Job, plan: Plan, standings: Mapping[str, Standing]) -> bool:
         blocks = [(step.job.queue, self._use.freed(step.pods)) for step in plan.evicted]
@@ -242,7 +245,7 @@ class Taking:
         choose: Choose,
     ) -> Plan | None:
         """Victims in their order, then node by node; ``choose``: which of them, for the sake of budgets."""
-        for scope in self._scopes(job, wanted.members, [each for each in candidates if not protected(each)]):
+        for scope in self._scopes(job, wanted.members, (each for each in candidates if not protected(each))):
             there = wanted._replace(scope=scope)
             plan = self._room.in_order(there, choose(self._victims.in_order(candidates, protected)))
             if plan is not None:
@@ -262,7 +265,12 @@ class Taking:
         return {name: value for name, value in requests if not self._parts.classes.offers(name)}
 
     def _hopeless(self, members: Sequence[QueuedPod], candidates: Sequence[Job]) -> bool:
-        return hopeless(self._parts.nodes, members, self._gone(candidates), self._parts.classes.offers)
+        allowed, leaving = {each.key for each in candidates}, {placed.pod.uid for placed in self._room.leaving}
+
+        def goes(uid: str) -> bool:
+            return uid in leaving or ((job := self.job_of(uid)) is not None and job.key in allowed)
+
+        return hopeless(self._parts.nodes, members, goes, self._parts.classes.offers)
 
     def _gone(self, candidates: Sequence[Job]) -> list[Placed]:
         """Everybody who may go, or does."""

@@ -28,7 +28,7 @@ class Charge(NamedTuple):
 
 
 class QueueUse:
-    """``allocated`` and ``fixed`` by queue; ``beside`` is what pods of no queue hold, by node."""
+    """``allocated`` and ``fixed`` by queue; ``beside`` is what pods of no queue hold, by node, and ``beside_all`` in all."""
 
     def __init__(self, jobs: Jobs, evicted: Callable[[str], object]) -> None:
         """``evicted``: whether a pod is being evicted, by uid."""
@@ -36,6 +36,7 @@ class QueueUse:
         self.allocated: dict[str, Amounts] = {}
         self.fixed: dict[str, Amounts] = {}
         self.beside: dict[str, Amounts] = {}
+        self.beside_all: Amounts = {}
         self._paths: dict[str, list[str]] = {}
         self._charged: dict[str, Charge] = {}
         # By claim: the pods that use it; the first of them by uid pays, so that it does not matter who came first.
@@ -48,12 +49,16 @@ class QueueUse:
         self._paths = {name: [queue.name for queue in tree.upwards(name)] for name in tree.queues}
         self.allocated = {name: dict.fromkeys(queue.resources, 0.0) for name, queue in tree.queues.items()}
         self.fixed = {name: dict.fromkeys(queue.resources, 0.0) for name, queue in tree.queues.items()}
-        self.beside, self._charged, self.claims = {}, {}, {}
+        self.beside, self.beside_all, self._charged, self.claims = {}, {}, {}, {}
         self.changed.update(self._paths)
         for each in placed:
-            self.came(each)
+            self._count(each)
 
     def came(self, placed: Placed) -> None:
+        self._jobs.stir(placed.pod.uid)
+        self._count(placed)
+
+    def _count(self, placed: Placed) -> None:
         job = self._jobs.of(placed.pod.uid)
         if job is not None and (placed.leaving or (placed.standing != "promised" and self._evicted(placed.pod.uid))):
             return
@@ -66,6 +71,7 @@ class QueueUse:
             self._use(claim, lambda users: users.add(placed.pod.uid))
 
     def left(self, placed: Placed) -> None:
+        self._jobs.stir(placed.pod.uid)
         charge = self._charged.get(placed.pod.uid)
         if charge is not None:
             self._add(charge, charge.asked.own, -1.0)
@@ -115,7 +121,7 @@ class QueueUse:
         return {**queues, "claims": {claim: frozenset(users) for claim, users in self.claims.items()}}
 
     def _sums(self) -> tuple[tuple[str, dict[str, Amounts]], ...]:
-        return ("all", self.allocated), ("fixed", self.fixed), ("beside queues", self.beside)
+        return ("all", self.allocated), ("fixed", self.fixed), ("beside queues", {**self.beside, "": self.beside_all})
 
     def _add(self, charge: Charge, amounts: Amounts, sign: float) -> None:
         if not charge.path:
@@ -129,9 +135,12 @@ class QueueUse:
 
     def _beside(self, node: str, amounts: Amounts, sign: float) -> None:
         held = self.beside.setdefault(node, {})
-        add(held, amounts, sign)
+        for each in (held, self.beside_all):
+            add(each, amounts, sign)
         if not any(held.values()):
             del self.beside[node]
+            if not self.beside:
+                self.beside_all.clear()
 
 
 class Standings(Mapping[str, Standing]):

@@ -42,7 +42,9 @@ class Victims:
             return gang_of(job, states)
 
         def key(job: Job) -> tuple[object, ...]:
-            return self._members.key(job) if job.single else job_key(job.priority, fill(left(job)), job.created, job.uid)
+            if job.key not in gone:
+                return self._members.key(job)
+            return job_key(job.priority, fill(left(job)), job.created, job.uid)
 
         def step(job: Job) -> list[Member]:
             if job.single:
@@ -56,7 +58,7 @@ class Victims:
             return self._use.freed(each for each in placed if each is not None)
 
         line = Line(self._session.tree, self._session.standings.frozen(), self._session.total, key, loses, last_first=True)
-        line.add(job for job in candidates if self._members.active(job))
+        line.add(filter(self._members.is_active, candidates))
         while (job := line.pop()) is not None:
             pods = [self._nodes.placed(each.name) for each in step(job)]
             placed = tuple(each for each in pods if each is not None and self._may_go(job, each))
