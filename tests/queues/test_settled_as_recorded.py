@@ -184,7 +184,7 @@ def test_random_clusters_run_more_with_fewer_evictions_than_with_kai() -> None:
         if not any(map(ours.as_good_as, theirs)):
             worse.add(line["id"])
     assert mine["gpus"] > kai["gpus"]
-    assert mine["evictions"] <= 0.66 * kai["evictions"]
+    assert mine["evictions"] <= 0.655 * kai["evictions"]
     assert worse <= MORE_RUN_AFTER_MOVES | MORE_THAN_THEY_MAY_ASK_FOR | EVERY_CORE_IS_TAKEN
 
 
