@@ -89,6 +89,18 @@ class TestGangs:
         assert [cluster.phase(name) for name in ("leader", "worker")] == ["Running", "Running"]
         assert cluster.refused == 0
 
+    def test_a_member_that_goes_between_two_leaves_no_half_of_its_gang(self) -> None:
+        """They are bound one after the other: those that come after it are given back, and who was bound goes after the grace."""
+        cluster = ZonedCluster(zoned_node("n1", CPU4, CPU4))
+        cluster.create(*queues(), group("g", 3), *(queued(name, 2, "g") for name in ("a", "b", "c")))
+        cluster.run_until(lambda: any(map(cluster.node_of, ("a", "b", "c"))), 30)
+        waiting = [name for name in ("a", "b", "c") if not cluster.node_of(name)]
+        assert waiting
+        cluster.delete(PODS, waiting[0])
+        cluster.run(120)
+        left = {body["metadata"]["name"] for body in cluster.all(PODS) if body["spec"].get("nodeName")}
+        assert left == set()
+
     def test_random_gangs_all_run_in_the_end_and_no_kubelet_refuses_one(self) -> None:
         for seed in range(4):
             rng = random.Random(seed)
