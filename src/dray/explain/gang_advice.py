@@ -60,7 +60,7 @@ class _Stuck(NamedTuple):
     rooms: list[list[Pod]]
     """Who would have to leave a node for it, the fewest first."""
     alike: list[str]
-    """Nodes that would do if they were empty."""
+    """Nodes that would do if they were empty, and of which there could be more."""
     infos: Nodes
 
 
@@ -132,6 +132,8 @@ class GangAdvisor:
             info.name
             for info in sorted(scheduler.nodes, key=lambda info: info.name)
             if checks.refuses(info.without(list(info.pods.values()))) is None and devices.could(state, info)
+            # What a kubelet would publish of the zones of a new node is not known.
+            if scheduler.zones.layout(info.name) is None
         ]
         return _Stuck(state, nodes, rooms, alike, scheduler.nodes)
 
