@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api import kinds
+from dray.cluster.port import Unreachable
 from dray.testing import VirtualCluster, assert_sound, device_class, node_with_devices
 from dray.testing import pod as made_pod
 from tests.scheduling.scheduling_cluster import Sim, pod
@@ -271,3 +272,24 @@ def test_nobody_is_promised_the_devices_that_another_has_for_extended_resources(
         assert [each for each in pods if each["status"].get("nominatedNodeName")] == []
         found.delete(kinds.PODS, placed[0])
     assert_sound(found)
+
+
+def test_of_a_gang_with_one_pod_more_than_it_needs_the_one_in_the_way_goes_and_the_others_go_on() -> None:
+    """Also while one of these is about to start, which may not go any more: it would be left alone."""
+    sim = cluster(1, 1, 1)
+    add_queue(sim, "a", 3)
+    add_single(sim, "low", "a")
+    settle(sim, 3)
+    add_group(sim, "train", "a", 2)
+    for index in range(3):
+        add_member(sim, f"w{index}", "train", priority=20)
+    sim.fault = lambda write: Unreachable("no") if write.subresource == "binding" and write.name == "w2" else None
+    settle(sim, 6)
+    assert len(running(sim)) == 2
+    assert deletions(sim) == ["low"]
+    add_single(sim, "high", "a", priority=60, nodeSelector={"kubernetes.io/hostname": sim.node_of("w0")})
+    settle(sim, 6)
+    assert deletions(sim) == ["low", "w0"]
+    sim.fault = lambda write: None
+    settle(sim, 90)
+    assert running(sim) == {"high", "w1", "w2"}
