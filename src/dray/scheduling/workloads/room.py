@@ -263,11 +263,12 @@ class Room:
         return min(plans, key=lambda each: (wanted.breaks(each), len(each.victims), self._lost(each)), default=None)
 
     def _heaviest_first(self, steps: Sequence[Step]) -> list[Step]:
+        """Of one job the core before its surplus."""
         heaviest: dict[str, tuple[int, Weight]] = {}
         for step in steps:
             own = len(step.pods), self._weight(step)
             heaviest[step.job.key] = max(own, heaviest.get(step.job.key, own))
-        return sorted(steps, key=lambda step: heaviest[step.job.key], reverse=True)
+        return sorted(reversed(steps), key=lambda step: heaviest[step.job.key], reverse=True)
 
     def _lost(self, plan: Plan) -> Weight:
         return self._weights.placed(placed for step in plan.evicted for placed in step.pods)
