@@ -243,11 +243,12 @@ class Workloads:
         if not self.listening and self.jobs.active:
             self.listening = True
             self._parts.nodes.listeners.append(self.use)
+        known = list(self.jobs)
         for pod in self._parts.world.all(PODS).values() if self.jobs.active else ():
             if pod.spec.scheduler_name in self._profiles:
                 self.jobs.put(pod)
-        for job in self.jobs:
-            # Pods may have been seen before the group that they name.
+        for job in known:
+            # Pods may have been seen before the group that they name; who is new was described just now.
             self.jobs.group_changed(job.key)
         if self.listening:
             self.use.rebuild(self._parts.nodes.all_counted())
