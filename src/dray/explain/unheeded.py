@@ -1,7 +1,7 @@
 """What a pod says of queues and gangs without any effect, although it can start.
 
-Nobody is hurt by it, and KAI-Scheduler goes by it no more than Dray does; but whoever wrote it should know. What would make a pod
-start otherwise than was asked for is no matter of this module: such a pod waits, with a reason.
+Nobody is hurt by it, but whoever wrote it should know. What would make a pod start otherwise than was asked for is no matter of
+this module: such a pod waits, with a reason.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def leaf_of(pod: Pod, subgroups: bool) -> str:
 
 
 def task_priority(pod: Pod) -> int:
-    """Who of a gang is first. What cannot be read is 0, as with KAI-Scheduler: nothing but an order depends on it."""
+    """Who of a gang is first. What cannot be read is 0: nothing but an order depends on it."""
     text = pod.metadata.labels.get(queues.TASK_PRIORITY_LABEL, "")
     return int(text) if is_task_priority(text) else 0
 
