@@ -293,3 +293,16 @@ def test_of_a_gang_with_one_pod_more_than_it_needs_the_one_in_the_way_goes_and_t
     sim.fault = lambda write: None
     settle(sim, 90)
     assert running(sim) == {"high", "w1", "w2"}
+
+
+def test_so_it_is_rather_than_that_the_last_one_goes_and_another_moves_into_its_place() -> None:
+    sim = cluster(1, 1, 1)
+    add_queue(sim, "a", 3)
+    add_group(sim, "train", "a", 2)
+    for index in range(3):
+        add_member(sim, f"w{index}", "train")
+        settle(sim, 2)
+    add_single(sim, "high", "a", priority=60, nodeSelector={"kubernetes.io/hostname": sim.node_of("w0")})
+    settle(sim, 5)
+    assert deletions(sim) == ["w0"]
+    assert running(sim) == {"high", "w1", "w2"}

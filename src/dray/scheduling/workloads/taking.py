@@ -248,9 +248,10 @@ class Taking:
         for scope in self._scopes(job, wanted.members, (each for each in candidates if not protected(each))):
             there = wanted._replace(scope=scope)
             plan = self._room.in_order(there, choose(self._victims.in_order(candidates, protected)))
-            if plan is not None:
-                return plan
-            plan = self._by_node(there, {each.key for each in candidates if not protected(each)}, choose)
+            if plan is None or _shrinks_and_moves(plan):
+                # Of a gang with more pods than it needs the one in the way may go, rather than the last and another moves.
+                other = self._by_node(there, {each.key for each in candidates if not protected(each)}, choose)
+                plan = other if plan is None or (other is not None and len(other.victims) < len(plan.victims)) else plan
             if plan is not None:
                 return plan
         return None
@@ -323,3 +324,9 @@ class Taking:
             return []
         started = {job.started for job in self._jobs if job.started is not None}
         return [at for start in started for least in minima if (at := start + least) > self._session.now]
+
+
+def _shrinks_and_moves(plan: Plan) -> bool:
+    """Whether a job loses pods, and others of it move into their places."""
+    losing = {step.job.key for step in plan.evicted}
+    return any(step.job.key in losing for step, _ in plan.moved)
