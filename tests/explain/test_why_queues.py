@@ -156,6 +156,24 @@ def test_that_another_pod_of_its_gang_is_next_which_asks_for_something_else() ->
     assert "is to place default/large next, for which there is no place" in sim.condition("small")["message"]
 
 
+def test_that_a_pod_beyond_the_minimum_has_to_be_where_the_others_are() -> None:
+    sim = cluster(1, 4)
+    sim.api.put(kinds.TOPOLOGIES, {"metadata": {"name": "floor"}, "spec": {"levels": [{"nodeLabel": "rack"}]}})
+    for name, found in list(sim.api.objects[kinds.NODES].items()):
+        found["metadata"]["labels"]["rack"] = name
+        sim.api.put(kinds.NODES, found)
+    add_queue(sim, "a", 5)
+    near = {"topologyConstraint": {"topology": "floor", "requiredTopologyLevel": "rack"}}
+    add_group(sim, "train", "a", 1, **near)
+    add_member(sim, "w0", "train", 1, nodeSelector={"kubernetes.io/hostname": "n0"})
+    sim.settle(3)
+    add_member(sim, "w1", "train", 1)
+    sim.settle(3)
+    assert running(sim) == {"w0"}
+    assert "OutsideDomain" in {reason.code for reason in asked(sim, "w1").reasons}
+    assert "not in the domain" in sim.condition("w1")["message"]
+
+
 def test_that_its_queue_has_its_share_in_numbers_as_its_condition_says() -> None:
     sim = lent()
     for index in range(3):

@@ -32,7 +32,7 @@ def in_queue(answer: Why, pod: Pod, found: Outlook, never: Refusal | None, outlo
     if found.evicts is not None:
         victims = [victim.pod for victim in found.evicts.victims]
         return _decided(answer, pod, "waiting", Refusal(((preempting(pod, found.node, victims, "MakingRoom"), 0),)), found.evicts)
-    if found.refusal is None or all(count for _, count in found.refusal.reasons):
+    if found.refusal is None or all(count and reason.code != "OutsideDomain" for reason, count in found.refusal.reasons):
         return answer
     if answer.verdict == "impossible" and not found.refusal.nodes:
         return _besides(answer, found.refusal)
