@@ -90,6 +90,17 @@ def _most_at_once_first(steps: Sequence[Step], weights: Weights) -> list[Step]:
     return found
 
 
+def _most_lost_first(steps: Sequence[Step], weights: Weights) -> list[Step]:
+    """By how many pods a job loses at once, then by how much that is; of one job the core before its surplus."""
+    largest: dict[str, tuple[int, Weight]] = {}
+    for step in steps:
+        own = len(step.pods), weights.placed(step.pods)
+        largest[step.job.key] = max(own, largest.get(step.job.key, own))
+    found = list(reversed(steps))
+    found.sort(key=lambda step: largest[step.job.key], reverse=True)
+    return found
+
+
 def _has_devices(seat: Seat) -> bool:
     """Of claims, or for extended resources: those are the pod's own."""
     return bool(seat.pending.pod.spec.resource_claims or seat.placement.results or seat.placement.special)
@@ -252,7 +263,11 @@ class Room:
                 out.take(step.pods)
             if self._seat(table, wanted.members) or not wanted.within():
                 return None
-            for order in (list(reversed(steps)), _most_at_once_first(steps, self._weights), self._heaviest_first(steps)):
+            for order in (
+                list(reversed(steps)),
+                _most_at_once_first(steps, self._weights),
+                _most_lost_first(steps, self._weights),
+            ):
                 with self._parts.books.trial():
                     noted, before = table.noted(), out.noted()
                     left = self._in_the_way(order, wanted, table, out)
@@ -261,14 +276,6 @@ class Room:
                 table.restore(noted)
                 out.restore(before)
         return min(plans, key=lambda each: (wanted.breaks(each), len(each.victims), self._lost(each)), default=None)
-
-    def _heaviest_first(self, steps: Sequence[Step]) -> list[Step]:
-        """Of one job the core before its surplus."""
-        heaviest: dict[str, tuple[int, Weight]] = {}
-        for step in steps:
-            own = len(step.pods), self._weight(step)
-            heaviest[step.job.key] = max(own, heaviest.get(step.job.key, own))
-        return sorted(reversed(steps), key=lambda step: heaviest[step.job.key], reverse=True)
 
     def _lost(self, plan: Plan) -> Weight:
         return self._weights.placed(placed for step in plan.evicted for placed in step.pods)
