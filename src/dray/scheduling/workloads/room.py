@@ -256,6 +256,10 @@ class Room:
         or by how many leave at once, whichever lets fewer go."""
         wanted = wanted._replace(members=sorted(wanted.members, key=self._weights.waiting, reverse=True))
         plans: list[Plan] = []
+
+        def cost(plan: Plan) -> tuple[int, int, Weight]:
+            return wanted.breaks(plan), len(plan.victims), self._lost(plan)
+
         with self._parts.books.trial():
             table = self._together.table(wanted.scope)
             out = self._taken_out(table, wanted.members)
@@ -275,7 +279,7 @@ class Room:
                         plans.append(self._finish(wanted, table, out, [step for step in steps if step in left]))
                 table.restore(noted)
                 out.restore(before)
-        return min(plans, key=lambda each: (wanted.breaks(each), len(each.victims), self._lost(each)), default=None)
+        return min(plans, key=cost, default=None)
 
     def _lost(self, plan: Plan) -> Weight:
         return self._weights.placed(placed for step in plan.evicted for placed in step.pods)

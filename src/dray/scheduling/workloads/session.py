@@ -377,7 +377,7 @@ class Session:
             self._changed(step.job)
         self._changed(job)
         self._room.planned(plan)
-        for step in plan.evicted:
+        for step in plan.evicted if self._room.places else ():
             if not self._goes_on(step.job):
                 self._room.give_up(step.job.pods)
 

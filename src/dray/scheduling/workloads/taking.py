@@ -160,14 +160,14 @@ class Taking:
     def _in_vain(self, taken: Amounts, blocks: Iterable[tuple[str, Amounts]], standings: Mapping[str, Standing]) -> bool:
         """Whether a queue would have less than its share of devices then, of which the job takes none: nobody is the better for
         that."""
+        others = [name for name in self._session.total if name not in (CPU, MEMORY) and not taken.get(name)]
         left: dict[str, Amounts] = {}
-        for queue, block in blocks:
+        for queue, block in blocks if others else ():
             left[queue] = plus(left.get(queue, standings[queue].allocated), block, -1.0)
         return any(
-            held < min(standings[queue].allocated.get(name, 0.0), standings[queue].fair_share.get(name, 0.0))
-            for queue, amounts in left.items()
-            for name, held in amounts.items()
-            if name not in (CPU, MEMORY) and not taken.get(name)
+            held.get(name, 0.0) < min(standings[queue].allocated.get(name, 0.0), standings[queue].fair_share.get(name, 0.0))
+            for queue, held in left.items()
+            for name in others
         )
 
     # --------------------------------------------------------------------------------------------------------- preempt
