@@ -146,3 +146,16 @@ def test_for_a_job_without_gpus_no_queue_goes_below_its_share_of_them(quota: int
     cluster = Cluster({"n0": 4}, queues, jobs)
     cluster.settle()
     assert cluster.evicted == evicted
+
+
+def test_what_its_quota_covers_a_job_without_gpus_gets_all_the_same() -> None:
+    """Else a queue that owns cores would wait for ever for those that GPU jobs have."""
+    queues = [queue("lent", 4, weight=0), queue("owner", 0)]
+    queues[0]["cpu_milli"] = {"quota": 40_000, "limit": -1, "over_quota_weight": 0}
+    queues[1]["cpu_milli"] = {"quota": 60_000, "limit": -1, "over_quota_weight": 0}
+    jobs = [job("large", "lent", 4, "n0"), job("due", "owner", 0, count=1)]
+    for each, cores in zip(jobs, (60_000, 50_000), strict=True):
+        each["pods"][0]["requests"]["cpu_milli"] = cores
+    cluster = Cluster({"n0": 4}, queues, jobs)
+    cluster.settle()
+    assert cluster.evicted == {"large-0"}

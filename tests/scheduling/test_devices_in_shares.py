@@ -236,3 +236,49 @@ def test_devices_of_a_pod_whose_claim_was_taken_away_count_no_more() -> None:
     sim.api.put(kinds.RESOURCE_CLAIMS, {**sim.claim(name), "status": {}})
     assert held(sim, "a") == 0
     assert sim.scheduler.validate() == []
+
+
+class TestAResourceThatOnlyAnotherQueueNames:
+    """Four GPUs and four network cards on a node; ``other`` has a quota of cards, which nobody of it asks for."""
+
+    NIC = "example.com/nic"
+
+    @pytest.fixture
+    def sim(self) -> Sim:
+        sim = Sim()
+        sim.api.put(kinds.NODES, node("n0", cpu="64", resources={GPU: "4", self.NIC: "4"}))
+        add_queue(sim, "lent", 0)
+        add_queue(sim, "owner", 4)
+        add_queue(sim, "other", 0, **{"dray.dev/resources": f'{{"{self.NIC}": {{"quota": 4}}}}'})
+        return sim
+
+    def add_gang(self, sim: Sim, name: str, queue: str, size: int, **spec: Any) -> None:
+        add_group(sim, name, queue, size, **spec)
+        for number in range(size):
+            add_member(sim, f"{name}-{number}", name, 0, containers=[{"name": "c", "resources": {"requests": self.asked()}}])
+
+    def asked(self) -> dict[str, str]:
+        return {GPU: "1", self.NIC: "1"}
+
+    def test_keeps_no_queue_from_taking_back_what_it_is_due_of_others(self, sim: Sim) -> None:
+        """Of the cards two are the share of each, of the GPUs three are due to ``owner``."""
+        for number in range(4):
+            self.add_gang(sim, f"lent-{number}", "lent", 1)
+        sim.settle(5)
+        assert len(running(sim)) == 4
+        self.add_gang(sim, "train", "owner", 3)
+        sim.settle(10)
+        assert {"train-0", "train-1", "train-2"} < running(sim)
+
+    def test_keeps_nobody_from_starting_who_cannot_be_preempted(self, sim: Sim) -> None:
+        self.add_gang(sim, "train", "owner", 2, preemptibility="non-preemptible")
+        sim.settle(5)
+        assert running(sim) == {"train-0", "train-1"}
+
+    def test_is_shared_out_all_the_same(self, sim: Sim) -> None:
+        """Whoever names it takes back its quota of it."""
+        self.add_gang(sim, "lent", "lent", 4)
+        sim.settle(5)
+        add_single(sim, "due", "other", 0, containers=[{"name": "c", "resources": {"requests": {self.NIC: "1"}}}])
+        sim.settle(10)
+        assert running(sim) == {"due"}

@@ -69,7 +69,7 @@ def place_of(side: Contender, total: Amounts) -> Place:
     standing, with_job = side.standing, plus(side.standing.allocated, side.job)
     queue, held = standing.queue, standing.allocated
     over_all = bool(total) and all(held.get(name, 0.0) > standing.fair_share.get(name, 0.0) for name in total)
-    in_quota = all(at_most(with_job.get(name, 0.0), queue.of(name).quota) for name in total)
+    in_quota = all(at_most(with_job.get(name, 0.0), own.quota) for name in total if (own := queue.of(name)).binds)
     shareless = any(standing.allocatable(name) == 0 and with_job.get(name, 0.0) > 0 for name in total)
     expected = plus(with_job, side.taken, -1.0)
     return (

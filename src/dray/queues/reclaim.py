@@ -55,7 +55,8 @@ def _fixed_within_quota(job: Reclaimer, tree: Tree, standings: Standings) -> Den
     for queue in tree.upwards(job.queue):
         fixed = standings[queue.name].fixed
         for resource, amount in sorted(job.request.items()):
-            if amount > 0 and not at_most(fixed.get(resource, 0.0) + amount, queue.of(resource).quota):
+            own = queue.of(resource)
+            if amount > 0 and own.binds and not at_most(fixed.get(resource, 0.0) + amount, own.quota):
                 return Denial("quota of what cannot be preempted", queue.name, resource)
     return None
 
@@ -64,18 +65,29 @@ def _fixed_within_quota(job: Reclaimer, tree: Tree, standings: Standings) -> Den
 
 
 def may_reclaim(job: Reclaimer, standings: Standings) -> Denial | None:
-    """Whether the job may look for victims at all: its own queue stays within its fair share of everything."""
+    """Whether the job may look for victims at all: its own queue stays within its fair share of everything that it says something
+    of."""
     standing = standings[job.queue]
     wanted = plus(standing.allocated, job.request)
     # What the job asks for comes first: that is what can be told to whoever asked.
     for resource in sorted(wanted, key=lambda name: (job.request.get(name, 0.0) <= 0, name)):
-        if wanted[resource] > standing.fair_share.get(resource, 0.0):
+        if standing.queue.of(resource).binds and wanted[resource] > standing.fair_share.get(resource, 0.0):
             return Denial("fair share of the reclaimer", job.queue, resource)
     if not job.preemptible:
         for resource, amount in sorted(plus(standing.fixed, job.request).items()):
-            if not at_most(amount, standing.queue.of(resource).quota):
+            own = standing.queue.of(resource)
+            if own.binds and not at_most(amount, own.quota):
                 return Denial("quota of what cannot be preempted", job.queue, resource)
     return None
+
+
+def is_guaranteed(job: Reclaimer, standings: Standings) -> bool:
+    """Whether the quota of the job's own queue covers what it asks for. One that is unlimited guarantees nothing: all may have
+    it."""
+    standing, asked = standings[job.queue], [name for name, amount in job.request.items() if amount > 0]
+    wanted = plus(standing.allocated, job.request)
+    quotas = {name: own.quota for name in asked if (own := standing.queue.of(name)).binds and own.quota != UNLIMITED}
+    return bool(quotas) and all(wanted[name] <= quota for name, quota in quotas.items())
 
 
 def is_candidate(job: Reclaimer, victim: str, tree: Tree, standings: Standings) -> bool:
@@ -136,7 +148,8 @@ def _may_lose(job: Reclaimer, victim: str, left: Mapping[str, Amounts], tree: Tr
 
 
 def _within_quota(standing: Standing, request: Amounts) -> bool:
-    return all(at_most(amount, standing.queue.of(name).quota) for name, amount in plus(standing.allocated, request).items())
+    wanted = plus(standing.allocated, request)
+    return all(at_most(amount, own.quota) for name, amount in wanted.items() if (own := standing.queue.of(name)).binds)
 
 
 def _siblings_stay_fuller(
@@ -150,7 +163,7 @@ def _siblings_stay_fuller(
     """Beyond its fair share, no level of the reclaimer may become fuller than a sibling that it takes from."""
     for queue in tree.upwards(job.queue):
         with_job = plus(left[queue.name], job.request)
-        for resource in involved:
+        for resource in (each for each in involved if queue.of(each).binds):
             ratio = saturation(with_job.get(resource, 0.0), standings[queue.name].fair_share.get(resource, 0.0))
             if ratio <= 1:
                 continue

@@ -19,13 +19,15 @@ UNLIMITED: Final = -1.0
 
 class Entitlement(msgspec.Struct, frozen=True):
     """``quota`` is guaranteed, ``limit`` is never exceeded, ``weight`` counts when what nobody is guaranteed is divided; -1 is
-    unlimited. ``requested`` is what the queue uses and wants; ``usage`` what it used lately, as a part of the cluster."""
+    unlimited. ``requested`` is what the queue uses and wants; ``usage`` what it used lately, as a part of the cluster. ``binds``:
+    whether the queue itself says something of the resource; if only others do, it has a share and is not measured by it."""
 
     quota: float = 0.0
     limit: float = 0.0
     weight: float = 0.0
     requested: float = 0.0
     usage: float = 0.0
+    binds: bool = True
 
     @property
     def requestable(self) -> float:

@@ -62,9 +62,10 @@ class Denials:
         for queue in self._tree.upwards(job.queue):
             held, fixed = self._use.allocated[queue.name], self._use.fixed[queue.name]
             for name in names:
-                if not at_most(held.get(name, 0.0), queue.of(name).limit):
+                own = queue.of(name)
+                if not at_most(held.get(name, 0.0), own.limit):
                     return Denial("limit", queue.name, name)
-                if not job.preemptible and not at_most(fixed.get(name, 0.0), queue.of(name).quota):
+                if not job.preemptible and own.binds and not at_most(fixed.get(name, 0.0), own.quota):
                     return Denial("quota of what cannot be preempted", queue.name, name)
         return None
 

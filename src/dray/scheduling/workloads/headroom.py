@@ -62,6 +62,8 @@ class Headroom:
         for queue in self._jobs.tree.upwards(job.queue):
             entitled = queue.of(name)
             held, fixed = self._use.allocated[queue.name].get(name, 0.0), self._use.fixed[queue.name].get(name, 0.0)
+            if not entitled.binds:
+                continue
             if entitled.limit != UNLIMITED:
                 left = min(left, entitled.limit - held)
             if not job.preemptible and entitled.quota != UNLIMITED:

@@ -39,7 +39,7 @@ from dray.scheduling.workloads.grouping import APART, CORE, leaf_of, starts_with
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 NATIVE: Final = (CPU, MEMORY, GPU)
-UNRESTRICTED: Final = Entitlement(0.0, UNLIMITED, 1.0)
+UNRESTRICTED: Final = Entitlement(0.0, UNLIMITED, 1.0, binds=False)
 # The queue of gangs that no queue has to do with. No object can have this name.
 BESIDE: Final = "-"
 _NUMBER: Final = attrgetter("number")

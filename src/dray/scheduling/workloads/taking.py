@@ -16,6 +16,7 @@ from dray.queues.order import Standing, plus
 from dray.queues.reclaim import (
     Losses,
     is_candidate,
+    is_guaranteed,
     is_protected,
     may_reclaim,
     may_take,
@@ -154,12 +155,14 @@ class Taking:
         taker = self._denials.reclaimer(job, taken)
         if not self._asking.is_certain(job) and may_reclaim(taker, standings) is not None:
             return False
-        allowed = may_take(taker, blocks, self._session.tree, standings) is None and not self._in_vain(taken, blocks, standings)
+        allowed = may_take(taker, blocks, self._session.tree, standings) is None
+        if allowed and not is_guaranteed(taker, standings):
+            allowed = not self._wastes(taken, blocks, standings)
         return allowed and self._session.turns.comes_first(job, plan.evicted, standings, taken)
 
-    def _in_vain(self, taken: Amounts, blocks: Iterable[tuple[str, Amounts]], standings: Mapping[str, Standing]) -> bool:
+    def _wastes(self, taken: Amounts, blocks: Iterable[tuple[str, Amounts]], standings: Mapping[str, Standing]) -> bool:
         """Whether a queue would have less than its share of devices then, of which the job takes none: nobody is the better for
-        that."""
+        that. What a job is guaranteed by its quota it gets all the same."""
         others = [name for name in self._session.total if name not in (CPU, MEMORY) and not taken.get(name)]
         left: dict[str, Amounts] = {}
         for queue, block in blocks if others else ():
