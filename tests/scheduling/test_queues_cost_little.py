@@ -159,6 +159,27 @@ def busy() -> Sim:
     return sim
 
 
+def test_no_room_is_made_while_a_claim_of_a_member_is_not_there(full: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_group(full, "train", "team", 3)
+    for number in range(3):
+        add_with_claim(full, f"large-{number}", 1, 10)
+        made = full.api.objects[kinds.PODS][f"default/large-{number}"]
+        made["metadata"]["annotations"] = {"pod-group-name": "train"}
+        full.api.put(kinds.PODS, made)
+    last = full.api.objects[kinds.RESOURCE_CLAIMS]["default/large-2-gpu"]
+    full.remove(kinds.RESOURCE_CLAIMS, "default/large-2-gpu")
+    tried: list[None] = []
+    for name in ("in_order", "by_node"):
+        original = getattr(Room, name)
+        monkeypatch.setattr(Room, name, lambda *given, original=original: (tried.append(None), original(*given))[1])
+    full.settle(5)
+    assert tried == []
+    full.api.put(kinds.RESOURCE_CLAIMS, {**last, "metadata": {**last["metadata"], "uid": "made-late"}})
+    full.settle(5)
+    assert tried
+    assert full.pod("large-2")["status"]["nominatedNodeName"] == "n1"
+
+
 def asked_about(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """Fills with the jobs of whose pods it is asked how they stand; going through all jobs is not expected at all."""
     found: set[str] = set()

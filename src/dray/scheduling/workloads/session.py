@@ -306,7 +306,7 @@ class Session:
             if not members or likeness in failed or self._preemption.made_for_others(members):
                 continue
             self.asking.note(job, members)
-            if not self.taking.may_ask(job, action):
+            if not self.taking.may_ask(job, action) or self.together.wait_for_claims(members):
                 continue
             if action != "consolidation" and (first := overtaking.behind(job)) is not None:
                 kind = job.queue, job.priority

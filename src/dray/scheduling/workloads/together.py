@@ -319,6 +319,17 @@ class Together:
             refused = table.seat(last)
             return blocked if refused is None else Blocked(last, refused, len(search.most), search.most)
 
+    def wait_for_claims(self, members: Sequence[QueuedPod]) -> bool:
+        """Whether one of these could not be placed whatever there is room for: its claim is not there yet, or cannot be used."""
+        table = self.table()
+        for pending in members:
+            if pending.pod.spec.resource_claims:
+                try:
+                    table.state(pending)
+                except NotPlaced:
+                    return True
+        return False
+
     def lacks_devices(self, members: Sequence[QueuedPod], leaving: Sequence[Placed] = (), beside: Sequence[Seat] = ()) -> bool:
         """Whether there are too few devices in all, also with those that these leave."""
         spare = self.weights.placed(leaving)[0]
