@@ -211,3 +211,16 @@ def test_where_a_member_of_a_gang_ends_only_that_gang_is_looked_at(busy: Sim, mo
     busy.remove(kinds.PODS, "default/gang-3-a")
     busy.settle(3)
     assert found == {"default/gang-3"}
+
+
+def test_nobody_is_taken_out_for_a_gang_for_which_all_devices_would_not_do(full: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_group(full, "train", "team", 5)
+    for number in range(5):
+        add_with_claim(full, f"large-{number}", 1, 10)
+        made = full.api.objects[kinds.PODS][f"default/large-{number}"]
+        made["metadata"]["annotations"] = {"pod-group-name": "train"}
+        full.api.put(kinds.PODS, made)
+    for name in ("in_order", "by_node"):
+        monkeypatch.setattr(Room, name, lambda *given: pytest.fail("somebody is taken out"))
+    full.settle(5)
+    assert "0 of 5 pods fit together" in full.condition("large-4")["message"]

@@ -32,7 +32,9 @@ MOST_BETTER: Final = 16
 MOST_ANEW: Final = 8
 # Victims of a plan of whom it is asked whether they need go.
 MOST_SPARED: Final = 32
-# How many members are seated for that, all victims together.
+# How many members get up and sit down again for others who go back to their node, node by node.
+MOST_RESEATED: Final = 4096
+# How many members are seated to find out whether victims need go, all victims together.
 MOST_SEATED: Final = 1024
 
 
@@ -132,6 +134,7 @@ class Room:
         self._parts, self._cycle, self._preemption, self._together, self._now = parts, cycle, preemption, together, now
         self._nearness, self._weights = nearness, together.weights
         self._states: dict[int, CycleState] = {}
+        self._reseated = 0
         # Pods that are leaving already: what they hold is as good as free, though not yet.
         self.leaving: list[Placed] = []
         # Of those, who is to have which other place, by uid: that is as good as taken.
@@ -330,6 +333,7 @@ class Room:
             table, taken = self._together.table(wanted.scope), list[Step]()
             out = self._taken_out(table, wanted.members)
             plan: Plan | None = None
+            self._reseated = 0
             for pending in sorted(wanted.members, key=self._weights.waiting, reverse=True):
                 if table.sits(pending):
                     continue
@@ -364,6 +368,8 @@ class Room:
         for index, (name, least) in enumerate(nodes):
             if best is not None and (best[0] <= already + least or left <= 0):
                 break
+            if self._reseated > MOST_RESEATED:
+                return None
             with self._parts.books.trial() as trial:
                 before = out.noted(), table.noted(), len(taken)
                 plan = self._free(pending, name, wanted, steps_on(name), out, table, taken)
@@ -504,6 +510,7 @@ class Room:
         pools = self._parts.engine.inventory.shared_pools(info.name)
         beyond = bool(pools) and out.had_of(placed.pod.uid, pools)
         near = [seat for seat in table.seats.values() if seat.placement.node == info.name or (beyond and _has_devices(seat))]
+        self._reseated += len(near)
         for seat in near:
             table.leave(seat.pending.uid)
         if not self._has_room(placed, info):

@@ -274,7 +274,10 @@ class Taking:
         def goes(uid: str) -> bool:
             return uid in leaving or ((job := self.job_of(uid)) is not None and job.key in allowed)
 
-        return hopeless(self._parts.nodes, members, goes, self._parts.classes.offers)
+        if hopeless(self._parts.nodes, members, goes, self._parts.classes.offers):
+            return True
+        claims = any(pending.pod.spec.resource_claims for pending in members)
+        return claims and self._together.lacks_devices(members, self._gone(candidates))
 
     def _gone(self, candidates: Sequence[Job]) -> list[Placed]:
         """Everybody who may go, or does."""
