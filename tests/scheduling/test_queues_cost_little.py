@@ -43,8 +43,15 @@ def full() -> Sim:
     return sim
 
 
+def add_closed(sim: Sim) -> None:
+    """A node that takes no pods: with its devices there are enough in all."""
+    sim.add_node("closed", unschedulable=True)
+    sim.add_slice("closed", 4)
+
+
 def searches(sim: Sim, monkeypatch: pytest.MonkeyPatch, pods: int, **spec: Any) -> int:
     """How often it is looked for whom to evict, for so many pods that no eviction would help."""
+    add_closed(sim)
     found: list[str] = []
     for name in ("in_order", "by_node"):
         original = getattr(Room, name)
