@@ -69,12 +69,14 @@ def _owner(key: str) -> str:
 
 
 def partial_gangs(world: World) -> Iterator[tuple[str, str]]:
-    """Gangs of which some run, and fewer than have to."""
+    """Gangs of which some run, and fewer than have to. Who is to leave and cannot, because its node does not answer, is nobody's
+    decision any more."""
     groups = [(name, world.all(kind)) for name, kind in (("", POD_GROUPS), ("core", CORE_POD_GROUPS)) if kind in world.kinds]
     for sort, found in groups:
         for key, group in found.items():
             pods = [pod for pod in world.all(PODS).values() if _group_of(pod, sort) == key]
-            running = [pod for pod in pods if pod.spec.node_name and not pod.terminal]
+            placed = [pod for pod in pods if pod.spec.node_name and not pod.terminal]
+            running = placed if any(pod.metadata.deletion_timestamp is None for pod in placed) else []
             ended = any(pod.terminal for pod in pods)
             for part, least in _parts(group).items():
                 count = sum(pod.metadata.labels.get("kai.scheduler/subgroup-name", "") == part or not part for pod in running)

@@ -30,7 +30,7 @@ from tests.simulate.soak import Flavour, outcomes
 SEEDS = (10_001, 10_004, *range(10_006, 10_011), 10_012, 10_017, 10_018, 10_020, 10_023, 10_024, 10_026, 10_029, 10_030)
 MANY_SEEDS = range(1000)
 IN_COMPANY = (2_000_000, 2_000_065, 2_000_113, 2_000_143)
-OF_TEAMS = range(8_451_000, 8_451_008)
+OF_TEAMS = (*range(8_451_000, 8_451_008), 9_100_007)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

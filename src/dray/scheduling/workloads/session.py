@@ -432,6 +432,8 @@ class Session:
                 self._jobs.stirred[job.key] = job
 
     def _evict_if_stale(self, job: Job) -> None:
+        # When it was looked at in a trial, some of its pods may have been taken out.
+        self.members.changed(job)
         gang = self.members.gang(job)
         if not is_stale(gang):
             # Who is still to be bound may yet fail, again and again: that mends nothing.
