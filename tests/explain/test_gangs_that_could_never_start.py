@@ -153,6 +153,13 @@ class TestNotImpossible:
         [waits] = {"w0", "w1", "w2"} - running(sim)
         assert asked(sim, waits).verdict == "unschedulable"
 
+    def test_pods_above_a_minimum_that_would_start(self) -> None:
+        """Two of four are enough, and two is what the empty cluster has room for."""
+        sim = cluster(4, 4)
+        fill(sim, 8)
+        add_gang(sim, 4, 4, minimum=2)
+        assert {asked(sim, f"w{index}").verdict for index in range(4)} == {"unschedulable"}
+
     def test_whoever_they_must_be_near_may_come(self) -> None:
         sim = cluster(4)
         term = {"labelSelector": {"matchLabels": {"app": "cache"}}, "topologyKey": "kubernetes.io/hostname"}

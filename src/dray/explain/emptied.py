@@ -61,12 +61,13 @@ def never(world: World, job: Job, *, now: float, config: Config, gates: Gates | 
     scheduler = Scheduler(_emptied(world, pods), wide, gates)
     session = scheduler.workloads.survey(now)
     own = scheduler.workloads.jobs.of(pods[0].uid)
-    if own is None or not session.members.next(own):
+    minimum = [pending.uid for pending in session.members.next(own)] if own is not None else []
+    if own is None or not minimum:
         return None
     scheduler.workloads.rehearse(session)
     missing = session.missing.get(own.key)
-    if missing is None or missing.refused is None:
-        return None
+    if missing is None or missing.refused is None or not any(uid in own.waiting for uid in minimum):
+        return None  # what a gang lacks that has its minimum is for those beyond it
     try:
         return missing.refusal if _Count(scheduler, session, own, now).is_too_small() else None
     except (NotPlaced, _TooMuch):
