@@ -363,3 +363,18 @@ def test_so_does_the_room_that_is_kept_while_devices_that_failed_rest() -> None:
     found = why(sim.world, sim.world.get(kinds.PODS, "default/w0"), now=sim.now, failures=[failed])
     blocked = next(reason for reason in found.reasons if reason.code == "GangBlocked")
     assert blocked.data["placed"] == 1
+
+
+def test_who_has_to_leave_is_told_what_its_scheduler_said() -> None:
+    """Not every pod that leaves makes room for one of higher priority: others take back their share, or their gang is broken."""
+    sim = cluster(1)
+    add_single(sim, "one", "")
+    sim.settle(2)
+    said = "dray: pod group default/train has fewer pods than it needs to run, for longer than its grace period"
+    marked = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": said}
+    made = sim.pod("one")
+    sim.api.put(kinds.PODS, {**made, "status": {**made["status"], "conditions": [marked]}})
+    sim.settle(1)
+    summary = asked(sim, "one").summary
+    assert "has to leave: pod group default/train has fewer pods than it needs to run" in summary
+    assert "priority" not in summary

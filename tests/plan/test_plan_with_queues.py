@@ -133,3 +133,15 @@ def test_the_table_shows_who_leaves_and_why(borrowed: Asked) -> None:
     rows = {" ".join(line.split()) for line in answer.stdout.splitlines()}
     assert {"queue a holds deviceclass/gpu 8 of 8 6 of 6", "queue b holds deviceclass/gpu 0 of 0 2 of 2"} <= rows, rows
     assert not any("pods that wait" in row for row in rows)  # what stays as it is is not told
+
+
+def test_who_goes_with_the_rest_of_a_gang_is_told_that(tmp_path: Path) -> None:
+    """The device of one of two is tainted; the other has no taint to do with, and does not run alone."""
+    files = [group("train", "a", 2), member("a0", "train", 4), member("a1", "train", 4)]
+    asked = Asked(tmp_path, cluster(*node_with_devices("n1", 4), *node_with_devices("n2", 4), queue("a", 8), *files))
+    _, found = asked.json("--taint-device", "*/n1/*", "example.com/broken:NoExecute")
+    why = {each["node"]: each["why"] for each in found["evictions"]}
+    assert why == {
+        "n1": "it uses a device with a taint that it does not tolerate",
+        "n2": "pod group default/train has fewer pods than it needs to run, for longer than its grace period",
+    }

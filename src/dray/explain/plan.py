@@ -467,6 +467,8 @@ class _Told:
             other: Pod | None = self._world.get(PODS, each.about)
             above = f"its priority {pod.spec.priority or 0} is below {other.spec.priority or 0}" if other is not None else ""
             return f"{each.about} needs the room on node {node}" + (f", and {above}" if above else "")
+        if each.by == self._scheduler.name:
+            return told  # of a gang that the change breaks, those who are left
         if each.by == "eviction":
             return "it uses a device with a taint that it does not tolerate"
         return self._making.why.get(node) or f"it does not tolerate a taint of node {node}"

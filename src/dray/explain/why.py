@@ -53,6 +53,7 @@ from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.scheduler import Scheduler
 from dray.scheduling.shape.claims import claim_keys
 from dray.scheduling.shape.extended import is_special, owner_uid
+from dray.scheduling.telling.reports import FOR_PRIORITY
 from dray.scheduling.waiting import pauses
 
 # Reasons that name an object which is not there: its kind, and where its name is.
@@ -172,10 +173,13 @@ def _bound(world: World, pod: Pod, leaving: str) -> Why:
 
 
 def _preempted(world: World, pod: Pod) -> str:
-    """That the pod has to leave for others, and for whom as far as that shows."""
-    marked = any(c.type == "DisruptionTarget" and c.reason == "PreemptionByScheduler" for c in pod.status.conditions)
+    """That the pod has to leave, and why: for others, and for whom as far as that shows, or as its scheduler said."""
+    marked = [c for c in pod.status.conditions if c.type == "DisruptionTarget" and c.reason == "PreemptionByScheduler"]
     if not marked or pod.terminal:
         return ""
+    said = (marked[0].message or "").partition(": ")[2]
+    if said and said != FOR_PRIORITY:
+        return f", and has to leave: {said}"
     others: list[Pod] = [
         other
         for other in world.all(PODS).values()
