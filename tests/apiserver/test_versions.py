@@ -64,6 +64,29 @@ def test_a_rule_of_v1alpha3_is_one_of_v1(cluster: Cluster) -> None:
     assert cluster.get(f"{ROOT}/v1/devicetaintrules/t")["spec"] == body["spec"]
 
 
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1alpha3"])
+@pytest.mark.parametrize("validation", ["Ignore", "Warn", "Strict"])
+@pytest.mark.parametrize("more", [{"deviceClassName": "gpu"}, {"selectors": [{"cel": {"expression": "true"}}]}, {"drivers": "d"}])
+def test_a_rule_that_would_lose_what_it_selects_by_is_refused(
+    cluster: Cluster, version: str, validation: str, more: dict
+) -> None:
+    """Without a field that nobody knows the selector would be about more devices, without its only one about all."""
+    path = f"{ROOT}/{version}/devicetaintrules"
+    spec = {"deviceSelector": more, "taint": {"key": "k", "effect": "NoExecute"}}
+    body = {"metadata": {"name": "t"}, "spec": spec}
+    answer = cluster.call("POST", f"{path}?fieldValidation={validation}", body, code=400)
+    assert f'unknown field "spec.deviceSelector.{next(iter(more))}"' in answer["message"]
+    cluster.post(path, {**body, "spec": {**spec, "deviceSelector": {"device": "gpu-0"}}})
+    answer = cluster.call(
+        "PATCH",
+        f"{path}/t?fieldValidation={validation}",
+        {"spec": {"deviceSelector": {"device": None, **more}}},
+        code=400,
+        content_type="application/merge-patch+json",
+    )
+    assert f'unknown field "spec.deviceSelector.{next(iter(more))}"' in answer["message"]
+
+
 def test_an_applier_is_the_same_in_each_version(cluster: Cluster) -> None:
     def apply(version: str, requests: list[dict]) -> dict:
         body = {"apiVersion": f"resource.k8s.io/{version}", "kind": "ResourceClaim", "metadata": {"name": "c"}}

@@ -295,6 +295,7 @@ DEVICES: Final = (
         generation=True,
         unconditional_update=False,
         prepare=(hooks.new_time_of_changed_taint,),
+        exact="spec.deviceSelector",
     ),
 )
 

@@ -352,7 +352,7 @@ class Operations:
         obj, problems = self.schemas.normalise(kind, given, base if resource.from_stored is None else None)
         unknown = [p.message for p in problems if p.category == "unknown field"]
         for problem in problems:
-            if problem.category != "unknown field":
+            if problem.category != "unknown field" or (resource.exact and problem.path.startswith(f"{resource.exact}.")):
                 raise bad_request(
                     f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {problem.message}'
                 )

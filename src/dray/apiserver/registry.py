@@ -85,6 +85,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     leaving: makes an object that is about to be deleted ready for it.
     after: told of every object that was stored, and of every one that was removed.
     warning: told to everybody who uses the kind.
+    exact: a part in which an unknown field is always refused, because without it the rest would be about more than was meant.
     """
 
     kind: Kind
@@ -118,6 +119,7 @@ class Resource(msgspec.Struct, frozen=True, kw_only=True):
     leaving: Callable[[Entry], Entry] | None = None
     after: tuple[After, ...] = ()
     warning: str = ""
+    exact: str = ""
 
     @property
     def has_status(self) -> bool:
