@@ -41,6 +41,15 @@ def test_every_zone_says_what_is_free_and_who_has_the_rest() -> None:
     assert (found.unknown, found.missing, found.unreported) == ([], {}, [])
 
 
+def test_a_node_that_would_refuse_and_publishes_no_zone_is_named() -> None:
+    made = cluster()
+    attributes = [{"name": "topologyManagerPolicy", "value": "restricted"}]
+    kind = {"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology"}
+    made.create(zoned_node("n2"), {**kind, "metadata": {"name": "n2"}, "attributes": attributes, "zones": []})
+    found = zone_report(made.world(), made.clock.now, nodes=["n2"])
+    assert (found.zones, found.missing) == ([], {"n2": ["cpu", "memory"]})
+
+
 def test_zones_that_were_published_before_a_pod_came_are_told_of() -> None:
     made = cluster()
     assert zone_report(made.world(), made.clock.now).stale == ["n1"]

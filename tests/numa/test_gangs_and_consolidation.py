@@ -8,6 +8,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
+
 from dray.api.kinds import PODS
 from tests.numa.clusters import ZonedCluster, aligned_pod, zoned_node
 
@@ -15,11 +17,15 @@ CPU4 = {"cpus": 4, "memory": "8Gi"}
 Json = dict[str, Any]
 
 
+def queue(name: str, parent: str = "", cpu: int = -1) -> Json:
+    amounts = {each: {"quota": -1, "limit": -1, "overQuotaWeight": 1} for each in ("cpu", "gpu", "memory")}
+    amounts["cpu"]["quota"] = cpu
+    spec = {"resources": amounts} | ({"parentQueue": parent} if parent else {})
+    return {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
+
+
 def queues() -> list[Json]:
-    amounts = {name: {"quota": -1, "limit": -1, "overQuotaWeight": 1} for name in ("cpu", "gpu", "memory")}
-    kind = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue"}
-    leaf = {**kind, "metadata": {"name": "team"}, "spec": {"parentQueue": "all", "resources": amounts}}
-    return [{**kind, "metadata": {"name": "all"}, "spec": {"resources": amounts}}, leaf]
+    return [queue("all"), queue("team", "all")]
 
 
 def queued(name: str, cpu: int, gang: str = "", **annotations: str) -> Json:
@@ -163,3 +169,33 @@ class TestConsolidation:
         cluster.run(120)
         assert running(cluster, "c") == []
         assert set(before) < {pod["metadata"]["uid"] for pod in cluster.all(PODS)}
+
+
+class TestReclaim:
+    def run(self, wanted: int, **victims: str) -> tuple[ZonedCluster, set[str]]:
+        """``team`` has all eight cores of two zones, of which four are ``other``'s; answers who had to go."""
+        cluster = ZonedCluster(zoned_node("n1", CPU4, CPU4, after="300s"))
+        cluster.create(queue("all"), queue("team", "all", cpu=4000), queue("other", "all", cpu=4000))
+        cluster.run(1)
+        cluster.create(*(queued(name, 2, **victims) for name in "abcd"))
+        cluster.run(30)
+        late = queued("late", wanted)
+        late["metadata"]["labels"]["kai.scheduler/queue"] = "other"
+        cluster.create(late)
+        gone: set[str] = set()
+        for _ in range(90):
+            cluster.run(1)
+            pods = {name: cluster.get(PODS, name) for name in "abcd"}
+            gone |= {name for name, pod in pods.items() if pod is None or pod["metadata"].get("deletionTimestamp")}
+        return cluster, gone
+
+    @pytest.mark.parametrize("stops", ["0s", "20s"])
+    def test_who_must_go_shared_a_zone_and_nobody_else_goes_however_long_they_take(self, stops: str) -> None:
+        cluster, gone = self.run(4, **{"dray.dev/stops-after": stops})
+        assert cluster.phase("late") == "Running"
+        assert len(gone) == 2
+        assert cluster.refused == 0
+
+    def test_nobody_goes_for_what_no_zone_has(self) -> None:
+        cluster, gone = self.run(5)
+        assert (cluster.phase("late"), gone) == ("Pending", set())

@@ -109,11 +109,27 @@ class TestPreemption:
         assert cluster.phase("urgent") == "Running"
         assert sum(cluster.get(PODS, name) is not None for name in "ab") == 1
 
+    @pytest.mark.parametrize("seed", range(3))
+    def test_without_an_exporter_the_worst_is_a_wasted_eviction_and_never_a_loop(self, seed: int) -> None:
+        """Which of four equal pods is where is not known for sure; who is refused is made anew, and finds a zone in the end."""
+        cluster = ZonedCluster(zoned_node("n1", CPU4, CPU4, exporter=None), seed=seed)
+        cluster.create(
+            {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100},
+            set_of(aligned_pod("low", 2), 4),
+        )
+        cluster.run(60)
+        cluster.create(set_of(aligned_pod("urgent", 4, priorityClassName="high")))
+        cluster.run(400)
+        assert "Running" in {pod["status"]["phase"] for pod in cluster.all(PODS, app="urgent")}
+        assert cluster.refused <= 2
+        assert len([pod for pod in cluster.all(PODS, app="low") if pod["status"]["phase"] == "Running"]) == 2
 
-def set_of(pod: Json) -> Json:
-    template = {"metadata": {"labels": {"app": "x"}}, "spec": pod["spec"]}
-    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "x"}}, "template": template}
-    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "x"}, "spec": spec}
+
+def set_of(pod: Json, replicas: int = 1) -> Json:
+    name = pod["metadata"]["name"]
+    template = {"metadata": {"labels": {"app": name}}, "spec": pod["spec"]}
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}, "spec": spec}
 
 
 class TestKubeletsThatRefuse:

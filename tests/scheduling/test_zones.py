@@ -324,3 +324,95 @@ class TestKubeletsThatRefuse:
         assert "TopologyAffinityError" in sim.condition("again")["message"]
         sim.settle(2)
         assert sim.node_of("again") == "n1"
+
+    def test_that_a_node_is_selected_again_is_counted(self) -> None:
+        """Something changes on the node in between, so it is tried again, and refuses again."""
+        sim = patient(wait=0.0)
+        add_zoned(sim, "n1", CPU4, CPU4)
+        sim.add_pod("a", **aligned(3))
+        sim.settle()
+        self.refuse(sim, "a")
+        assert ("dray_numa_reselected_nodes_total", ()) not in sim.meter.counters
+        sim.add_pod("other", **aligned(1))
+        sim.settle()
+        sim.add_pod("again", **aligned(3))
+        sim.settle()
+        self.refuse(sim, "again")
+        assert sim.meter.counters["dray_numa_reselected_nodes_total", ()] == 1
+
+    def test_where_nothing_is_published_it_is_counted_too(self, sim: Sim, caplog: pytest.LogCaptureFixture) -> None:
+        """The node is passed, as it must be, and who looks at the numbers sees that it should publish its zones."""
+        sim.add_node("n1", cpu="8")
+        for name in "ab":
+            sim.add_pod(name, **aligned(5))
+            sim.settle()
+            self.refuse(sim, name)
+        assert sim.meter.counters["dray_numa_admission_refusals_total", ("TopologyAffinityError",)] == 2
+        assert sim.meter.counters["dray_numa_reselected_nodes_total", ()] == 1
+        assert [found.message for found in caplog.records] == [
+            "a kubelet refused a pod for its zones, of which nothing is published"
+        ] * 2
+
+    def test_what_has_nothing_to_do_with_zones_is_not_counted_there(self, sim: Sim) -> None:
+        sim.add_node("n1", cpu="8")
+        sim.add_pod("a", **aligned(5))
+        sim.settle()
+        change(sim, "a", status={"phase": "Failed", "reason": "UnexpectedAdmissionError"})
+        sim.settle()
+        assert not any(name.startswith("dray_numa") for name, _ in sim.meter.counters)
+
+
+class TestWhatIsNotKnownThatShouldBe:
+    def gauge(self, sim: Sim, name: str) -> float:
+        return sim.meter.gauges[f"dray_numa_{name}", ()]
+
+    def unreported(self, sim: Sim) -> float:
+        return self.gauge(sim, "pods_not_reported")
+
+    def running(self, sim: Sim) -> None:
+        add_zoned(sim, "n1", {"cpu": 4, "memory": 8 << 30})
+        sim.add_pod("a", **aligned(3))
+        sim.settle()
+        change(sim, "a", status={"phase": "Running", "startTime": format_time(sim.now)})
+        sim.settle(50)
+
+    def test_a_pod_that_nobody_reports_is_counted_although_nothing_else_happens(self, sim: Sim) -> None:
+        self.running(sim)
+        assert self.unreported(sim) == 0
+        sim.settle(80)
+        assert self.unreported(sim) == 1
+        assert sim.scheduler.wake() is None, "and it is not looked at again and again"
+
+    def test_and_no_longer_when_it_is_reported(self, sim: Sim) -> None:
+        self.running(sim)
+        sim.settle(80)
+        observe(sim, "a", zone0={"cpu": "3"})
+        sim.settle(61)
+        assert self.unreported(sim) == 0
+
+    def test_nor_when_nobody_publishes_zones_any_more(self, sim: Sim) -> None:
+        self.running(sim)
+        add_zoned(sim, "n2", {})
+        sim.settle(130)
+        assert (self.unreported(sim), self.gauge(sim, "nodes_without_zone_data")) == (1, 1)
+        for name in ("n1", "n2"):
+            sim.remove(kinds.NODE_RESOURCE_TOPOLOGIES, name)
+        sim.settle(61)
+        assert (self.unreported(sim), self.gauge(sim, "nodes_without_zone_data")) == (0, 0)
+
+    @pytest.mark.parametrize(
+        ("zones", "policy", "lacking"),
+        [
+            ([{"cpu": 4, "memory": 8}], "restricted", 1),
+            ([{"cpu": 4, "memory": 8, GPU: 2}], "restricted", 0),
+            ([], "single-numa-node", 1),
+            ([], "best-effort", 0),
+        ],
+    )
+    def test_nodes_that_would_refuse_and_publish_nothing_of_a_device_are_counted(
+        self, sim: Sim, zones: list[dict[str, int]], policy: str, lacking: int
+    ) -> None:
+        sim.add_node("n1", resources={GPU: "2"})
+        sim.api.put(kinds.NODE_RESOURCE_TOPOLOGIES, topology("n1", *zones, policy=policy))
+        sim.settle()
+        assert self.gauge(sim, "nodes_without_zone_data") == lacking

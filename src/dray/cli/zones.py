@@ -44,8 +44,8 @@ def _show(found: ZoneReport, console: Console, *, narrowed: bool) -> None:
     if not found.zones:
         none = "No such node publishes its zones." if narrowed else "No node publishes its zones (NodeResourceTopology)."
         console.print(none)
-        return
-    console.print(table(("node", "zone", "policy", "free", "who has the rest"), [_row(zone) for zone in found.zones]))
+    else:
+        console.print(table(("node", "zone", "policy", "free", "who has the rest"), [_row(zone) for zone in found.zones]))
     lines = [f"{each.pod} on {each.node} has something by zone, and nobody says where." for each in found.unknown]
     lines += [f"  {warning}" for each in found.unknown for warning in each.warnings]
     for each in found.unread:

@@ -67,7 +67,7 @@ METRICS: Final[Declared] = {
     "dray_numa_admission_refusals_total": (
         "counter",
         ("reason",),
-        "Pods that a kubelet refused although their zones should have done; each is a wrong prediction",
+        "Pods that a kubelet refused although their zones should have done, or whose zones nobody publishes",
     ),
     "dray_numa_reselected_nodes_total": ("counter", (), "Refused pods of a shape that the same node had refused before"),
     "dray_numa_pods_not_reported": ("gauge", (), "Pods that have run for a minute and that no exporter has reported"),

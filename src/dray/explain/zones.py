@@ -19,13 +19,13 @@ from dray.numa.demand import demand
 from dray.numa.evaluate import reason
 from dray.numa.fingerprint import counts_exactly
 from dray.numa.placement import OBSERVED, PREDICTED, Record, record, shares_of
+from dray.numa.refused import TOPOLOGY_AFFINITY_ERROR
 from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config
 from dray.scheduling.plugins.resources import readable
 from dray.scheduling.scheduler import Scheduler
 
 Amounts = dict[str, str]
-TOPOLOGY_AFFINITY_ERROR: Final = "TopologyAffinityError"
 _NO_GUARANTEE: Final = (
     "No kubelet aligns the devices of claims with CPUs and memory: the scheduler chooses devices near to the zones that the "
     "kubelet will probably take, and nothing guarantees it."
@@ -83,8 +83,12 @@ def zone_report(
     Ask(scheduler, now)
     found = ZoneReport([])
     for info in sorted(scheduler.nodes, key=lambda info: info.name):
+        if nodes and info.name not in nodes:
+            continue
+        if missing := scheduler.zones.missing(info.name):
+            found.missing[info.name] = list(missing)
         layout = scheduler.zones.layout(info.name)
-        if layout is None or (nodes and info.name not in nodes):
+        if layout is None:
             continue
         held = {uid: entry for uid, entry in scheduler.zones.held_on(info.name).items() if uid in info.pods}
         pods = {uid: info.pods[uid].pod for uid in held}
@@ -99,8 +103,6 @@ def zone_report(
         found.unknown += _unknown(info.name, pods, {uid: each for uid, each in records.items() if each.source == "none"})
         used = {uid: each for uid, each in records.items() if each.source != "none" and each.warnings}
         found.unread += _unknown(info.name, pods, used)
-        if missing := scheduler.zones.missing(info.name):
-            found.missing[info.name] = list(missing)
         topology: NodeResourceTopology = world.all(NODE_RESOURCE_TOPOLOGIES)[info.name]
         if counts_exactly(topology, [placed.pod for placed in info.pods.values()]) == "other":
             found.stale.append(info.name)

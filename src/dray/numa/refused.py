@@ -12,7 +12,8 @@ from typing import Final
 from dray.numa.demand import Demand
 from dray.numa.layout import State
 
-REASONS: Final = frozenset({"TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError"})
+TOPOLOGY_AFFINITY_ERROR: Final = "TopologyAffinityError"
+REASONS: Final = frozenset({TOPOLOGY_AFFINITY_ERROR, "UnexpectedAdmissionError", "SMTAlignmentError"})
 # Not the kubelet's: the pod was spread over more zones than it allows, and is to be placed anew.
 SPREAD: Final = "NUMASpanMissed"
 REMEMBERED: Final = 10_000
@@ -22,14 +23,15 @@ class Refusals:
     """By node and demand the state in which a kubelet refused, the oldest forgotten first. ``serial`` changes with each."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, Demand], tuple[State, str]] = {}
+        self._known: dict[tuple[str, Demand], tuple[State | None, str]] = {}
         # How many of each node; a node of which nothing is remembered is not in it.
         self.on: dict[str, int] = {}
         self.serial = 0
 
-    def note(self, node: str, demand: Demand, state: State, reason: str) -> bool:
-        """A pod failed on the node with this reason when its zones were in this state (without the pod). What is no refusal of
-        a kubelet's managers is not remembered. Answers whether the node had refused such a pod before."""
+    def note(self, node: str, demand: Demand, state: State | None, reason: str) -> bool:
+        """A pod failed on the node with this reason when its zones were in this state (without the pod), None if they are not
+        known. What is no refusal of a kubelet's managers is not remembered. Answers whether the node had refused such a pod
+        before."""
         if reason not in REASONS and reason != SPREAD:
             return False
         again = self._drop((node, demand))

@@ -27,7 +27,7 @@ from dray.numa.evaluate import EVALUATORS, Evaluators, Verdict
 from dray.numa.intent import IntentError, intent, missed
 from dray.numa.layout import Layout, State, layout_of, published_state
 from dray.numa.placement import GROUPS_OBSERVED, INIT_MEMORY_PREDICTED, OBSERVED, PREDICTED, Record
-from dray.numa.refused import SPREAD, Refusals
+from dray.numa.refused import SPREAD, TOPOLOGY_AFFINITY_ERROR, Refusals
 from dray.numa.tally import Tallies, Tally, Usage
 from dray.scheduling.arguments import ZoneArgs
 from dray.scheduling.parts import Parts
@@ -56,7 +56,9 @@ class Zones:
         self._waived: set[str] = set()
         self._rests: list[tuple[float, str]] = []
         self._before: list[tuple[Pod, PodDemand]] = []
+        # When it was last looked at what is not known that should be, and whether anything happened since.
         self._checked_at: float | None = None
+        self._unchecked = False
 
     # ---------------------------------------------------------------------------------------------------------- reading
 
@@ -282,18 +284,23 @@ class Zones:
 
     def refused(self, pod: Pod, of: PodDemand, now: float) -> None:
         """A kubelet did not take a pod that was bound to its node, which has failed. Such pods are not sent there again while
-        nothing changes, so that who makes them anew does not do so in a loop."""
+        nothing changes, so that who makes them anew does not do so in a loop. Of a node whose zones nobody publishes it is only
+        told: nothing can be foreseen there."""
         info = self._nodes.get(pod.spec.node_name)
         state = self.state(info) if info is not None else None
-        if state is None:
-            return
         name, reason = pod.spec.node_name, pod.status.reason
+        if state is None and (not self._on or reason != TOPOLOGY_AFFINITY_ERROR):
+            return
         asked = self.asked(pod, of)
         self._meter.count("dray_numa_admission_refusals_total", (reason,))
         if self.refusals.note(name, asked, state, reason):
             self._meter.count("dray_numa_reselected_nodes_total")
-        told = {"pod": pod.key, "node": name, "reason": reason, "policy": state.layout.policy}
-        log.warning("a kubelet refused a pod that should have fitted into its zones", extra=told)
+        if state is not None:
+            told = {"pod": pod.key, "node": name, "reason": reason, "policy": state.layout.policy}
+            log.warning("a kubelet refused a pod that should have fitted into its zones", extra=told)
+        else:
+            told = {"pod": pod.key, "node": name, "reason": reason}
+            log.warning("a kubelet refused a pod for its zones, of which nothing is published", extra=told)
         heappush(self._rests, (now + REST_SECONDS, name))
         self._wakeups.node(name)
 
@@ -334,7 +341,8 @@ class Zones:
             _, node = heappop(self._rests)
             self.refusals.forget(node)
             self._wakeups.node(node)
-        if self._layouts:
+        self._unchecked = True
+        if self._topologies or self._checked_at is not None:
             self._examine(now)
 
     def _waive(self, now: float) -> None:
@@ -371,18 +379,24 @@ class Zones:
         times = [queue[0][0] for queue in (self._waits, self._rests) if queue]
         if self._wakeups.zones_vacated or any(self._account.fresh.values()):
             times.append(0.0)
+        if self._unchecked and self._checked_at is not None:
+            times.append(self._checked_at + LATE_SECONDS)
         return min(times, default=None)
 
     # ----------------------------------------------------------------------------------------------------------- health
 
     def _examine(self, now: float) -> None:
-        """Now and then: what is not known that should be."""
+        """Now and then: what is not known that should be. Once more after the last that happened, and while a pod may yet turn
+        out to be late; then no more until something happens."""
         if self._checked_at is not None and now - self._checked_at < LATE_SECONDS:
             return
-        self._checked_at = now
+        self._checked_at = now if self._topologies else None
         self._waived = {uid for uid in self._waived if self._account.entry(uid) is not None}
-        self._meter.gauge("dray_numa_pods_not_reported", len(unreported(self._unobserved(), now)))
-        self._meter.gauge("dray_numa_nodes_without_zone_data", sum(1 for name in self._layouts if self.missing(name)))
+        unobserved = list(self._unobserved())
+        late = len(unreported(unobserved, now))
+        self._unchecked = late < sum(1 for pod in unobserved if pod.status.phase == "Running")
+        self._meter.gauge("dray_numa_pods_not_reported", late)
+        self._meter.gauge("dray_numa_nodes_without_zone_data", sum(1 for name in self._topologies if self.missing(name)))
 
     def _unobserved(self) -> Iterator[Pod]:
         for uid, held in self._account.holders():
@@ -391,11 +405,13 @@ class Zones:
 
     def missing(self, node: str) -> tuple[str, ...]:
         """Resources that the node offers, that its kubelet may align, and of which its topology object says nothing."""
-        layout, info = self._layouts.get(node), self._nodes.get(node)
-        if layout is None or info is None or layout.policy not in EVALUATORS:
+        topology, info = self._topologies.get(node), self._nodes.get(node)
+        if topology is None or info is None or topology.management[0] not in EVALUATORS:
             return ()
-        aligned = [name for name in info.allocatable if name in ("cpu", "memory") or _device(name)]
-        return tuple(sorted(name for name in aligned if name not in layout.resources and name not in layout.unaligned))
+        layout = self._layouts.get(node)
+        known = {*layout.resources, *layout.unaligned} if layout is not None else self.args.ignored
+        aligned = (name for name in info.allocatable if name in ("cpu", "memory") or _device(name))
+        return tuple(sorted(name for name in aligned if name not in known))
 
 
 def _as_decided(pod: Pod, before: Held) -> bool:
