@@ -280,11 +280,80 @@ def test_that_its_queue_is_at_its_limit_in_numbers() -> None:
     assert "it holds 2 and may have 2, 1 more are asked for" in sim.condition(waits)["message"]
 
 
-def test_that_its_queue_does_not_exist() -> None:
+def full_of_others() -> Sim:
+    """Of one GPU, which a pod of a queue has that could be ended."""
     sim = cluster(1)
-    add_queue(sim, "team", 1)
-    add_single(sim, "p", "taem")
-    assert [reason.code for reason in asked(sim, "p").reasons] == ["QueueMissing"]
+    add_queue(sim, "vision", 1)
+    add_single(sim, "old", "vision")
+    sim.settle(2)
+    assert running(sim) == {"old"}
+    return sim
+
+
+def test_that_its_queue_does_not_exist() -> None:
+    """What would make a node do is no help: nothing starts in a queue that is not there."""
+    sim = full_of_others()
+    add_single(sim, "p", "vison")
+    found = asked(sim, "p")
+    assert [reason.code for reason in found.reasons] == ["QueueMissing"]
+    assert found.fixes == [
+        "name queue vision, which exists, instead of vison",
+        "create Queue vison, with a quota as it deserves",
+    ]
+    assert found.advice[0].command == "kubectl label pod p -n default --overwrite kai.scheduler/queue=vision"
+    assert '"kind":"Queue"' in found.advice[1].command
+
+
+def test_that_its_pod_group_does_not_exist() -> None:
+    sim = full_of_others()
+    add_group(sim, "train", "vision", 1)
+    add_member(sim, "p", "trian")
+    found = asked(sim, "p")
+    assert [reason.code for reason in found.reasons] == ["PodGroupMissing"]
+    assert found.fixes == [
+        "name PodGroup train, which exists, instead of trian",
+        "create PodGroup default/trian, with as many members as start together",
+        "let the pod start without a pod group",
+    ]
+    assert found.advice[0].command == "kubectl annotate pod p -n default --overwrite pod-group-name=train"
+
+
+def test_that_its_queue_has_others_below_it() -> None:
+    sim = full_of_others()
+    add_queue(sim, "below", 1, parent="vision")
+    add_single(sim, "p", "vision")
+    found = asked(sim, "p")
+    assert [reason.code for reason in found.reasons] == ["QueueHasChildren"]
+    assert found.fixes == ["name one of the queues below it (label kai.scheduler/queue, queue of the pod group)"]
+
+
+def test_what_never_fits_is_told_by_the_empty_cluster_and_the_queue_besides() -> None:
+    sim = lent()
+    add_single(sim, "p", "b", 5)
+    sim.settle(2)
+    found = asked(sim, "p")
+    assert found.verdict == "impossible"
+    assert "(needs 5, 4 free of 4)" in found.summary
+    assert "; besides, queue b would exceed its fair share of gpu" in found.summary
+
+
+def test_nobody_of_the_same_work_is_to_be_ended_for_it() -> None:
+    """What its owner makes again asks for the same, and a gang without one of its pods is broken."""
+    sim = cluster(2)
+    add_queue(sim, "team", 2)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "sum", "uid": "sum", "controller": True}
+    for index in range(3):
+        add_single(sim, f"w{index}", "team", priority=9 - index)
+        made = sim.pod(f"w{index}")
+        made["metadata"]["ownerReferences"] = [owner]
+        sim.api.put(kinds.PODS, made)
+        sim.settle(3)
+    assert running(sim) == {"w0", "w1"}
+    assert not [fix for fix in asked(sim, "w2").fixes if fix.startswith(("end ", "let go "))]
+    add_single(sim, "other", "team")
+    sim.settle(3)
+    [ended] = [fix for fix in asked(sim, "other").fixes if fix.startswith("end ")]
+    assert ended.startswith("end pod default/w1, which Job/sum makes again (then")
 
 
 def test_that_it_has_gates_comes_before_what_its_queue_is_like() -> None:

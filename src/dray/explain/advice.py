@@ -15,7 +15,7 @@ import msgspec
 from dray.api.amounts import in_one_unit
 from dray.api.codes import CODES, CURABLE
 from dray.api.core import NodeSelectorRequirement, Pod
-from dray.api.kinds import RESOURCE_CLAIMS
+from dray.api.kinds import PODS, RESOURCE_CLAIMS
 from dray.api.quantity import Quantity
 from dray.api.reason import Reason
 from dray.api.requests import container_requests
@@ -35,6 +35,7 @@ from dray.explain.fix import (
     with_spec,
     without_requirement,
 )
+from dray.explain.owners import made_again, siblings
 from dray.explain.tainted import kept_by, lifted
 from dray.numa.intent import SAID, SPANS
 from dray.scheduling.ask import Ask, requirement, unmatched
@@ -83,7 +84,7 @@ class Advisor:
 
     def __init__(self, world: World, ask: Ask, state: CycleState, refused: Refused, when: str = "") -> None:
         self._world, self._ask, self._state, self._pod, self._when = world, ask, state, state.pod, when
-        self._refused = refused
+        self._refused, self._siblings = refused, siblings(state.pod, world.all(PODS).values())
         self._by_code: dict[str, list[tuple[str, Reason]]] = {}
         for name, reasons, _ in refused:
             for reason in reasons:
@@ -345,7 +346,8 @@ class Advisor:
 
     def _of_devices(self) -> Iterator[Fix]:
         """Changes that the allocator tried, on nodes where nothing else is missing; of fewer devices, the most that would do."""
-        tried = [(change, name) for name, _, devices in self._refused if devices is not None for change in devices.changes]
+        found = [(change, name) for name, _, devices in self._refused if devices is not None for change in devices.changes]
+        tried = [(change, name) for change, name in found if change.kind != "release" or not self._is_of_siblings(change.claim)]
         most: dict[tuple[str, ...], Quantity] = {}
         for change, _ in tried:
             if change.kind in _LESS:
@@ -369,6 +371,10 @@ class Advisor:
             if change.kind == "fewer" and self._when:
                 yield from self._larger_node(change)
         yield from self._untainted()
+
+    def _is_of_siblings(self, claim: str) -> bool:
+        users = _users(self._world, claim)
+        return bool(users) and all(user.uid in self._siblings for user in users)
 
     def _untainted(self) -> Iterator[Fix]:
         """Where a toleration would do, so would the taint's end, which is not the pod's to bring about."""
@@ -432,12 +438,13 @@ class Advisor:
         if any(fix.rank == _RANKS["release"] for fix in found):
             return []
         curable = [name for name, reasons, _ in self._refused if any(reason.code in CURABLE for reason in reasons)]
-        rooms = [room for name in curable[:_MOST_ROOMS] if (room := self._ask.room(self._state, name)) is not None]
+        asked, staying = curable[:_MOST_ROOMS], self._siblings
+        rooms = [room for name in asked if (room := self._ask.room(self._state, name, staying)) is not None]
         rooms = [room for room in rooms if 0 < len(room.victims) <= _MOST_VICTIMS]
         told = []
         for room in sorted(rooms, key=lambda room: (len(room.victims), room.rank))[:_MOST_ALIKE]:
             pods = [placed.pod for placed in room.victims]
-            names = ", ".join(sorted(pod.key for pod in pods))
+            names = ", ".join(sorted(pod.key for pod in pods)) + made_again(self._world, pods)
             commands = "\n".join(f"kubectl delete pod {pod.metadata.name} -n {pod.metadata.namespace}" for pod in pods)
             told.append(Fix(f"end pod{'s' if len(pods) > 1 else ''} {names}", commands, [room.node], rank=5))
         return told
@@ -474,8 +481,11 @@ def change_in_words(world: World, change: Change) -> str:
         case "tolerate":
             return f"add a toleration for {{{tainted(change.data)}}} to request {change.request} of {change.claim}"
         case "release":
-            pods = [user.name for user in _users(world, change.claim)]
-            return f"let go of claim {change.claim}" + (f" (pod {', '.join(pods)})" if pods else "")
+            users = _users(world, change.claim)
+            keys = [f"{change.claim.partition('/')[0]}/{user.name}" for user in users] if PODS in world.kinds else []
+            pods = [pod for key in keys if (pod := world.get(PODS, key)) is not None]
+            named = ", ".join(user.name for user in users) + made_again(world, pods)
+            return f"let go of claim {change.claim}" + (f" (pod {named})" if users else "")
         case "unbind":
             return f"do without the constraint on {change.data['attribute']} in {change.claim}"
         case "unselect":

@@ -21,7 +21,6 @@ from dray.api.kinds import (
     DEVICE_TAINT_RULES,
     POD_DISRUPTION_BUDGETS,
     PODS,
-    REPLICA_SETS,
     RESOURCE_CLAIMS,
     RESOURCE_SLICES,
     Kind,
@@ -42,6 +41,7 @@ from dray.api.tolerations import evicts
 from dray.cluster.port import Change
 from dray.cluster.world import World
 from dray.controllers.taints import Affected, Taints, Users, claims_in_use, taint_text
+from dray.explain.owners import owner_of
 from dray.explain.targets import unpublished
 from dray.scheduling.ask import Ask
 from dray.scheduling.placing.state import Placement
@@ -202,18 +202,6 @@ def _by_owner(world: World, affected: Affected) -> list[Owner]:
         leaves = Leaves(key, pod.spec.node_name, devices, format_time(eviction.when))
         made.setdefault(place, Owner(*place, [])).pods.append(leaves)
     return [made[place] for place in sorted(made)]
-
-
-def owner_of(world: World, pod: Pod) -> str:
-    """``Deployment/web``, ``Job/train``, or nothing."""
-    owner = pod.metadata.controller
-    if owner is None:
-        return ""
-    if owner.kind == "ReplicaSet" and REPLICA_SETS in world.kinds:
-        found = world.get(REPLICA_SETS, f"{pod.metadata.namespace}/{owner.name}")
-        above = found.metadata.controller if found is not None else None
-        owner = above or owner
-    return f"{owner.kind}/{owner.name}"
 
 
 def _ask(world: World, owners: Iterable[Owner], finds_place: FindsPlace, clock: Callable[[], float]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -53,8 +54,17 @@ def patch(pod: Pod, *operations: Json) -> str:
 
 def annotate(pod: Pod, *changes: str) -> str:
     """The command that changes annotations of the pod."""
+    return _changing("annotate", pod, changes)
+
+
+def label(pod: Pod, *changes: str) -> str:
+    """The command that changes labels of the pod."""
+    return _changing("label", pod, changes)
+
+
+def _changing(verb: str, pod: Pod, changes: Sequence[str]) -> str:
     name, namespace = pod.metadata.name, pod.metadata.namespace
-    return f"kubectl annotate pod {name} -n {namespace} --overwrite {' '.join(map(shlex.quote, changes))}"
+    return f"kubectl {verb} pod {name} -n {namespace} --overwrite {' '.join(map(shlex.quote, changes))}"
 
 
 def as_yaml(where: str, change: Json) -> str:

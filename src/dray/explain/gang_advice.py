@@ -25,6 +25,7 @@ from dray.devices.explain import Explanation
 from dray.explain.failures import FailedBinding
 from dray.explain.fix import Fix, asking, some, tainted, tolerating, without_requirement
 from dray.explain.held import hold
+from dray.explain.owners import made_again, siblings
 from dray.nodes.attaching import FROM, for_gang, spare_slices
 from dray.scheduling.ask import Ask, requirement, unmatched
 from dray.scheduling.config import Config
@@ -121,7 +122,7 @@ class GangAdvisor:
     def _seen(self, scheduler: Scheduler, state: CycleState) -> _Stuck:
         ask = Ask(scheduler, self._now)
         nodes = [(found.node, found.reasons, found.devices) for found in ask.answers(state) if found.reasons]
-        own = {pod.uid for pod in self._members}
+        own = {pod.uid for pod in self._members} | siblings(self._pod, self._world.all(PODS).values())
         names = [name for name, _, _ in nodes][:_MOST_ROOMS]
         found = [room for name in names if (room := ask.room(state, name, own)) is not None and room.victims]
         rooms = [
@@ -256,7 +257,7 @@ class GangAdvisor:
             fewer = [pod for other, pod in victims.items() if other != key]
             if fewer and self._starts(self._without(fewer)):
                 del victims[key]
-        names = ", ".join(sorted(victims))
+        names = ", ".join(sorted(victims)) + made_again(self._world, victims.values())
         commands = "\n".join(
             f"kubectl delete pod {pod.metadata.name} -n {pod.metadata.namespace}" for _, pod in sorted(victims.items())
         )

@@ -11,6 +11,9 @@ from dray.api.core import Pod
 from dray.api.kinds import DEVICE_CLASSES, NODES, RESOURCE_SLICES, Kind
 from dray.api.requests import pod_requests
 from dray.api.words import fixes, message
+from dray.cluster.world import World
+from dray.explain import missing
+from dray.explain.advice import is_tried
 from dray.explain.answer import NEVER, VerdictName, Why, as_it_stands, sentence
 from dray.explain.evicting import WouldEvict
 from dray.explain.queued import Outlook, Outlooks
@@ -25,36 +28,43 @@ def is_read(pods: Iterable[Pod], unknown: Mapping[Kind, str]) -> bool:
     return NODES not in unknown and not (of_devices and any(wants))
 
 
-def in_queue(answer: Why, pod: Pod, found: Outlook, never: Refusal | None, outlooks: Outlooks) -> Why:
+def in_queue(world: World, answer: Why, pod: Pod, found: Outlook, never: Refusal | None, outlooks: Outlooks) -> Why:
     """The answer for the pod alone, and what its queue and its gang make of it: they decide. ``never``: why its gang would not
     start on the empty cluster either, where that is so."""
     answer.queued, answer.evicts = found.place, None
     if found.evicts is not None:
         victims = [victim.pod for victim in found.evicts.victims]
         return _decided(answer, pod, "waiting", Refusal(((preempting(pod, found.node, victims, "MakingRoom"), 0),)), found.evicts)
-    if found.refusal is None or all(count and reason.code != "OutsideDomain" for reason, count in found.refusal.reasons):
+    refusal = found.refusal
+    if refusal is None or all(count and reason.code != "OutsideDomain" for reason, count in refusal.reasons):
         return answer
-    if answer.verdict == "impossible" and not found.refusal.nodes:
-        return _besides(answer, found.refusal)
-    if found.step > 1:
+    if answer.verdict == "impossible" and (not refusal.nodes or found.step == 1):
+        return _besides(answer, refusal)
+    if found.step > 1 and (refusal.nodes or never is not None):
         # What would help the pod alone leaves the others waiting.
-        answer.advice = outlooks.advice(pod) if found.refusal.nodes or never is not None else []
+        answer.advice = outlooks.advice(pod)
         answer.fixes = [fix.told for fix in answer.advice]
-    if NEVER & found.refusal.codes:
-        answer = _decided(answer, pod, "impossible", found.refusal)
-        answer.summary = as_it_stands(pod, message(found.refusal.reasons, 0))
+    elif found.step > 1 or not refusal.nodes or "GangNext" in refusal.codes:
+        # No node was asked for this pod: what would make one do does not make it start.
+        answer.advice = missing.advice(world, pod, [reason for reason, _ in refusal.reasons])
+        answer.fixes = [fix.told for fix in answer.advice]
+    if NEVER & refusal.codes:
+        answer = _decided(answer, pod, "impossible", refusal)
+        answer.summary = as_it_stands(pod, message(refusal.reasons, 0))
         return answer
     if never is not None:
         # What the empty cluster lacks is told, and not what is in use besides.
         never_starts = _decided(answer, pod, "impossible", never, step=found.step)
-        return never_starts if found.refusal.nodes else _besides(never_starts, found.refusal)
+        return never_starts if refusal.nodes else _besides(never_starts, refusal)
     verdict: VerdictName = "impossible" if answer.verdict == "impossible" else "unschedulable"
-    return _decided(answer, pod, verdict, found.refusal, step=found.step)
+    return _decided(answer, pod, verdict, refusal, step=found.step)
 
 
 def _besides(answer: Why, refusal: Refusal) -> Why:
     """Of a pod that would never start: what its queue or its gang has against it comes on top, and is not why."""
-    counts = list(refusal.reasons)
+    counts = [(reason, count) for reason, count in refusal.reasons if not count]
+    if not counts:
+        return answer
     answer.reasons += [reason for reason, _ in counts]
     answer.summary = f"{answer.summary.rstrip('.')}; besides, {message(counts, 0)}"
     answer.fixes = [*dict.fromkeys((*answer.fixes, *fixes(counts, limit=2)))]
@@ -68,11 +78,13 @@ def _decided(
     counts = list(refusal.reasons)
     answer.summary = sentence(pod, verdict, message(counts, refusal.nodes))
     answer.verdict, answer.reasons, answer.evicts = verdict, [reason for reason, _ in counts], evicts
+    # What nodes lack for one member is not what the gang lacks; for a pod alone it was tried what helps.
+    general = [(reason, count) for reason, count in counts if not missing.is_advised(reason)]
+    cures = [(reason, count) for reason, count in general if not count or (step == 1 and (answer.fits or not is_tried(reason)))]
     if answer.fits:
         # Alone it would fit: what nodes say of it is not what stands against it.
         answer.fits, answer.nodes, answer.choice, answer.fixes = [], [], None, [fix.told for fix in answer.advice]
-    # What nodes lack for one member is not what the gang lacks.
-    cures = fixes((found for found in counts if step == 1 or not found[1]), limit=2)
-    told = (*cures, *answer.fixes) if step == 1 else (*answer.fixes, *cures)
+    told = fixes(cures, limit=2)
+    told = [*told, *answer.fixes] if step == 1 else [*answer.fixes, *told]
     answer.fixes = [] if evicts is not None and evicts.victims else [*dict.fromkeys(told)]
     return answer

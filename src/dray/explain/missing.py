@@ -31,12 +31,12 @@ from dray.api.kinds import (
     TOPOLOGIES,
     Kind,
 )
-from dray.api.queues import POD_GROUP_ANNOTATION
+from dray.api.queues import POD_GROUP_ANNOTATION, QUEUE_LABEL
 from dray.api.reason import Reason
 from dray.api.requests import amounts
 from dray.api.resource import IMPLICIT_RESOURCE_PREFIX, DeviceClass, ResourceClaim
 from dray.cluster.world import World
-from dray.explain.fix import Fix, patch
+from dray.explain.fix import Fix, annotate, label, patch
 from dray.scheduling.shape.extended import wanted_names
 
 Json = dict[str, Any]
@@ -65,7 +65,12 @@ def unless_unread(reason: Reason, pod: Pod, unknown: Mapping[Kind, str]) -> Reas
 
 def advice(world: World, pod: Pod, reasons: Sequence[Reason]) -> list[Fix]:
     """For the reasons of these that are about what is missing; none for the others."""
-    return [fix for reason in reasons if reason.code in _OF for fix in _OF[reason.code](world, pod, reason)]
+    return [fix for reason in reasons if is_advised(reason) for fix in _OF[reason.code](world, pod, reason)]
+
+
+def is_advised(reason: Reason) -> bool:
+    """Whether there is more to say than what cures such reasons in general."""
+    return reason.code in _OF
 
 
 def _gates(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
@@ -117,6 +122,43 @@ def _resource(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
     yield Fix(f"add a node that offers {name}")
 
 
+def _queue(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
+    """A pod that names its queue itself can be told another; what makes it, and a pod group, are changed where they are."""
+    name = reason.object.partition("/")[2]
+    above = {each.spec.parent_queue for each in world.all(QUEUES).values()}
+    near = nearest(name, [each for each in world.all(QUEUES) if each not in above])
+    if near is not None:
+        own = pod.metadata.labels.get(QUEUE_LABEL) == name
+        where = "" if own else " in the pod group"
+        told = f"name queue {near}, which exists, instead of {name}{where}{_template_too(pod) if own else ''}"
+        yield Fix(told, label(pod, f"{QUEUE_LABEL}={near}") if own else "")
+    anything = {"quota": 0, "limit": -1, "overQuotaWeight": 1}
+    spec = {"resources": {"gpu": anything, "cpu": anything, "memory": anything}}
+    yield _made(QUEUES, "", name, spec, ", with a quota as it deserves")
+
+
+def _group(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
+    namespace, _, name = reason.object.partition("/")[2].rpartition("/")
+    if POD_GROUP_ANNOTATION not in pod.metadata.annotations:
+        yield from _absent(world, pod, CORE_POD_GROUPS, name, {"schedulingPolicy": {"gang": {"minCount": 1}}})
+        return
+    groups = world.all(POD_GROUPS).values() if POD_GROUPS in world.kinds else ()
+    near = nearest(name, [each.metadata.name for each in groups if each.metadata.namespace == namespace])
+    if near is not None:
+        told = f"name PodGroup {near}, which exists, instead of {name}{_template_too(pod)}"
+        yield Fix(told, annotate(pod, f"{POD_GROUP_ANNOTATION}={near}"))
+    queue = pod.metadata.labels.get(QUEUE_LABEL)
+    spec = {"minMember": 1, **({"queue": queue} if queue else {})}
+    yield _made(POD_GROUPS, namespace, name, spec, ", with as many members as start together")
+    yield Fix(f"let the pod start without a pod group{_template_too(pod)}", annotate(pod, f"{POD_GROUP_ANNOTATION}-"))
+
+
+def _template_too(pod: Pod) -> str:
+    """What is changed in a pod alone is as it was in the next that its owner makes."""
+    owner = pod.metadata.controller
+    return f", in the template of {owner.kind} {owner.name} too" if owner is not None else ""
+
+
 def _failed(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
     """A claim whose device failed after pods began to run with it: it stays as it is, and takes nobody else."""
     claim: ResourceClaim | None = world.get(RESOURCE_CLAIMS, str(reason.data.get("claim")))
@@ -164,6 +206,8 @@ _OF: Final[dict[str, Callable[[World, Pod, Reason], Iterator[Fix]]]] = {
     "ClassMissing": _class,
     "ResourceUnknown": _resource,
     "BindingFailed": _failed,
+    "QueueMissing": _queue,
+    "PodGroupMissing": _group,
 }
 
 
@@ -175,11 +219,15 @@ def _absent(world: World, pod: Pod, kind: Kind, name: str, spec: Json) -> Iterat
     if (near := nearest(name, names)) is not None:
         look = f"kubectl get {kind.resource} {near}{where} -o yaml"
         yield Fix(f"name {kind.kind} {near}, which exists, instead of {name}", look)
+    yield _made(kind, namespace, name, spec)
+
+
+def _made(kind: Kind, namespace: str, name: str, spec: Json, how: str = "") -> Fix:
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
     made = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
     # In one line: what is shown is indented, and a document that ends with a mark at the beginning of a line would not end.
     command = f"echo {shlex.quote(msgspec.json.encode(made).decode())} | kubectl apply -f -"
-    yield Fix(f"create {kind.kind} {namespace + '/' if namespace else ''}{name}", command)
+    return Fix(f"create {kind.kind} {namespace + '/' if namespace else ''}{name}{how}", command)
 
 
 def _requests(world: World) -> Json:

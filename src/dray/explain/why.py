@@ -132,7 +132,7 @@ def _why(
         if (untold := question.depends_on_unread(found)) is not None:
             return untold
         never = outlooks.never(pod) if is_read((pod, *found.others), unknown) else None
-        answer = in_queue(answer, pod, found, never, outlooks)
+        answer = in_queue(world, answer, pod, found, never, outlooks)
         if answer.fits and (late := question.waits_for(found.others)) is not None:
             late.queued = answer.queued
             return late
@@ -354,9 +354,11 @@ class _Question:
         summary = f"pod {self._pod.key} fits on {named}; scheduler {by} has not placed it yet."
         refused = [node for node in nodes if node.reasons]
         help_ = [f"make sure that a scheduler with the name {by} runs", "wait: it is next, or backs off after a failed attempt"]
-        failed = self._last_failure()
+        failed, told = self._last_failure(), refusal_of(self._pod)
+        if failed is not None or told:
+            help_.reverse()  # there is one that has looked at it
         if failed is None:
-            said = f" It was refused before: {told}" if (told := refusal_of(self._pod)) else ""
+            said = f" It was refused before: {told}" if told else ""
             return Why(self._pod.key, "waiting", f"{summary}{said}", [], refused, help_, fits)
         when = f" at {format_time(failed.at)}" if failed.at is not None else ""
         told = f"{summary} An attempt failed{when}: {failed.message}."

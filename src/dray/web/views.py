@@ -16,11 +16,12 @@ from dray.api.tolerations import selects
 from dray.controllers.eviction import EXPIRES_AT
 from dray.controllers.taints import taint_text
 from dray.explain import targets
-from dray.explain.blast import asked_told, budgets_told, does, owner_of, previewed, rules_off, told
+from dray.explain.blast import asked_told, budgets_told, does, previewed, rules_off, told
 from dray.explain.choice import Choice
 from dray.explain.failures import failed_bindings
 from dray.explain.inventory import Inventory, inventory
 from dray.explain.overview import Cause, causes, waiting
+from dray.explain.owners import owner_of
 from dray.explain.plain import plain_causes, plain_why
 from dray.explain.plan import Changes, plan
 from dray.explain.planned import compared, verdict
