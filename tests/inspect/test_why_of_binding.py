@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from dray.api.kinds import PODS
 from dray.api.reason import Reason
 from dray.api.times import format_micro_time, format_time
 from dray.api.words import words
+from dray.explain.story import story
+from dray.testing import VirtualCluster, builders
 from tests.inspect.conftest import Plain, Run, claim, device_class, healthy, node, pod, result, slice_
 from tests.inspect.test_why import ask, codes, same_in_every_form
 
@@ -50,6 +53,25 @@ class TestBindingConditions:
         }
         assert "waits for ready of gpu.example.com/n1/g1" in found["summary"]
         assert codes(found["reasons"]) == ["BindingPending"]
+
+    def test_those_of_the_claim_for_extended_resources_are_told_before_the_pod_names_it(self) -> None:
+        conditions = {"bindingConditions": ["ready"], "bindingFailureConditions": ["failed"]}
+        cluster = VirtualCluster()
+        cluster.create(
+            *builders.node_with_devices("n1", [builders.device("g0", **conditions)]),
+            builders.device_class(extendedResourceName="example.com/gpu"),
+        )
+        cluster.start_all()
+        amounts = {"example.com/gpu": "1"}
+        cluster.create(builders.pod("new", requests=amounts, limits=amounts))
+        cluster.run(5)
+        found = cluster.why("new")
+        assert (found.verdict, [(each.device, each.condition) for each in found.awaited]) == (
+            "waiting",
+            [("gpu.example.com/n1/g0", "ready")],
+        )
+        told = story(cluster.world(), cluster.world().all(PODS)["default/new"], [])
+        assert "allocated" in {line.what for line in told}
 
     def late(self, seconds: int, name: str = "new", device: str = "g0") -> Plain:
         """The event of an attempt that ran out of time."""

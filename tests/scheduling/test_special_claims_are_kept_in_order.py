@@ -306,10 +306,35 @@ def test_a_special_claim_that_fails_is_replaced_by_one_with_another_device(fabri
     fabric.settle(5)
     (claim,) = special(fabric)
     assert taken(claim) == ["n1/gpu-1"]
-    assert fabric.pod("p")["status"]["extendedResourceClaimStatus"]["resourceClaimName"] == claim["metadata"]["name"]
     say(fabric, READY)
     fabric.settle()
     assert fabric.node_of("p") == "n1"
+    assert fabric.pod("p")["status"]["extendedResourceClaimStatus"]["resourceClaimName"] == claim["metadata"]["name"]
+
+
+def test_a_pod_whose_device_failed_may_go_to_a_device_plugin(fabric: Sim) -> None:
+    """The claim is named in the pod's status last: no server lets go of the name, and a kubelet looks for what it names."""
+    assert "extendedResourceClaimStatus" not in fabric.pod("p")["status"]
+    fabric.add_node("plugin", resources={GPU: "2"})
+    fabric.remove(kinds.RESOURCE_SLICES, "n1-gpu.example.com")
+    say(fabric, FAILED)
+    fabric.settle(5)
+    assert (fabric.node_of("p"), special(fabric)) == ("plugin", [])
+    assert "extendedResourceClaimStatus" not in fabric.pod("p")["status"]
+
+
+@pytest.mark.parametrize("refused", [Conflict(409, "Conflict", "changed"), Unreachable("no answer")])
+def test_a_pod_whose_devices_are_ready_is_told_its_claim_however_often_that_fails(fabric: Sim, refused: ClusterError) -> None:
+    def names(write: Write) -> bool:
+        status = (write.body or {}).get("status", {}) if isinstance(write.body, dict) else {}
+        return write.kind is kinds.PODS and "extendedResourceClaimStatus" in status
+
+    fabric.fault = failing(names, error=refused, times=3)
+    (claim,) = special(fabric)
+    say(fabric, READY)
+    fabric.settle(60)
+    assert fabric.node_of("p") == "n1"
+    assert fabric.pod("p")["status"]["extendedResourceClaimStatus"]["resourceClaimName"] == claim["metadata"]["name"]
 
 
 def test_a_pod_deleted_while_it_waits_leaves_no_special_claim(fabric: Sim) -> None:

@@ -17,7 +17,6 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.api.consumers import claims_of
 from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import (
@@ -29,7 +28,6 @@ from dray.api.kinds import (
     POD_DISRUPTION_BUDGETS,
     PODS,
     REPLICA_SETS,
-    RESOURCE_CLAIMS,
     Kind,
 )
 from dray.api.resource import DeviceRequestAllocationResult, ResourceClaim
@@ -48,6 +46,7 @@ from dray.controllers.nodeeviction import NodeEviction
 from dray.controllers.replicasets import ReplicaSets, ReplicationControllers
 from dray.controllers.statefulsets import StatefulSets
 from dray.controllers.volumes import Volumes
+from dray.explain.claimed import claims_in
 from dray.explain.snapshot import KINDS, Snapshot, key_of
 from dray.runtime.faults import Faults
 from dray.runtime.hand import Hand
@@ -230,8 +229,7 @@ class Rehearsal:
         return pod.spec.node_name or (binding.node if binding is not None else "")
 
     def devices_of(self, pod: Pod) -> list[tuple[ResourceClaim, DeviceRequestAllocationResult]]:
-        claims = [self.world.get(RESOURCE_CLAIMS, key) for key in claims_of(pod)]
-        held = [(claim, claim.status.allocation) for claim in claims if claim is not None]
+        held = [(claim, claim.status.allocation) for claim in claims_in(self.world, pod)]
         return [(claim, result) for claim, found in held if found is not None for result in found.devices.results]
 
 

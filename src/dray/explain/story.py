@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from dray.api.consumers import claims_of
 from dray.api.core import Pod
 from dray.api.kinds import DEVICE_TAINT_RULES, RESOURCE_CLAIMS
 from dray.api.resource import DeviceTaintRule, ResourceClaim
@@ -13,6 +12,7 @@ from dray.api.times import parse_time
 from dray.api.tolerations import selects
 from dray.cluster.world import World
 from dray.controllers.taints import taint_text
+from dray.explain.claimed import claims_in
 from dray.explain.published import Identity
 from dray.runtime.stories import Line
 
@@ -83,10 +83,8 @@ def _of_pod(pod: Pod) -> Iterator[Line]:
 
 
 def _of_claims(world: World, pod: Pod) -> Iterator[Line]:
-    for key in claims_of(pod):
-        claim: ResourceClaim | None = world.get(RESOURCE_CLAIMS, key)
-        if claim is not None:
-            yield from _of_claim(claim)
+    for claim in claims_in(world, pod):
+        yield from _of_claim(claim)
 
 
 def _of_claim(claim: ResourceClaim) -> Iterator[Line]:

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from dray.api.consumers import claims_of
 from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import (
@@ -34,6 +33,7 @@ from dray.explain.advice import Advisor, Refused, is_tried
 from dray.explain.answer import NEVER, PASSING, VerdictName, Why, as_it_stands, sentence
 from dray.explain.awaited import Awaited
 from dray.explain.choice import Choice, choice
+from dray.explain.claimed import claims_in
 from dray.explain.evicting import WouldEvict, would_evict
 from dray.explain.failures import FailedBinding, of_condition, refusal_of, resting, switched_off
 from dray.explain.fix import Fix, tied, untied
@@ -161,7 +161,7 @@ def _failed(pod: Pod) -> Why:
 def _bound(world: World, pod: Pod, leaving: str) -> Why:
     devices = [
         f"{result.driver}/{result.pool}/{result.device}"
-        for claim in _claims_of(world, pod)
+        for claim in claims_in(world, pod)
         if claim.status.allocation is not None
         for result in claim.status.allocation.devices.results
     ]
@@ -189,16 +189,9 @@ def _preempted(world: World, pod: Pod) -> str:
     return f", and is being preempted: it makes room for {' and '.join(above) or 'a pod of higher priority'}"
 
 
-def _claims_of(world: World, pod: Pod) -> Iterator[ResourceClaim]:
-    for key in claims_of(pod):
-        claim = world.get(RESOURCE_CLAIMS, key)
-        if claim is not None:
-            yield claim
-
-
 def _placed_again(world: World, pod: Pod, now: float, config: Config | None, gates: Gates) -> Choice | None:
     """What would be decided for a pod that has a node, if it had none and no claims but those that others use too."""
-    own = {claim.uid for claim in _claims_of(world, pod) if {user.uid for user in claim.status.reserved_for} <= {pod.uid}}
+    own = {claim.uid for claim in claims_in(world, pod) if {user.uid for user in claim.status.reserved_for} <= {pod.uid}}
 
     def before(claim: ResourceClaim) -> ResourceClaim | None:
         if claim.uid not in own:
@@ -479,7 +472,7 @@ class _Question:
         return _Alone(ask, state, nodes, [node.node for node in nodes if not node.reasons])
 
     def _awaited(self, pod: Pod) -> Iterator[Awaited]:
-        for claim in _claims_of(self._world, pod):
+        for claim in claims_in(self._world, pod):
             if pod.uid in {user.uid for user in claim.status.reserved_for}:
                 yield from awaiting.awaited(claim, self._profile.binding_timeout, self._now)
 

@@ -200,16 +200,20 @@ class Binder:
 
     def pod_changed(self, binding: Binding, pod: Pod, now: float) -> None:
         binding.pending.pod = pod
-        self._advance(binding, now)
+        self._go_on(binding, now)
 
     def due(self, now: float) -> None:
         while (binding := self.bindings.pop_due(now)) is not None:
-            if binding.stage == "conditions":
-                self._check_conditions(binding, now)
-            elif binding.unbound and now - binding.since >= binding.profile.volume_timeout:
+            if binding.unbound and now - binding.since >= binding.profile.volume_timeout:
                 self._fail(binding, Reason("VolumeClaimUnbound", f"pod/{binding.key}", {"node": binding.node}), now)
             else:
-                self._advance(binding, now)
+                self._go_on(binding, now)
+
+    def _go_on(self, binding: Binding, now: float) -> None:
+        if binding.stage == "conditions":
+            self._check_conditions(binding, now)
+        else:
+            self._advance(binding, now)
 
     def _advance(self, binding: Binding, now: float) -> None:
         """Go on if nothing is awaited: everything that was written must be there still, and be this pod's."""
@@ -222,15 +226,14 @@ class Binder:
                 self._fail(binding, Reason("ClaimLost", f"claim/{key}"), now)
                 return
             claims.append(claim)
-        if binding.special is not None and not self._mapped(binding):
-            return
         if binding.conditional and binding.stage == "claims" and not self._kept(binding, claims, now):
             return
         if claims and binding.stage == "claims" and self._waits and any(conditions.waits(claim) for claim in claims):
             binding.held = {claim.key: claim for claim in claims}
             self._step(binding, "devices awaited", now)
             return
-        self._ready(binding, now)
+        if self._mapped(binding):
+            self._ready(binding, now)
 
     def _kept(self, binding: Binding, claims: list[ResourceClaim], now: float) -> bool:
         """Whether the API server keeps the conditions of devices that must be waited for. One that drops them would have the
@@ -290,7 +293,8 @@ class Binder:
             self._end_wait(binding, [claim for claim, _ in leave], leave[0][1], now)
             return True
         if all(verdict.readiness == "ready" for verdict in verdicts):
-            self._ready(binding, now)
+            if self._mapped(binding):
+                self._ready(binding, now)
             return True
         binding.ready_since = None
         if binding.gang is not None:
@@ -367,22 +371,23 @@ class Binder:
         self._step(binding, "claim made", now)
 
     def _adopt(self, binding: Binding, claim: ResourceClaim, now: float) -> None:
-        """The claim for extended resources exists: allocate it and tell the pod's status, both at once."""
+        """The claim for extended resources exists: allocate it and tell the pod's status, both at once. Where devices must be
+        waited for the status is told last: no server lets go of the name of a claim, and the wait may fail."""
         assert binding.special is not None
         self._claims.adopt(binding.special, claim, binding.pod, now)
         self.bindings.follow(binding, claim.key)
         if self._waits and conditions.has_any(binding.special.allocation):
             binding.conditional |= {claim.key}
-        self._mapped(binding)
+        if not binding.conditional:
+            self._mapped(binding)
 
     def _mapped(self, binding: Binding) -> bool:
-        """Whether the pod's status names its claim; if not, that is written, on what the status is now, so that a write of
-        an earlier attempt cannot come true later."""
-        assert binding.special is not None
+        """Whether the pod's status names its claim, if it has one for extended resources; if not, that is written, on what the
+        status is now, so that a write of an earlier attempt cannot come true later."""
         if binding.mapping is not None:
             return False
         pod = binding.pod
-        if binding.special.is_named_in(pod):
+        if binding.special is None or binding.special.is_named_in(pod):
             return True
         version = pod.metadata.resource_version
         status = {"extendedResourceClaimStatus": binding.special.status()}
@@ -394,7 +399,7 @@ class Binder:
         binding.mapping = None
         if outcome.ok and outcome.object is not None:
             binding.pending.pod = with_answer(binding.pod, outcome.write.resource_version, outcome.object)
-            self._advance(binding, now)
+            self._go_on(binding, now)
         elif isinstance(outcome.error, Conflict):
             # The pod is another by now: it is written again when the watch tells that, or after a while.
             current: Pod | None = self._world.get(PODS, binding.key)
@@ -402,6 +407,10 @@ class Binder:
                 self.pod_changed(binding, current, now)
             else:
                 self.bindings.remind(binding, now + RETRY_AFTER)
+        elif binding.stage == "conditions" and outcome.error is not None and outcome.error.in_doubt:
+            # What took so long to make ready is not given up for want of an answer.
+            self.bindings.remind(binding, now + pause_after(binding.failures))
+            binding.failures += 1
         else:
             self._fail(binding, write_failed(outcome.error), now)
 
