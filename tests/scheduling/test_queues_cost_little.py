@@ -11,7 +11,7 @@ from dray.devices.engine import Devices
 from dray.scheduling.workloads.jobs import Job, Jobs
 from dray.scheduling.workloads.members import Members
 from dray.scheduling.workloads.room import Room
-from tests.scheduling.scheduling_cluster import Sim, claim, pod
+from tests.scheduling.scheduling_cluster import Sim, claim, pod, slice_of
 from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, add_single, cluster, running
 
 QUEUE = {"kai.scheduler/queue": "team"}
@@ -46,7 +46,7 @@ def full() -> Sim:
 def add_closed(sim: Sim) -> None:
     """A node that takes no pods: with its devices there are enough in all."""
     sim.add_node("closed", unschedulable=True)
-    sim.add_slice("closed", 4)
+    sim.add_slice("closed", 5)
 
 
 def searches(sim: Sim, monkeypatch: pytest.MonkeyPatch, pods: int, **spec: Any) -> int:
@@ -220,14 +220,73 @@ def test_where_a_member_of_a_gang_ends_only_that_gang_is_looked_at(busy: Sim, mo
     assert found == {"default/gang-3"}
 
 
-def test_nobody_is_taken_out_for_a_gang_for_which_all_devices_would_not_do(full: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
-    add_group(full, "train", "team", 5)
-    for number in range(5):
-        add_with_claim(full, f"large-{number}", 1, 10)
-        made = full.api.objects[kinds.PODS][f"default/large-{number}"]
+def add_train(sim: Sim, size: int, count: int, **request: Any) -> None:
+    """A gang of pods that ask for so many devices each."""
+    add_group(sim, "train", "team", size)
+    for number in range(size):
+        add_with_claim(sim, f"large-{number}", count, 10)
+        made = sim.api.objects[kinds.PODS][f"default/large-{number}"]
         made["metadata"]["annotations"] = {"pod-group-name": "train"}
-        full.api.put(kinds.PODS, made)
+        sim.api.put(kinds.PODS, made)
+        asked = sim.api.objects[kinds.RESOURCE_CLAIMS][f"default/large-{number}-gpu"]
+        asked["spec"]["devices"]["requests"][0]["exactly"] |= request
+        sim.api.put(kinds.RESOURCE_CLAIMS, asked)
+
+
+def nobody_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("in_order", "by_node"):
         monkeypatch.setattr(Room, name, lambda *given: pytest.fail("somebody is taken out"))
+
+
+def test_nobody_is_taken_out_for_a_gang_for_which_all_devices_would_not_do(full: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_train(full, 5, 1)
+    nobody_goes(monkeypatch)
     full.settle(5)
     assert "0 of 5 pods fit together" in full.condition("large-4")["message"]
+
+
+@pytest.fixture
+def mixed() -> Sim:
+    """Three nodes with four devices each, one of which a pod has that does not go."""
+    sim = Sim()
+    add_queue(sim, "team", 12)
+    sim.add_class()
+    for number in range(3):
+        sim.add_node(f"n{number}", cpu="64")
+        made = slice_of(f"n{number}", 4)
+        for index, device in enumerate(made["spec"]["devices"]):
+            device["attributes"] = {"number": {"int": index}}
+        sim.api.put(kinds.RESOURCE_SLICES, made)
+        add_with_claim(sim, f"fixed-{number}", 1, 100, nodeSelector={"kubernetes.io/hostname": f"n{number}"})
+    sim.settle(3)
+    for number in range(9):
+        add_with_claim(sim, f"low-{number}", 1, 1)
+    sim.settle(3)
+    assert all(sim.node_of(f"fixed-{number}") for number in range(3))
+    assert all(sim.node_of(f"low-{number}") for number in range(9))
+    return sim
+
+
+def test_nobody_is_taken_out_where_those_who_stay_leave_no_node_whole(mixed: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_train(mixed, 2, 4)
+    nobody_goes(monkeypatch)
+    mixed.settle(5)
+    assert "0 of 2 pods fit together" in mixed.condition("large-0")["message"]
+
+
+def test_nobody_is_taken_out_where_those_who_stay_have_the_devices_that_are_asked_for(
+    mixed: Sim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each node has enough devices without them, but not such ones."""
+    kept = [mixed.claim(f"fixed-{number}-gpu")["status"]["allocation"]["devices"]["results"] for number in range(3)]
+    assert [results[0]["device"] for results in kept] == ["gpu-0"] * 3
+    add_train(mixed, 1, 1, selectors=[{"cel": {"expression": 'device.attributes["gpu.example.com"].number == 0'}}])
+    nobody_goes(monkeypatch)
+    mixed.settle(5)
+    assert "not enough devices" in mixed.condition("large-0")["message"]
+
+
+def test_room_is_made_where_those_who_stay_leave_just_enough(mixed: Sim) -> None:
+    add_train(mixed, 3, 3)
+    mixed.settle(3)
+    assert {mixed.pod(f"large-{number}")["status"]["nominatedNodeName"] for number in range(3)} == {"n0", "n1", "n2"}

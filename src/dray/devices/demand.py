@@ -7,6 +7,7 @@ devices) is found here, once.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -160,8 +161,8 @@ class Demand:
         self.answers: dict[int, object] = {}
         self.packed: dict[int, object] = {}
         self.refused: set[int] = set()
-        # By layout: whether it would fit if no device were in use.
-        self.could: dict[int, bool] = {}
+        # By layout, whether it would fit if no device were in use; by state, if only these were.
+        self.could: dict[Hashable, bool] = {}
         self.epoch = -1
         # When the first toleration ends that one of the answers counted on.
         self.expires = FOREVER

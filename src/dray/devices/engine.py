@@ -8,7 +8,8 @@ is charged with ``hold`` until the claim itself shows it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Literal
 
 import msgspec
@@ -31,6 +32,8 @@ from dray.devices.result import Assembly, Unwritable
 from dray.devices.search import BUDGET
 from dray.devices.views import NodeView
 
+# Of a demand, states that nodes might be in for which it is remembered whether it would fit.
+STATES_KEPT = 4096
 # Steps for each change that an explanation tries.
 TRIAL_BUDGET = 500
 
@@ -328,26 +331,36 @@ class Devices:
 
     def fits(self, node_name: str, claims: Sequence[ResourceClaim], without: str = "") -> bool:
         """Whether the claims would fit, as things are or without one claim (by uid). Looks less far than ``allocate``."""
+        with self._looking_less_far(), self.books.trial():
+            if without:
+                self.ledger.release(without)
+            return self.allocate(node_name, claims).ok
+
+    @contextmanager
+    def _looking_less_far(self) -> Iterator[None]:
         budget, self._answers.budget = self._answers.budget, min(self._answers.budget, TRIAL_BUDGET)
         try:
-            with self.books.trial():
-                if without:
-                    self.ledger.release(without)
-                return self.allocate(node_name, claims).ok
+            yield
         finally:
             self._answers.budget = budget
 
-    def could(self, node_name: str, claims: Sequence[ResourceClaim]) -> bool:
-        """Whether the claims would fit if nobody used any device that the node sees; the same for all nodes that look alike."""
+    def could(self, node_name: str, claims: Sequence[ResourceClaim], holders: Collection[str] = ()) -> bool:
+        """Whether the claims would fit if only these holders had any device that the node sees; the same for all nodes that look
+        alike. Where some do, it looks less far than ``allocate``, and what it does not find out counts as possible."""
         demand = self.compiler.demand(tuple(claims))
         view = self.inventory.view(node_name)
         if demand.error is not None or view is None:
             return False
-        serial = view.layout.serial
-        known = demand.could.get(serial)
+        charges = [charge for holder in holders for charge in self.ledger.charges(holder)]
+        supposed = self.inventory.held(view, charges) if charges else None
+        state: Hashable = supposed.state_key() if supposed is not None else view.layout.serial
+        known = demand.could.get(state)
         if known is None:
-            answer = self._answers.solve(self.inventory.unused(view), demand, claims)
-            known = demand.could[serial] = answer.picks is not None or answer.spent
+            with self._looking_less_far() if charges else nullcontext():
+                answer = self._answers.solve(supposed or self.inventory.held(view), demand, claims)
+            if len(demand.could) >= STATES_KEPT:
+                demand.could.clear()
+            known = demand.could[state] = answer.picks is not None or answer.spent
         return known
 
     def explain(self, node_name: str, claims: Sequence[ResourceClaim], known: Outlines | None = None) -> Explanation:

@@ -18,7 +18,7 @@ from dray.api.resource import Device, DeviceTaint, DeviceTaintRule, ResourceSlic
 from dray.api.selectors import SelectorError, node_selector_matches
 from dray.books.journal import Books
 from dray.devices.layouts import Layouts
-from dray.devices.ledger import DeviceKey, Holding, Ledger, PoolKey
+from dray.devices.ledger import Charge, DeviceKey, Holding, Ledger, PoolKey
 from dray.devices.overlay import Overlay
 from dray.devices.pools import Pool, PoolContent, PublishedSlice, counter_sets
 from dray.devices.views import NodeView, Part, Segment
@@ -184,9 +184,16 @@ class Inventory:
                 content.views.add(name)
         return view
 
-    def unused(self, view: NodeView) -> NodeView:
-        """The node's devices as if nobody used any."""
+    def held(self, view: NodeView, charges: Iterable[Charge] = ()) -> NodeView:
+        """The node's devices as if these were all that is held of them."""
         contents = tuple(content.unused() for content in view.contents)
+        holdings: dict[DeviceKey, Holding] = {}
+        for charge in charges:
+            holdings.setdefault(charge.device, Holding()).add(charge)
+        for content in contents if holdings else ():
+            for device, holding in holdings.items():
+                if device[:2] == content.key:
+                    content.update(device, holding)
         return NodeView(view.node, view.layout, contents, view.incomplete, view.invalid)
 
     def state(self, view: NodeView) -> int:

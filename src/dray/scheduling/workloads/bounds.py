@@ -16,26 +16,6 @@ from dray.scheduling.waiting.queue import QueuedPod
 _COMMON: Final = frozenset({"cpu", "memory"})
 
 
-def hopeless(
-    nodes: Nodes, members: Sequence[QueuedPod], goes: Callable[[str], bool], from_devices: Callable[[str], bool]
-) -> bool:
-    """Whether the members would not fit if all pods were gone that go, by uid, as far as plain sums tell. Only for members that
-    ask for the same of nodes and for no claims; of others nothing is known. ``from_devices``: whether devices serve it."""
-    first = members[0].demand
-    if any(pending.demand is not first or pending.pod.spec.resource_claims for pending in members):
-        return False
-    wanted = [(name, value) for name, value in first.requests if value]
-    if any(from_devices(name) for name, _ in wanted):
-        return False
-    slots = 0
-    for info in nodes:
-        more = _held(placed for uid, placed in info.pods.items() if goes(uid))
-        slots += max(0, min(((info.free(name) + more.get(name, 0)) // value for name, value in wanted), default=len(members)))
-        if slots >= len(members):
-            return False
-    return True
-
-
 def enough_free(nodes: Nodes, members: Sequence[QueuedPod], gone: Iterable[Placed], from_devices: Callable[[str], bool]) -> bool:
     """Whether the nodes have in all what the members ask for, without these pods: where nobody is evicted, nothing else becomes
     free."""
@@ -51,12 +31,18 @@ def enough_free(nodes: Nodes, members: Sequence[QueuedPod], gone: Iterable[Place
 def too_few_devices(engine: Devices, claims: Iterable[ResourceClaim], spare: int = 0) -> bool:
     """Whether all nodes together have fewer free devices of a class than claims that have none yet ask for at least, even if so
     many more become free."""
+    asked = asked_of_classes(claims)
+    return any(_fewer_free(engine, class_name, count - spare) for class_name, count in asked.items())
+
+
+def asked_of_classes(claims: Iterable[ResourceClaim]) -> Counter[str]:
+    """How many devices of each class claims ask for at least; nothing is said of requests with several classes to choose from."""
     asked = Counter[str]()
     for request in (each for claim in claims for each in claim.spec.devices.requests):
         ways = [request.exactly] if request.exactly is not None else request.first_available
         if len({way.device_class_name for way in ways}) == 1 and not (request.exactly and request.exactly.admin_access):
             asked[ways[0].device_class_name] += min(1 if way.allocation_mode == "All" else way.count for way in ways)
-    return any(_fewer_free(engine, class_name, count - spare) for class_name, count in asked.items())
+    return asked
 
 
 def _fewer_free(engine: Devices, class_name: str, wanted: int) -> bool:
@@ -96,10 +82,10 @@ def by_node(pods: Iterable[Placed]) -> dict[str, dict[str, int]]:
     found: dict[str, list[Placed]] = {}
     for placed in pods:
         found.setdefault(placed.node, []).append(placed)
-    return {node: _held(each) for node, each in found.items()}
+    return {node: held(each) for node, each in found.items()}
 
 
-def _held(pods: Iterable[Placed]) -> dict[str, int]:
+def held(pods: Iterable[Placed]) -> dict[str, int]:
     sums: dict[str, int] = {}
     for placed in pods:
         for name, value in placed.demand.requests:

@@ -131,7 +131,7 @@ class Room:
     def __init__(
         self, parts: Parts, cycle: Cycle, preemption: Preemption, together: Together, nearness: Nearness, now: float
     ) -> None:
-        self._parts, self._cycle, self._preemption, self._together, self._now = parts, cycle, preemption, together, now
+        self._parts, self._cycle, self.preemption, self._together, self._now = parts, cycle, preemption, together, now
         self._nearness, self._weights = nearness, together.weights
         self._states: dict[int, CycleState] = {}
         self._reseated = 0
@@ -425,10 +425,10 @@ class Room:
     # ------------------------------------------------------------------------------------------------- who stays after all
 
     def _taken_out(self, table: Table, members: Iterable[QueuedPod]) -> TakenOut:
-        kept = self._preemption.used_by(pending.pod for pending in members)
-        out = TakenOut(self._preemption, self._parts.books, self._parts.nodes, self._parts.engine, kept)
+        kept = self.preemption.used_by(pending.pod for pending in members)
+        out = TakenOut(self.preemption, self._parts.books, self._parts.nodes, self._parts.engine, kept)
         out.take(self.leaving)
-        out.free(self._preemption.gone_with_claims())
+        out.free(self.preemption.gone_with_claims())
         for placed in self.leaving if self.places else ():
             if (place := self.places.get(placed.pod.uid)) is not None:
                 table.post(placed.pod, placed.demand, place)
@@ -495,7 +495,7 @@ class Room:
 
     def _holds_devices(self, placed: Placed) -> bool:
         """Of its claims, or for its extended resources, though their claim may not be made yet."""
-        return bool(placed.pod.spec.resource_claims or self._preemption.claims(placed.pod.uid))
+        return bool(placed.pod.spec.resource_claims or self.preemption.claims(placed.pod.uid))
 
     def _has_extended(self, placed: Placed) -> bool:
         served = any(value and self._parts.classes.offers(name) for name, value in placed.demand.requests)

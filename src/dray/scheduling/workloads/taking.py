@@ -27,10 +27,11 @@ from dray.scheduling.config import QueueSettings
 from dray.scheduling.parts import Parts
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.asked import Amounts
-from dray.scheduling.workloads.bounds import enough_free, hopeless
+from dray.scheduling.workloads.bounds import enough_free
 from dray.scheduling.workloads.budgets import Allowance, Budgets
 from dray.scheduling.workloads.jobs import BESIDE, CPU, MEMORY, Job, Jobs, created
 from dray.scheduling.workloads.room import Plan, Room, Step, Wanted
+from dray.scheduling.workloads.slots import Slots
 from dray.scheduling.workloads.together import NOWHERE_SPECIAL, Scope, Together
 from dray.scheduling.workloads.use import QueueUse
 from dray.scheduling.workloads.victims import Victims
@@ -55,6 +56,7 @@ class Taking:
         self._asking, self._denials = session.asking, session.denials
         self._victims = Victims(session, self, parts.nodes, use)
         self._budgets = Budgets(parts.world)
+        self._slots = Slots(parts, room.preemption, lambda pending: together.open_claims((pending,)))
         self._tries = MOST_TRIES
         # Pods of no job, as far as somebody may drive them out.
         self._outside: dict[str, Job] = {}
@@ -269,12 +271,13 @@ class Taking:
         return {name: value for name, value in requests if not self._parts.classes.offers(name)}
 
     def _hopeless(self, members: Sequence[QueuedPod], candidates: Sequence[Job]) -> bool:
-        allowed, leaving = {each.key for each in candidates}, {placed.pod.uid for placed in self._room.leaving}
+        allowed = {each.key for each in candidates}
+        going = {placed.pod.uid for placed in self._room.leaving}.union(pending.uid for pending in members)
 
         def goes(uid: str) -> bool:
-            return uid in leaving or ((job := self.job_of(uid)) is not None and job.key in allowed)
+            return uid in going or ((job := self.job_of(uid)) is not None and job.key in allowed)
 
-        if hopeless(self._parts.nodes, members, goes, self._parts.classes.offers):
+        if self._slots.too_few(members, goes):
             return True
         claims = any(pending.pod.spec.resource_claims for pending in members)
         return claims and self._together.lacks_devices(members, self._gone(candidates))

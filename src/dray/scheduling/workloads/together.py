@@ -333,9 +333,9 @@ class Together:
     def lacks_devices(self, members: Sequence[QueuedPod], leaving: Sequence[Placed] = (), beside: Sequence[Seat] = ()) -> bool:
         """Whether there are too few devices in all, also with those that these leave."""
         spare = self.weights.placed(leaving)[0]
-        return too_few_devices(self._parts.engine, self._open_claims(members, beside), spare)
+        return too_few_devices(self._parts.engine, self.open_claims(members, beside), spare)
 
-    def _open_claims(self, members: Sequence[QueuedPod], beside: Sequence[Seat]) -> list[ResourceClaim]:
+    def open_claims(self, members: Sequence[QueuedPod], beside: Sequence[Seat] = ()) -> list[ResourceClaim]:
         """The claims of these that have no devices yet, and get none with somebody else."""
         keys = dict.fromkeys(key for pending in members for key in claim_keys(pending.pod))
         given = {claim.uid for seat in beside for claim, _ in seat.placement.given}
