@@ -105,9 +105,19 @@ class TestWhatPassesByItself:
 
 @pytest.mark.parametrize(
     ("code", "name"),
-    [("GangBlocked", "member"), ("QueueOvertaking", "first"), ("QueueBehind", "first"), ("ClaimCrossed", "other")],
+    [
+        ("GangBlocked", "member"),
+        ("TopologyConstraint", "domain"),
+        ("TopologyMissing", "level"),
+        ("SubGroupMissing", "has"),
+        ("QueueInvalid", "error"),
+        ("QueueHasChildren", "children"),
+        ("QueueOvertaking", "first"),
+        ("QueueBehind", "first"),
+        ("ClaimCrossed", "other"),
+    ],
 )
-def test_a_reason_that_names_another_pod_or_claim_than_before_is_another_one(code: str, name: str) -> None:
+def test_a_reason_that_names_something_else_than_before_is_another_one(code: str, name: str) -> None:
     """Who was in the way may run by now: to be told of it any longer would send people the wrong way."""
     assert name in {part.strip("{}") for part in re.findall(r"{\w+}", CODES[code].says)}
     before = Refusal.of(code, "queue/team", **{name: "default/a"}, needed=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -12,10 +12,12 @@ from dray.api.words import Preemption
 
 Reasons = tuple[Reason, ...]
 
-# Data that make a reason another one; the rest are numbers that change all the time.
-_OF_OBJECTS: Final = ("volume", "claim", "class", "request", "member", "first", "other", "victims", "pod", "said")
-_NAMES: Final = ("resource", "port", "key", "effect", "topologyKey", *_OF_OBJECTS)
-
+# Amounts and times, as they are written: they are counted again all the time. Whatever else a reason names makes it another one,
+# so that nobody is told any longer of what is not in the way any more. What is no text is a number, or a detail.
+_AMOUNTS: Final = ("asked", "free", "held", "kept", "limit", "missing", "needed", "share", "total", "used")
+_TIMES: Final = ("deadline", "since", "timeout", "until")
+_COUNTED_AGAIN: Final = frozenset({*_AMOUNTS, *_TIMES})
+_NUMBERED: Final = "port"
 
 # Of devices that failed: which of them it was is told by events, each time.
 _OF_FAILURES: Final = ("claim", "driver", "condition")
@@ -26,7 +28,13 @@ def told(reason: Reason) -> tuple[object, ...]:
     """What a reason says, but for numbers."""
     if reason.code in _FAILED:
         return (reason.code, *(reason.data.get(name) for name in _OF_FAILURES))
-    return (reason.code, reason.object, *(reason.data.get(name) for name in _NAMES))
+    return (reason.code, reason.object, *sorted(_names(reason.data)))
+
+
+def _names(data: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    for name, value in data.items():
+        if name == _NUMBERED or (isinstance(value, str) and name not in _COUNTED_AGAIN):
+            yield name, str(value)
 
 
 class Refusal(msgspec.Struct, frozen=True):
