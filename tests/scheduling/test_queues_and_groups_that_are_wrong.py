@@ -157,3 +157,43 @@ def test_a_pod_in_no_sub_group_of_its_group_is_told_which_there_are(labels: dict
     sim.api.put(kinds.PODS, changed)
     sim.settle(5)
     assert running(sim) == {"p0", "p1"}
+
+
+class TestNobodyMovesWhoCouldNotComeBack:
+    """Who is evicted so that it starts elsewhere would wait there, because of its queue or its group."""
+
+    def crowded(self) -> Sim:
+        """Two nodes, each half full with a job of team: to free one, either moves."""
+        sim = cluster(4, 4)
+        add_queue(sim, "team", 8)
+        add_queue(sim, "other", 8)
+        for index in range(2):
+            add_group(sim, f"g{index}", "team", 1)
+            add_member(sim, f"s{index}", f"g{index}", 2)
+        sim.settle(3)
+        assert len({sim.node_of(f"s{index}") for index in range(2)}) == 2
+        return sim
+
+    def stays(self, sim: Sim) -> bool:
+        add_single(sim, "large", "other", 4)
+        sim.settle(5)
+        return running(sim) == {"s0", "s1"}
+
+    def test_else_it_moves(self) -> None:
+        assert not self.stays(self.crowded())
+
+    def test_where_its_queue_is_gone(self) -> None:
+        sim = self.crowded()
+        sim.remove(kinds.QUEUES, "team")
+        assert self.stays(sim)
+
+    def test_where_its_queue_got_one_below_it(self) -> None:
+        sim = self.crowded()
+        add_queue(sim, "below", 1, parent="team")
+        assert self.stays(sim)
+
+    def test_where_its_group_is_gone(self) -> None:
+        sim = self.crowded()
+        for index in range(2):
+            sim.remove(kinds.POD_GROUPS, f"default/g{index}")
+        assert self.stays(sim)

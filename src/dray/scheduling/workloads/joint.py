@@ -15,7 +15,6 @@ from dray.scheduling.workloads.jobs import CPU, MEMORY, Job
 from dray.scheduling.workloads.room import Plan, Room, Step, Wanted, in_order
 from dray.scheduling.workloads.taking import Taking
 from dray.scheduling.workloads.together import Scope, Together
-from dray.scheduling.workloads.use import QueueUse
 
 if TYPE_CHECKING:
     from dray.scheduling.workloads.session import Action, Session
@@ -38,8 +37,8 @@ class Entry(NamedTuple):
 
 
 class Joint:
-    def __init__(self, session: Session, taking: Taking, room: Room, together: Together, use: QueueUse) -> None:
-        self._session, self._taking, self._room, self._use = session, taking, room, use
+    def __init__(self, session: Session, taking: Taking, room: Room, together: Together) -> None:
+        self._session, self._taking, self._room = session, taking, room
         self._weights = together.weights
         self._tries = MOST_TRIES
 
@@ -133,7 +132,7 @@ class Joint:
             lambda: all(self._session.denials.within(each.job) for each in entries),
             lambda plan: True,
             lambda plan: allowance.broken(plan.victims),
-            self._use.within_limits,
+            self._session.comes_back,
             scope=self._scope(entries),
         )
         plan = self._room.jointly(wanted, steps)
@@ -156,7 +155,7 @@ class Joint:
         def then(comes_back: Callable[[Step], bool]) -> tuple[list[QueuedPod], list[Step], float]:
             started = self._session.could_start(own, grow=grow)
             back = [step for step in evicted if not step.job.root.constrained and comes_back(step)]
-            gone = [step for step in evicted if step not in back or not self._use.within_limits(step.job)]
+            gone = [step for step in evicted if step not in back or not self._session.comes_back(step.job)]
             return started, gone, self._due()
 
         started, gone, due = self._room.supposing(plans, then)

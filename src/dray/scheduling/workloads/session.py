@@ -87,7 +87,7 @@ class Session:
         self._room.leaving = self._leaving()
         self.turns = Turns(self, use)
         self.taking = Taking(self, parts, jobs, use, together, self._room, settings)
-        self._joint = Joint(self, self.taking, self._room, together, use)
+        self._joint = Joint(self, self.taking, self._room, together)
         self.missing: dict[str, Missing] = {}
         self.done: set[str] = set()
         # Whom room is made for in this session, and by which action: nothing of it is written before the end.
@@ -156,15 +156,23 @@ class Session:
         for job in self.waiting:
             if job.key in self.done:
                 continue
-            if job.missing:
-                self.missing[job.key] = Missing(Refusal.of("PodGroupMissing", job.group))
-            elif (refusal := not_done(job) or self.nearness.wrong(job)) is not None:
+            if (refusal := self.barred(job)) is not None:
                 self.missing[job.key] = Missing(refusal)
             elif not self.members.next(job):
                 self.missing[job.key] = Missing(self.denials.incomplete(job))
             else:
                 found.append(job)
         return found
+
+    def barred(self, job: Job) -> Refusal | None:
+        """Why nothing of the job is placed, whatever there is room for."""
+        if job.missing:
+            return Refusal.of("PodGroupMissing", job.group)
+        return self._jobs.unusable(job.queue) or not_done(job) or self.nearness.wrong(job)
+
+    def comes_back(self, job: Job) -> bool:
+        """Whether a job that runs may start again elsewhere, if it has room there as things stand in a trial."""
+        return self.barred(job) is None and self._use.within_limits(job)
 
     # ------------------------------------------------------------------------------------------------------------ allocate
 
@@ -268,7 +276,7 @@ class Session:
         """Pods that are leaving anyhow make enough room: nobody else has to go."""
         if not self._room.leaving or self._preemption.made_for_others(members):
             return None
-        wanted = Wanted(members, lambda: self.denials.within(job), lambda plan: True, lambda plan: 0, self._use.within_limits)
+        wanted = Wanted(members, lambda: self.denials.within(job), lambda plan: True, lambda plan: 0, self.comes_back)
         scopes = self.nearness.scopes(job, members, self._room.leaving)
         plans = (self._room.in_order(wanted._replace(scope=scope), ()) for scope in scopes)
         return next((plan for plan in plans if plan is not None), None)
@@ -337,7 +345,7 @@ class Session:
             members = self.members.next(first)
             self.asking.note(first, members)
             likeness = self._likeness(first, members)
-            if likeness in tried or first.missing or not_done(first) is not None or self.denials.of_start(first) is not None:
+            if likeness in tried or self.barred(first) is not None or self.denials.of_start(first) is not None:
                 continue
             if self._when_they_left(first, members) is not None:
                 return True

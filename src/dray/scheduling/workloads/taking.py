@@ -82,13 +82,14 @@ class Taking:
         enough = enough_free(self._parts.nodes, members, self._room.leaving, self._parts.classes.offers)
         if not enough or self._denials.of_start(job) is not None or self._together.lacks_devices(members, self._room.leaving):
             return None
-        allowed = {each.key for each in self._jobs if each.preemptible and each is not job}
+        barred = self._session.barred
+        allowed = {each.key for each in self._jobs if each.preemptible and each is not job and barred(each) is None}
         allowance = self._budgets.now(self._room.leaving)
 
         def judge(plan: Plan) -> bool:
             return not plan.evicted and not allowance.broken(plan.victims)
 
-        wanted = Wanted(members, lambda: self._denials.within(job), judge, lambda plan: 0, self._use.within_limits, all_stay=True)
+        wanted = Wanted(members, lambda: self._denials.within(job), judge, lambda plan: 0, self._session.comes_back, all_stay=True)
         for scope in self._scopes(job, members, (each for each in self._jobs if each.key in allowed)):
             plan = self._by_node(wanted._replace(scope=scope), allowed, allowance.sparing)
             if plan is not None:
@@ -226,7 +227,7 @@ class Taking:
         def unbroken(plan: Plan) -> bool:
             return not breaks(plan) and judge(plan)
 
-        wanted = Wanted(members, lambda: self._denials.within(job), unbroken, breaks, self._use.within_limits)
+        wanted = Wanted(members, lambda: self._denials.within(job), unbroken, breaks, self._session.comes_back)
         plan = self._search(job, wanted, candidates, protected, lambda steps: allowance.sparing(choose(steps)))
         if plan is None and self._budgets:
             wanted = wanted._replace(judge=judge)
