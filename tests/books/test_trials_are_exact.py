@@ -67,6 +67,10 @@ class Everything:
             case _:
                 self.volumes.give_back(f"u{number}")
 
+    def settled(self) -> list[Any]:
+        """What pods have on nodes, whatever is tried."""
+        return [self.books.settled(self.nodes, f"u{number}") for number in range(8)]
+
     def snapshot(self) -> tuple[Any, ...]:
         numbers = {info.name: self.nodes.state_of(info) for info in self.nodes}
         entries = dict(self.devices.entries()), {device: sorted(self.devices.owners(device)) for device in DEVICES}
@@ -84,7 +88,7 @@ def test_what_is_not_kept_never_was(seed: int, before: list[str], outer: list[st
     made = Everything()
     for what in before:
         made.do(what, pick)
-    was, heard = made.snapshot(), len(made.told)
+    was, heard, settled = made.snapshot(), len(made.told), made.settled()
     with made.books.trial():
         for what in outer:
             made.do(what, pick)
@@ -92,7 +96,9 @@ def test_what_is_not_kept_never_was(seed: int, before: list[str], outer: list[st
         with made.books.trial():
             for what in inner:
                 made.do(what, pick)
+            assert made.settled() == settled
         assert made.snapshot() == between
+        assert made.settled() == settled
         with made.books.trial() as kept:
             for what in inner:
                 made.do(what, pick)

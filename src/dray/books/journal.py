@@ -61,6 +61,8 @@ class Trial:
 class Books:
     def __init__(self) -> None:
         self._journal: list[tuple[Account, str, Any]] = []
+        # By account and holder, of whoever was posted since the outermost trial began: what it had then.
+        self._settled: dict[tuple[int, str], Any] = {}
         self._depth = 0
         self._listeners: list[Listener] = []
         # Told of every posting of a trial and of every undoing, for caches that are to be true in a trial too.
@@ -76,6 +78,7 @@ class Books:
             return
         if self._depth:
             self._journal.append((account, holder, before))
+            self._settled.setdefault((id(account), holder), before)
             if self.follower is not None:
                 self.follower(account, before, entry)
             return
@@ -90,6 +93,16 @@ class Books:
         """Whether a trial is open: then what is read may not come true."""
         return self._depth > 0
 
+    def settled(self, account: Account, holder: str) -> Any:
+        """What the holder has, or None, whatever is tried."""
+        if self._settled and (key := (id(account), holder)) in self._settled:
+            return self._settled[key]
+        return account.entry(holder)
+
+    def tried(self, account: Account, holder: str) -> bool:
+        """Whether the holder may have something else in the trial that is open."""
+        return (id(account), holder) in self._settled
+
     def _open(self) -> int:
         self._depth += 1
         return len(self._journal)
@@ -103,7 +116,10 @@ class Books:
                 if self.follower is not None:
                     self.follower(account, undone, before)
         self._depth -= 1
-        if self._depth or not journal:
+        if self._depth:
+            return
+        self._settled.clear()
+        if not journal:
             return
         delta = self._net()
         journal.clear()

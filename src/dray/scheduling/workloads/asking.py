@@ -60,11 +60,15 @@ class Asking:
 
     def next_of(self, job: Job) -> Amounts:
         """What the next step of the job asks for."""
-        return dict.fromkeys(NATIVE, 0.0) | self.of(self._members.next(job))
+        return self.step(self._members.next(job))
+
+    def step(self, pods: Iterable[QueuedPod]) -> Amounts:
+        """What these pods of a job ask for."""
+        return dict.fromkeys(NATIVE, 0.0) | self.of(pods)
 
     def note(self, job: Job, pods: Sequence[QueuedPod]) -> None:
         """These pods of the job are looked at now."""
-        self._noted[job.key] = dict.fromkeys(NATIVE, 0.0) | self.of(pods)
+        self._noted[job.key] = self.step(pods)
         asked = [self._asks(each) for each in pods]
         if any(each.between for each in asked):
             least, most = (each.least for each in asked), (each.most for each in asked)

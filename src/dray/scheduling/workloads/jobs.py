@@ -60,6 +60,7 @@ class Job:
 
     __slots__ = (
         "by_pods",
+        "changes",
         "created",
         "delay",
         "evicted_at",
@@ -83,6 +84,8 @@ class Job:
 
     def __init__(self, key: str, queue: str, number: int = 0) -> None:
         self.key, self.queue, self.number = key, queue, number
+        # How often something of it changed for good.
+        self.changes = 0
         self.uid = key
         self.priority = 0
         self.preemptible = True
@@ -203,9 +206,13 @@ class Jobs:
         return sorted(self._waiting.values(), key=_NUMBER)
 
     def stir(self, uid: str) -> None:
-        """The pod holds something that it did not hold, or no more: its gang may be broken now, or whole."""
+        """The pod holds something that it did not hold, or no more, for good: its gang may be broken now, or whole."""
         if (job := self._by_pod.get(uid)) is not None:
-            self.stirred[job.key] = job
+            self._stir(job)
+
+    def _stir(self, job: Job) -> None:
+        job.changes += 1
+        self.stirred[job.key] = job
 
     def take_stirred(self) -> list[Job]:
         """To look at, in the order in which they appeared; those that turn out to be broken are stirred again."""
@@ -295,7 +302,8 @@ class Jobs:
             job = self._by_key[key] = Job(key, queue, self._last_number)
         before = job.pods.get(pod.uid)
         job.pods[pod.uid] = pod
-        self._by_pod[pod.uid] = self.stirred[key] = job
+        self._by_pod[pod.uid] = job
+        self._stir(job)
         if job.first is pod:
             job.queue = queue
         if before is None or grouping.said(before) != grouping.said(pod):
@@ -310,7 +318,7 @@ class Jobs:
             job.said -= _said(job.pods.pop(uid, None))
             job.waiting.pop(uid, None)
             if job.pods:
-                self.stirred[job.key] = job
+                self._stir(job)
             else:
                 self._by_key.pop(job.key, None)
                 self.stirred.pop(job.key, None)
@@ -320,7 +328,7 @@ class Jobs:
         job = self._by_key.get(key)
         if job is not None:
             self._describe(job)
-            self.stirred[key] = job
+            self._stir(job)
         return job
 
     def _place(self, pod: Pod) -> tuple[str, str] | None:

@@ -27,6 +27,7 @@ from dray.api.kinds import (
     Kind,
 )
 from dray.api.queues import OF_QUEUES
+from dray.books.journal import Delta
 from dray.books.nodes import Placed
 from dray.cluster.port import Change, Write
 from dray.devices.ledger import PoolKey
@@ -209,6 +210,12 @@ class Workloads:
         if self.listening and (placed := self._parts.nodes.counted(uid)) is not None:
             self.use.look_again(placed)
 
+    def _posted(self, delta: Delta) -> None:
+        """Of whoever is on another node for good, or on none any more, something is to be looked at anew."""
+        for account, uid, _, _ in delta:
+            if account is self._parts.nodes:
+                self.jobs.stir(uid)
+
     def _gone(self, pod: Pod) -> None:
         if self.jobs.remove(pod.uid) is not None:
             self._dirty = True
@@ -243,6 +250,7 @@ class Workloads:
         if not self.listening and self.jobs.active:
             self.listening = True
             self._parts.nodes.listeners.append(self.use)
+            self._parts.books.subscribe(self._posted)
         known = list(self.jobs)
         for pod in self._parts.world.all(PODS).values() if self.jobs.active else ():
             if pod.spec.scheduler_name in self._profiles:
@@ -263,7 +271,7 @@ class Workloads:
 
     def members(self) -> Members:
         """The pods of all jobs as they stand now."""
-        return Members(self._parts.nodes, self._preemptor.preemption)
+        return Members(self._parts, self._preemptor.preemption)
 
     def counted_again(self) -> dict[str, object]:
         """What queues hold, counted from scratch. Nothing where it is about to be counted anew anyway, and while pods are being

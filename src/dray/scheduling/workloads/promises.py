@@ -174,7 +174,7 @@ class Promises:
                     self._preemptor.nominator.lift(nomination)
             together = self._together(now)
             together.headroom.begin(promised)
-            nearness = Nearness(self._parts, together, Members(self._parts.nodes, self._preemptor.preemption))
+            nearness = Nearness(self._parts, together, Members(self._parts, self._preemptor.preemption))
             table = together.table(nearness.around(job, {each.uid: each.nominated for each in promised}))
             for pending in promised:
                 if not table.sits(pending, pending.nominated):

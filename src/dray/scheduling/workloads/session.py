@@ -23,10 +23,10 @@ from dray.scheduling.workloads.asked import Amounts, add
 from dray.scheduling.workloads.asking import Asking
 from dray.scheduling.workloads.denials import Denials, Missing
 from dray.scheduling.workloads.grouping import leaf_of
-from dray.scheduling.workloads.jobs import Job, Jobs, gang_of, not_done
+from dray.scheduling.workloads.jobs import Job, Jobs, not_done
 from dray.scheduling.workloads.joint import Joint
 from dray.scheduling.workloads.line import Line
-from dray.scheduling.workloads.members import Members
+from dray.scheduling.workloads.members import Members, Tried
 from dray.scheduling.workloads.nearness import Nearness
 from dray.scheduling.workloads.overtaking import Overtaking
 from dray.scheduling.workloads.promises import Promises
@@ -74,7 +74,8 @@ class Session:
         self.together, self._decisions, self._promises, self.now, self._settings = together, decisions, promises, now, settings
         self.tree = jobs.tree
         jobs.devices.look_again()
-        self.members = Members(parts.nodes, preemption)
+        self.members = Members(parts, preemption)
+        self.tried = Tried(parts, preemption, self.members)
         self.asking = Asking(jobs, use, self.members)
         self.waiting = [job for job in jobs.with_waiting() if jobs.unusable(job.queue) is None]
         self.total = self.asking.capacity(parts.nodes)
@@ -82,7 +83,7 @@ class Session:
         self.standings = Standings(self.tree, use, self.shares)
         use.changed.clear()
         self.denials = Denials(self.tree, self.standings, use, self.members, self.asking)
-        self.nearness = Nearness(parts, together, self.members)
+        self.nearness = Nearness(parts, together, self.tried)
         self._room = Room(parts, cycle, preemption, together, self.nearness, now)
         self._room.leaving = self._leaving()
         self.turns = Turns(self, use)
@@ -97,10 +98,6 @@ class Session:
         self.cut = False
         # Whether somebody was no victim only because it is about to start.
         self.spared_starting = False
-
-    def _changed(self, job: Job) -> None:
-        self.members.changed(job)
-        self.turns.changed(job)
 
     def _pending(self) -> dict[str, Amounts]:
         """By queue, what its jobs wait for."""
@@ -246,13 +243,13 @@ class Session:
     def could_start(self, planned: Sequence[Job], *, grow: bool) -> list[QueuedPod]:
         """Who would find room as things stand in a trial, which has it then: the next pods of all jobs but these, for whom room
         is planned; ``grow``: of all jobs, again and again."""
-        found, failed, asked = list[QueuedPod](), set[Hashable](), list(planned)
-        own = set[str]() if grow else {job.key for job in planned}
-        for each in planned:
-            self.members.changed(each)
-        line = self._line([job for job in self._ready() if job.key not in own])
+        found, failed = list[QueuedPod](), set[Hashable]()
+        out = self.done if grow else self.done | {job.key for job in planned}
+        following = self.tried.next
+        line = Line(self.tree, self.standings, self.total, self.tried.key, lambda job: self.asking.step(following(job)))
+        line.add(each for each in self.waiting if each.key not in out and self.barred(each) is None and following(each))
         while (job := line.pop()) is not None:
-            members = self.members.next(job)
+            members = following(job)
             likeness = self._likeness(job, members)
             self.asking.note(job, members)
             if likeness in failed or self.denials.of_start(job) is not None:
@@ -263,13 +260,9 @@ class Session:
                 continue
             found += members
             if grow:
-                asked.append(job)
-                self.members.changed(job)
                 self._look_again(line)
-                if self.members.next(job):
+                if following(job):
                     line.push(job)
-        for each in asked:
-            self.members.changed(each)
         return found
 
     def _when_they_left(self, job: Job, members: Sequence[QueuedPod]) -> Plan | None:
@@ -284,7 +277,7 @@ class Session:
     def _started(self, job: Job, seats: Sequence[Seat], line: Line) -> None:
         self._decisions.start(job, seats)
         self.missing.pop(job.key, None)
-        self._changed(job)
+        self.turns.changed(job)
         self._look_again(line)
         if job.waiting and self.members.next(job):
             line.push(job)
@@ -382,8 +375,8 @@ class Session:
         self.plans[job.key], self.made_by[job.key] = plan, action
         self.done.add(job.key)
         for step in (*plan.evicted, *(step for step, _ in plan.moved)):
-            self._changed(step.job)
-        self._changed(job)
+            self.turns.changed(step.job)
+        self.turns.changed(job)
         self._room.planned(plan)
         for step in plan.evicted if self._room.places else ():
             if not self._goes_on(step.job):
@@ -393,11 +386,8 @@ class Session:
         """Whether a job that loses some of its pods has its minimum with those that stay and those that move."""
         if job.single:
             return False
-        self.members.gang(job)
-        states: dict[str, State] = {
-            uid: "active" if uid in self._room.places else state for uid, state in self.members.states[job.key].items()
-        }
-        return is_running(job.root, gang_of(job, states))
+        moving: dict[str, State] = {uid: "active" for uid in job.pods if uid in self._room.places}
+        return is_running(job.root, self.members.gang_if(job, moving))
 
     def withdraw(self, job: Job) -> None:
         plan = self.plans.pop(job.key)
@@ -405,8 +395,8 @@ class Session:
         self.done.discard(job.key)
         self._room.withdrawn(plan)
         for step in (*plan.evicted, *(step for step, _ in plan.moved)):
-            self._changed(step.job)
-        self._changed(job)
+            self.turns.changed(step.job)
+        self.turns.changed(job)
 
     def _look_again(self, line: Line) -> None:
         line.changed(self._use.changed)
@@ -418,7 +408,7 @@ class Session:
         if job.root.constrained:
             kinds = ((leaf_of(p.pod, job.subgroups), self.together.alike(p), bool(p.pod.spec.resource_claims)) for p in members)
             asked = tuple(sorted(kinds))
-            alone = self.members.active(job) or any(p.pod.spec.resource_claims for p in members)
+            alone = self.tried.active(job) or any(p.pod.spec.resource_claims for p in members)
             return asked, job.root, job.key if alone else ""
         if len(members) == 1 and members[0].pod.spec.resource_claims:
             return job.queue, self.together.likeness(members[0])
@@ -440,8 +430,6 @@ class Session:
                 self._jobs.stirred[job.key] = job
 
     def _evict_if_stale(self, job: Job) -> None:
-        # When it was looked at in a trial, some of its pods may have been taken out.
-        self.members.changed(job)
         gang = self.members.gang(job)
         if not is_stale(gang):
             # Who is still to be bound may yet fail, again and again: that mends nothing.
@@ -454,4 +442,4 @@ class Session:
         if until is not None and self.now >= until:
             active = [self._parts.nodes.placed(each.name) for each in gang.members("active")]
             self._decisions.evict_stale(job, [placed for placed in active if placed is not None])
-            self._changed(job)
+            self.turns.changed(job)

@@ -89,7 +89,9 @@ class Taking:
         def judge(plan: Plan) -> bool:
             return not plan.evicted and not allowance.broken(plan.victims)
 
-        wanted = Wanted(members, lambda: self._denials.within(job), judge, lambda plan: 0, self._session.comes_back, all_stay=True)
+        wanted = Wanted(
+            members, lambda: self._denials.within(job), judge, lambda plan: 0, self._session.comes_back, all_stay=True
+        )
         for scope in self._scopes(job, members, (each for each in self._jobs if each.key in allowed)):
             plan = self._by_node(wanted._replace(scope=scope), allowed, allowance.sparing)
             if plan is not None:

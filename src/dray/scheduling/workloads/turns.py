@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dray.queues.gangs import fill
 from dray.queues.order import Fill, Standing, at_most, job_key, plus
 from dray.scheduling.workloads.asked import Amounts
-from dray.scheduling.workloads.jobs import Job, gang_of
+from dray.scheduling.workloads.jobs import Job
 from dray.scheduling.workloads.line import Key, Line
 from dray.scheduling.workloads.room import Step
 from dray.scheduling.workloads.use import QueueUse
@@ -117,9 +117,8 @@ class Turns:
         if job.single:
             return job_key(job.priority, Fill.BELOW, job.created, job.uid)
         gone = {placed.pod.uid for step in steps for placed in step.pods}
-        self._session.members.gang(job)
-        states = {uid: "leaving" if uid in gone else state for uid, state in self._session.members.states[job.key].items()}
-        return job_key(job.priority, fill(gang_of(job, states)), job.created, job.uid)
+        gang = self._session.members.gang_if(job, dict.fromkeys(gone, "leaving"))
+        return job_key(job.priority, fill(gang), job.created, job.uid)
 
 
 def _by_job(evicted: Sequence[Step]) -> dict[str, list[Step]]:

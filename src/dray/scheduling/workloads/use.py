@@ -52,13 +52,9 @@ class QueueUse:
         self.beside, self.beside_all, self._charged, self.claims = {}, {}, {}, {}
         self.changed.update(self._paths)
         for each in placed:
-            self._count(each)
+            self.came(each)
 
     def came(self, placed: Placed) -> None:
-        self._jobs.stir(placed.pod.uid)
-        self._count(placed)
-
-    def _count(self, placed: Placed) -> None:
         job = self._jobs.of(placed.pod.uid)
         if job is not None and (placed.leaving or (placed.standing != "promised" and self._evicted(placed.pod.uid))):
             return
@@ -71,7 +67,6 @@ class QueueUse:
             self._use(claim, lambda users: users.add(placed.pod.uid))
 
     def left(self, placed: Placed) -> None:
-        self._jobs.stir(placed.pod.uid)
         charge = self._charged.get(placed.pod.uid)
         if charge is not None:
             self._add(charge, charge.asked.own, -1.0)

@@ -15,7 +15,7 @@ from dray.queues.gangs import Gang, Member, fill, next_victims, surplus
 from dray.queues.order import job_key
 from dray.scheduling.workloads.asked import Amounts
 from dray.scheduling.workloads.bounds import by_node
-from dray.scheduling.workloads.jobs import Job, created, gang_of
+from dray.scheduling.workloads.jobs import Job, created
 from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.room import Step, ToFree
 from dray.scheduling.workloads.use import QueueUse
@@ -36,10 +36,7 @@ class Victims:
 
         def left(job: Job) -> Gang:
             taken = gone.get(job.key)
-            if not taken:
-                return self._members.gang(job)
-            states = {uid: "leaving" if uid in taken else state for uid, state in self._members.states[job.key].items()}
-            return gang_of(job, states)
+            return self._members.gang_if(job, dict.fromkeys(taken, "leaving")) if taken else self._members.gang(job)
 
         def key(job: Job) -> tuple[object, ...]:
             if job.key not in gone:
@@ -111,10 +108,11 @@ class Victims:
         if job.single:
             uid = next(iter(job.pods))
             placed = self._nodes.placed(uid)
-            if placed is not None and self._members.state_of(job, uid) == "active" and self._may_go(job, placed):
+            if placed is not None and self._session.tried.state_of(job, uid) == "active" and self._may_go(job, placed):
                 yield Step(job, (placed,))
             return
-        gang = self._members.gang(job)
+        # Who has to go already for another member is not there any more.
+        gang = self._session.tried.gang(job)
         placed_of = {
             each.name: placed for each in gang.members("active") if (placed := self._nodes.placed(each.name)) is not None
         }
