@@ -159,6 +159,21 @@ def test_a_pod_in_no_sub_group_of_its_group_is_told_which_there_are(labels: dict
     assert running(sim) == {"p0", "p1"}
 
 
+def test_who_is_named_of_a_gang_is_the_same_whoever_came_first() -> None:
+    """What pods are told does not change because the scheduler was started again, or is asked by others."""
+    said = set()
+    for order in ((0, 1), (1, 0)):
+        sim = cluster(4)
+        add_queue(sim, "team", 4)
+        add_group(sim, "train", "team", 2, subGroups=[{"name": "a", "minMember": 1}, {"name": "b", "minMember": 1}])
+        for index in order:
+            add_member(sim, f"w{index}", "train")
+            sim.settle(2)
+        said.add(told(sim, "w0"))
+    assert len(said) == 1
+    assert "pod default/w0" in said.pop()
+
+
 class TestNobodyMovesWhoCouldNotComeBack:
     """Who is evicted so that it starts elsewhere would wait there, because of its queue or its group."""
 

@@ -82,7 +82,7 @@ class Denials:
 
     def incomplete(self, job: Job) -> Refusal:
         gang = self._members.gang(job)
-        for pod in (job.pods[uid] for uid in job.waiting):
+        for pod in job.in_turn():
             if (named := leaf_of(pod, job.subgroups)) not in gang.leaves:
                 said: dict[str, str | int] = {"subgroup": named} if named else {}
                 return Refusal.of("SubGroupMissing", f"pod/{pod.key}", **said, has=" or ".join(sorted(gang.leaves)))
@@ -123,10 +123,10 @@ class Denials:
         if job.queue == BESIDE:
             return missing
         if overtaken is not None and overtaken.waiting:
-            return _because(missing, "QueueOvertaking", job, first=next(iter(overtaken.waiting.values())).pod.key)
+            return _because(missing, "QueueOvertaking", job, first=overtaken.in_turn()[0].key)
         denied = may_reclaim(self.reclaimer(job, self._asking.next_of(job)), self._standings)
         if denied is None and first is not None and first.waiting:
-            return _because(missing, "QueueBehind", job, first=next(iter(first.waiting.values())).pod.key)
+            return _because(missing, "QueueBehind", job, first=first.in_turn()[0].key)
         if denied is None or denied.rule != "fair share of the reclaimer" or not self._others_hold(job, denied.resource):
             return missing
         standing = self._standings[job.queue]

@@ -133,6 +133,10 @@ class Job:
         owner one apart from those of another owner that had its name."""
         return self.key.replace(CORE, "/").partition(APART)[0]
 
+    def in_turn(self) -> list[Pod]:
+        """Its pods that wait, in the order in which everybody names them, whenever they were seen."""
+        return sorted((self.pods[uid] for uid in self.waiting), key=lambda pod: pod.key)
+
     @property
     def first(self) -> Pod:
         return next(iter(self.pods.values()))
@@ -142,11 +146,12 @@ def not_done(job: Job) -> Refusal | None:
     """What the job asks for that would not be kept to: better not started than started otherwise."""
     if job.wrong:
         return Refusal.of("PodGroupInvalid", job.group, error=job.wrong)
+    found: dict[str, Refusal] = {}
     for pod in (job.pods[uid] for uid in job.waiting):
         unread = grouping.unreadable(pod, job.queue != BESIDE) if job.by_pods else None
         if (refusal := unread or grouping.shared_gpu(pod)) is not None:
-            return refusal
-    return None
+            found[pod.key] = refusal
+    return found[min(found)] if found else None
 
 
 def member(pod: Pod, state: State, subgroups: bool) -> Member:
