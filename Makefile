@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types real e2e e2e-control bench soak web look pictures clean
+.PHONY: demo test slow lint types real e2e e2e-control bench soak web look pictures clean
 
 demo: $(VENV)/.installed
 	$(BIN)/dray demo $(ARGS)
@@ -19,8 +19,13 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
+# Thousands of random clusters, on all cores.
+slow: $(VENV)/.dev
+	$(BIN)/pytest -m "slow and not real" --ignore tests/web -n auto --timeout 900 $(ARGS)
+
+# One after the other: they measure out what the upstream programs get of the machine.
 real: $(VENV)/.dev
-	$(BIN)/pytest -m "real or slow" --timeout 900 $(ARGS)
+	$(BIN)/pytest -m real --timeout 900 $(ARGS)
 
 # Random scenarios on all cores; ARGS="--count 1000", "--seed 7" and others are in tests/simulate/soak.py
 soak: $(VENV)/.dev
