@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from scheduling_cluster import Sim
 from zoned import GPU, add_zoned, aligned, change, observe, record, started, topology
@@ -416,3 +417,23 @@ class TestWhatIsNotKnownThatShouldBe:
         sim.api.put(kinds.NODE_RESOURCE_TOPOLOGIES, topology("n1", *zones, policy=policy))
         sim.settle()
         assert self.gauge(sim, "nodes_without_zone_data") == lacking
+
+
+class TestZonesThatAreKept:
+    def test_nodes_that_are_as_full_and_keep_other_zones_do_not_share_an_answer(self, sim: Sim) -> None:
+        """On each of two nodes a pod with three cores waits, and another one with three is there; once in each zone."""
+        zones = [{"cpu": 4}, {"cpu": 3}]
+        for node, waiting in (("n1", 0), ("n2", 1)):
+            add_zoned(sim, node, *zones)
+            sim.add_pod(f"{node}-there", **aligned(3), node_name=node, phase="Running")
+            observe(sim, f"{node}-there", **{f"zone{1 - waiting}": {"cpu": "3"}})
+            started(sim, f"{node}-there")
+        sim.settle()
+        account = sim.scheduler.parts.zones
+        there = {node: account.entry(sim.pod(f"{node}-there")["metadata"]["uid"]) for node in ("n1", "n2")}
+        for node, other in (("n1", "n2"), ("n2", "n1")):
+            same = there[other]
+            assert same is not None
+            account.post(f"{node}-waits", msgspec.structs.replace(same, node=node, sure="awaited"))
+        assert account.tallies["n1"].state == account.tallies["n2"].state
+        assert account.tallies["n1"] != account.tallies["n2"]

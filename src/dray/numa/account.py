@@ -17,11 +17,12 @@ from dray.numa.demand import Demand
 from dray.numa.layout import State
 from dray.numa.tally import Doubt, Tally, Usage
 
-Sure = Literal["observed", "admitted", "starting", "doubtful", "assumed"]
+Sure = Literal["observed", "admitted", "starting", "awaited", "doubtful", "assumed"]
 """``starting``: predicted, and the kubelet has not admitted the pod yet: another one that it admits before may change where this
-one goes. ``admitted``: predicted, and admitted since; of equal pods that started beside each other it is not known which is in
-which of their zones. ``doubtful``: nothing is recorded, or what is may well not be so. ``assumed``: the same, and it has been
-waited for long enough."""
+one goes. ``awaited``: the same, and it has been waited for long enough: it cannot come to its kubelet before its devices or
+volumes are ready. ``admitted``: predicted, and admitted since; of equal pods that started beside each other it is not known
+which is in which of their zones. ``doubtful``: nothing is recorded, or what is may well not be so. ``assumed``: the same, and
+it has been waited for long enough."""
 UNSURE: Final[tuple[Sure, ...]] = ("starting", "doubtful")
 
 
@@ -37,6 +38,9 @@ class Held(msgspec.Struct, frozen=True):
 
     @property
     def doubt(self) -> Doubt:
+        if self.sure == "awaited":
+            # What others may do depends on what they would find without it.
+            return self.asked, self.sure, self.usage
         return (self.asked, self.sure) if self.sure in UNSURE else None
 
     @property
@@ -77,12 +81,22 @@ class ZoneAccount:
     def holders(self) -> Iterable[tuple[str, Held]]:
         return self._held.items()
 
+    def awaited(self, node: str) -> Mapping[str, Held]:
+        """Who is going to have something on the node, and cannot come to its kubelet yet."""
+        tally = self.tallies.get(node)
+        if tally is None or not tally.doubts:
+            return _NOBODY
+        return {holder: held for holder, held in self.on(node).items() if held.sure == "awaited"}
+
     def state_without(self, node: str, present: Iterable[str]) -> State:
         """The node's zones if nobody but those present had anything there."""
+        return self.tally_without(node, self.on(node).keys() - set(present)).state
+
+    def tally_without(self, node: str, absent: Iterable[str]) -> Tally:
         tally, held = self.tallies[node], self.on(node)
-        for holder in held.keys() - set(present):
+        for holder in absent:
             tally = tally.minus(held[holder].usage, held[holder].doubt)
-        return tally.state
+        return tally
 
     # --------------------------------------------------------------------------------------------------------- changing
 
@@ -103,13 +117,15 @@ class ZoneAccount:
         if before is not None:
             node = before.node
             tallies[node] = tallies[node].minus(before.usage, before.doubt)
-            self._drop(node, holder)
+            if entry is None or entry.node != node:
+                self._drop(node, holder)
         if entry is not None:
-            node, doubt = entry.node, entry.doubt
-            tallies[node] = tallies[node].plus(entry.usage, doubt)
+            node = entry.node
+            tallies[node] = tallies[node].plus(entry.usage, entry.doubt)
             self._held[holder] = entry
+            # Who stays keeps its place among those who came before it and after it.
             self._on.setdefault(node, {})[holder] = entry
-            if doubt is not None:
+            if entry.sure in UNSURE:
                 self.fresh[entry.sure][holder] = None
         return before
 

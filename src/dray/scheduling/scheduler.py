@@ -85,6 +85,7 @@ class Scheduler:
         devices = DynamicResources(parts)
         self.zones = Zones(parts)
         self.binder.overtakes = self.zones.overtakes
+        self.binder.arrival = self.zones.late.arrival
         devices.limits = DevicesInZones(self.zones, parts.engine).limits
         needs = Needs(parts, neighbours, volumes, devices)
         self.cycle = Cycle(parts, needs, plugins(parts, volumes, images, devices, self.zones), volumes, devices)

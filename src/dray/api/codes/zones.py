@@ -108,6 +108,22 @@ TABLE: Final[dict[str, Code]] = {
         says="<has> a pod[ {pod}] whose zones are not known yet",
         cure="wait until the placement exporter has reported it[ {pod}]; see that the exporter runs on the node",
     ),
+    "ZonesKept": Code(
+        plugins=("NUMA",),
+        meaning="a pod that waits for its devices or volumes would not fit into the zones any more if this one came first",
+        wakes=(PODS, FREE),
+        subject="node",
+        says="<has> zones that are kept for a pod[ {pod}] whose devices or volumes are being made ready",
+        cure="wait until that pod has started[ {pod}], or use another node",
+    ),
+    "ZonesLost": Code(
+        plugins=("NUMA",),
+        meaning="the zones that a pod was to have were taken by others while its devices or volumes were made ready",
+        wakes=(FREE, PODS),
+        subject="node",
+        says="<has> no zones for the pod any more: others came while its devices or volumes were made ready",
+        cure="wait: the pod is decided on again",
+    ),
     "ZoneRefusedBefore": Code(
         plugins=("NUMA",),
         meaning="the kubelet of the node refused such a pod, and nothing has changed there since",

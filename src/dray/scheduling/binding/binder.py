@@ -7,7 +7,7 @@ the pod, and continues from there. A pod with a claim for extended resources is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dray.api.core import PersistentVolumeClaim, Pod
@@ -63,6 +63,8 @@ class Binder:
         self._waits = waits
         # Whether a member of a gang has to wait for another one that is on its way to the same kubelet.
         self.overtakes: Callable[[str], bool] = lambda uid: False
+        # Whether a pod that waited for its devices or volumes still fits into the zones of its node.
+        self.arrival: Callable[[str], tuple[str, Mapping[str, str]]] = lambda uid: ("comes", {})
         self.bindings = Bindings()
         self.outbox = Outbox()
         self._waiting = 0
@@ -250,16 +252,32 @@ class Binder:
         if binding.ready_since is None:
             binding.ready_since = now
         if binding.gang is None:
-            self._step(binding, "ready", now)
+            self._come(binding, now)
         else:
             self._bind_together(binding.gang.ready(binding.uid), now)
 
     def _bind_together(self, members: list[Binding], now: float) -> None:
+        """In their order where they come to the same kubelet: who comes after one that must wait waits too."""
+        mates = (mate for each in members[:1] if each.gang is not None for mate in each.gang.before(each.uid))
+        held_up = {mate.node for mate in mates if mate.stage != "binding"}
         for each in members:
-            if self.overtakes(each.uid):
+            if each.node in held_up or self.overtakes(each.uid):
                 self.bindings.remind(each, now + TURN_AFTER)
-            else:
-                self._step(each, "ready", now)
+            elif not self._come(each, now):
+                held_up.add(each.node)
+
+    def _come(self, binding: Binding, now: float) -> bool:
+        """It is bound, unless others came to its kubelet while it waited and left it no zones; or it is its turn only later."""
+        # A bind without an answer may have come true: it is sent again as it was.
+        verdict, notes = self.arrival(binding.uid) if binding.stage != "binding" else ("comes", {})
+        if verdict == "waits":
+            self.bindings.remind(binding, now + TURN_AFTER)
+        elif verdict == "refused":
+            self._fail(binding, Reason("ZonesLost", f"node/{binding.node}"), now)
+        else:
+            binding.notes = {**binding.notes, **notes} if notes else binding.notes
+            self._step(binding, "ready", now)
+        return verdict != "waits"
 
     # ---------------------------------------------------------------------------------------------- binding conditions
 

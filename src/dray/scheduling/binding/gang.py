@@ -7,7 +7,8 @@ placed again, all or none; if that comes to nothing, the gang is given up after 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -34,6 +35,10 @@ class Gang(Generic[T]):
         """This one could be bound now. Who is to be bound: nobody yet, or all, or one that is late."""
         self._ready.add(name)
         return [self._under_way[name]] if self._released else self._all_ready()
+
+    def before(self, name: str) -> Iterator[T]:
+        """Those under way that joined before this one."""
+        return (binding for _, binding in takewhile(lambda each: each[0] != name, self._under_way.items()))
 
     def not_ready(self, name: str) -> None:
         self._ready.discard(name)

@@ -15,20 +15,21 @@ from dray.api.core import Pod
 from dray.api.reason import Reason
 from dray.books.journal import Account
 from dray.books.nodes import NodeInfo
-from dray.numa.account import Held, Sure, ZoneAccount
+from dray.numa.account import Held, ZoneAccount
 from dray.numa.demand import Demand
 from dray.numa.evaluate import Verdict, nearest, reason
 from dray.numa.intent import SAID, Intent, IntentError, intent, refusal
 from dray.numa.layout import State
-from dray.numa.placement import INIT_MEMORY_PREDICTED, PREDICTED, encode, encode_passing
 from dray.numa.scores import nearness, score_of
-from dray.numa.tally import Tally, Usage
+from dray.numa.tally import Tally
 from dray.scheduling.arguments import ZoneArgs
 from dray.scheduling.plugins.base import Check, Compiled, Measure, PodShape, Reasons, because, codes_of
+from dray.scheduling.plugins.late import Foreseen
 from dray.scheduling.plugins.zones import Zones
 
 # Of which pod the zones are not known is said where somebody asks.
 _UNKNOWN: Final = because("ZonePlacementUnknown")
+_KEPT_FOR: Final = because("ZonesKept")
 # Holders that a reason names; the rest is counted.
 _NAMED: Final = 5
 # Nodes' states of which the answers are kept, for each demand.
@@ -111,6 +112,8 @@ def _judge(zones: Zones, asked: Demand, own: Intent | None) -> Check:
             return _shared(verdict, state)
         if depends and zones.starting(info, asked):
             return _UNKNOWN
+        if depends and zones.late.robbed(info, asked):
+            return _KEPT_FOR
         if own is not None and (against := refusal(own, state, asked, evaluators)) is not None:
             return (against,)
         if info.name in refusals.on and (before := refusals.reason(info.name, asked, state)) is not None:
@@ -131,6 +134,8 @@ def told(zones: Zones, asked: Demand, info: NodeInfo, said: Reason) -> Reason:
     """A shared refusal with the node's numbers: the zones that come nearest, what they lack, and who has it."""
     if said.code == "ZonePlacementUnknown":
         return Reason(said.code, said.object, {**said.data, "pod": zones.doubtful(info) or zones.starting(info, asked)})
+    if said.code == "ZonesKept":
+        return Reason(said.code, said.object, {**said.data, "pod": zones.late.robbed(info, asked)})
     state = zones.state(info)
     verdict = zones.evaluators.admit(state, asked) if state is not None else None
     found = reason(verdict, state, info.name) if verdict is not None and state is not None else None
@@ -179,46 +184,29 @@ def _measure(zones: Zones, asked: Demand, args: ZoneArgs) -> Measure:
 # -------------------------------------------------------------------------------------------------------------- taking
 
 
-_Taken = tuple[Usage, Sure, str, Mapping[str, str]]
-
-
 class _Taking:
     """What a pod is going to have on a node, for the books and for its record; the same on all nodes with the same tally."""
 
     def __init__(self, zones: Zones, account: ZoneAccount, asked: Demand) -> None:
         self._zones, self._account, self._asked = zones, account, asked
-        self._known: dict[Tally, _Taken | None] = {}
+        self._known: dict[Tally, Foreseen | None] = {}
 
-    def _of(self, info: NodeInfo) -> _Taken | None:
+    def _of(self, info: NodeInfo) -> Foreseen | None:
         tally = self._zones.tally(info)
         if tally is None:
-            return self._foreseen(info)
+            return self._zones.late.foreseen(info, self._asked)
         if tally not in self._known:
             if len(self._known) >= _KEPT:
                 self._known.clear()
-            self._known[tally] = self._foreseen(info)
+            self._known[tally] = self._zones.late.foreseen(info, self._asked)
         return self._known[tally]
-
-    def _foreseen(self, info: NodeInfo) -> _Taken | None:
-        state = self._zones.state(info)
-        if state is None:
-            return None
-        verdict = self._zones.placement(state, self._asked)
-        if not verdict.placement:
-            return None
-        record = encode(verdict.placement, state.layout)
-        notes = {PREDICTED: record}
-        if verdict.passing:
-            notes[INIT_MEMORY_PREDICTED] = encode_passing(verdict.passing, state.layout)
-        return (*self._zones.entry(state, self._asked, verdict), record, notes)
 
     def posts(self, info: NodeInfo) -> list[tuple[Account, object]]:
         found = self._of(info)
         if found is None:
             return []
-        usage, sure, record, _ = found
-        return [(self._account, Held(info.name, usage, self._asked, sure, record))]
+        return [(self._account, Held(info.name, found.usage, self._asked, found.sure, found.record))]
 
     def notes(self, info: NodeInfo) -> Mapping[str, str]:
         found = self._of(info)
-        return found[3] if found is not None else _NOTHING
+        return found.notes if found is not None else _NOTHING

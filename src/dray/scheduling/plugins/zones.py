@@ -2,7 +2,7 @@
 
 Everything follows from NodeResourceTopology objects, from the pods on nodes with their records, and from what was decided here
 and is being written. Always true: a node without a usable topology object is not known here and costs nothing; what pods have is
-in the books, so that a trial that is not kept leaves no trace; a pod is waited for no longer than the configuration says.
+in the books, so that a trial that is not kept leaves no trace; what is in doubt is waited for no longer than is configured.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from dray.numa.refused import SPREAD, TOPOLOGY_AFFINITY_ERROR, Refusals
 from dray.numa.tally import Tallies, Tally, Usage
 from dray.scheduling.arguments import ZoneArgs
 from dray.scheduling.parts import Parts
+from dray.scheduling.plugins.late import Latecomers
 
 # A kubelet that refused is asked again after so long even if nothing has changed there that can be seen.
 REST_SECONDS: Final = 60.0
@@ -45,6 +46,7 @@ class Zones:
         found = parts.config.zones
         self._on, self.args = found is not None, found or ZoneArgs()
         self.evaluators = Evaluators()
+        self.late = Latecomers(self, parts)
         self._tallies = Tallies(self.evaluators.states)
         self.refusals = Refusals()
         self._topologies: dict[str, NodeResourceTopology] = {}
@@ -130,9 +132,18 @@ class Zones:
         for other, found in self._account.on(held.node).items() if held is not None else ():
             if other == uid:
                 break
-            if held is not None and found.sure in UNSURE and found.asked is not held.asked and not self._admitted(other):
+            if held is not None and found.sure in UNSURE and found.asked is not held.asked and not self.admitted(other):
                 return True
         return False
+
+    def comes(self, uid: str, held: Held) -> None:
+        """A pod is on its way to its kubelet at last, and is waited for like any other."""
+        self._waived.discard(uid)
+        self._books.post(self._account, uid, held)
+
+    def _bound(self, uid: str) -> bool:
+        placed = self._nodes.placed(uid)
+        return placed is not None and placed.standing == "shown"
 
     def _first(self, info: NodeInfo, concerned: Callable[[Held], bool]) -> str:
         unsure = self._account.unsure(info.name)
@@ -202,7 +213,7 @@ class Zones:
 
     def _believe(self, name: str, layout: Layout) -> None:
         # Nobody can have published what no kubelet has admitted yet.
-        coming = {uid: held for uid, held in self._account.on(name).items() if not self._admitted(uid)}
+        coming = {uid: held for uid, held in self._account.on(name).items() if not self.admitted(uid)}
         for uid in coming:
             self._account.post(uid, None)
         tallies = self._account.tallies
@@ -211,7 +222,7 @@ class Zones:
             self._account.post(uid, held)
         self._wakeups.node(name)
 
-    def _admitted(self, uid: str) -> bool:
+    def admitted(self, uid: str) -> bool:
         placed = self._nodes.placed(uid)
         return placed is not None and placed.pod.status.start_time is not None
 
@@ -234,6 +245,8 @@ class Zones:
             return
         if before is not None:
             if pod.status.start_time is None and _as_decided(pod, before):
+                if before.sure == "awaited":
+                    self.comes(pod.uid, msgspec.structs.replace(before, sure="starting"))
                 return
             if old is not None and old.spec.node_name and _same_records(old, pod):
                 return
@@ -362,7 +375,8 @@ class Zones:
                 held = self._account.entry(uid)
                 if held is not None and held.sure in UNSURE:
                     self._waived.add(uid)
-                    self._books.post(self._account, uid, msgspec.structs.replace(held, sure="assumed"))
+                    sure: Sure = "assumed" if self._bound(uid) else "awaited"
+                    self._books.post(self._account, uid, msgspec.structs.replace(held, sure=sure))
 
     def _wait_for(self, began: float, uids: list[str]) -> None:
         self._waiting.update(uids)
