@@ -55,6 +55,32 @@ def test_an_object_over_several_lines_is_one_question(command: tuple[str, ...]) 
     assert json.loads(result.output)["id"] == 1
 
 
+@COMMANDS
+def test_a_line_with_nothing_in_it_is_no_question(command: tuple[str, ...]) -> None:
+    """Files end with them, and a pretty-printed object may have them inside."""
+    question = json.dumps(QUESTIONS[command]).encode()
+    result = asked(command, b"\n" + question + b"\n\n  \n" + question + b"\n\n")
+    assert [json.loads(line)["id"] for line in result.output.splitlines()] == [1, 1]
+    assert result.exit_code == 0
+
+
+@COMMANDS
+def test_what_is_no_json_is_told_with_what_a_question_is(command: tuple[str, ...]) -> None:
+    [told] = json.loads(asked(command, b"foo").output)["invalid"]
+    assert told.startswith("not JSON: ")
+    assert told.endswith("a question is one JSON object on one line")
+
+
+@pytest.mark.parametrize("name", ["cpuManagerPolicy", "memoryManagerPolicy"])
+def test_a_policy_that_no_kubelet_has_is_told_by_its_field(name: str) -> None:
+    question = QUESTIONS["numa", "check"]
+    assert invalid(("numa", "check"), {**question, "kubelet": {name: "statik"}}) == (
+        f"kubelet.{name}: 'statik' is none of none, static"
+    )
+    for known in ("none", "static", "None", "Static"):
+        assert asked(("numa", "check"), json.dumps({**question, "kubelet": {name: known}}).encode()).exit_code == 0
+
+
 def invalid(command: tuple[str, ...], question: dict[str, Any]) -> str:
     result = asked(command, json.dumps(question).encode())
     assert result.exit_code == 2

@@ -27,7 +27,7 @@ from dray.api.reason import Reason
 from dray.api.resource import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.api.validation import validate_create
 from dray.api.words import Counted, as_json, message
-from dray.cli.lines import LINE_MAX, answer_lines
+from dray.cli.lines import LINE_MAX, answer_lines, unreadable
 from dray.cli.output import output_option
 from dray.devices import Devices, RequestFinding, Verdict
 
@@ -142,8 +142,10 @@ def _named(identity: Any, answer: Json) -> Json:
 def _parse(text: bytes) -> Line:
     try:
         return _decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Invalid(f"not JSON: {error}; a question is one JSON object on one line") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Invalid(unreadable(error)) from None
+    except RecursionError:
+        raise Invalid("the line is nested too deeply") from None
 
 
 def _decode(text: bytes) -> Line:

@@ -1,5 +1,5 @@
 """Commands that answer questions line by line: JSON in, one line of JSON out for each, in the same order. A pretty-printed
-object is one question."""
+object is one question; a line with nothing in it is none, and gets no answer."""
 
 from __future__ import annotations
 
@@ -25,6 +25,13 @@ def answer_lines(file: BinaryIO, answer: Callable[[bytes], tuple[dict[str, Any],
         out.write(msgspec.json.encode(told) + b"\n")
         out.flush()
     return complete
+
+
+def unreadable(error: Exception) -> str:
+    """What is wrong with a line: that it is no JSON at all, or what in it is not as it has to be."""
+    if isinstance(error, msgspec.DecodeError | UnicodeDecodeError) and not isinstance(error, msgspec.ValidationError):
+        return f"not JSON: {error}; a question is one JSON object on one line"
+    return str(error)
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:

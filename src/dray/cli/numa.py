@@ -18,7 +18,7 @@ from dray.api.meta import DecodeError, decode
 from dray.api.quantity import QuantityError
 from dray.api.topology import POLICIES, NodeResourceTopology
 from dray.api.words import as_json
-from dray.cli.lines import LINE_MAX, answer_lines
+from dray.cli.lines import LINE_MAX, answer_lines, unreadable
 from dray.numa.available import reconstructed
 from dray.numa.demand import demand, is_memory
 from dray.numa.evaluate import Evaluators, Verdict, reason
@@ -29,6 +29,8 @@ from dray.numa.placement import Groups, Placement
 from dray.numa.tally import Usage
 
 ZONE_MAX: Final = 1024
+# Policies of a kubelet's managers of CPUs and of memory, however they are written.
+_MANAGERS: Final = ("none", "static")
 Json = dict[str, Any]
 
 
@@ -99,7 +101,7 @@ def _answer_all(file: BinaryIO, answer: Callable[[bytes], Json]) -> None:
         except RecursionError:
             return {"id": _id(text), "invalid": ["nested too deeply"]}, False
         except (Invalid, DecodeError, QuantityError, TooManyHints, msgspec.DecodeError, UnicodeDecodeError) as error:
-            return {"id": _id(text), "invalid": [str(error)]}, False
+            return {"id": _id(text), "invalid": [unreadable(error)]}, False
 
     sys.exit(0 if answer_lines(file, of_line) else 2)
 
@@ -127,6 +129,7 @@ class CheckLine(msgspec.Struct, rename="camel"):
 
 def _checked(text: bytes, evaluators: Evaluators) -> Json:
     line = msgspec.json.decode(text, type=CheckLine)
+    _refuse_unknown_policies(line.kubelet)
     topology, pod = decode(NodeResourceTopology, line.topology), decode(Pod, line.pod)
     layout = layout_of(topology, line.kubelet, line.ignore)
     asked = evaluators.demands(demand(pod))
@@ -143,6 +146,14 @@ def _checked(text: bytes, evaluators: Evaluators) -> Json:
     if warnings := _warnings(verdict, layout, line.kubelet):
         answer["warnings"] = warnings
     return answer
+
+
+def _refuse_unknown_policies(kubelet: Settings) -> None:
+    """A policy that no kubelet has would count as one that aligns."""
+    said = {"cpuManagerPolicy": kubelet.cpu_manager_policy, "memoryManagerPolicy": kubelet.memory_manager_policy}
+    for name, policy in said.items():
+        if policy is not None and policy.lower() not in _MANAGERS:
+            raise Invalid(f"kubelet.{name}: {policy!r} is none of {', '.join(_MANAGERS)}")
 
 
 def _told(verdict: Verdict, state: State, node: str) -> Json:

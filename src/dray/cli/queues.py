@@ -19,7 +19,7 @@ from rich.console import Console
 
 from dray.api.amounts import counted
 from dray.api.kinds import NODES, PODS, QUEUES
-from dray.cli.lines import LINE_MAX, answer_lines
+from dray.cli.lines import LINE_MAX, answer_lines, unreadable
 from dray.cli.output import emit, output_option, table
 from dray.cli.source import Source, now_of, placing_of, source_options
 from dray.cli.tables import Fitted
@@ -211,10 +211,8 @@ def _answer(text: bytes, answer_to: Callable[[bytes], Json]) -> Json:
             raise QueueError(f"the line is longer than {LINE_MAX} bytes; split it")
         identity = msgspec.json.decode(text, type=Named).id
         answer = answer_to(text)
-    except (QueueError, msgspec.ValidationError) as error:
-        answer = {"invalid": [str(error)]}
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        answer = {"invalid": [f"not JSON: {error}; a question is one JSON object on one line"]}
+    except (QueueError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        answer = {"invalid": [unreadable(error)]}
     except RecursionError:
         answer = {"invalid": ["the line is nested too deeply"]}
     return answer if identity is None else {"id": identity, **answer}
