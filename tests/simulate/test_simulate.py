@@ -237,7 +237,8 @@ def test_the_server_completes_names_of_which_the_beginning_is_given(simulate: Si
 
 def test_the_table_tells_what_several_nodes_say_once(simulate: Simulate) -> None:
     answer = simulate(scenario(hardware=["gpu8:3"]), template(count=9), pod("too-much"))
-    assert answer.stdout.count("has not enough devices of class gpu.dray.dev for request gpu (needs 9, 8 free of 8)") == 1
+    told = "3 nodes have not enough devices of class gpu.dray.dev for request gpu (needs 9, at most 8 free of 8)"
+    assert answer.stdout.count(told) == 1
 
 
 class TestAScenarioThatIsWrong:
@@ -317,7 +318,16 @@ def test_people_see_pods_devices_and_what_was_checked(simulate: Simulate) -> Non
 def test_a_pod_that_fits_and_is_not_placed_is_told_apart(simulate: Simulate) -> None:
     foreign = pod("foreign")
     foreign["spec"]["schedulerName"] = "somebody-else"
-    assert "it fits, and is not placed yet" in simulate(scenario(), template(), foreign).stdout
+    assert "; scheduler somebody-else has not placed it yet." in simulate(scenario(), template(), foreign).stdout
+
+
+def test_why_a_pod_waits_is_told_in_one_sentence_that_counts_nodes(simulate: Simulate) -> None:
+    large = pod("large")
+    large["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "1000"}
+    answer = simulate(scenario(), template(), large)
+    assert "  cannot be scheduled, even on an empty cluster: 0/" in answer.stdout
+    [told] = simulate.report(scenario(), template(), large)["pods"]
+    assert told["summary"].startswith("pod default/large cannot be scheduled, even on an empty cluster: 0/")
 
 
 def test_a_drained_node_is_cordoned_and_its_pods_go(simulate: Simulate) -> None:

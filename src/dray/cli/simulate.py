@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _NEEDED: Final = (PODS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES)
 # Reasons of a pod that are told in a table.
-_REASONS: Final = 3
 
 
 @click.command()
@@ -115,7 +114,10 @@ def _scenario(files: Sequence[Path], seed: int | None, until: str | None, snapsh
     from dray.simulate.scenario import read
     from dray.simulate.whatif import from_snapshot
 
-    seconds_long = seconds(until) if until else None
+    try:
+        seconds_long = seconds(until) if until else None
+    except ValueError as error:
+        raise Trouble(f"--until: {error}") from error
     if snapshot is None:
         with patience("still reading the files …"):
             return read(files, seed=seed, until=seconds_long)
@@ -164,11 +166,7 @@ def _ended(end: dict[str, Any]) -> str:
 
 
 def _why_not(pod: dict[str, Any]) -> str:
-    if pod["phase"] == "Pending" and not pod["node"] and not pod["reasons"]:
-        return "it fits, and is not placed yet"
-    told = list(dict.fromkeys(reason["message"] for reason in pod["reasons"]))  # nodes often have the same
-    more = [f"… {len(told) - _REASONS} more, see -o json"] if len(told) > _REASONS else []
-    return "\n".join(told[:_REASONS] + more)
+    return str(pod["summary"]).removeprefix(f"pod {pod['namespace']}/{pod['name']} ")
 
 
 def _row(pod: dict[str, Any]) -> tuple[str, ...]:

@@ -16,7 +16,6 @@ import msgspec
 from dray.api.consumers import claims_of
 from dray.api.core import Pod
 from dray.api.kinds import EVENTS, NODES, PODS, RESOURCE_CLAIMS, Kind
-from dray.api.reason import Reason
 from dray.api.resource import ResourceClaim
 from dray.api.times import parse_time
 from dray.api.words import as_json
@@ -303,6 +302,8 @@ class Simulation:
 
     def _pod(self, world: World, pod: Pod, failures: list[FailedBinding], outlooks: Outlooks) -> dict[str, Any]:
         at = self._bound.get(pod.key)
+        waits = not pod.spec.node_name and not pod.terminal
+        answer = self.why(world, pod, failures, outlooks) if waits else None
         return {
             "namespace": pod.metadata.namespace,
             "name": pod.metadata.name,
@@ -311,11 +312,9 @@ class Simulation:
             "boundAt": _rounded(at) if at is not None and pod.spec.node_name else None,
             "claims": [_claim(claim) for claim in _claims(world, pod)],
             "numa": _zones(pod),
-            "reasons": [as_json(reason) for reason in self._reasons(world, pod, failures, outlooks)],
+            "reasons": [as_json(reason) for reason in answer.reasons] if answer is not None else [],
+            "summary": answer.summary if answer is not None else "",
         }
-
-    def _reasons(self, world: World, pod: Pod, failures: list[FailedBinding], outlooks: Outlooks) -> list[Reason]:
-        return [] if pod.spec.node_name or pod.terminal else self.why(world, pod, failures, outlooks).reasons
 
     def failures(self) -> list[FailedBinding]:
         return failed_bindings(self._core.all(EVENTS).values())
