@@ -169,3 +169,35 @@ def test_a_scheduler_that_is_not_there_is_told_in_plain_words() -> None:
     assert result.exit_code == 2
     assert result.output.startswith(f"Error: cannot connect to {server}: ")
     assert "ssl" not in result.output
+
+
+def test_yaml_that_cannot_be_read_is_told_with_line_and_column(tmp_path: Path) -> None:
+    file = tmp_path / "broken.yaml"
+    file.write_text("kind: Pod\n  foo: [\n")
+    for command in (("plan", "--snapshot", str(file), "-f", str(file)), ("simulate", str(file)), ("why", "-f", str(file))):
+        result = dray(*command)
+        assert result.exit_code == 2
+        assert result.output == f"Error: {file}: line 2, column 6: mapping values are not allowed in this context\n"
+
+
+def test_a_configuration_that_does_not_exist_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text("{apiVersion: v1, kind: Node, metadata: {name: n}}")
+    file = tmp_path / "none.yaml"
+    result = dray("why", "-f", str(tmp_path / "pod.yaml"), "--config", str(file))
+    assert result.exit_code == 2
+    assert result.output.endswith(f"Error: {file}: No such file or directory\n")
+
+
+def test_a_duration_that_is_none_is_told_with_its_option(tmp_path: Path) -> None:
+    (tmp_path / "node.yaml").write_text("{apiVersion: v1, kind: Node, metadata: {name: n}}")
+    result = dray("simulate", str(tmp_path / "node.yaml"), "--until", "5x")
+    assert result.exit_code == 2
+    assert result.output == "Error: --until: '5x' is not a duration; write 30s, 1m30s or 500ms\n"
+
+
+def test_a_pod_whose_name_is_mistyped_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text("{apiVersion: v1, kind: Pod, metadata: {name: train-0, namespace: default}, spec: {containers: []}}")
+    for name, meant in (("trian-0", "; did you mean train-0?"), ("other", "")):
+        result = dray("why", name, "-f", str(file))
+        assert result.output.endswith(f'Error: pod "{name}" not found in namespace "default"{meant}\n')

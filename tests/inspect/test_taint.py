@@ -242,3 +242,13 @@ class TestWords:
         )
         assert rule_name(DeviceTaintSelector(), "k") == "all-devices-k"
         assert len(rule_name(DeviceTaintSelector("d" * 63, "p" * 253, "g"), "k")) <= 253
+
+
+def test_each_pod_is_beside_its_own_node(dray: Run) -> None:
+    places = {"a": "n2", "b": "n1", "c": "n2"}
+    pods = [pod(name, name, node=where) for name, where in places.items()]
+    claims = [claim(name, result(f"g{n}", pool=places[name]), pods=(name,), node=places[name]) for n, name in enumerate(places)]
+    slices = [slice_(f"s-{name}", [{"name": f"g{n}"} for n in range(3)], node=name) for name in ("n1", "n2")]
+    told = dray("taint", [node("n1"), node("n2"), device_class(), *slices, *claims, *pods], "*", TAINT, "--preview").stdout
+    lines = [line.split() for line in told.splitlines()]
+    assert [line[-2:] for line in lines if line and line[-1] in ("n1", "n2")] == [["a", "n2"], ["b", "n1"], ["c", "n2"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from dray.api.core import Pod
@@ -33,6 +34,8 @@ def find(world: World, name: str, namespace: str, events: Iterable[Mapping[str, 
         )
     if found is None:
         elsewhere = sorted(key for key in world.all(PODS) if key.rpartition("/")[2] == name)
-        hint = f"; there is {', '.join(elsewhere[:3])}" if elsewhere else ""
+        here = [each.metadata.name for each in world.all(PODS).values() if each.metadata.namespace == namespace]
+        near = get_close_matches(name, sorted(here), 1, 0.8)
+        hint = f"; there is {', '.join(elsewhere[:3])}" if elsewhere else f"; did you mean {near[0]}?" if near else ""
         raise Trouble(f'pod "{name}" not found in namespace "{namespace}"{hint}')
     return found

@@ -200,13 +200,12 @@ def show(found: Blast, wanted: DeviceTaint, console: Console, *, wide: bool) -> 
 
 
 def _row(owner: Owner, wide: bool) -> tuple[str | Text, ...]:
-    pods = [leaves.pod.partition("/")[2] for leaves in owner.pods]
-    shown = pods if wide else pods[:3]
-    more = [f"and {len(pods) - len(shown)} more"] if len(pods) > len(shown) else []
-    nodes = list(dict.fromkeys(leaves.node for leaves in owner.pods))
-    where = nodes if wide or len(nodes) <= 3 else [f"{len(nodes)} nodes"]
+    shown = owner.pods if wide else owner.pods[:3]
+    pods, where = [leaves.pod.partition("/")[2] for leaves in shown], [leaves.node for leaves in shown]
+    if more := len(owner.pods) - len(shown):
+        pods.append(f"and {more} more")
     who: str | Text = owner.owner or Text("nobody: not made again", "yellow")
-    return owner.namespace, who, "\n".join([*shown, *more]), "\n".join(where), _finds(owner)
+    return owner.namespace, who, "\n".join(pods), "\n".join(where), _finds(owner)
 
 
 def _finds(owner: Owner) -> str | Text:

@@ -16,9 +16,8 @@ def verdict(found: Plan) -> str:
     if found.evictions:
         told.append(_leaving(len(found.evictions), sum(not each.finds_place for each in found.evictions)))
     if found.others:
-        told.append(
-            f"{len(found.others)} that waited get one too" if found.pods else f"{len(found.others)} that waited get a node"
-        )
+        get = "gets" if len(found.others) == 1 else "get"
+        told.append(f"{len(found.others)} that waited {get} {'one too' if found.pods else 'a node'}")
     impossible = sum(pod.verdict == "impossible" for pod in found.pods)
     if impossible:
         told.append(f"{impossible} could not get one even if all nodes were empty")

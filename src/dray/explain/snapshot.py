@@ -291,10 +291,16 @@ def _documents_in(text: str, name: str) -> Iterator[tuple[Any, str]]:
     except RecursionError as error:
         raise SnapshotError(f"{name}: cannot be read: it is nested too deeply") from error
     except yaml.YAMLError as error:
-        raise SnapshotError(f"{name}: cannot be read: {error}") from error
+        raise SnapshotError(f"{name}: {_where(error)}") from error
     for number, document in enumerate(loaded, 1):
         if document is not None:
             yield document, f"{name}: document {number}"
+
+
+def _where(error: yaml.YAMLError) -> str:
+    """What is wrong with the text, and where, in one line."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark and problem else f"cannot be read: {error}"
 
 
 def is_snapshot(document: Any) -> bool:
