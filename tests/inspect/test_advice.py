@@ -275,7 +275,7 @@ class TestTheCauseIsTold:
     def test_a_resource_that_nothing_offers_where_a_node_is_tainted_as_well(self, dray: Run) -> None:
         new = pod("new")
         new["spec"]["containers"][0]["resources"]["limits"] = {"example.com/foo": "1"}
-        found = ask(dray, [tainted()[0], node("n2"), device_class(), new])
+        found = ask(dray, [tainted()[0], node("n2"), device_class(), slice_("s", [{"name": "g0"}], node="n2"), new])
         assert "let a device class serve example.com/foo, such as gpu" in found["fixes"]
 
     def test_a_storage_class_that_is_missing_is_to_be_created(self, dray: Run) -> None:

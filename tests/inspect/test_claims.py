@@ -45,7 +45,13 @@ class TestAClaim:
 
 class TestAnOrphan:
     def orphan(self, dray: Run, *objects: Plain) -> dict[str, str]:
-        return {name: row["orphan"] for name, row in rows(dray, list(objects), "--orphans").items()}
+        return {name: row["orphan"] for name, row in rows(dray, [*objects, pod("other")], "--orphans").items()}
+
+    def test_is_none_where_no_pods_were_read(self, dray: Run) -> None:
+        """Every claim would look as if its pods were gone."""
+        answer = dray("claims", [claim("left", result("g0"), pods=("here",), creationTimestamp=OLD)], "--orphans")
+        assert answer.exit_code == 2
+        assert "the answer needs pods, and the files have no pods" in answer.stderr
 
     def test_is_reserved_for_a_pod_that_is_gone(self, dray: Run) -> None:
         found = self.orphan(dray, claim("left", result("g0"), pods=("gone",), creationTimestamp=OLD))

@@ -114,7 +114,13 @@ def test_for_people_there_is_a_line_for_each_and_a_total(dray: Run) -> None:
     assert "4 devices: 3 free, 1 allocated. Most free on one node: 2 on n2." in told
     assert "ns/train" in told
     assert "\n1 device: 1 allocated." in dray("devices", healthy(), "--state", "allocated").stdout
-    assert "No devices" in dray("devices", [node("n")]).stdout
+
+
+def test_none_are_told_only_where_slices_were_read(dray: Run) -> None:
+    answer = dray("devices", [node("n")])
+    assert (answer.exit_code, answer.stdout) == (2, "")
+    assert "the answer needs resourceslices.resource.k8s.io, and the files have no resourceslices" in answer.stderr
+    assert "No devices" in dray("devices", [slice_("s", [])]).stdout
 
 
 def test_very_many_are_told_by_node(dray: Run) -> None:

@@ -230,7 +230,7 @@ def test_a_queue_or_topology_of_a_kind_that_is_not_there_is_not_called_missing(t
 def test_what_files_have_nothing_of_is_warned_of_where_the_answer_goes_by_it(tmp_path: Path) -> None:
     file = tmp_path / "pods.yaml"
     file.write_text(yaml.safe_dump_all([node("n"), pod("p")]))
-    for command in (("why",), ("plan", "--cordon", "n"), ("simulate", "--from-cluster", "--until", "1s"), ("devices",)):
+    for command in (("why",), ("plan", "--cordon", "n"), ("simulate", "--from-cluster", "--until", "1s")):
         told = asked(*command, "--snapshot", str(file)).stderr
         assert told.startswith("warning: the files have no resource"), command
         assert "nodes" not in told

@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
+from dray.api.kinds import PODS
 from dray.api.times import format_time
+from dray.explain.snapshot import from_objects
 from dray.explain.tree import _devices
+from dray.explain.why import why
 from tests.inspect.conftest import Plain, Run, claim, device_class, healthy, node, pod, result, slice_
 
 
@@ -272,7 +275,44 @@ def test_devices_that_a_taint_keeps_away_are_told_with_a_toleration_that_helps(d
 
 
 def test_a_cluster_without_nodes(dray: Run) -> None:
-    assert codes(ask(dray, "new", [pod("new")])["reasons"]) == ["NoNodes"]
+    """Files without nodes are none: there may be some."""
+    world = from_objects({(PODS, "ns/new"): pod("new")}).world
+    assert [reason.code for reason in why(world, world.get(PODS, "ns/new"), now=0.0).reasons] == ["NoNodes"]
+    found = ask(dray, "new", [pod("new")])
+    assert codes(found["reasons"]) == ["NotRead"]
+    assert "(the files have no nodes)" in found["summary"]
+
+
+class TestWhatFilesDoNotHave:
+    """A kind that is in none of them may have objects in the cluster: nothing is impossible for the lack of these."""
+
+    @pytest.mark.parametrize("lacking", ["ResourceSlice", "DeviceClass"])
+    def test_of_devices(self, dray: Run, lacking: str) -> None:
+        objects = [each for each in healthy() if each["kind"] != lacking]
+        found = ask(dray, "new", [*objects, claim("wants"), pod("new", "wants")])
+        assert (found["verdict"], codes(found["reasons"])) == ("unschedulable", ["NotRead"])
+        assert found["summary"].startswith("whether pod ns/new can be scheduled cannot be told: ")
+        assert f"the files have no {lacking.lower()}" in found["summary"]
+
+    @pytest.mark.parametrize("lacking", ["ResourceSlice", "DeviceClass"])
+    def test_of_what_serves_an_extended_resource(self, dray: Run, lacking: str) -> None:
+        new = pod("new")
+        new["spec"]["containers"][0]["resources"]["limits"] = {"example.com/gpu": "1"}
+        served = {**device_class(), "spec": {**device_class()["spec"], "extendedResourceName": "example.com/gpu"}}
+        objects = [each for each in [*healthy(), served] if each["kind"] != lacking]
+        assert codes(ask(dray, "new", [*objects, new])["reasons"]) == ["NotRead"]
+
+    def test_what_is_against_it_on_every_node_is_told_all_the_same(self, dray: Run) -> None:
+        objects = [each for each in healthy() if each["kind"] != "ResourceSlice"]
+        found = ask(dray, "new", [*objects, claim("wants"), pod("new", "wants", cpu="100")])
+        assert (found["verdict"], "ResourcesInsufficient" in codes(found["reasons"])) == ("impossible", True)
+
+    def test_of_its_queue(self, dray: Run) -> None:
+        new = pod("new")
+        new["metadata"]["labels"] = {"kai.scheduler/queue": "team"}
+        found = ask(dray, "new", [*healthy(), new])
+        assert codes(found["reasons"]) == ["NotRead"]
+        assert "queues.scheduling.run.ai team (the files have no queues.scheduling.run.ai)" in found["summary"]
 
 
 class TestTheNameOfThePod:

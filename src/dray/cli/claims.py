@@ -35,7 +35,8 @@ def claims(namespace: str | None, orphans: bool, source: Source, output: str) ->
       dray claims --orphans
       dray claims --orphans -o json
     """
-    world = source.read(needs=(RESOURCE_CLAIMS, PODS)).world
+    # Where no pods were read, every claim would look as if its pods were gone.
+    world = source.read(needs=(RESOURCE_CLAIMS, PODS), decisive=(RESOURCE_CLAIMS, PODS)).world
     rows = [row for row in claim_rows(world, time.time()) if namespace in (None, row.namespace)]
     if orphans:
         rows = [row for row in rows if row.orphan]

@@ -49,7 +49,7 @@ def devices(source: Source, nodes: Sequence[str], driver: str | None, states: Se
       dray devices --state free -o json
       dray devices -f now.json                        what `dray snapshot` saved
     """
-    snapshot = source.read(needs=(RESOURCE_SLICES, RESOURCE_CLAIMS), decisive=())
+    snapshot = source.read(needs=(RESOURCE_SLICES, RESOURCE_CLAIMS), decisive=(RESOURCE_SLICES,))
     _, gates = placing_of(None, snapshot)
     found = inventory(Published(snapshot.world, gates=gates))
     if only := bool(nodes or driver or states):

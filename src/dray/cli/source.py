@@ -206,7 +206,8 @@ def _judge_lacking(found: Snapshot, needs: Sequence[Kind], decisive: Sequence[Ki
         if kind in lacking:
             raise Trouble(f"the answer needs {kind.resource}, and {lacking[kind]}; `dray snapshot` takes all that is needed")
     if told := [kind.resource for kind in needs if kind in lacking]:
-        click.echo(f"warning: the files have no {', '.join(told)}; the answer is as if the cluster had none", err=True)
+        then = "what depends on them cannot be told, and all else is as if the cluster had none"
+        click.echo(f"warning: the files have no {', '.join(told)}; {then}", err=True)
 
 
 def objects_of(files: Sequence[Path]) -> list[tuple[str, dict[str, Any]]]:
@@ -243,7 +244,9 @@ def placing_of(file: Path | None, found: Snapshot | None) -> tuple[Config | None
         gates = Gates.dray().updated(switched)
         if file is not None:
             return load(file.read_text(), gates), gates
-        told = header.scheduler_configuration if header is not None else None
-        return (parse(told, gates) if told is not None else None), gates
-    except (OSError, UnicodeDecodeError, ConfigError, GateError) as error:
+        taken = header.scheduler_configuration if header is not None else None
+        return (parse(taken, gates) if taken is not None else None), gates
+    except OSError as error:
+        raise Trouble(told(error)) from error
+    except (UnicodeDecodeError, ConfigError, GateError) as error:
         raise Trouble(f"{file}: {error}" if file is not None else f"the header of the snapshot: {error}") from error

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from dray.api.kinds import NODES, PODS
+from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
 from dray.cli.output import emit, output_option, table
 from dray.cli.source import Source, placing_of, source_options
 from dray.explain.zones import ZoneReport, ZoneRow, zone_report
@@ -34,7 +34,7 @@ def zones(source: Source, nodes: Sequence[str], config: Path | None, output: str
       dray zones -o json
       dray zones --snapshot cluster.yaml
     """
-    snapshot = source.read(needs=(NODES, PODS))
+    snapshot = source.read(needs=(NODES, PODS), decisive=(NODES, NODE_RESOURCE_TOPOLOGIES))
     settings, gates = placing_of(config, snapshot)
     found = zone_report(snapshot.world, time.time(), config=settings, gates=gates, nodes=nodes)
     emit(found, output, lambda console: _show(found, console, narrowed=bool(nodes)))

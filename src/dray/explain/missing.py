@@ -8,7 +8,7 @@ made instead asks for a device class that exists.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -50,10 +50,21 @@ _NAMING: Final[dict[str, tuple[Kind, str]]] = {
     "PodGroupMissing": (POD_GROUPS, "group"),
     "TopologyMissing": (TOPOLOGIES, "topology"),
 }
+# Reasons that say that there is nothing, or too little, of something: what it would be published as.
+_OF_KINDS: Final[dict[str, tuple[Kind, ...]]] = {
+    "NoNodes": (NODES,),
+    "NoDevices": (RESOURCE_SLICES,),
+    "NotEnoughDevices": (RESOURCE_SLICES,),
+    "AllDevicesBusy": (RESOURCE_SLICES,),
+    "ResourceUnknown": (DEVICE_CLASSES, RESOURCE_SLICES),
+}
 
 
 def unless_unread(reason: Reason, pod: Pod, unknown: Mapping[Kind, str]) -> Reason:
     """What is missing from a kind that could not be read may well be there."""
+    for each in _OF_KINDS.get(reason.code, ()):
+        if each in unknown:
+            return Reason("NotRead", f"pod/{pod.key}", {"kind": each.resource, "why": unknown[each]})
     kind, key = _NAMING.get(reason.code, (None, ""))
     if kind is POD_GROUPS and POD_GROUP_ANNOTATION not in pod.metadata.annotations:
         kind = CORE_POD_GROUPS
@@ -61,6 +72,23 @@ def unless_unread(reason: Reason, pod: Pod, unknown: Mapping[Kind, str]) -> Reas
         return reason
     name = str(reason.data.get(key) or reason.object.partition("/")[2])
     return Reason("NotRead", f"pod/{pod.key}", {"kind": kind.resource, "name": name, "why": unknown[kind]})
+
+
+def unread_of_queues(pod: Pod, unknown: Mapping[Kind, str]) -> list[Reason]:
+    """The queue and the pod group that the pod names, of which nothing is known."""
+    named = ("QueueMissing", "queue", pod.metadata.labels.get(QUEUE_LABEL))
+    grouped = ("PodGroupMissing", "group", pod.metadata.annotations.get(POD_GROUP_ANNOTATION))
+    absent = [Reason(code, "", {key: name}) for code, key, name in (named, grouped) if name]
+    return [told for reason in absent if (told := unless_unread(reason, pod, unknown)) is not reason]
+
+
+def untold(pod: Pod, refusals: Iterable[Sequence[Reason]], unknown: Mapping[Kind, str]) -> list[Reason]:
+    """What nobody knows of a node that would do if it were there; nothing where each node has something else against the pod."""
+    for reasons in refusals:
+        told = [unless_unread(reason, pod, unknown) for reason in reasons]
+        if all(reason.code == "NotRead" for reason in told):
+            return told
+    return []
 
 
 def advice(world: World, pod: Pod, reasons: Sequence[Reason]) -> list[Fix]:

@@ -384,9 +384,11 @@ class _Told:
             gates = ", ".join(gate.name for gate in pod.spec.scheduling_gates)
             reasons = [Reason(_GATED, f"pod/{pod.key}", {"gates": gates} if gates else {})] if gates else []
             return PlannedPod(pod.key, "waits", reasons=reasons, instead_of=instead_of)
-        counts = [(unless_unread(reason, pod, self._rehearsal.unknown), count) for reason, count in refusal.reasons]
+        counts = list(refusal.reasons)
+        told = [unless_unread(reason, pod, self._rehearsal.unknown) for reason, _ in counts]
+        if unread := [(reason, 0) for reason in told if reason.code == "NotRead"][:1]:
+            counts = unread  # whatever else nodes lack
         reasons = [reason for reason, _ in counts]
-        unread = any(reason.code == "NotRead" for reason in reasons)
         verdict = "unschedulable" if unread else self._verdict(pod, refusal.codes)
         nowhere = self._of_gang(pod) if verdict == "unschedulable" and not unread else None
         if nowhere is not None:

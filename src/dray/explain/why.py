@@ -136,6 +136,8 @@ def _why(
         if answer.fits and (late := question.waits_for(found.others)) is not None:
             late.queued = answer.queued
             return late
+    elif (answer.fits or answer.verdict == "unschedulable") and (untold_of := missing.unread_of_queues(pod, unknown)):
+        return question.refused(untold_of)
     return _unless_paused(answer, pod, now)
 
 
@@ -256,16 +258,16 @@ class _Question:
         try:
             state = self._ask.state(self._pod)
         except NotPlaced as refused:
-            return self._refused([self._of_template(reason) for reason, _ in refused.refusal.reasons])
+            return self.refused([self._of_template(reason) for reason, _ in refused.refusal.reasons])
         if state.unusable:
-            return self._refused([reason for _, reason in state.unusable])
+            return self.refused([reason for _, reason in state.unusable])
         self._ask.count_promises((self._pod.uid,), state.demand.priority)
         nodes = self._nodes(self._ask, state)
         if not nodes:
-            return self._refused([Reason("NoNodes", "")])
+            return self.refused([Reason("NoNodes", "")])
         fits = [node.node for node in nodes if not node.reasons]
         if fits and (wrong := self._ask.broken(state)):
-            return self._refused(wrong)
+            return self.refused(wrong)
         if fits:
             answer = self._fits(fits, nodes)
             answer.choice = choice(self._scheduler, state, fits)
@@ -307,12 +309,12 @@ class _Question:
         """Where its queue, its pod group or their topology is of a kind that could not be read: nobody knows what they say."""
         told = [reason for reason, _ in found.refusal.reasons] if found.refusal is not None else []
         unread = [reason for reason in told if missing.unless_unread(reason, self._pod, self._unknown) is not reason]
-        answer = self._refused(unread) if unread else None
+        answer = self.refused(unread) if unread else None
         if answer is not None:
             answer.queued = found.place
         return answer
 
-    def _refused(self, reasons: list[Reason]) -> Why:
+    def refused(self, reasons: list[Reason]) -> Why:
         """What concerns the pod, whatever the node."""
         reasons = [missing.unless_unread(reason, self._pod, self._unknown) for reason in reasons]
         counts: list[Counted] = [(reason, 0) for reason in reasons]
@@ -380,6 +382,8 @@ class _Question:
         return Why(self._pod.key, "waiting", summary, [reason], nodes, fixes(counts))
 
     def _nowhere(self, state: CycleState, nodes: list[NodeAnswer]) -> Why:
+        if untold := missing.untold(self._pod, (node.reasons for node in nodes), self._unknown):
+            return self.refused(untold)
         advice = missing.advice(self._world, self._pod, missing.nowhere(self._world, [node.reasons for node in nodes]))
         advice += [*self._attach(state), *Advisor(self._world, self._ask, state, _refused(nodes)).fixes()]
         alone = self._alone()
