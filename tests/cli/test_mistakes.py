@@ -177,7 +177,10 @@ def test_yaml_that_cannot_be_read_is_told_with_line_and_column(tmp_path: Path) -
     for command in (("plan", "--snapshot", str(file), "-f", str(file)), ("simulate", str(file)), ("why", "-f", str(file))):
         result = dray(*command)
         assert result.exit_code == 2
-        assert result.output == f"Error: {file}: line 2, column 6: mapping values are not allowed in this context\n"
+        assert (
+            result.output
+            == f"Error: {file}: cannot be read at line 2, column 6: mapping values are not allowed in this context\n"
+        )
 
 
 def test_a_configuration_that_does_not_exist_is_told_once(tmp_path: Path) -> None:

@@ -300,7 +300,8 @@ def _documents_in(text: str, name: str) -> Iterator[tuple[Any, str]]:
 def _where(error: yaml.YAMLError) -> str:
     """What is wrong with the text, and where, in one line."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark and problem else f"cannot be read: {error}"
+    at = f" at line {mark.line + 1}, column {mark.column + 1}: {problem}" if mark and problem else f": {error}"
+    return f"cannot be read{at}"
 
 
 def is_snapshot(document: Any) -> bool:
