@@ -244,3 +244,45 @@ class TestOwnersThatAreMadeAnew:
         add(sim, "worker", "2", *of_leader_worker_set(0, 1, "r2"))
         sim.settle(5)
         assert running(sim) == {"leader", "worker"}
+
+
+class TestWhatPodsSayDifferently:
+    def test_is_what_the_oldest_says_whoever_was_seen_first(self) -> None:
+        """A scheduler that is started again goes by the same, and so does dray why."""
+        found = set()
+        for order in ((0, 1), (1, 0)):
+            sim = cluster(4)
+            for queue in ("red", "blue"):
+                add_queue(sim, queue, 4)
+            for index in order:
+                add(sim, f"w{index}", "3", labels={"kai.scheduler/queue": ("red", "blue")[index]})
+            sim.settle(2)
+            job = sim.scheduler.workloads.jobs.of(sim.pod("w0")["metadata"]["uid"])
+            assert job is not None
+            found.add((job.queue, job.first.key))
+        assert found == {("red", "default/w0")}
+
+    def test_counts_for_another_queue_when_the_oldest_goes(self) -> None:
+        sim = cluster(4)
+        for queue in ("red", "blue"):
+            add_queue(sim, queue, 4)
+        for index in range(3):
+            add(sim, f"w{index}", "1", labels={"kai.scheduler/queue": "red" if index == 0 else "blue"})
+        sim.settle(5)
+        assert running(sim) == {"w0", "w1", "w2"}
+        allocated = sim.scheduler.workloads.use.allocated
+        assert (allocated["red"]["gpu"], allocated["blue"]["gpu"]) == (3, 0)
+        sim.remove(kinds.PODS, "default/w0")
+        sim.settle(5)
+        allocated = sim.scheduler.workloads.use.allocated
+        assert (allocated["red"]["gpu"], allocated["blue"]["gpu"]) == (0, 2)
+
+    def test_is_forgotten_with_who_said_it(self) -> None:
+        sim = cluster(4)
+        for index in range(3):
+            add(sim, f"w{index}", "4" if index == 0 else "2")
+        sim.settle(5)
+        assert running(sim) == set()
+        sim.remove(kinds.PODS, "default/w0")
+        sim.settle(5)
+        assert running(sim) == {"w1", "w2"}

@@ -56,7 +56,8 @@ def told(resource: str, value: float) -> str:
 
 
 class Job:
-    """Pods that belong together. ``waiting`` are those that are to be placed; ``number`` orders jobs as they appeared."""
+    """Pods that belong together. ``waiting`` are those that are to be placed; ``number`` orders jobs as they appeared; ``first``
+    is the oldest of the pods, whichever was seen first: what no PodGroup says of the job, it says."""
 
     __slots__ = (
         "by_pods",
@@ -64,6 +65,7 @@ class Job:
         "created",
         "delay",
         "evicted_at",
+        "first",
         "grace",
         "key",
         "last_start",
@@ -82,8 +84,8 @@ class Job:
         "wrong",
     )
 
-    def __init__(self, key: str, queue: str, number: int = 0) -> None:
-        self.key, self.queue, self.number = key, queue, number
+    def __init__(self, key: str, queue: str, first: Pod, number: int = 0) -> None:
+        self.key, self.queue, self.first, self.number = key, queue, first, number
         # How often something of it changed for good.
         self.changes = 0
         self.uid = key
@@ -137,10 +139,6 @@ class Job:
         """Its pods that wait, in the order in which everybody names them, whenever they were seen."""
         return sorted((self.pods[uid] for uid in self.waiting), key=lambda pod: pod.key)
 
-    @property
-    def first(self) -> Pod:
-        return next(iter(self.pods.values()))
-
 
 def not_done(job: Job) -> Refusal | None:
     """What the job asks for that would not be kept to: better not started than started otherwise."""
@@ -167,6 +165,11 @@ def created(found: Object) -> float:
     return parse_time(stamp) if stamp else 0.0
 
 
+def _age(pod: Pod) -> tuple[float, str]:
+    """Before those of pods that are younger. Many are of the same second."""
+    return created(pod), pod.key
+
+
 class Jobs:
     """All jobs by key, and the tree of queues."""
 
@@ -185,6 +188,8 @@ class Jobs:
         # All jobs with pods that wait are among these, and all that are broken, or may have become so since that was looked at.
         self._waiting: dict[str, Job] = {}
         self.stirred: dict[str, Job] = {}
+        # Whether a job is in another queue than its pods were counted for, or may be preempted and might not, or the reverse.
+        self.shifted = False
         self._tree: Tree | None = None
         self.wrong: dict[str, str] = {}
 
@@ -304,18 +309,27 @@ class Jobs:
         job = known if known is not None else self._by_key.get(key)
         if job is None:
             self._last_number += 1
-            job = self._by_key[key] = Job(key, queue, self._last_number)
+            job = self._by_key[key] = Job(key, queue, pod, self._last_number)
         before = job.pods.get(pod.uid)
         job.pods[pod.uid] = pod
         self._by_pod[pod.uid] = job
         self._stir(job)
-        if job.first is pod:
-            job.queue = queue
+        speaks = job.first.uid == pod.uid or _age(pod) < _age(job.first)
         if before is None or grouping.said(before) != grouping.said(pod):
             job.said += _said(pod)
             job.said -= _said(before)
-            self._describe(job)
+            shifted = self._spoken_for(job, pod if speaks else job.first, queue if speaks else job.queue)
+            self.shifted |= shifted and len(job.pods) > 1
+        elif speaks:
+            job.first, job.queue = pod, queue
         return job
+
+    def _spoken_for(self, job: Job, first: Pod, queue: str) -> bool:
+        """The job is described anew: its pods come and go, and say different things. Whether they count otherwise then."""
+        before = job.queue, job.preemptible
+        job.first, job.queue = first, queue
+        self._describe(job)
+        return before != (job.queue, job.preemptible)
 
     def remove(self, uid: str) -> Job | None:
         job = self._by_pod.pop(uid, None)
@@ -323,6 +337,9 @@ class Jobs:
             job.said -= _said(job.pods.pop(uid, None))
             job.waiting.pop(uid, None)
             if job.pods:
+                first = job.first if job.first.uid != uid else min(job.pods.values(), key=_age)
+                place = self._place(first)
+                self.shifted |= self._spoken_for(job, first, place[1] if place is not None else job.queue)
                 self._stir(job)
             else:
                 self._by_key.pop(job.key, None)
@@ -370,7 +387,7 @@ class Jobs:
             return
         if group is None:
             job.missing, job.wrong = bool(pod.metadata.annotations.get(queues.POD_GROUP_ANNOTATION)), ""
-            job.uid, job.created = pod.uid, min(map(created, job.pods.values()))
+            job.uid, job.created = pod.uid, created(pod)
             job.by_pods = not job.missing
             asked = queues.GANG_ANNOTATION in pod.metadata.annotations and pod.metadata.controller is not None and job.by_pods
             near = grouping.near(grouping.annotated(pod)) if asked else None

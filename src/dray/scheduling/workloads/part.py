@@ -243,6 +243,8 @@ class Workloads:
             self._published = set()
             self.jobs.devices.look_again()
             self.jobs.devices.changed()
+        if self.jobs.shifted:
+            self.jobs.shifted, self._stale_queues = False, True
         if not self._stale_queues:
             self._count_again(published)
             return
@@ -276,7 +278,13 @@ class Workloads:
     def counted_again(self) -> dict[str, object]:
         """What queues hold, counted from scratch. Nothing where it is about to be counted anew anyway, and while pods are being
         evicted, of whom some come back to their queue."""
-        if self._stale_queues or self._published or not self.listening or self._preemptor.preemption.evicting:
+        if (
+            self._stale_queues
+            or self.jobs.shifted
+            or self._published
+            or not self.listening
+            or self._preemptor.preemption.evicting
+        ):
             return {}
         again = QueueUse(self.jobs, self._preemptor.preemption.preemptor_of)
         again.rebuild(self._parts.nodes.all_counted())

@@ -201,7 +201,7 @@ class Taking:
         for placed in self._parts.nodes.all_placed():
             pod, priority = placed.pod, placed.demand.priority
             if priority < job.priority and self._jobs.of(pod.uid) is None and not pod.terminal:
-                each = self._outside.setdefault(pod.uid, Job(f"pod/{pod.uid}", BESIDE))
+                each = self._outside.setdefault(pod.uid, Job(f"pod/{pod.uid}", BESIDE, pod))
                 each.uid, each.priority, each.created, each.pods = pod.uid, priority, created(pod), {pod.uid: pod}
                 found.append(each)
         return found
