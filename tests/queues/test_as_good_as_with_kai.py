@@ -57,7 +57,7 @@ def test_the_clusters_are_those_that_kai_had() -> None:
 def test_in_the_first_clusters_no_less_runs_with_fewer_evictions() -> None:
     compared = Compared(range(FEW))
     assert compared.dray["gpus"] >= compared.kai["gpus"]
-    assert compared.dray["evictions"] < 0.6 * compared.kai["evictions"]
+    assert compared.dray["evictions"] < 0.58 * compared.kai["evictions"]
     assert len(compared.worse) <= 4, compared.worse
 
 
@@ -66,5 +66,5 @@ def test_in_the_first_clusters_no_less_runs_with_fewer_evictions() -> None:
 def test_in_all_clusters_more_runs_with_fewer_evictions_and_nineteen_of_twenty_are_as_good_in_every_respect(first: int) -> None:
     compared = Compared(range(first, first + 400))
     assert compared.dray["gpus"] > compared.kai["gpus"]
-    assert compared.dray["evictions"] < 0.73 * compared.kai["evictions"]
-    assert len(compared.worse) <= 17, compared.worse
+    assert compared.dray["evictions"] < 0.72 * compared.kai["evictions"]
+    assert len(compared.worse) <= 12, compared.worse

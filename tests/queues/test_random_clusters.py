@@ -57,9 +57,16 @@ class Watched:
         for plan in plans:
             self.wrong += self._partly(plan)
         # Of a plan that is alone everything is known that it was made with, if its victims have been running.
-        if len(plans) == 1 and not plans[0].moved and before.keys() >= set(_names(plans[0].victims)):
+        if len(plans) == 1 and self._at_once(plans[0], before) and before.keys() >= set(_names(plans[0].victims)):
             there = {name: node for name, node in self.placed().items() if name not in self.promised()}
             self.wrong += self._needless(plans[0], before | there)
+
+    def _at_once(self, plan: Plan, before: dict[str, str]) -> bool:
+        """Whether nobody moves, and all members have to start together. Where a gang grows by several, more may leave for the
+        second than it needs: whoever finds room in that would not, if those stayed who left for the first."""
+        group = self.pods[plan.seats[0].pending.pod.metadata.name][0]
+        running = sum(pod["name"] in before for pod in group["pods"])
+        return not plan.moved and len(plan.seats) <= max(1, group["min_member"] - running)
 
     def _partly(self, plan: Plan) -> list[str]:
         """Gangs of which so many go that the rest, with those that find another place, cannot run."""

@@ -27,7 +27,7 @@ CLAIMS_WITHOUT_A_LABEL: Final = {"TestDRAAllocation/8", "TestDRAAllocation/9"}
 # Clusters in which every recorded run of KAI ended with more of something: GPUs in use, GPUs of a queue, or pods that nobody
 # evicted. Why: docs/fidelity.md.
 MORE_RUN_AFTER_MOVES: Final = frozenset({"sc-0090", "sc-0093", "sc-0144"})
-MORE_THAN_THEY_MAY_ASK_FOR: Final = frozenset({"sc-0004", "sc-0045", "sc-0063"})
+MORE_THAN_THEY_MAY_ASK_FOR: Final = frozenset({"sc-0045", "sc-0063"})
 EVERY_CORE_IS_TAKEN: Final = frozenset({"sc-0122"})
 
 
@@ -184,7 +184,7 @@ def test_random_clusters_run_more_with_fewer_evictions_than_with_kai() -> None:
         if not any(map(ours.as_good_as, theirs)):
             worse.add(line["id"])
     assert mine["gpus"] > kai["gpus"]
-    assert mine["evictions"] <= 0.655 * kai["evictions"]
+    assert mine["evictions"] <= 0.648 * kai["evictions"]
     assert worse <= MORE_RUN_AFTER_MOVES | MORE_THAN_THEY_MAY_ASK_FOR | EVERY_CORE_IS_TAKEN
 
 
@@ -216,16 +216,13 @@ def least_moves(world: Json, wanted: list[int]) -> int:
     return sum(needed[: len(wanted)])
 
 
-def test_who_has_less_than_with_kai_may_ask_for_no_more_or_take_from_nobody() -> None:
+def test_who_has_less_than_with_kai_may_ask_for_no_more() -> None:
     for ours, theirs in some(MORE_THAN_THEY_MAY_ASK_FOR):
         assert ours.gpus.total() == theirs.gpus.total()
         assert ours.evictions < theirs.evictions
-        quotas = {queue["name"]: queue["gpu"]["quota"] for queue in ours.world["queues"]}
-        richer = [queue for queue, count in ours.gpus.items() if count > theirs.gpus[queue]]
-        nobody = all(ours.gpus[queue] <= quotas[queue] for queue in richer)
         poorer = [queue for queue, count in theirs.gpus.items() if count > ours.gpus[queue]]
         assert poorer
-        assert nobody or not any(may_ask_for_more(ours, queue) for queue in poorer), ours.line["id"]
+        assert not any(may_ask_for_more(ours, queue) for queue in poorer), ours.line["id"]
 
 
 def may_ask_for_more(end: End, queue: str) -> bool:

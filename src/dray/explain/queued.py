@@ -197,10 +197,15 @@ def _why(session: Session, job: Job, plan: Plan, before: Mapping[str, Standing])
     """Why these and no others, as the action that chose them judges."""
     if not plan.victims:
         return "pods that are leaving anyhow leave enough"
+    below = f"below priority {job.priority}{'' if job.queue == BESIDE else ' in the same queue'}"
+    if any(step.job.queue != job.queue for step in plan.evicted):
+        # It has a part of its pods by taking back its share.
+        below = f"{_reclaims(session, job, plan, before)}; or {below}"
     reason = {
         "consolidation": "there is enough in all but not in one place, and whoever moves has another place",
         "reclaim": _reclaims(session, job, plan, before),
-        "preempt": f"below priority {job.priority}{'' if job.queue == BESIDE else ' in the same queue'}",
+        "turn": f"they have to leave for another job, and it is the turn of queue {job.queue} before that",
+        "preempt": below,
     }[session.made_by[job.key]]
     if session.made_by[job.key] != "consolidation" and plan.moved:
         reason += "; those that move have another place"

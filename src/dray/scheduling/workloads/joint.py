@@ -28,12 +28,13 @@ MOST_TRIES: Final = 4
 
 
 class Entry(NamedTuple):
-    """A job whose plan is made anew; ``plan``: the one that it had."""
+    """A job whose plan is made anew; ``plan``: the one that it had; ``more``: it looks for room besides that."""
 
     job: Job
     members: list[QueuedPod]
     action: Action
     plan: Plan | None
+    more: bool = False
 
 
 class Joint:
@@ -49,7 +50,10 @@ class Joint:
             return False
         if job.root.constrained or not self._taking.candidates(job, action):
             return False
-        entries = [*self._planned(), Entry(job, members, action, None)]
+        known = self._session.plans.get(job.key)
+        had = [seat.pending for seat in known.seats] if known is not None else []
+        others = (each for each in self._planned() if each.job is not job)
+        entries = [*others, Entry(job, [*had, *members], action, known, more=True)]
         found = self._anew(entries, lambda: self._taking.candidates(job, action), lambda plan: True)
         self._tries -= not found
         return found
@@ -103,6 +107,7 @@ class Joint:
         for each in entries:
             if each.plan is not None:
                 self._session.withdraw(each.job)
+            self._session.asking.note(each.job, each.members)
         plan = self._find(entries, self._steps(entries, victims()))
         if plan is not None and better(plan) and self._replaced(entries, plan):
             return True
@@ -206,10 +211,10 @@ class Joint:
 
 
 def _for_whom(step: Step, entries: Sequence[Entry]) -> Sequence[Entry]:
-    """Who was to be evicted for a job goes for it; who goes besides, for the one that had no plan, or else for any that may ask
-    for it."""
+    """Who was to be evicted for a job goes for it; who goes besides, for the one that looks for more, or else for any that may
+    ask for it."""
     known = [each for each in entries if each.plan is not None and any(_same(step, other) for other in each.plan.evicted)]
-    return known or [each for each in entries if each.plan is None] or entries
+    return known or [each for each in entries if each.more] or entries
 
 
 def _moves_for(step: Step, entries: Sequence[Entry]) -> Entry:

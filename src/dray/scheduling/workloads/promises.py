@@ -192,7 +192,9 @@ def _why(job: Job, plan: Plan, action: str) -> dict[str, str]:
                 found[uid] = f"moving to node {nodes[uid]}, to make room for {whom}"
                 continue
             words = reports.FOR_PRIORITY
-            if action == "reclaim":
+            if action == "reclaim" or (action == "preempt" and uid not in nodes and step.job.queue != job.queue):
                 words = f"queue {job.queue} takes back its share from queue {step.job.queue}"
+            if action == "turn":
+                words = f"queue {step.job.queue} has to give it up, and it is the turn of queue {job.queue}"
             found[uid] = f"{words}; there is another place on node {nodes[uid]}" if uid in nodes else words
     return found

@@ -61,6 +61,11 @@ class Plan(NamedTuple):
     moved: list[tuple[Step, dict[str, str]]]
     places: Mapping[str, Placement] = {}
 
+    def with_more(self, other: Plan) -> Plan:
+        """Both at once, for one job."""
+        places = {**self.places, **other.places}
+        return Plan(self.seats + other.seats, self.evicted + other.evicted, self.moved + other.moved, places)
+
     @property
     def victims(self) -> list[Placed]:
         return [placed for step in (*self.evicted, *(step for step, _ in self.moved)) for placed in step.pods]

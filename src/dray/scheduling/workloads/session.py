@@ -31,17 +31,20 @@ from dray.scheduling.workloads.nearness import Nearness
 from dray.scheduling.workloads.overtaking import Overtaking
 from dray.scheduling.workloads.promises import Promises
 from dray.scheduling.workloads.returns import Returns
-from dray.scheduling.workloads.room import Plan, Room, Wanted
+from dray.scheduling.workloads.room import Plan, Room, Step, Wanted
 from dray.scheduling.workloads.taking import Taking
 from dray.scheduling.workloads.together import Seat, Together
 from dray.scheduling.workloads.turns import Turns
 from dray.scheduling.workloads.use import QueueUse, Standings, shares_of
 
+# One of those of the settings, or "turn": what others leave for somebody is given to who comes before that one.
 Action = str
 # A pod that was to be gone this long ago, in seconds, does not count as making room.
 STUCK_AFTER: Final = 120.0
 # How often room is looked for that takes from no other plan.
 MOST_WITHDRAWN: Final = 3
+# How often in a session a job that has a plan is asked what else it may have.
+MOST_GROWTHS: Final = 32
 # Of how many that come before a job it is asked whether they have what others leave over.
 MOST_BEFORE: Final = 8
 
@@ -95,6 +98,7 @@ class Session:
         self.plans: dict[str, Plan] = {}
         self.made_by: dict[str, Action] = {}
         self.returns = Returns()
+        self._growths = MOST_GROWTHS
         self.cut = False
         # Whether somebody was no victim only because it is about to start.
         self.spared_starting = False
@@ -322,23 +326,44 @@ class Session:
                 plan = None
             if plan is not None and not plan.victims and self._others_first(job):
                 continue
-            if plan is not None:
-                self.plan(job, plan, action)
+            if plan is not None and plan.evicted and self._growths > 0 and self._given(job, plan):
+                # The job looks for room again.
+                self._growths -= 1
+                line.push(job)
+            elif plan is not None:
+                self._more(job, plan, action)
             elif action != "reclaim" or not self._joint.includes(job, members, action):
                 failed.add(likeness)
                 overtaking.failed(job)
                 continue
+            if action == "reclaim" and job.key not in self.done and self._growths > 0:
+                self._growths -= 1
+                line.push(job)
             self._look_again(line)
 
+    def _more(self, job: Job, plan: Plan, action: Action) -> None:
+        """Room is made for the job so, besides what it is promised already: a gang grows pod by pod."""
+        known = self.plans.get(job.key)
+        if known is not None:
+            action = action if plan.evicted or not known.evicted else self.made_by[job.key]
+            plan = known.with_more(plan)
+            self.withdraw(job)
+        self.plan(job, plan, action)
+
     def _others_first(self, job: Job) -> bool:
-        """Whether what others leave over goes to somebody before the job: who grows beyond what it is promised, or may not ask
-        for room. It is not the job's then, for they would take it back; in the next session it is theirs."""
+        """Whether what others leave over goes to somebody before the job: who grows beyond what it is promised, may not ask for
+        room, or has to go and comes back. It is not the job's then, for they would take it back; in the next session it is
+        theirs."""
         tried = set[Hashable]()
-        for first in self.turns.before(job):
+        evicted = [step for plan in self.plans.values() for step in plan.evicted]
+        for first, lost in self.turns.before(job, evicted, self.standings):
+            if lost:
+                if self._fits_again(first, lost):
+                    return True
+                continue
             members = self.members.next(first)
-            self.asking.note(first, members)
             likeness = self._likeness(first, members)
-            if likeness in tried or self.barred(first) is not None or self.denials.of_start(first) is not None:
+            if likeness in tried or not self._may_start(first, members):
                 continue
             if self._when_they_left(first, members) is not None:
                 return True
@@ -346,6 +371,40 @@ class Session:
             if len(tried) >= MOST_BEFORE:
                 break
         return False
+
+    def _given(self, job: Job, plan: Plan) -> bool:
+        """Whether what those leave who go for the job is somebody's who comes before it, and before them: it is given to that one
+        then, who may not ask for room or found none."""
+        tried, standings = set[Hashable](), self.standings.frozen()
+        for first, lost in self.turns.before(job, plan.evicted, self.turns.without(plan.evicted, standings)):
+            if lost or len(tried) >= MOST_BEFORE:
+                break
+            members = self.members.next(first)
+            likeness = self._likeness(first, members)
+            if likeness in tried or first.key in self.plans or not self._may_start(first, members):
+                continue
+            tried.add(likeness)
+            seats = self._instead(first, members, plan)
+            if seats is not None and not self.taking.wastes(first, given := plan._replace(seats=seats), standings):
+                self.plan(first, given, "turn")
+                return True
+        return False
+
+    def _instead(self, job: Job, members: Sequence[QueuedPod], plan: Plan) -> list[Seat] | None:
+        """Places for these in what others leave by the plan, and nobody else has."""
+        self.together.headroom.begin(members)
+        found = self._room.supposing([plan._replace(seats=[])], lambda _: self.nearness.find(job, members))
+        return found if isinstance(found, list) else None
+
+    def _may_start(self, job: Job, members: Sequence[QueuedPod]) -> bool:
+        self.asking.note(job, members)
+        return self.barred(job) is None and self.denials.of_start(job) is None
+
+    def _fits_again(self, job: Job, lost: Sequence[Step]) -> bool:
+        """Whether there is room again for what a job loses last, without which it does not start again."""
+        if job.root.constrained:
+            return False
+        return self._room.supposing((), lambda fits_again: fits_again(lost[-1]) and self.comes_back(job))
 
     def _settled(self, job: Job, find: Callable[[Job, list[QueuedPod]], Plan | None]) -> Plan | None:
         """A plan that takes from no other plan of this session: those are withdrawn, and it is looked for again. If there is none
@@ -373,7 +432,8 @@ class Session:
         leaving |= {placed.pod.uid: placed for placed in plan.victims}
         self._promises.make(job, plan, list(leaving.values()))
         self.plans[job.key], self.made_by[job.key] = plan, action
-        self.done.add(job.key)
+        if not self.members.next(job):
+            self.done.add(job.key)
         for step in (*plan.evicted, *(step for step, _ in plan.moved)):
             self.turns.changed(step.job)
         self.turns.changed(job)

@@ -162,16 +162,18 @@ class Taking:
             return False
         allowed = may_take(taker, blocks, self._session.tree, standings) is None
         if allowed and not is_guaranteed(taker, standings):
-            allowed = not self._wastes(taken, blocks, standings)
+            allowed = not self.wastes(job, plan, standings)
         return allowed and self._session.turns.comes_first(job, plan.evicted, standings, taken)
 
-    def _wastes(self, taken: Amounts, blocks: Iterable[tuple[str, Amounts]], standings: Mapping[str, Standing]) -> bool:
+    def wastes(self, job: Job, plan: Plan, standings: Mapping[str, Standing]) -> bool:
         """Whether a queue would have less than its share of devices then, of which the job takes none: nobody is the better for
         that. What a job is guaranteed by its quota it gets all the same."""
+        taken = self._asking.taken(job, plan.seats)
         others = [name for name in self._session.total if name not in (CPU, MEMORY) and not taken.get(name)]
         left: dict[str, Amounts] = {}
-        for queue, block in blocks if others else ():
-            left[queue] = plus(left.get(queue, standings[queue].allocated), block, -1.0)
+        for step in plan.evicted if others else ():
+            queue = step.job.queue
+            left[queue] = plus(left.get(queue, standings[queue].allocated), self._use.freed(step.pods), -1.0)
         return any(
             held.get(name, 0.0) < min(standings[queue].allocated.get(name, 0.0), standings[queue].fair_share.get(name, 0.0))
             for queue, held in left.items()

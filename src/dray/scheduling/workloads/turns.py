@@ -26,8 +26,6 @@ class Turns:
         self._session, self._use = session, use
         self._line: Line | None = None
         self._asked: dict[str, Amounts] = {}
-        # Who has a plan, and waits for more than that.
-        self._growing: dict[str, Job] = {}
         # By job: the one in its queue that is first, and for whose sake it was not its turn.
         self.behind: dict[str, Job] = {}
         # By job: the one before it for which no room could be made, and which it would overtake by evicting others.
@@ -36,10 +34,6 @@ class Turns:
     def changed(self, job: Job) -> None:
         """It has or waits for something else than before."""
         self._asked.pop(job.key, None)
-        if job.key in self._session.plans and self._session.members.next(job):
-            self._growing[job.key] = job
-        else:
-            self._growing.pop(job.key, None)
         if self._line is not None:
             self._line.drop(job)
             if self._waits(job):
@@ -50,9 +44,9 @@ class Turns:
         if not evicted:
             return True
         pods = _by_job(evicted)
-        freed = {key: self._use.freed([placed for step in steps for placed in step.pods]) for key, steps in pods.items()}
+        freed = self._freed(pods)
         asks = {job.key: taken, **freed}
-        then = self._without(evicted, standings)
+        then = self.without(evicted, standings)
         line = self._everybody().compared_by(then, lambda each: asks.get(each.key) or self._ask(each))
         for key, steps in pods.items():
             line.drop(steps[0].job)
@@ -66,13 +60,17 @@ class Turns:
             self.behind[job.key] = head
         return first is job
 
-    def before(self, job: Job) -> Iterator[Job]:
-        """Who is served before the job, with those who grow beyond what they are promised."""
-        line = self._everybody().compared_by(self._session.standings, self._ask)
-        for each in self._growing.values():
-            line.push(each)
+    def before(self, job: Job, evicted: Sequence[Step], standings: Mapping[str, Standing]) -> Iterator[tuple[Job, list[Step]]]:
+        """Who is served before the job, with those who grow beyond what they are promised, and those who are evicted: they wait
+        for what they lose. ``standings``: without it."""
+        lost = _by_job(evicted)
+        freed = self._freed(lost)
+        line = self._everybody().compared_by(standings, lambda each: freed.get(each.key) or self._ask(each))
+        for steps in lost.values():
+            line.drop(steps[0].job)
+            line.push(steps[0].job, self._key_without(steps))
         while (first := line.pop()) is not None and first is not job:
-            yield first
+            yield first, lost.get(first.key, [])
 
     # --------------------------------------------------------------------------------------------------------- inside
 
@@ -92,7 +90,11 @@ class Turns:
             known = self._asked[job.key] = self._session.asking.next_of(job)
         return known
 
-    def _without(self, evicted: Sequence[Step], standings: Mapping[str, Standing]) -> dict[str, Standing]:
+    def _freed(self, lost: Mapping[str, Sequence[Step]]) -> dict[str, Amounts]:
+        return {key: self._use.freed([placed for step in steps for placed in step.pods]) for key, steps in lost.items()}
+
+    def without(self, evicted: Sequence[Step], standings: Mapping[str, Standing]) -> dict[str, Standing]:
+        """What queues have when these are gone."""
         held = {name: standing.allocated for name, standing in standings.items()}
         for step in evicted:
             amounts = self._use.freed(step.pods)
