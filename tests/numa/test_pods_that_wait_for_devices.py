@@ -30,6 +30,15 @@ def waits(made: ZonedCluster, name: str, cpu: int, **more: Any) -> None:
     made.create(builders.claim(name), aligned_pod(name, cpu, claims=[name], **more))
 
 
+def claiming(pod: Json) -> tuple[Json, Json]:
+    """A claim, and the pod with it."""
+    name = pod["metadata"]["name"]
+    claimed = builders.pod(name, claims=[name])["spec"]
+    pod["spec"]["resourceClaims"] = claimed["resourceClaims"]
+    pod["spec"]["containers"][0]["resources"]["claims"] = claimed["containers"][0]["resources"]["claims"]
+    return builders.claim(name), pod
+
+
 def ready(made: ZonedCluster, name: str) -> None:
     claim = made.get(RESOURCE_CLAIMS, name)
     assert claim is not None
@@ -100,16 +109,27 @@ def test_members_of_a_gang_come_in_the_order_in_which_they_fit_however_long_thei
     made.create(*queues(), group("g", 2))
     made.run(1)
     for name, cpu in (("a-small", 2), ("large", 4)):
-        pod = queued(name, cpu, "g")
-        claimed = builders.pod(name, claims=[name])["spec"]
-        pod["spec"]["resourceClaims"] = claimed["resourceClaims"]
-        pod["spec"]["containers"][0]["resources"]["claims"] = claimed["containers"][0]["resources"]["claims"]
-        made.create(builders.claim(name), pod)
+        made.create(*claiming(queued(name, cpu, "g")))
     made.run(60)
     for name in ("a-small", "large"):
         ready(made, name)
     made.run(60)
     assert [made.phase(name) for name in ("a-small", "large")] == ["Running", "Running"]
+    assert made.refused == 0
+
+
+@pytest.mark.parametrize("sizes", [(2, 4, 4), (4, 2, 4), (4, 4, 2)])
+def test_a_small_member_with_a_device_does_not_take_the_zone_of_a_large_one_without(sizes: tuple[int, ...]) -> None:
+    made = cluster(CPU4, CPU2, nodes=2)
+    made.create(*queues(), group("g", 3))
+    made.run(1)
+    for number, cpu in enumerate(sizes):
+        pod = queued(f"m{number}", cpu, "g")
+        made.create(*(claiming(pod) if cpu == 2 else (pod,)))
+    made.run(30)
+    ready(made, f"m{sizes.index(2)}")
+    made.run(60)
+    assert [made.phase(f"m{number}") for number in range(3)] == ["Running"] * 3
     assert made.refused == 0
 
 

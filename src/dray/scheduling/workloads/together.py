@@ -300,22 +300,43 @@ class Together:
             return blocked
         if self.lacks_devices(members, beside=beside):
             return blocked
-        hardest_first = sorted(members, key=self.weights.waiting, reverse=True)
-        again = self._greedy(hardest_first, scope, beside)
-        if isinstance(again, list):
-            return again
-        blocked = max(blocked, again, key=lambda each: each.placed)
+        orders = self._hardest_first(members)
+        for order in orders:
+            again = self._greedy(order, scope, beside)
+            if isinstance(again, list):
+                return again
+            blocked = max(blocked, again, key=lambda each: each.placed)
+        for order in orders:
+            found = self._every_way(order, blocked, scope, beside)
+            if isinstance(found, list):
+                return found
+            blocked = found
+        return blocked
+
+    def _hardest_first(self, members: Sequence[QueuedPod]) -> list[list[QueuedPod]]:
+        """Orders in which members may go. Kubelets give out zones to whoever comes, the lowest first, so where there are zones
+        it is not enough that those with devices go first: who needs most of a zone must not come after who needs little."""
+        by_devices = sorted(members, key=self.weights.waiting, reverse=True)
+        if not self._parts.zones.tallies:
+            return [by_devices]
+        by_cpu = sorted(members, key=lambda each: self.weights.waiting(each)[::-1], reverse=True)
+        return [by_devices, by_cpu] if by_cpu != by_devices else [by_devices]
+
+    def _every_way(
+        self, members: Sequence[QueuedPod], blocked: Blocked, scope: Scope, beside: Sequence[Seat]
+    ) -> list[Seat] | Blocked:
+        """In this order, on whichever nodes."""
         with self._parts.books.trial() as trial:
             table = self.table(scope, beside)
             search = Backtracking(self._parts, self._cycle, table)
-            if search.seats(hardest_first):
+            if search.seats(members):
                 trial.keep()
                 return list(table.seats.values())
             if len(search.most) <= blocked.placed:
                 return blocked
             for seat in search.most:
                 table.take(seat.pending, seat.placement)
-            last = hardest_first[len(search.most)]
+            last = members[len(search.most)]
             refused = table.seat(last)
             return blocked if refused is None else Blocked(last, refused, len(search.most), search.most)
 
