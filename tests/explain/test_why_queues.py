@@ -280,6 +280,19 @@ def test_that_its_queue_is_at_its_limit_in_numbers() -> None:
     assert "it holds 2 and may have 2, 1 more are asked for" in sim.condition(waits)["message"]
 
 
+def test_what_exceeds_its_limit_at_once_need_not_wait_for_others() -> None:
+    sim = cluster(4)
+    add_queue(sim, "a", 1, limit=2)
+    add_single(sim, "large", "a", 3)
+    sim.settle(2)
+    assert asked(sim, "large").fixes == ["raise the limit of queue a to 3 gpu at least, or ask for less"]
+    for index in range(3):
+        add_single(sim, f"a{index}", "a", priority=10)
+    sim.settle(5)
+    [waits] = {"a0", "a1", "a2"} - running(sim)
+    assert asked(sim, waits).fixes == ["raise the queue's limit of gpu, or wait until its pods end"]
+
+
 def full_of_others() -> Sim:
     """Of one GPU, which a pod of a queue has that could be ended."""
     sim = cluster(1)

@@ -14,6 +14,7 @@ from dray.cli import root
 from dray.testing import node_with_devices, pod
 from tests.plan.clusters import cluster, deployment, read
 from tests.plan.test_plan import saved, working
+from tests.plan.test_plan_with_queues import group, member, queue
 
 
 @pytest.fixture
@@ -132,3 +133,19 @@ def test_a_gang_gets_as_many_nodes_as_it_needs_to_start(tmp_path: Path) -> None:
     assert (none["nodes"], none["left"], none["more"]) == ([], 4, False)
     (short,) = json.loads(asked(snapshot, "--node-template", gpus, "--max-nodes", "2", "-o", "json").stdout)["templates"]
     assert (short["nodes"], short["left"], short["more"]) == ([], 4, True)
+
+
+def test_who_leaves_for_others_and_comes_again_did_not_wait_before(tmp_path: Path) -> None:
+    """With one node more the gang takes back its share; the pod that has to go for it needs a second one."""
+    web = deployment("web", 2, working("x"))
+    web["spec"]["template"]["metadata"]["labels"]["kai.scheduler/queue"] = "a"
+    gang = [group("train", "b", 3), *(member(f"b{n}", "train") for n in range(3))]
+    made = cluster(*node_with_devices("n1", 4), queue("a", 2), queue("b", 6), web)
+    made.create(*gang)
+    made.run(30)
+    template = written(tmp_path / "more.yaml", "more", 4, "8")
+    answer = asked(saved(read(made.server), tmp_path / "now.json"), "--node-template", template, "-o", "json")
+    found = json.loads(answer.stdout)
+    [told] = found["templates"]
+    assert found["waiting"] == [f"default/b{n}" for n in range(3)]
+    assert (sorted(told["admits"]), len(told["nodes"]), told["left"]) == (found["waiting"], 2, 0)

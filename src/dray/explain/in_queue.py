@@ -5,12 +5,14 @@ Always true: of a pod that starts with others nothing is told that holds for it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from dray.api.core import Pod
 from dray.api.kinds import DEVICE_CLASSES, NODES, RESOURCE_SLICES, Kind
+from dray.api.quantity import Quantity
+from dray.api.reason import Reason
 from dray.api.requests import pod_requests
-from dray.api.words import fixes, message
+from dray.api.words import Counted, fixes, message
 from dray.cluster.world import World
 from dray.explain import missing
 from dray.explain.advice import is_tried
@@ -67,8 +69,24 @@ def _besides(answer: Why, refusal: Refusal) -> Why:
         return answer
     answer.reasons += [reason for reason, _ in counts]
     answer.summary = f"{answer.summary.rstrip('.')}; besides, {message(counts, 0)}"
-    answer.fixes = [*dict.fromkeys((*answer.fixes, *fixes(counts, limit=2)))]
+    answer.fixes = [*dict.fromkeys((*answer.fixes, *_told(counts)))]
     return answer
+
+
+def _told(counts: Sequence[Counted]) -> list[str]:
+    """What cures these. Where more is asked for at once than a queue may ever have, nobody has to wait for its pods to end."""
+    never = [reason for reason, _ in counts if reason.code == "QueueLimit" and _exceeds(reason)]
+    raised = [
+        f"raise the limit of {reason.object.replace('/', ' ')} to {reason.data['asked']} {reason.data.get('resource')} at least, "
+        "or ask for less"
+        for reason in never
+    ]
+    return [*raised, *fixes([found for found in counts if found[0] not in never], limit=2)][:2]
+
+
+def _exceeds(reason: Reason) -> bool:
+    asked, limit = (reason.data.get(key) for key in ("asked", "limit"))
+    return asked is not None and limit is not None and Quantity.parse(asked) > Quantity.parse(limit)
 
 
 def _decided(
@@ -84,7 +102,7 @@ def _decided(
     if answer.fits:
         # Alone it would fit: what nodes say of it is not what stands against it.
         answer.fits, answer.nodes, answer.choice, answer.fixes = [], [], None, [fix.told for fix in answer.advice]
-    told = fixes(cures, limit=2)
+    told = _told(cures)
     told = [*told, *answer.fixes] if step == 1 else [*answer.fixes, *told]
     answer.fixes = [] if evicts is not None and evicts.victims else [*dict.fromkeys(told)]
     return answer

@@ -61,8 +61,9 @@ class AddedNode(msgspec.Struct):
 
 
 class Answer(msgspec.Struct, rename="camel"):
-    """``nodes``: as many nodes of the template as make pods start, and which pods each takes; ``admits``: all of them; ``left``:
-    how many pods wait then; ``more``: whether still more nodes might take some."""
+    """``nodes``: as many nodes of the template as make pods start, and which of the pods that wait each takes; ``admits``: all of
+    them; ``left``: how many pods wait then, with those that had to leave for others; ``more``: whether still more nodes might
+    take some."""
 
     template: str
     nodes: list[AddedNode]
@@ -120,7 +121,7 @@ def admitted(begin: Callable[[], Rehearsal], changes: Changes, templates: Sequen
 def _answer(rehearsal: Rehearsal, template: Template, most: int) -> Answer:
     nodes: list[AddedNode] = []
     needed = 0  # up to the last one that made pods start
-    idle = {pod.uid: pod for pod in _idle(rehearsal)}
+    idle = first = {pod.uid: pod for pod in _idle(rehearsal)}
     more = bool(idle)
     while more and len(nodes) < most:
         made = template.made(len(nodes) + 1)
@@ -129,11 +130,14 @@ def _answer(rehearsal: Rehearsal, template: Template, most: int) -> Answer:
         nodes.append(AddedNode(_node_name(made), []))
         left = {pod.uid: pod for pod in _idle(rehearsal)}
         if taken := [pod for uid, pod in idle.items() if uid not in left]:
-            _hand_out(rehearsal, taken, nodes)
+            # Who had to leave for others meanwhile, and came again, did not wait before.
+            _hand_out(rehearsal, [pod for pod in taken if pod.uid in first], nodes)
             needed, idle = len(nodes), left
             more = bool(idle)
         else:
             more = len(nodes) - needed < _largest_gang(rehearsal, list(left.values()), nodes[-1].node)
+    for node in nodes:
+        node.pods = [key for key in node.pods if (pod := rehearsal.world.get(PODS, key)) is not None and rehearsal.node_of(pod)]
     return Answer(template.name, nodes[:needed], [key for node in nodes for key in node.pods], len(idle), more)
 
 
