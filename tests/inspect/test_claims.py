@@ -41,6 +41,7 @@ class TestAClaim:
 
     def test_of_another_namespace_can_be_left_out(self, dray: Run) -> None:
         assert rows(dray, healthy(), "-n", "other") == {}
+        assert dray("claims", healthy(), "-n", "other").stdout == "No claims in namespace other.\n"
 
 
 class TestAnOrphan:

@@ -116,6 +116,17 @@ def test_for_people_there_is_a_line_for_each_and_a_total(dray: Run) -> None:
     assert "\n1 device: 1 allocated." in dray("devices", healthy(), "--state", "allocated").stdout
 
 
+def test_a_node_or_driver_that_is_not_there_is_a_mistake(dray: Run) -> None:
+    for arguments, told in (
+        (("--node", "n3"), 'node "n3" does not exist'),
+        (("--driver", "gpu.exmaple.com"), "no driver gpu.exmaple.com publishes devices; did you mean gpu.example.com?"),
+    ):
+        answer = dray("devices", healthy(), *arguments)
+        assert (answer.exit_code, answer.stdout) == (2, "")
+        assert told in answer.stderr
+    assert dray("devices", [*healthy(), node("bare")], "--node", "bare").exit_code == 0
+
+
 def test_none_are_told_only_where_slices_were_read(dray: Run) -> None:
     answer = dray("devices", [node("n")])
     assert (answer.exit_code, answer.stdout) == (2, "")

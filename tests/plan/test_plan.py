@@ -284,7 +284,14 @@ def test_kinds_that_no_placement_depends_on_are_left_out_and_named(asked: Asked)
     answer = asked("-o", "json", files=[thing, working("new")])
     assert answer.exit_code == 0
     assert json.loads(answer.stdout)["leftOut"] == ["Thing of example.com/v1: t"]
-    assert "left out, because no placement depends on it: Thing of example.com/v1: t" in answer.stderr
+    assert "left out, because Dray knows no such kind and takes it to decide nothing: Thing of example.com/v1: t" in answer.stderr
+
+
+def test_a_kind_that_is_mistyped_is_a_mistake_and_not_left_out(asked: Asked) -> None:
+    answer = asked(files=[{**deployment("web", 9, working("x")), "kind": "Deploymnt"}])
+    assert answer.exit_code == 2
+    assert "no kind 'Deploymnt' in 'apps/v1' is served" in answer.stderr
+    assert "did you mean Deployment?" in answer.stderr
 
 
 def test_a_workload_whose_parts_were_not_read_is_not_made_a_second_time(asked: Asked, tmp_path: Path) -> None:

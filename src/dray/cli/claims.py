@@ -40,12 +40,13 @@ def claims(namespace: str | None, orphans: bool, source: Source, output: str) ->
     rows = [row for row in claim_rows(world, time.time()) if namespace in (None, row.namespace)]
     if orphans:
         rows = [row for row in rows if row.orphan]
-    emit({"claims": rows}, output, lambda console: _show(rows, orphans, console, wide=output == "wide"))
+    emit({"claims": rows}, output, lambda console: _show(rows, orphans, namespace, console, wide=output == "wide"))
 
 
-def _show(rows: list[ClaimRow], orphans: bool, console: Console, *, wide: bool) -> None:
+def _show(rows: list[ClaimRow], orphans: bool, namespace: str | None, console: Console, *, wide: bool) -> None:
     if not rows:
-        console.print("No claim is an orphan." if orphans else "No claims.")
+        where = f" in namespace {namespace}" if namespace else ""
+        console.print(f"No claim{where} is an orphan." if orphans else f"No claims{where}.")
         return
     columns = ("namespace", "claim", "state", "devices", "used by", "made for", "age", *(("why",) if orphans or wide else ()))
     console.print(table(columns, [_cells(row, orphans or wide, wide) for row in rows]))

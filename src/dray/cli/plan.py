@@ -113,7 +113,7 @@ def plan(source: Source, output: str, config: Path | None, templates: Sequence[s
         emit(answers, output, lambda console: _show_templates(answers, console))
         sys.exit(0 if answers.all_placed else 1)
     for left_out in found.left_out:
-        click.echo(f"warning: left out, because no placement depends on it: {left_out}", err=True)
+        click.echo(f"warning: left out, because Dray knows no such kind and takes it to decide nothing: {left_out}", err=True)
     emit(found.to_json(), output, lambda console: _show(found, console, wide=output == "wide"))
     sys.exit(0 if found.all_placed else 1)
 

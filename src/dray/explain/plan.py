@@ -10,6 +10,7 @@ is no plan but a ``PlanError`` that names it.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 import msgspec
@@ -250,13 +251,19 @@ class Making:
         self._rehearsal.touched.add((kind.kind, key))
 
     def _kind(self, body: Plain) -> Kind | None:
-        """None, and noted, for a kind that no placement depends on; one that is known in another version is a mistake."""
+        """None, and noted, for a kind that is not known, so that no placement depends on it; one that is known in another
+        version, or nearly by this name, is a mistake."""
         registry = self._core.core.operations.registry
         try:
             return served_kind(body, registry)
-        except Unappliable:
-            if any(resource.kind.kind == body.get("kind") for resource in registry.resources):
+        except Unappliable as error:
+            named, group = str(body.get("kind")), str(body.get("apiVersion")).rpartition("/")[0]
+            known = {resource.kind.kind for resource in registry.resources}
+            if named in known:
                 raise
+            of_group = sorted({resource.kind.kind for resource in registry.resources if resource.kind.group == group})
+            if near := get_close_matches(named, of_group, 1, 0.8):
+                raise Unappliable(f"{error}; did you mean {near[0]}?") from error
         self.left_out.append(f"{body.get('kind')} of {body.get('apiVersion')}: {(body.get('metadata') or {}).get('name') or ''}")
         return None
 
