@@ -331,6 +331,21 @@ def test_that_its_pod_group_does_not_exist() -> None:
     assert found.advice[0].command == "kubectl annotate pod p -n default --overwrite pod-group-name=train"
 
 
+def test_that_the_topology_of_its_pod_group_does_not_exist() -> None:
+    sim = full_of_others()
+    sim.api.put(kinds.TOPOLOGIES, {"metadata": {"name": "fabric"}, "spec": {"levels": [{"nodeLabel": "rack"}]}})
+    for name, topology, level in (("p", "fabrik", "rack"), ("q", "fabric", "rak")):
+        add_group(sim, name, "vision", 2, topologyConstraint={"topology": topology, "requiredTopologyLevel": level})
+        for index in range(2):
+            add_member(sim, f"{name}{index}", name)
+    sim.settle(2)
+    assert asked(sim, "p0").fixes == [
+        "name Topology fabric, which exists, instead of fabrik in topologyConstraint",
+        "create Topology fabrik, with the levels that count",
+    ]
+    assert asked(sim, "q0").fixes == ["name a level that topology fabric has in topologyConstraint instead of rak: rack"]
+
+
 def test_that_its_queue_has_others_below_it() -> None:
     sim = full_of_others()
     add_queue(sim, "below", 1, parent="vision")

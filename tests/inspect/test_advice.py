@@ -80,6 +80,14 @@ def beside_a_reserved_cpu() -> list[Plain]:
     return made
 
 
+def larger_than_all_zones() -> list[Plain]:
+    """Twelve CPUs, of eight in two zones; the one GPU needs one zone, so the pod may have no more of CPUs than a zone has."""
+    made = wider_than_its_cpus()
+    for amounts in made[2]["spec"]["containers"][0]["resources"].values():
+        amounts |= {"cpu": "12", GPU: "1"}
+    return made
+
+
 def with_a_request(**exactly: Any) -> list[Plain]:
     """GPUs of 80Gi each on n1; no GPU at all on n0 and n2."""
     gpus = [
@@ -194,6 +202,7 @@ REQUEST = "in request gpu of ns/one"
         (large(), "request 5.5 cpu instead of 6", "# in the pod", shrink),
         (wider_than_its_cpus(), f"request 4 {GPU} instead of 6", "# in the pod", request(gpu="4")),
         (wider_than_its_cpus(), "request 5 cpu instead of 2", "# in the pod", request(cpu="5")),
+        (larger_than_all_zones(), "request 4 cpu instead of 12", "# in the pod", request(cpu="4")),
         (beside_a_reserved_cpu(), "request 3 cpu instead of 4", "# in the pod", request(cpu="3")),
         (
             allowing_one_zone(),

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from dray.api.resource import DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
 from dray.cli import targets
-from dray.cli.taint import show
+from dray.cli.taint import _still, show
 from dray.explain.blast import blast
 from dray.explain.snapshot import from_files
 from dray.explain.targets import rule_name
@@ -252,3 +252,13 @@ def test_each_pod_is_beside_its_own_node(dray: Run) -> None:
     told = dray("taint", [node("n1"), node("n2"), device_class(), *slices, *claims, *pods], "*", TAINT, "--preview").stdout
     lines = [line.split() for line in told.splitlines()]
     assert [line[-2:] for line in lines if line and line[-1] in ("n1", "n2")] == [["a", "n2"], ["b", "n1"], ["c", "n2"]]
+
+
+def test_what_nobody_publishes_is_told_where_no_rule_is_about_it(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(yaml.safe_dump_all(healthy()))
+    world = from_files([file]).world
+    assert list(_still(world, targets.selector("gpu.exmaple.com"))) == [
+        "no driver gpu.exmaple.com is published; did you mean gpu.example.com?"
+    ]
+    assert list(_still(world, targets.selector("gpu.example.com"))) == []

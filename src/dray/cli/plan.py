@@ -78,7 +78,8 @@ def plan(source: Source, output: str, config: Path | None, templates: Sequence[s
     Workloads become pods; pods that are evicted are made again by their controllers, and told where they find a place, if
     anywhere. Asked about are the pods of the files and those that the change displaces; of a change that only brings something
     (nodes, devices), the pods that wait.
-    Exit code 0 when all of them get a node, 1 when not all do, 2 when the change or the cluster cannot be read.
+    Exit code 0 when all of them get a node, 1 when not all do, or one that is displaced is not made again or is protected by a
+    disruption budget, 2 when the change or the cluster cannot be read.
 
     \b
     Examples:

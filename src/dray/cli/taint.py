@@ -29,7 +29,7 @@ from dray.cluster.world import World
 from dray.controllers.eviction import EXPIRES_AT
 from dray.controllers.taints import taint_text
 from dray.explain.blast import Blast, Owner, asked_told, budgets_told, does, previewed, selector_text, told
-from dray.explain.targets import rule_of, writes
+from dray.explain.targets import rule_of, unpublished, writes
 
 _NEEDED: Final = (PODS, RESOURCE_CLAIMS, RESOURCE_SLICES)
 _SHOWN: Final = 12
@@ -296,6 +296,8 @@ def _still(world: World, chosen: DeviceTaintSelector) -> Any:
             if device.taints and selects(chosen, slice.spec.driver, slice.spec.pool.name, device.name):
                 said = ", ".join(map(taint_text, device.taints))
                 yield f"the driver itself publishes {said} on {slice.spec.driver}/{slice.spec.pool.name}/{device.name}"
+    if RESOURCE_SLICES in world.kinds and (nowhere := unpublished(chosen, world.all(RESOURCE_SLICES).values())):
+        yield nowhere
 
 
 def _removed(rules: list[DeviceTaintRule], hints: list[str], console: Console) -> None:

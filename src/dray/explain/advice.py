@@ -192,6 +192,9 @@ class Advisor:
                 yield fix
                 if self._when:
                     yield Fix(f"add a node like {would[0]} with {total} {resource}", rank=6)
+            else:
+                # All that is free may be more than one zone has, or than the policy of a node takes from several.
+                yield from self._within(resource, names[:_MOST_ROOMS])
 
     def _less(self, resource: str, most: int, changed: tuple[Pod, str, str], would: list[str]) -> tuple[Fix, str]:
         """The advice to ask for less, and how much is asked for now."""

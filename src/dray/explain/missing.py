@@ -181,6 +181,20 @@ def _group(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
     yield Fix(f"let the pod start without a pod group{_template_too(pod)}", annotate(pod, f"{POD_GROUP_ANNOTATION}-"))
 
 
+def _topology(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
+    name, level = str(reason.data.get("topology") or ""), reason.data.get("level")
+    there = world.all(TOPOLOGIES) if TOPOLOGIES in world.kinds else {}
+    if level is not None:
+        levels = [each.node_label for each in there[name].spec.levels] if name in there else []
+        yield Fix(
+            f"name a level that topology {name} has in topologyConstraint instead of {level}: {', '.join(levels) or 'none'}"
+        )
+        return
+    if (near := nearest(name, list(there))) is not None:
+        yield Fix(f"name Topology {near}, which exists, instead of {name} in topologyConstraint")
+    yield _made(TOPOLOGIES, "", name, {"levels": [{"nodeLabel": "kubernetes.io/hostname"}]}, ", with the levels that count")
+
+
 def _template_too(pod: Pod) -> str:
     """What is changed in a pod alone is as it was in the next that its owner makes."""
     owner = pod.metadata.controller
@@ -236,6 +250,7 @@ _OF: Final[dict[str, Callable[[World, Pod, Reason], Iterator[Fix]]]] = {
     "BindingFailed": _failed,
     "QueueMissing": _queue,
     "PodGroupMissing": _group,
+    "TopologyMissing": _topology,
 }
 
 
