@@ -159,3 +159,40 @@ def test_whoever_comes_when_no_kubelet_refuses_anybody(seed: int) -> None:
                 ready(made, each)
     assert made.refused == 0
     assert {pod["status"]["phase"] for pod in made.all(PODS)} == {"Succeeded"}
+
+
+@pytest.mark.parametrize("seed", [4, 13])
+def test_random_gangs_with_devices_are_never_refused_either(seed: int) -> None:
+    """With 13 the bind of one is on its way when it has been waited for long enough, and others must not go ahead of it."""
+    rng = random.Random(seed)
+    made = cluster(CPU4, {"cpus": rng.randint(2, 4), "memory": "8Gi"}, devices=8, nodes=2, seed=seed)
+    made.create(*queues())
+    made.run(1)
+    waiting: list[str] = []
+
+    def prepare(chance: float) -> None:
+        for each in [each for each in waiting if chance == 1 or rng.random() < chance]:
+            claim = made.get(RESOURCE_CLAIMS, each)
+            if claim is not None and claim["status"].get("allocation") and (chance < 1 or not made.node_of(each)):
+                ready(made, each)
+
+    for number in range(14):
+        sizes = [rng.randint(1, 4) for _ in range(rng.randint(1, 3))]
+        lasts = {"dray.dev/finishes-after": f"{rng.randint(5, 40)}s"}
+        made.create(group(f"g{number}", len(sizes)))
+        for member, cpu in enumerate(sizes):
+            pod = queued(f"g{number}-{member}", cpu, f"g{number}", **lasts)
+            if rng.random() < 0.5:
+                waiting.append(pod["metadata"]["name"])
+                made.create(*claiming(pod))
+            else:
+                made.create(pod)
+        made.run(rng.randint(1, 15))
+        if rng.random() < 0.05:
+            made.crash("scheduler")
+        prepare(0.3)
+    for _ in range(40):
+        made.run(10)
+        prepare(1)
+    assert made.refused == 0
+    assert {pod["status"]["phase"] for pod in made.all(PODS)} == {"Succeeded"}

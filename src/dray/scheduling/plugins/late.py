@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from dray.books.nodes import NodeInfo
-from dray.numa.account import Held, Sure
+from dray.numa.account import UNSURE, Held, Sure
 from dray.numa.demand import Demand
 from dray.numa.layout import State
 from dray.numa.placement import INIT_MEMORY_PREDICTED, PREDICTED, encode, encode_passing
@@ -89,12 +89,16 @@ class Latecomers:
         """Whether a pod may be bound that had to wait for its devices or volumes, while others came."""
         held = self._account.entry(uid)
         info = self._nodes.get(held.node) if held is not None else None
-        if held is None or info is None or held.sure != "awaited":
+        if held is None or info is None or held.sure not in (*UNSURE, "awaited"):
+            return _AS_DECIDED
+        if held.sure == "starting":
+            # Nobody came who could have changed anything.
+            self._zones.comes(uid, held)
             return _AS_DECIDED
         coming = self._account.unsure(held.node).items()
         if any(found.asked is not held.asked and not self._zones.admitted(other) for other, found in coming):
             return Arrival("waits", {})
-        state = self._account.state_without(held.node, info.pods.keys() - self._account.awaited(held.node).keys())
+        state = self._account.state_without(held.node, info.pods.keys() - {uid, *self._account.awaited(held.node)})
         if not self._zones.evaluators.admit(state, held.asked).admit:
             return Arrival("refused", {})
         if (found := self._foreseen(state, held.asked)) is None:

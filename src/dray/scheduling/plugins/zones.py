@@ -52,9 +52,9 @@ class Zones:
         self._topologies: dict[str, NodeResourceTopology] = {}
         self._layouts: dict[str, Layout] = {}
         self._asked: dict[int, Demand] = {}
-        # Until when pods are waited for, which these are, and which were waited for long enough.
+        # Until when pods are waited for, for each of them, and which were waited for long enough.
         self._waits: list[tuple[float, list[str]]] = []
-        self._waiting: set[str] = set()
+        self._waiting: dict[str, float] = {}
         self._waived: set[str] = set()
         self._rests: list[tuple[float, str]] = []
         self._before: list[tuple[Pod, PodDemand]] = []
@@ -137,9 +137,13 @@ class Zones:
         return False
 
     def comes(self, uid: str, held: Held) -> None:
-        """A pod is on its way to its kubelet at last, and is waited for like any other."""
+        """A pod is on its way to its kubelet at last, and is waited for from now on."""
         self._waived.discard(uid)
-        self._books.post(self._account, uid, held)
+        waited = self._waiting.pop(uid, None) is not None
+        if held != self._account.entry(uid):
+            self._books.post(self._account, uid, held)
+        elif waited and held.sure in UNSURE:
+            self._account.fresh[held.sure][uid] = None
 
     def _bound(self, uid: str) -> bool:
         placed = self._nodes.placed(uid)
@@ -369,9 +373,9 @@ class Zones:
                     self._wait_for(self._began(uid, now), [uid])
             fresh["doubtful"] = {}
         while self._waits and self._waits[0][0] <= now:
-            _, waited = heappop(self._waits)
-            self._waiting.difference_update(waited)
-            for uid in waited:
+            until, waited = heappop(self._waits)
+            for uid in [uid for uid in waited if self._waiting.get(uid) == until]:
+                del self._waiting[uid]
                 held = self._account.entry(uid)
                 if held is not None and held.sure in UNSURE:
                     self._waived.add(uid)
@@ -379,8 +383,9 @@ class Zones:
                     self._books.post(self._account, uid, msgspec.structs.replace(held, sure=sure))
 
     def _wait_for(self, began: float, uids: list[str]) -> None:
-        self._waiting.update(uids)
-        heappush(self._waits, (began + self.args.wait, uids))
+        until = began + self.args.wait
+        self._waiting.update(dict.fromkeys(uids, until))
+        heappush(self._waits, (until, uids))
 
     def _began(self, uid: str, now: float) -> float:
         """A pod that runs for long already will not be reported because somebody waits for it, and one that was bound long ago
