@@ -12,7 +12,10 @@ from click.testing import CliRunner, Result
 
 from dray.api.kinds import DEVICE_CLASSES, PODS, REPLICA_SETS
 from dray.cli import root
+from dray.explain.plan import Plan, PlannedEviction
+from dray.explain.planned import verdict
 from dray.explain.snapshot import KINDS, Snapshot
+from dray.explain.standing import Standing
 from dray.explain.taking import header, written
 from dray.testing import VirtualCluster, device, node, node_with_devices, pod, resource_slice
 from tests.plan.clusters import cluster, deployment, read
@@ -179,7 +182,7 @@ def test_what_takes_something_away_is_not_about_pods_that_wait_anyhow(asked: Ask
     assert code == (0 if change == "--cordon" else 1)
     said = again(change, "n3").output
     assert "too-large" not in said
-    last = "No pod is concerned; 1 then waits." if change == "--cordon" else "1 leaves and finds no place; 1 then waits."
+    last = "No pod is concerned; 1 then waits." if change == "--cordon" else "1 leaves and is not made again; 1 then waits."
     assert said.splitlines()[-1] == last
     assert ("is not made again" in said) == (change != "--cordon")
 
@@ -441,3 +444,24 @@ def test_a_dash_is_standard_input_as_with_kubectl(asked: Asked, tmp_path: Path) 
     assert [each["pod"] for each in json.loads(answer.stdout)["pods"]] == ["default/p"]
     empty = CliRunner().invoke(root, given)
     assert (empty.exit_code, empty.stderr) == (2, "Error: -: there is no object in it\n")
+
+
+@pytest.mark.parametrize(
+    ("evicted", "told"),
+    [
+        ([""], "1 leaves and is not made again."),
+        (["web lost"], "1 leaves and finds no place."),
+        (["", ""], "2 leave, none is made again."),
+        (["", "web n2", "web lost"], "3 leave, 1 is not made again, 1 finds no place."),
+        (["web n2", "web lost"], "2 leave, 1 of them without finding a place."),
+        (["web n2", "web n2"], "2 leave, all find another place."),
+    ],
+)
+def test_who_is_not_made_again_is_told_from_who_finds_no_place(evicted: list[str], told: str) -> None:
+    made = [each.partition(" ") for each in evicted]
+    leaving = [
+        PlannedEviction("ns/p", "n1", "", finds_place=node == "n2", place_then=node if node == "n2" else "", again=again)
+        for again, _, node in made
+    ]
+    nothing = Standing(0, {}, {}, {}, {})
+    assert verdict(Plan([], leaving, [], 0, [], nothing, nothing)) == told

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dray.explain.plan import Plan
+    from dray.explain.plan import Plan, PlannedEviction
     from dray.explain.standing import QueueShare, Standing
 
 
@@ -14,7 +14,7 @@ def verdict(found: Plan) -> str:
     placed = sum(pod.verdict == "placed" for pod in found.pods)
     told = [f"{placed} of {len(found.pods)} pods get a node"] if found.pods else []
     if found.evictions:
-        told.append(_leaving(len(found.evictions), sum(not each.finds_place for each in found.evictions)))
+        told.append(_leaving(found.evictions))
     if found.others:
         get = "gets" if len(found.others) == 1 else "get"
         told.append(f"{len(found.others)} that waited {get} {'one too' if found.pods else 'a node'}")
@@ -30,9 +30,16 @@ def verdict(found: Plan) -> str:
     return f"{'; '.join(told)}."
 
 
-def _leaving(count: int, lost: int) -> str:
+def _leaving(evictions: Sequence[PlannedEviction]) -> str:
+    count, gone = len(evictions), sum(not each.again for each in evictions)
+    lost = sum(not each.finds_place for each in evictions) - gone
     if count == 1:
-        return "1 leaves and finds no place" if lost else "1 leaves and finds another place"
+        return f"1 leaves and {'is not made again' if gone else 'finds no place' if lost else 'finds another place'}"
+    if gone == count:
+        return f"{count} leave, none is made again"
+    if gone:
+        places = f", {lost} {'finds' if lost == 1 else 'find'} no place" if lost else ""
+        return f"{count} leave, {gone} {'is' if gone == 1 else 'are'} not made again{places}"
     told = {0: "all find another place", count: "none finds a place"}.get(lost, f"{lost} of them without finding a place")
     return f"{count} leave, {told}"
 
