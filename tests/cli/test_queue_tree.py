@@ -107,3 +107,11 @@ def test_files_that_have_no_queues_do_not_say_that_there_are_none(tmp_path: Path
     answer = CliRunner().invoke(root, ["queues", "-f", str(file)])
     assert (answer.exit_code, answer.stdout) == (2, "")
     assert "the answer needs queues.scheduling.run.ai, and the files have no queues.scheduling.run.ai" in answer.stderr
+
+
+def test_wide_has_gpus_cpu_and_memory_whoever_uses_them(tmp_path: Path) -> None:
+    sim = cluster(4)
+    add_queue(sim, "vision", 0)
+    found = lines(shown(sim, tmp_path, "-o", "wide"))
+    assert found[0][3:] == ["RESOURCE", "USED", "SHARE", "QUOTA", "LIMIT"]
+    assert [line[-5] for line in found[1:]] == ["gpu", "cpu", "memory"]

@@ -108,7 +108,7 @@ def _show(tree: QueueTree, screen: Console, *, wide: bool) -> None:
         return
     names = [name for name in resources(tree) if wide or name not in (CPU, MEMORY) or _limited(tree, name)]
     narrow = len(names) <= _MOST_BESIDE and not any("/" in name for name in names)
-    screen.print(_beside(tree, names) if narrow else _below(tree, names))
+    screen.print(_beside(tree, names) if narrow else _below(tree, names, every=wide))
     for name, error in tree.wrong.items():
         screen.print(f"queue {name} is not used: {error}", style="yellow", markup=False)
     for name, count in tree.missing.items():
@@ -122,11 +122,11 @@ def _beside(tree: QueueTree, names: list[str]) -> Fitted:
     return table(columns, rows)
 
 
-def _below(tree: QueueTree, names: list[str]) -> Fitted:
-    """Resources with long names, or many of them: one line for each that the queue has to do with."""
+def _below(tree: QueueTree, names: list[str], *, every: bool) -> Fitted:
+    """Resources with long names, or many of them: one line for each that the queue has to do with, or for every one."""
     rows: list[tuple[str, ...]] = []
     for row in tree.queues:
-        lines = [(name, *_cells(row, name)) for name in names if set(_cells(row, name)) - {"0", "-"}] or [("",) * 5]
+        lines = [(name, *_cells(row, name)) for name in names if every or set(_cells(row, name)) - {"0", "-"}] or [("",) * 5]
         rows += [(*(_named(row) if not index else ("", "", "")), *line) for index, line in enumerate(lines)]
     return table(["queue", "pri", "waiting", "resource", *_AMOUNTS], rows)
 
