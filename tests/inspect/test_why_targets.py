@@ -53,3 +53,13 @@ def test_what_stands_before_the_slash_is_called_a_namespace_only_where_it_is_one
     said = " ".join(answer.output.split())
     assert f'"{kind}" is no namespace that has pods, and no kind that has pods: write POD, NAMESPACE/POD, or KIND/NAME' in said
     assert more in said
+
+
+def test_a_workload_that_is_taken_for_a_pod_is_told_as_it_is_asked_about(dray: Run) -> None:
+    new = pod("sum-x7k2p")
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "sum", "uid": "uid-sum", "controller": True}
+    new["metadata"]["ownerReferences"] = [owner]
+    answer = dray("why", [*healthy(), new], "sum", "-n", "ns")
+    assert answer.exit_code == 2
+    assert 'there is no pod "sum" in namespace "ns"; did you mean job/sum?' in answer.stderr
+    assert dray("why", [*healthy(), new], "job/sum", "-n", "ns").exit_code == 0

@@ -26,6 +26,7 @@ from dray.explain.answer import Why
 from dray.explain.evicting import WouldEvict
 from dray.explain.failures import failed_bindings, not_started
 from dray.explain.overview import ASKED, causes, pods_of, waiting
+from dray.explain.owners import owner_of
 from dray.explain.plain import plain_causes, plain_why
 from dray.explain.queued import Queued, Seated
 from dray.explain.tree import Branch, nearest, some, tree
@@ -88,6 +89,8 @@ def _asked_for(
     if prefix and not any(each.metadata.namespace == prefix for each in world.all(PODS).values()):
         raise Trouble(f'"{prefix}" is no namespace that has pods, and {_no_kind(prefix)}')
     if kind == "Pod":
+        if world.get(PODS, f"{where}/{name}") is None and (meant := _workload(world, where, name)):
+            raise Trouble(f'there is no pod "{name}" in namespace "{where}"; did you mean {meant}?')
         return find(world, name, where, events)
     pods = pods_of(world, kind, where, name)
     if not pods:
@@ -95,6 +98,13 @@ def _asked_for(
         more = f"; see `dray claims -n {where}`" if there else ", or does not exist"
         raise Trouble(f'{kind} "{name}" has no pods in namespace "{where}"{more}')
     return pods[0] if len(pods) == 1 else pods
+
+
+def _workload(world: World, namespace: str, name: str) -> str:
+    """What has pods by this name, as it is asked about: ``deployment/web``."""
+    pods = (pod for pod in world.all(PODS).values() if pod.metadata.namespace == namespace)
+    kinds = sorted({kind for pod in pods for kind, _, of in [owner_of(world, pod).partition("/")] if of == name})
+    return next((f"{kind.lower()}/{name}" for kind in kinds if kind.lower() in ASKED), "")
 
 
 def _no_kind(said: str) -> str:
