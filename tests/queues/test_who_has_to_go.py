@@ -256,3 +256,11 @@ def test_who_grows_into_what_is_left_over_needs_nobody_else_to_go() -> None:
     cluster = Cluster({"n0": 1, "n1": 2}, [queue("lent", 0), queue("owner", 2)], jobs)
     assert cluster.settle() == {"small": 1, "large": 0, "due": 2}
     assert cluster.evicted == {"large-0"}
+
+
+def test_nobody_moves_to_the_node_where_it_is() -> None:
+    """The second of the surplus moves, and the last, which is first to go, has no reason to."""
+    settling = Settling(msgspec.convert(random_cluster(1188), WorldLine))
+    settling.round()
+    moved = [(placed, nodes) for plan in settling.plans() for step, nodes in plan.moved for placed in step.pods]
+    assert [placed.pod.metadata.name for placed, nodes in moved if nodes[placed.pod.uid] == placed.node] == []

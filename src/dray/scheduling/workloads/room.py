@@ -39,10 +39,11 @@ MOST_SEATED: Final = 1024
 
 
 class Step(NamedTuple):
-    """What one job loses at once."""
+    """What one job loses at once. ``surplus``: of its pods that it does without, each is as good as another."""
 
     job: Job
     pods: tuple[Placed, ...]
+    surplus: bool = False
 
 
 class ToFree(NamedTuple):
@@ -218,7 +219,7 @@ class Room:
                 out.give_back(step.pods)
             elif step.job.key in broken or len(left) >= tries or not self._can_stay(step, wanted, table, out):
                 # Where the core of a gang goes, its surplus goes too.
-                broken.add(step.job.key)
+                broken.update(() if step.surplus else (step.job.key,))
                 left.insert(0, step)
             else:
                 spared = True
@@ -325,7 +326,7 @@ class Room:
         for step in order:
             # Where the core of a gang goes, its surplus goes too.
             if step.job.key in broken or not self._can_stay(step, wanted, table, out):
-                broken.add(step.job.key)
+                broken.update(() if step.surplus else (step.job.key,))
                 left.append(step)
         return left
 
@@ -448,8 +449,11 @@ class Room:
             moved: list[tuple[Step, dict[str, str]]] = []
             places: dict[str, Placement] = {}
             for step in gone:
-                # A surplus without its core has no use for another place.
-                alone = any(step.job is other.job for other in evicted)
+                # A surplus without its core has no use for another place; if that moves, it may be where it was.
+                alone = any(step.job is other.job and not other.surplus for other in evicted)
+                beside = step.surplus and not alone and any(step.job is other.job for other, _ in moved)
+                if beside and self._stays(step, wanted, table, out):
+                    continue
                 found = self._elsewhere(step, wanted, table, out) if not alone else None
                 if found is None:
                     evicted.insert(0, step)
@@ -469,7 +473,7 @@ class Room:
         for step in sorted(taken, key=self._weight, reverse=True) if wanted.all_stay else reversed(taken):
             # Where the core of a gang goes, its surplus goes too.
             if step.job.key in broken or not self._stays(step, wanted, table, out):
-                broken.add(step.job.key)
+                broken.update(() if step.surplus else (step.job.key,))
                 gone.append(step)
         return gone
 

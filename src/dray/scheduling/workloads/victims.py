@@ -61,8 +61,8 @@ class Victims:
             placed = tuple(each for each in pods if each is not None and self._may_go(job, each))
             if not placed or len(placed) < len(pods):
                 continue
-            found = Step(job, placed)
             gone.setdefault(job.key, set()).update(each.pod.uid for each in placed)
+            found = Step(job, placed, job.root.is_leaf and not job.single and bool(left(job).members("active")))
             line.take(job.queue, self._use.freed(found.pods))
             yield found
             if not job.single and left(job).members("active"):
@@ -119,11 +119,11 @@ class Victims:
         fixed = {uid for uid, placed in placed_of.items() if not self._may_go(job, placed)}
         here = {uid for uid, placed in placed_of.items() if placed.node == node} - fixed
         spare = [each.name for each in surplus(gang, among=here)]
-        yield from (Step(job, (placed_of[uid],)) for uid in spare if uid in here)
+        yield from (Step(job, (placed_of[uid],), job.root.is_leaf) for uid in spare if uid in here)
         core = tuple(placed for uid, placed in placed_of.items() if uid not in spare)
         if not fixed and not here.issubset(spare):
             # Where the core of a gang goes, its surplus goes too, wherever it is.
-            yield from (Step(job, (placed_of[uid],)) for uid in spare if uid not in here and uid in placed_of)
+            yield from (Step(job, (placed_of[uid],), job.root.is_leaf) for uid in spare if uid not in here and uid in placed_of)
             yield Step(job, core)
 
 
