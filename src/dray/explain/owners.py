@@ -31,6 +31,8 @@ def made_again(world: World, pods: Iterable[Pod]) -> str:
 def siblings(pod: Pod, others: Iterable[Pod]) -> set[str]:
     """The uids of those of the same work: whoever ends one of them for the pod has won nothing, and may have broken a gang."""
     owner, group = pod.metadata.controller, pod.metadata.annotations.get(POD_GROUP_ANNOTATION)
+    if owner is None and group is None:
+        return set()
     return {
         other.uid
         for other in others
