@@ -43,7 +43,7 @@ let typed = "";
 interface Planned { pod: string; verdict: string; node: string; devices?: { pool: string; device: string; driver: string }[]; after?: string[]; summary?: string; insteadOf?: string }
 interface Plan {
   told: string; pods: Planned[]; others: Planned[]; protected: string[]; settled: boolean;
-  evictions: { pod: string; node: string; why: string; findsPlace: boolean; placeThen: string }[];
+  evictions: { pod: string; node: string; why: string; findsPlace: boolean; placeThen: string; again: string }[];
   compared: [string, string, string][];
   /** Objects of kinds that nothing is rehearsed with. */
   leftOut: string[];
@@ -191,7 +191,7 @@ function Answer({ plan, changes, files, apply }: { plan: Plan; changes: (readonl
           <table>
             <thead><tr>{["leaves", "from", "goes to", "why"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
             <tbody>{plan.evictions.slice(0, 200).map((each) => (
-              <tr><th scope="row"><a href={podAddress(each.pod)}>{each.pod}</a></th><td>{each.node}</td><td>{each.placeThen || <span class="unplaced">finds no place</span>}</td><td>{each.why}</td></tr>
+              <tr><th scope="row"><a href={podAddress(each.pod)}>{each.pod}</a></th><td>{each.node}</td><td>{each.placeThen || <span class="unplaced">{each.again ? "finds no place" : "is not made again"}</span>}</td><td>{each.why}</td></tr>
             ))}</tbody>
           </table>
         </div>
