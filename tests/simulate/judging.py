@@ -28,7 +28,7 @@ from dray.nodes.faults import FAULT, SIMULATED
 from dray.simulate.run import Simulation
 from dray.simulate.scenario import made_of
 from tests.simulate.judging_evictions import Evictions, partial_gangs
-from tests.simulate.random_scenarios import Document
+from tests.simulate.random_scenarios import BINDING_TIMEOUT, Document
 
 # How long after the end it is looked at again; longer than a pod backs off, and at no even distance.
 AGAIN: Final = (17.0, 41.0, 74.0, 112.0)
@@ -51,6 +51,7 @@ _PAUSED: Final = re.compile(r", (?:pod \S+|it) evicts nobody before [^,]*: [^,]*
 # How the last attempt ended is so whatever is found out since, until the next one.
 _OF_THE_LAST_ATTEMPT: Final = ("could not be bound to node", "did not become ready within")
 _NUMBER: Final = re.compile(r"(?<!\S)\d+(?:m|[kMGTPE]i?)?(?![\w/])")  # not of a name or a port
+_SECONDS_TO_ATTACH: Final = re.compile(r'"fabric\.dray\.dev/attach-seconds": "(\d+)s"')
 _SINGULAR: Final = {"have": "has", "are": "is", "do": "does"}
 
 
@@ -117,7 +118,10 @@ def _of_evictions(documents: list[Document], evictions: Evictions, world: World)
 
 
 def _fails(document: Document) -> bool:
-    return '"fabric.dray.dev/attach": ' in json.dumps(document)
+    """Whether some device is never ready: it fails, is silent, or takes longer than schedulers wait."""
+    text = json.dumps(document)
+    slow = (int(seconds) >= BINDING_TIMEOUT for seconds in _SECONDS_TO_ATTACH.findall(text))
+    return '"fabric.dray.dev/attach": ' in text or any(slow)
 
 
 def _overfills(document: Document) -> bool:
