@@ -62,6 +62,7 @@ def test_nobody_takes_the_only_zone_that_will_do_for_one_that_waits(exporter: st
     pod = made.get(PODS, "b")
     assert pod is not None
     assert "zones that are kept for a pod whose devices" in pod["status"]["conditions"][0]["message"]
+    assert {reason.code for reason in made.why("b").reasons} == {"ZonesKept"}
     ready(made, "a")
     made.run(60)
     assert [list(made.zones_of(name)) for name in "ab"] == [["node-0"], ["node-1"]]

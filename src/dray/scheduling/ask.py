@@ -10,10 +10,12 @@ from collections.abc import Container, Hashable, Iterable
 from typing import Final, NamedTuple
 
 from dray.api.codes import CODES
+from dray.api.consumers import claims_of
 from dray.api.core import NodeSelectorRequirement, NodeSelectorTerm, Pod
-from dray.api.kinds import PODS
+from dray.api.kinds import PODS, RESOURCE_CLAIMS
 from dray.api.reason import Reason
 from dray.api.selectors import SelectorError, node_selector_matches, node_term_matches
+from dray.api.times import parse_time
 from dray.books.nodes import NodeInfo
 from dray.devices import Explanation
 from dray.devices.explain import Outlines
@@ -219,6 +221,16 @@ class Ask:
             counts = pending.demand.priority >= priority or bool(scheduler.preemptor.preemption.claims(other.uid))
             if info is not None and not other.terminal and counts:
                 scheduler.preemptor.assume(pending, info, self.profile(other), self._now)
+                if (since := self._allocated_at(other)) is not None:
+                    scheduler.zones.wait_for(since, [other.uid])
+        scheduler.zones.due(self._now)
+
+    def _allocated_at(self, pod: Pod) -> float | None:
+        """When the last of its claims got the devices that the pod waits for."""
+        claims = (self.scheduler.world.get(RESOURCE_CLAIMS, key) for key in claims_of(pod))
+        found = [claim.status.allocation for claim in claims if claim is not None and claim.status.allocation is not None]
+        stamps = [each.allocation_timestamp for each in found if each.allocation_timestamp]
+        return max(map(parse_time, stamps), default=None)
 
 
 def with_numbers(reason: Reason, state: CycleState, info: NodeInfo) -> Reason:

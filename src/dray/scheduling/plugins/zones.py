@@ -365,12 +365,12 @@ class Zones:
     def _waive(self, now: float) -> None:
         fresh = self._account.fresh
         if fresh["starting"]:
-            self._wait_for(now, [uid for uid in fresh["starting"] if uid not in self._waiting])
+            self.wait_for(now, [uid for uid in fresh["starting"] if uid not in self._waiting])
             fresh["starting"] = {}
         if fresh["doubtful"]:
             for uid in fresh["doubtful"]:
                 if uid not in self._waiting:
-                    self._wait_for(self._began(uid, now), [uid])
+                    self.wait_for(self._began(uid, now), [uid])
             fresh["doubtful"] = {}
         while self._waits and self._waits[0][0] <= now:
             until, waited = heappop(self._waits)
@@ -382,7 +382,8 @@ class Zones:
                     sure: Sure = "assumed" if self._bound(uid) else "awaited"
                     self._books.post(self._account, uid, msgspec.structs.replace(held, sure=sure))
 
-    def _wait_for(self, began: float, uids: list[str]) -> None:
+    def wait_for(self, began: float, uids: list[str]) -> None:
+        """These are waited for since then, as long as is configured."""
         until = began + self.args.wait
         self._waiting.update(dict.fromkeys(uids, until))
         heappush(self._waits, (until, uids))
