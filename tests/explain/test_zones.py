@@ -159,6 +159,15 @@ def test_the_command_shows_a_snapshot_as_a_table_and_as_json(tmp_path: Path) -> 
     assert [zone["free"]["cpu"] for zone in found["zones"]] == ["1", "1"]
 
 
+def test_a_node_that_does_not_exist_is_a_mistake_and_one_without_zones_is_told_so(tmp_path: Path) -> None:
+    made = cluster()
+    made.create(builders.node("plain"))
+    asked = ["zones", "--snapshot", str(saved(made, tmp_path / "cluster.json")), "--node"]
+    wrong = CliRunner().invoke(root, [*asked, "plaim"])
+    assert (wrong.exit_code, "did you mean plain?" in wrong.output) == (2, True)
+    assert CliRunner().invoke(root, [*asked, "plain"]).output == "plain publishes no zones (NodeResourceTopology).\n"
+
+
 def test_why_says_where_nothing_is_guaranteed() -> None:
     """A pod with exclusive cores and devices of a claim, which no kubelet aligns with them."""
     made = ZonedCluster(zoned_node("n1", CPU4, CPU4))

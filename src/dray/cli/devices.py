@@ -11,12 +11,12 @@ from rich.console import Console
 from rich.text import Text
 
 from dray.api.amounts import counted
-from dray.api.kinds import NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from dray.api.kinds import RESOURCE_CLAIMS, RESOURCE_SLICES
+from dray.cli.named import meant, refuse_unknown_nodes
 from dray.cli.output import emit, output_option, table
 from dray.cli.source import Source, placing_of, source_options
 from dray.cli.trouble import Trouble
 from dray.explain.inventory import STATES, Inventory, NodeRow, Row, inventory, narrowed
-from dray.explain.missing import nearest
 from dray.explain.published import Published
 from dray.explain.snapshot import Snapshot
 
@@ -63,18 +63,10 @@ def devices(source: Source, nodes: Sequence[str], driver: str | None, states: Se
 
 def _refuse_unknown(found: Inventory, snapshot: Snapshot, nodes: Sequence[str], driver: str | None) -> None:
     """A node that is not there, or a driver that publishes nothing, is a mistake, and no node without devices."""
-    there = [*(snapshot.world.all(NODES) if NODES in snapshot.world.kinds else ()), *(row.node for row in found.devices)]
+    refuse_unknown_nodes(nodes, snapshot, [row.node for row in found.devices])
     drivers = [row.driver for row in found.devices]
-    for name in nodes if NODES not in snapshot.unknown else ():
-        if name not in there:
-            raise Trouble(f'node "{name}" does not exist{_meant(name, there)}')
     if driver and driver not in drivers:
-        raise Trouble(f"no driver {driver} publishes devices{_meant(driver, drivers)}")
-
-
-def _meant(name: str, names: Sequence[str]) -> str:
-    near = nearest(name, names)
-    return f"; did you mean {near}?" if near is not None else ""
+        raise Trouble(f"no driver {driver} publishes devices{meant(driver, drivers)}")
 
 
 def _wanted(row: Row, nodes: Sequence[str], driver: str | None, states: Sequence[str]) -> bool:

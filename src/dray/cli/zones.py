@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 
 from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, PODS
+from dray.cli.named import refuse_unknown_nodes
 from dray.cli.output import emit, output_option, table
 from dray.cli.source import Source, placing_of, source_options
 from dray.explain.zones import ZoneReport, ZoneRow, zone_report
@@ -35,15 +36,15 @@ def zones(source: Source, nodes: Sequence[str], config: Path | None, output: str
       dray zones --snapshot cluster.yaml
     """
     snapshot = source.read(needs=(NODES, PODS), decisive=(NODES, NODE_RESOURCE_TOPOLOGIES))
+    refuse_unknown_nodes(nodes, snapshot)
     settings, gates = placing_of(config, snapshot)
     found = zone_report(snapshot.world, time.time(), config=settings, gates=gates, nodes=nodes)
-    emit(found, output, lambda console: _show(found, console, narrowed=bool(nodes)))
+    emit(found, output, lambda console: _show(found, console, nodes))
 
 
-def _show(found: ZoneReport, console: Console, *, narrowed: bool) -> None:
+def _show(found: ZoneReport, console: Console, nodes: Sequence[str]) -> None:
     if not found.zones:
-        none = "No such node publishes its zones." if narrowed else "No node publishes its zones (NodeResourceTopology)."
-        console.print(none)
+        console.print(f"{' and '.join(nodes) or 'No node'} publishes {'no' if nodes else 'its'} zones (NodeResourceTopology).")
     else:
         console.print(table(("node", "zone", "policy", "free", "who has the rest"), [_row(zone) for zone in found.zones]))
     lines = [f"{each.pod} on {each.node} has something by zone, and nobody says where." for each in found.unknown]
