@@ -419,6 +419,31 @@ def test_of_many_pods_each_is_told_what_its_own_queue_makes_of_it() -> None:
     assert "QueueShare" in codes[f"default/{b}"]
 
 
+def test_of_many_pods_of_one_queue_each_is_told_what_it_says_itself() -> None:
+    """They ask for the same of nodes, and each has something else wrong."""
+    sim = cluster(4)
+    add_queue(sim, "a", 4)
+    wrong = {
+        "part": "gpu-fraction",
+        "gang": "dray.dev/gang",
+        "lost": "pod-group-name",
+        "gone": "pod-group-name",
+        "four": "dray.dev/gang",
+    }
+    for name, annotation in wrong.items():
+        add_single(sim, name, "a")
+        said = {"part": "0.5", "lost": "lost", "gone": "gone"}.get(name, "four")
+        sim.api.put(kinds.PODS, {**sim.pod(name), "metadata": {**sim.pod(name)["metadata"], "annotations": {annotation: said}}})
+    told = causes(sim.world, waiting(sim.world.all(kinds.PODS).values()), now=sim.now)
+    codes = {tuple(cause.pods): {reason.code for reason in cause.reasons} for cause in told}
+    assert codes == {
+        ("default/part",): {"GpuSharing"},
+        ("default/four", "default/gang"): {"PodSaysUnreadable"},
+        ("default/lost",): {"PodGroupMissing"},
+        ("default/gone",): {"PodGroupMissing"},
+    }
+
+
 def test_who_asks_to_start_with_others_and_has_no_owner_is_a_pod_like_any_other() -> None:
     """Nobody else is of its owner's pods: where there are no queues, no session decides on it, and none is asked."""
     sim = cluster(0)

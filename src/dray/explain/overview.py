@@ -25,6 +25,7 @@ from dray.explain.snapshot import without_collecting
 from dray.explain.why import why
 from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config
+from dray.scheduling.placing.refusal import Refusal, told
 from dray.scheduling.placing.state import NotPlaced
 from dray.scheduling.scheduler import Scheduler
 from dray.scheduling.waiting import pauses
@@ -132,11 +133,20 @@ def causes(
 
 
 def _in_queue(outlooks: Outlooks, pod: Pod) -> Hashable:
-    """Pods of one queue and one group that are refused are refused alike; for whom room is made is told by itself."""
+    """Pods of one queue and one group that are refused for the same are refused alike; for whom room is made is told by itself."""
     found = outlooks.of(pod)
     if found is None:
         return None
-    return pod.uid if found.evicts is not None else (found.place.queue, found.place.group, found.refusal is None)
+    return pod.uid if found.evicts is not None else (found.place.queue, found.place.group, _said(found.refusal))
+
+
+def _said(refusal: Refusal | None) -> Hashable:
+    """What stands against the pod as such, which of its own is not in what it asks of nodes: its annotations, its pod group."""
+    if refusal is None:
+        return None
+    own = (told(reason) for reason, count in refusal.reasons if not count)
+    # Of pods that are refused for what they say, each is called by its name.
+    return frozenset(said[:1] + said[2:] if str(said[1]).startswith("pod/") else said for said in own)
 
 
 def _key(ask: Ask, pod: Pod) -> Hashable:
@@ -145,6 +155,6 @@ def _key(ask: Ask, pod: Pod) -> Hashable:
         state = ask.state(pod)
     except NotPlaced:
         return pod.uid
-    told = pod.status.nominated_node_name or pod.spec.scheduling_gates or pauses.told(pod)
-    own = told or state.unusable or state.resolved.pinned
+    promised = pod.status.nominated_node_name or pod.spec.scheduling_gates or pauses.told(pod)
+    own = promised or state.unusable or state.resolved.pinned
     return pod.uid if own else (state.key, state.demand.priority, pod.metadata.namespace)
