@@ -20,9 +20,8 @@ import msgspec
 
 from benchmarks.table import Table, micros, ratio
 from dray.api.kinds import PODS
-from dray.api.queues import QUEUE_LABEL
+from dray.api.queues import GPU_RESOURCE, QUEUE_LABEL
 from dray.cluster.port import Change
-from dray.scheduling.workloads.asked import GPU_RESOURCE
 from dray.simulate.settle import Settling, WorldLine
 
 Json = dict[str, Any]

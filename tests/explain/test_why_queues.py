@@ -444,6 +444,38 @@ def test_of_many_pods_of_one_queue_each_is_told_what_it_says_itself() -> None:
     }
 
 
+def test_of_a_topology_that_does_not_exist_the_levels_are_created_that_are_asked_for() -> None:
+    sim = cluster(4)
+    add_queue(sim, "a", 4)
+    constraint = {"topology": "fabric", "requiredTopologyLevel": "rack", "preferredTopologyLevel": "host"}
+    add_group(sim, "train", "a", 1, topologyConstraint=constraint)
+    add_member(sim, "w0", "train")
+    assert '"levels":[{"nodeLabel":"rack"},{"nodeLabel":"host"}]' in asked(sim, "w0").advice[0].command
+
+
+def test_a_pod_group_of_another_namespace_is_told_of() -> None:
+    sim = cluster(4)
+    add_queue(sim, "a", 4)
+    add_group(sim, "train", "a", 1)
+    group = sim.api.objects[kinds.POD_GROUPS]["default/train"]
+    sim.remove(kinds.POD_GROUPS, "default/train")
+    sim.api.put(kinds.POD_GROUPS, {**group, "metadata": {**group["metadata"], "namespace": "research", "uid": "other"}})
+    add_member(sim, "w0", "train")
+    told = "make the pod in namespace research, where there is a PodGroup train, or the PodGroup in default"
+    assert asked(sim, "w0").fixes[0] == told
+
+
+def test_of_a_queue_with_others_below_it_one_is_named_that_takes_pods() -> None:
+    sim = cluster(4)
+    add_queue(sim, "top", 4)
+    add_queue(sim, "middle", 4, parent="top")
+    add_queue(sim, "low", 4, parent="middle")
+    add_single(sim, "p", "top")
+    [fix] = asked(sim, "p").advice
+    assert fix.text == "name a queue below it that has none itself (low)"
+    assert fix.command == "kubectl label pod p -n default --overwrite kai.scheduler/queue=low"
+
+
 def test_who_asks_to_start_with_others_and_has_no_owner_is_a_pod_like_any_other() -> None:
     """Nobody else is of its owner's pods: where there are no queues, no session decides on it, and none is asked."""
     sim = cluster(0)

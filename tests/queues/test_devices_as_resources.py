@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.scheduling.workloads.asked import GPU_RESOURCE
+from dray.api.queues import GPU_RESOURCE
 from dray.simulate.settle import Settled, Settling, WorldLine
 from tests.queues.random_clusters import cluster
 

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from dray.api.queues import GPU_RESOURCE
 from dray.queues.order import at_most
 from dray.scheduling.waiting.queue import QueuedPod
-from dray.scheduling.workloads.asked import GPU_RESOURCE
 from dray.scheduling.workloads.jobs import Job
 from dray.scheduling.workloads.room import Plan, Step
 from dray.simulate.settle import Settling, WorldLine

@@ -333,6 +333,11 @@ class TestWhatIsWritten:
             ('{"counter/memory": {"quota": 2}}', "'counter/memory' is none of deviceclass/NAME, counter/DRIVER/NAME"),
             ('{"gpus": {"quota": 2}}', "'gpus' is none of deviceclass/NAME"),
             (f'{{"{MEMORY}": {{"quota": "many"}}}}', "many"),
+            (f'{{"{MEMORY}": {{"quota": 2, "limits": 4}}}}', "unknown field `limits`"),
+            (f'{{"{MEMORY}": {{"limit": -4}}}}', f"limit of {MEMORY} is -4; it cannot be negative, but for -1"),
+            (f'{{"{MEMORY}": {{"overQuotaWeight": -1}}}}', f"overQuotaWeight of {MEMORY} is -1; it cannot be negative"),
+            ('{"deviceclass/gpu.nvidia.com": {"limit": 4}}', "deviceclass/gpu.nvidia.com counts as gpu"),
+            ('{"nvidia.com/gpu": {"limit": 4}}', "nvidia.com/gpu counts as gpu, which stands in spec.resources"),
             ("nonsense", "annotation dray.dev/resources"),
         ],
     )

@@ -57,6 +57,39 @@ class TestANumberThatCannotBeRead:
             sim.settle(5)
         assert len(running(sim)) == pods
 
+    def test_of_a_pod_that_runs_keeps_it_where_it_is(self) -> None:
+        """It would not start again, so it does not move for others."""
+        sim = cluster(2, 2)
+        add_queue(sim, "a", 4)
+        nodes = sim.api.objects[kinds.NODES]
+        for index in range(2):
+            for name, other in (("n0", index), ("n1", not index)):
+                sim.api.put(kinds.NODES, {**nodes[name], "spec": {"unschedulable": bool(other)}})
+            add(
+                sim,
+                f"p{index}",
+                None,
+                labels={"kai.scheduler/queue": "a"},
+                owner={**JOB, "name": f"j{index}", "uid": f"j{index}"},
+            )
+            sim.settle(5)
+            annotate(sim, f"p{index}", **{GANG: "one"})
+        sim.api.put(kinds.NODES, {**nodes["n0"], "spec": {}})
+        sim.api.put(kinds.PODS, pod("large", requests={GPU: "2"}, labels={"kai.scheduler/queue": "a"}))
+        sim.settle(5)
+        assert running(sim) == {"p0", "p1"}
+        annotate(sim, "p0")
+        sim.settle(5)
+        assert "large" in running(sim), "who can be read moves"
+
+    def test_of_a_pod_that_nobody_made_is_not_called_without_effect(self) -> None:
+        sim = cluster(1)
+        add_queue(sim, "a", 4)
+        add(sim, "w0", "four", owner=None, labels={"kai.scheduler/queue": "a"})
+        sim.settle(5)
+        assert "cannot be gone by" in asked(sim, "w0").summary
+        assert asked(sim, "w0").notes == []
+
     def test_of_one_pod_keeps_all_of_them_waiting(self) -> None:
         sim = cluster(4)
         for name, size in (("w0", "2"), ("w1", "two")):

@@ -91,6 +91,10 @@ class TestAQueue:
                 {"resources": {"cpu": UNLIMITED, "memory": UNLIMITED, "gpu": {**UNLIMITED, "overQuotaWeight": -2}}},
                 "overQuotaWeight of gpu is -2; it cannot be negative",
             ),
+            (
+                {"resources": {"cpu": UNLIMITED, "memory": {**UNLIMITED, "limit": -5}, "gpu": UNLIMITED}},
+                "limit of memory is -5; it cannot be negative, but for -1, which is unlimited",
+            ),
         ],
     )
     def test_that_cannot_be_gone_by_says_why_until_it_is_mended(self, spec: dict[str, Any], problem: str) -> None:

@@ -1,6 +1,6 @@
 """``scheduling.run.ai``: Queue (v2) and PodGroup (v2alpha2), as KAI-Scheduler defines them, and the names that tie pods to them.
 
-Amounts of a queue are in the units of its kind: cpu in milli-cores, memory in 10^6 bytes, GPUs in devices; negative is
+Amounts of a queue are in the units of its kind: cpu in milli-cores, memory in 10^6 bytes, GPUs in devices; -1 is
 unlimited. What else a queue is entitled to (device classes, counters, extended resources) stands in an annotation as JSON of the
 same shape, because the kind has no field for it.
 """
@@ -52,6 +52,13 @@ LAST_START_ANNOTATION: Final = "kai.scheduler/last-start-timestamp"
 
 MEMORY_UNIT: Final = 1_000_000
 
+# The class of NVIDIA's driver, and the resource of its device plugin, count as GPUs in a queue.
+GPU: Final = "gpu"
+GPU_CLASS: Final = "gpu.nvidia.com"
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+CLASS_PREFIX: Final = "deviceclass/"
+_GPUS: Final = (CLASS_PREFIX + GPU_CLASS, GPU_RESOURCE)
+
 
 class QueueResource(Struct):
     quota: float = 0.0
@@ -65,8 +72,8 @@ class QueueResources(Struct):
     gpu: QueueResource = msgspec.field(default_factory=QueueResource)
 
 
-class _Further(Struct):
-    """As a ``QueueResource``, with quantities: ``40Gi``."""
+class _Further(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """As a ``QueueResource``, with quantities: ``40Gi``. What is misspelt is a mistake: a limit is never taken for none."""
 
     quota: float | str = 0.0
     limit: float | str = -1.0
@@ -86,9 +93,14 @@ def entitlements(text: str) -> dict[str, QueueResource]:
                 raise ValueError(
                     f"{name!r} is none of deviceclass/NAME, counter/DRIVER/NAME, capacity/DRIVER/NAME, or an extended resource"
                 )
-        return {
+            if name in _GPUS:
+                raise ValueError(f"{name} counts as gpu, which stands in spec.resources")
+        given = {
             name: QueueResource(_amount(each.quota), _amount(each.limit), each.over_quota_weight) for name, each in found.items()
         }
+        if problem := next(filter(None, (_no_amounts(name, each) for name, each in given.items())), ""):
+            raise ValueError(problem)
+        return given
     except ValueError as error:
         raise ValueError(f'annotation {RESOURCES_ANNOTATION}: {error}; write {{"counter/DRIVER/NAME": {{"quota": 2}}}}') from None
 
@@ -208,10 +220,19 @@ def queue_problem(queue: Queue) -> str:
     """What of its fields cannot be gone by, or nothing. A limit that cannot be read is never taken for none."""
     times = {"preemptMinRuntime": queue.spec.preempt_min_runtime, "reclaimMinRuntime": queue.spec.reclaim_min_runtime}
     given = queue.spec.resources or QueueResources()
-    for name, each in (("cpu", given.cpu), ("memory", given.memory), ("gpu", given.gpu)):
-        if each.over_quota_weight < 0:
-            return f"overQuotaWeight of {name} is {each.over_quota_weight:g}; it cannot be negative"
+    for name, each in (("cpu", given.cpu), ("memory", given.memory), (GPU, given.gpu)):
+        if problem := _no_amounts(name, each):
+            return problem
     return _no_durations(times)
+
+
+def _no_amounts(name: str, given: QueueResource) -> str:
+    if given.over_quota_weight < 0:
+        return f"overQuotaWeight of {name} is {given.over_quota_weight:g}; it cannot be negative"
+    for field, value in (("quota", given.quota), ("limit", given.limit)):
+        if value < 0 and value != -1:
+            return f"{field} of {name} is {value:g}; it cannot be negative, but for -1, which is unlimited"
+    return ""
 
 
 def group_problem(spec: PodGroupSpec) -> str:

@@ -31,13 +31,14 @@ from dray.api.kinds import (
     TOPOLOGIES,
     Kind,
 )
-from dray.api.queues import POD_GROUP_ANNOTATION, QUEUE_LABEL
+from dray.api.queues import POD_GROUP_ANNOTATION, QUEUE_LABEL, PodGroup
 from dray.api.reason import Reason
 from dray.api.requests import amounts
 from dray.api.resource import IMPLICIT_RESOURCE_PREFIX, DeviceClass, ResourceClaim
 from dray.cluster.world import World
 from dray.explain.fix import Fix, annotate, label, patch
 from dray.scheduling.shape.extended import wanted_names
+from dray.scheduling.workloads.grouping import annotated
 
 Json = dict[str, Any]
 
@@ -165,6 +166,28 @@ def _queue(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
     yield _made(QUEUES, "", name, spec, ", with a quota as it deserves")
 
 
+def _below(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
+    """A queue that has others below it takes no pods."""
+    name = reason.object.partition("/")[2]
+    above = {each.spec.parent_queue for each in world.all(QUEUES).values()}
+    lowest = sorted(key for key in world.all(QUEUES) if key not in above and name in _over(world, key))
+    own = pod.metadata.labels.get(QUEUE_LABEL) == name
+    where = _template_too(pod) if own else " in the pod group"
+    yield Fix(
+        f"name a queue below it that has none itself ({', '.join(lowest)}){where}",
+        label(pod, f"{QUEUE_LABEL}={lowest[0]}") if own and lowest else "",
+    )
+
+
+def _over(world: World, name: str) -> set[str]:
+    """The queues above this one, also where they go round in a circle."""
+    found: set[str] = set()
+    while (queue := world.get(QUEUES, name)) is not None and queue.spec.parent_queue not in found:
+        name = queue.spec.parent_queue
+        found.add(name)
+    return found
+
+
 def _group(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
     namespace, _, name = reason.object.partition("/")[2].rpartition("/")
     if POD_GROUP_ANNOTATION not in pod.metadata.annotations:
@@ -175,6 +198,8 @@ def _group(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
     if near is not None:
         told = f"name PodGroup {near}, which exists, instead of {name}{_template_too(pod)}"
         yield Fix(told, annotate(pod, f"{POD_GROUP_ANNOTATION}={near}"))
+    if others := sorted(each.metadata.namespace for each in groups if each.metadata.name == name):
+        yield Fix(f"make the pod in namespace {others[0]}, where there is a PodGroup {name}, or the PodGroup in {namespace}")
     queue = pod.metadata.labels.get(QUEUE_LABEL)
     spec = {"minMember": 1, **({"queue": queue} if queue else {})}
     yield _made(POD_GROUPS, namespace, name, spec, ", with as many members as start together")
@@ -192,7 +217,18 @@ def _topology(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
         return
     if (near := nearest(name, list(there))) is not None:
         yield Fix(f"name Topology {near}, which exists, instead of {name} in topologyConstraint")
-    yield _made(TOPOLOGIES, "", name, {"levels": [{"nodeLabel": "kubernetes.io/hostname"}]}, ", with the levels that count")
+    asked = [{"nodeLabel": each} for each in _levels(world, pod, reason, name)] or [{"nodeLabel": "kubernetes.io/hostname"}]
+    yield _made(TOPOLOGIES, "", name, {"levels": asked}, ", with the levels that count")
+
+
+def _levels(world: World, pod: Pod, reason: Reason, topology: str) -> Iterable[str]:
+    """The levels that are asked for of a topology, the widest first."""
+    group: PodGroup | None = world.get(POD_GROUPS, reason.object.partition("/")[2]) if POD_GROUPS in world.kinds else None
+    of = [group.spec.topology_constraint, *(part.topology_constraint for part in group.spec.sub_groups)] if group else []
+    said = [annotated(pod), *(each for each in of if each is not None)]
+    named = [each for each in said if each.topology == topology]
+    levels = [each.required_topology_level for each in named] + [each.preferred_topology_level for each in named]
+    return dict.fromkeys(level for level in levels if level)
 
 
 def _template_too(pod: Pod) -> str:
@@ -249,6 +285,7 @@ _OF: Final[dict[str, Callable[[World, Pod, Reason], Iterator[Fix]]]] = {
     "ResourceUnknown": _resource,
     "BindingFailed": _failed,
     "QueueMissing": _queue,
+    "QueueHasChildren": _below,
     "PodGroupMissing": _group,
     "TopologyMissing": _topology,
 }

@@ -133,7 +133,7 @@ def causes(
 
 
 def _in_queue(outlooks: Outlooks, pod: Pod) -> Hashable:
-    """Pods of one queue and one group that are refused for the same are refused alike; for whom room is made is told by itself."""
+    """Pods of one queue and one group that are refused for the same are alike; for whom room is made is told by itself."""
     found = outlooks.of(pod)
     if found is None:
         return None

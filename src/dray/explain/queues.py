@@ -10,10 +10,10 @@ from dray.api import queues
 from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import POD_GROUPS, PODS, QUEUES
+from dray.api.queues import GPU, GPU_RESOURCE
 from dray.cluster.world import World
 from dray.scheduling.config import EMBEDDED, Config, Profile
 from dray.scheduling.scheduler import Scheduler
-from dray.scheduling.workloads.asked import GPU, GPU_RESOURCE
 from dray.scheduling.workloads.jobs import BESIDE, CPU, MEMORY, told
 from dray.scheduling.workloads.status import statuses
 

@@ -85,7 +85,9 @@ def why(
         then = known.updated(told | dict.fromkeys(off, True))
         on = _why(world, pod, now, config, then, failures, unknown, outlooks)
         _switch_on(answer, sorted(off), on.fits, "its scheduler" if all(map(known, off)) else "the API server and its scheduler")
-    answer.notes += [*without_guarantee(world, pod), *without_zones(pod, unknown), *unheeded(world, pod, unknown)]
+    answer.notes += [*without_guarantee(world, pod), *without_zones(pod, unknown)]
+    if not any(reason.code == "PodSaysUnreadable" for reason in answer.reasons):
+        answer.notes += unheeded(world, pod, unknown)
     return answer
 
 

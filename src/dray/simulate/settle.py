@@ -25,6 +25,7 @@ from dray.api.kinds import (
     Kind,
 )
 from dray.api.queues import (
+    GPU_RESOURCE,
     GROUP,
     LAST_START_ANNOTATION,
     MEMORY_UNIT,
@@ -42,7 +43,6 @@ from dray.queues.tree import QueueError
 from dray.scheduling.config import FILTERS, Config, Profile, QueueSettings
 from dray.scheduling.kinds import KINDS
 from dray.scheduling.scheduler import Scheduler
-from dray.scheduling.workloads.asked import GPU_RESOURCE
 from dray.scheduling.workloads.room import Plan
 from dray.simulate.settle_devices import DevicesLine, claims, published, without
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.kinds import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
+from dray.api.queues import GPU_CLASS, GPU_RESOURCE
 from dray.api.resource import FINALIZER
-from dray.scheduling.workloads.asked import GPU_CLASS, GPU_RESOURCE
 
 Json = dict[str, Any]
 REQUEST: Final = "request"

@@ -8,9 +8,8 @@ from typing import Final
 
 import msgspec
 
-from dray.api.queues import Queue
+from dray.api.queues import GPU, GPU_RESOURCE, Queue
 from dray.explain.inventory import STATES
-from dray.scheduling.workloads.asked import GPU, GPU_RESOURCE
 from dray.web.moments import Point, QueuePoint
 from dray.web.picture import Picture
 

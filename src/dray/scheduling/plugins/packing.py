@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from dray.api.queues import GPU_RESOURCE
 from dray.books.nodes import NodeInfo
 from dray.scheduling.plugins.base import Compiled, PodShape, codes_of
 
-GPU_RESOURCE: Final = "nvidia.com/gpu"
 # What it is worth to a pod without GPUs that a node has none.
 _WITHOUT_GPUS: Final = 50
 

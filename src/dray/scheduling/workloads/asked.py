@@ -11,24 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from dray.api.class_names import ClassNames
 from dray.api.kinds import NODES
+from dray.api.queues import CLASS_PREFIX, GPU, GPU_CLASS, GPU_RESOURCE
 from dray.api.resource import AllocationResult, DeviceRequest, DeviceSubRequest, ResourceClaim
 from dray.cluster.world import World
 from dray.devices import Devices
 from dray.devices.amounts import CAPACITY, COUNTER, Span, Stock, Stocks, Taken
 from dray.devices.views import NodeLayout
 from dray.scheduling.shape.claims import requests
-
-GPU: Final = "gpu"
-# The class of NVIDIA's driver, and the resource of its device plugin, count as GPUs in a queue.
-GPU_CLASS: Final = "gpu.nvidia.com"
-GPU_RESOURCE: Final = "nvidia.com/gpu"
-CLASS_PREFIX: Final = "deviceclass/"
 
 Amounts = dict[str, float]
 # By request and alternative: what it would take on each kind of node that could serve it.

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from dray.api.queues import GPU, GPU_RESOURCE
 from dray.books.nodes import Nodes
 from dray.scheduling.waiting.queue import QueuedPod
-from dray.scheduling.workloads.asked import GPU, GPU_RESOURCE, Amounts, Asked, together
+from dray.scheduling.workloads.asked import Amounts, Asked, together
 from dray.scheduling.workloads.jobs import CPU, MEMORY, NATIVE, Job, Jobs
 from dray.scheduling.workloads.members import Members
 from dray.scheduling.workloads.together import Seat

@@ -19,6 +19,7 @@ from dray.api.class_names import ClassNames
 from dray.api.core import Pod
 from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, PRIORITY_CLASSES, QUEUES, RESOURCE_CLAIMS
 from dray.api.meta import Object
+from dray.api.queues import GPU, GPU_RESOURCE
 from dray.api.resource import IMPLICIT_RESOURCE_PREFIX, AllocationResult, ResourceClaim
 from dray.api.times import parse_time
 from dray.books.demand import Demand
@@ -33,7 +34,7 @@ from dray.scheduling.shape.claims import claim_keys
 from dray.scheduling.shape.extended import requests_for, special_claim, wanted_names
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads import grouping
-from dray.scheduling.workloads.asked import GPU, GPU_RESOURCE, Amounts, Asked, DevicesAsked, resource_of, stock_of
+from dray.scheduling.workloads.asked import Amounts, Asked, DevicesAsked, resource_of, stock_of
 from dray.scheduling.workloads.grouping import APART, CORE, leaf_of, starts_with_others
 
 CPU: Final = "cpu"
@@ -140,12 +141,13 @@ class Job:
         return sorted((self.pods[uid] for uid in self.waiting), key=lambda pod: pod.key)
 
 
-def not_done(job: Job) -> Refusal | None:
-    """What the job asks for that would not be kept to: better not started than started otherwise."""
+def not_done(job: Job, starting: Iterable[str]) -> Refusal | None:
+    """What the job asks for with the pods that are to start, and that would not be kept to: better not started than started
+    otherwise."""
     if job.wrong:
         return Refusal.of("PodGroupInvalid", job.group, error=job.wrong)
     found: dict[str, Refusal] = {}
-    for pod in (job.pods[uid] for uid in job.waiting):
+    for pod in (job.pods[uid] for uid in starting):
         unread = grouping.unreadable(pod, job.queue != BESIDE) if job.by_pods else None
         if (refusal := unread or grouping.shared_gpu(pod)) is not None:
             found[pod.key] = refusal

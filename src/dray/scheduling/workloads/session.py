@@ -7,7 +7,7 @@ as far as its next step goes (its minimum, or one more), or it is refused with a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Final, Protocol
 
 from dray.api.times import parse_time
@@ -165,15 +165,18 @@ class Session:
                 found.append(job)
         return found
 
-    def barred(self, job: Job) -> Refusal | None:
-        """Why nothing of the job is placed, whatever there is room for."""
+    def barred(self, job: Job, starting: Iterable[str] | None = None) -> Refusal | None:
+        """Why nothing of the job is placed, whatever there is room for; ``starting``: its pods that are to be, or those that
+        wait."""
         if job.missing:
             return Refusal.of("PodGroupMissing", job.group)
-        return self._jobs.unusable(job.queue) or not_done(job) or self.nearness.wrong(job)
+        pods = job.waiting if starting is None else starting
+        return self._jobs.unusable(job.queue) or not_done(job, pods) or self.nearness.wrong(job)
 
     def comes_back(self, job: Job) -> bool:
-        """Whether a job that runs may start again elsewhere, if it has room there as things stand in a trial."""
-        return self.barred(job) is None and self._use.within_limits(job)
+        """Whether a job that runs may start again elsewhere, if it has room there as things stand in a trial. What its pods said
+        when they started may have been changed since, and counts when they are made again."""
+        return self.barred(job, job.pods) is None and self._use.within_limits(job)
 
     # ------------------------------------------------------------------------------------------------------------ allocate
 

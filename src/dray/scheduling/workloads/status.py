@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from dray.api.kinds import QUEUES
-from dray.api.queues import Queue
+from dray.api.queues import GPU, GPU_RESOURCE, Queue
 from dray.cluster.port import Write
 from dray.cluster.world import World
-from dray.scheduling.workloads.asked import GPU, GPU_RESOURCE, Amounts
+from dray.scheduling.workloads.asked import Amounts
 from dray.scheduling.workloads.jobs import told
 from dray.scheduling.workloads.session import Session
 from dray.scheduling.workloads.use import QueueUse
