@@ -352,7 +352,7 @@ def test_that_its_queue_has_others_below_it() -> None:
     add_single(sim, "p", "vision")
     found = asked(sim, "p")
     assert [reason.code for reason in found.reasons] == ["QueueHasChildren"]
-    assert found.fixes == ["name one of the queues below it (label kai.scheduler/queue, queue of the pod group)"]
+    assert found.fixes == ["name a queue below it that has none itself (below)"]
 
 
 def test_what_never_fits_is_told_by_the_empty_cluster_and_the_queue_besides() -> None:
