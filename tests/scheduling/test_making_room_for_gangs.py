@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api import kinds
+from dray.api.times import format_time
 from dray.cluster.port import Unreachable
 from dray.testing import VirtualCluster, assert_sound, device_class, node_with_devices
 from dray.testing import pod as made_pod
@@ -172,6 +173,25 @@ class TestNodes:
         sim.api.objects[kinds.QUEUES]["a"] = queue
         add_single(sim, "a0", "a")
         sim.settle(3)
+        add_single(sim, "b0", "b")
+        sim.settle(30)
+        assert running(sim) == {"a0"}
+        sim.settle(60)
+        assert running(sim) == {"b0"}
+
+    def test_so_it_is_by_a_scheduler_that_did_not_see_it_start(self) -> None:
+        sim = cluster(1)
+        add_queue(sim, "a", 0)
+        add_queue(sim, "b", 1)
+        queue = sim.api.objects[kinds.QUEUES]["a"]
+        queue["spec"]["reclaimMinRuntime"] = "60s"
+        sim.api.objects[kinds.QUEUES]["a"] = queue
+        add_single(sim, "a0", "a")
+        sim.settle(3)
+        started = sim.pod("a0")
+        started["status"]["startTime"] = format_time(sim.now)
+        sim.api.objects[kinds.PODS]["default/a0"] = started
+        sim.restart()
         add_single(sim, "b0", "b")
         sim.settle(30)
         assert running(sim) == {"a0"}

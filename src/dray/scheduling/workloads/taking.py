@@ -150,7 +150,7 @@ class Taking:
             return lambda victim: is_protected(now, victim.started, least)
         minima = self._jobs.minima("reclaim_min_runtime")
         by_queue = cache(lambda queue: reclaim_min_runtime(job.queue, queue, tree, minima))
-        return lambda victim: is_protected(now, victim.last_start, by_queue(victim.queue))
+        return lambda victim: is_protected(now, victim.started, by_queue(victim.queue))
 
     def _may_take(self, job: Job, plan: Plan, standings: Mapping[str, Standing]) -> bool:
         blocks = [(step.job.queue, self._use.freed(step.pods)) for step in plan.evicted]
