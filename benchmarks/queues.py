@@ -124,11 +124,14 @@ def with_devices(made: Json) -> Json:
 
     def claimed(pod: Json) -> Json:
         requests = dict(pod["requests"])
-        claims.append({"name": pod["name"], "deviceClassName": GPU_RESOURCE, "count": requests.pop("gpu")})
+        if not (count := requests.pop("gpu")):
+            return pod
+        claims.append({"name": pod["name"], "deviceClassName": GPU_RESOURCE, "count": count})
         return {**pod, "requests": requests, "resource_claims": [pod["name"]]}
 
     groups = [{**each, "pods": [claimed(pod) for pod in each["pods"]]} for each in made["podgroups"]]
-    slices = [{"nodeName": node["name"], "DeviceClassName": GPU_RESOURCE, "Count": 8} for node in made["nodes"]]
+    counts = {node["name"]: node["allocatable"]["gpu"] for node in made["nodes"]}
+    slices = [{"nodeName": name, "DeviceClassName": GPU_RESOURCE, "Count": count} for name, count in counts.items()]
     devices = {"device_classes": [GPU_RESOURCE], "resource_slices": slices, "resource_claims": claims}
     return {**made, "podgroups": groups, "dra": devices}
 

@@ -22,6 +22,7 @@ from dray.api.meta import Object
 from dray.api.queues import GPU, GPU_RESOURCE
 from dray.api.resource import IMPLICIT_RESOURCE_PREFIX, AllocationResult, ResourceClaim
 from dray.api.times import parse_time
+from dray.books.changes import ChangeLog
 from dray.books.demand import Demand
 from dray.books.nodes import Given, Placed
 from dray.cluster.world import World
@@ -61,6 +62,7 @@ class Job:
     is the oldest of the pods, whichever was seen first: what no PodGroup says of the job, it says."""
 
     __slots__ = (
+        "_waiting",
         "by_pods",
         "changes",
         "created",
@@ -108,7 +110,9 @@ class Job:
         self.last_start: float | None = None
         self.evicted_at: float | None = None
         self.pods: dict[str, Pod] = {}
-        self.waiting: dict[str, QueuedPod] = {}
+        self._waiting: dict[str, QueuedPod] = {}
+        # To read: who waits is said to ``Jobs``, which notes it.
+        self.waiting: Mapping[str, QueuedPod] = self._waiting
 
     def __repr__(self) -> str:
         return f"Job({self.key})"
@@ -135,6 +139,11 @@ class Job:
         """What people know it as. Kubernetes' own groups have a key apart from KAI-Scheduler's of the same name, and pods of an
         owner one apart from those of another owner that had its name."""
         return self.key.replace(CORE, "/").partition(APART)[0]
+
+    @property
+    def shares_claims(self) -> bool:
+        """Whether others may have the claims, too, that its pods wait for: so what it asks for does not follow from it alone."""
+        return any(claim.resource_claim_name for each in self.waiting.values() for claim in each.pod.spec.resource_claims)
 
     def in_turn(self) -> list[Pod]:
         """Its pods that wait, in the order in which everybody names them, whenever they were seen."""
@@ -190,6 +199,8 @@ class Jobs:
         # All jobs with pods that wait are among these, and all that are broken, or may have become so since that was looked at.
         self._waiting: dict[str, Job] = {}
         self.stirred: dict[str, Job] = {}
+        # Keys of jobs of which something changed for good, for whoever keeps what follows from it.
+        self.log = ChangeLog()
         # Whether a job is in another queue than its pods were counted for, or may be preempted and might not, or the reverse.
         self.shifted = False
         self._tree: Tree | None = None
@@ -209,8 +220,14 @@ class Jobs:
 
     def wait(self, job: Job, pending: QueuedPod) -> None:
         """The pod, one of the job's, is to be placed."""
-        job.waiting[pending.uid] = pending
+        job._waiting[pending.uid] = pending
         self._waiting[job.key] = job
+        self._changed(job)
+
+    def waits_no_more(self, job: Job, uid: str) -> None:
+        """One of the job's pods has its place, or is none to be placed any more."""
+        if job._waiting.pop(uid, None) is not None:
+            self._changed(job)
 
     def with_waiting(self) -> list[Job]:
         """Jobs with pods that are to be placed, in the order in which they appeared."""
@@ -223,8 +240,12 @@ class Jobs:
             self._stir(job)
 
     def _stir(self, job: Job) -> None:
-        job.changes += 1
         self.stirred[job.key] = job
+        self._changed(job)
+
+    def _changed(self, job: Job) -> None:
+        job.changes += 1
+        self.log.note(job.key)
 
     def take_stirred(self) -> list[Job]:
         """To look at, in the order in which they appeared; those that turn out to be broken are stirred again."""
@@ -337,7 +358,7 @@ class Jobs:
         job = self._by_pod.pop(uid, None)
         if job is not None:
             job.said -= _said(job.pods.pop(uid, None))
-            job.waiting.pop(uid, None)
+            self.waits_no_more(job, uid)
             if job.pods:
                 first = job.first if job.first.uid != uid else min(job.pods.values(), key=_age)
                 place = self._place(first)

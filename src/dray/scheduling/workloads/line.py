@@ -1,7 +1,8 @@
 """The line of jobs: whose turn it is, by queue and then within the queue; for victims the same from the other end.
 
-Always true: a queue is compared by its next job, a queue of queues by the best of those below it; what was compared is looked at
-again only for queues whose use, or whose next job, changed.
+Always true: a queue is compared by its next job, a queue of queues by the best of those below it, as queues stand and as their
+next jobs are when it is asked whose turn it is: what was compared is kept for as long as neither is otherwise, and nobody has to
+say so. In its queue, a job stands where it belonged when it came.
 """
 
 from __future__ import annotations
@@ -9,14 +10,28 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from dray.books.changes import EVERYTHING
 from dray.queues.order import Contender, Place, Standing, compare_places, place_of, plus
 from dray.queues.tree import Amounts, Tree
 from dray.scheduling.workloads.jobs import Job
+from dray.scheduling.workloads.use import Standings
 
 Key = tuple[Any, ...]
 _ORDER: Final = itemgetter(0, 1)
+
+
+class Compared(NamedTuple):
+    """A queue as it was compared: by this job, the next of the leaf, when so much of it had changed. ``shares``: what it asks for
+    depends on who else has its claims."""
+
+    place: Place
+    standing: Standing
+    leaf: str
+    job: Job
+    changes: int
+    shares: bool
 
 
 class Line:
@@ -36,9 +51,12 @@ class Line:
         self._tree, self._standings, self._total = tree, standings, total
         self._key, self._asks, self._last_first = key, asks, last_first
         self._jobs: dict[str, list[tuple[Key, str, Job]]] = {}
-        # By queue: what was taken already (of victims), and its place and standing as last compared.
+        # Queues that do not stand still say which of them moved.
+        self._log = standings.log if isinstance(standings, Standings) else None
+        self._seen = self._log.position if self._log is not None else 0
+        # By queue: what was taken already (of victims), and how it was last compared.
         self._taken: dict[str, Amounts] = {}
-        self._places: dict[str, tuple[Place, Standing, str]] = {}
+        self._places: dict[str, Compared] = {}
 
     def add(self, jobs: Iterable[Job]) -> None:
         for job in jobs:
@@ -51,12 +69,12 @@ class Line:
         sign = 1 if self._last_first else -1
         entry = (self._key(job) if key is None else key, job.key, job)
         insort(self._jobs.setdefault(job.queue, []), entry, key=lambda e: _Ordered(e[:2], sign))
-        self.changed([job.queue])
+        self._compare_again(job.queue)
 
     def drop(self, job: Job) -> None:
         """It waits no more."""
         self._jobs[job.queue] = [entry for entry in self._jobs.get(job.queue, ()) if entry[2] is not job]
-        self.changed([job.queue])
+        self._compare_again(job.queue)
 
     def compared_by(self, standings: Mapping[str, Standing], asks: Callable[[Job], Amounts]) -> Line:
         """The same jobs, of queues that stand otherwise and with what is asked for otherwise."""
@@ -65,11 +83,12 @@ class Line:
         return other
 
     def pop(self) -> Job | None:
+        self._catch_up()
         leaf = self._best("")
         if leaf is None:
             return None
         _, _, job = self._jobs[leaf].pop()
-        self.changed([leaf])
+        self._compare_again(leaf)
         return job
 
     def head(self, queue: str) -> Job | None:
@@ -85,30 +104,42 @@ class Line:
             self._taken[each.name] = {name: known.get(name, 0.0) + amounts.get(name, 0.0) for name in names}
             self._places.pop(each.name, None)
 
-    def changed(self, queues: Iterable[str]) -> None:
-        for name in queues:
-            if name in self._tree.queues:
-                for each in self._tree.upwards(name):
-                    self._places.pop(each.name, None)
-
     # --------------------------------------------------------------------------------------------------------- inside
+
+    def _catch_up(self) -> None:
+        """Queues that hold something else, and jobs that stand for theirs and ask for something else, are compared again."""
+        if self._log is not None and self._seen != self._log.position:
+            moved = self._log.since(self._seen)
+            self._seen = self._log.position
+            if moved is None or EVERYTHING in moved:
+                self._places.clear()
+            else:
+                # A queue of queues moves with those below it.
+                for name in moved:
+                    self._places.pop(name, None)
+        for known in [each for each in self._places.values() if each.shares or each.changes != each.job.changes]:
+            self._compare_again(known.leaf)
+
+    def _compare_again(self, leaf: str) -> None:
+        for each in self._tree.upwards(leaf) if leaf in self._tree.queues else ():
+            self._places.pop(each.name, None)
 
     def _best(self, parent: str) -> str | None:
         """The leaf whose turn it is, below this queue."""
-        best: tuple[Place, Standing, str] | None = None
+        best: Compared | None = None
         for queue in self._tree.children.get(parent, ()):
             place = self._place(queue.name)
             if place is None:
                 continue
             if best is None or self._ahead(place, best):
                 best = place
-        return best[2] if best is not None else None
+        return best.leaf if best is not None else None
 
-    def _ahead(self, one: tuple[Place, Standing, str], other: tuple[Place, Standing, str]) -> bool:
+    def _ahead(self, one: Compared, other: Compared) -> bool:
         order = compare_places(one[:2], other[:2], self._total)
         return order > 0 if self._last_first else order < 0
 
-    def _place(self, name: str) -> tuple[Place, Standing, str] | None:
+    def _place(self, name: str) -> Compared | None:
         known = self._places.get(name)
         if known is not None:
             return known
@@ -116,9 +147,11 @@ class Line:
         if leaf is None or not self._jobs.get(leaf):
             return None
         standing = self._standings[name]
-        amounts, taken = self._asks(self._jobs[leaf][-1][2]), self._taken.get(name, {})
+        job = self._jobs[leaf][-1][2]
+        amounts, taken = self._asks(job), self._taken.get(name, {})
         contender = Contender(standing, {}, plus(taken, amounts)) if self._last_first else Contender(standing, amounts, taken)
-        found = self._places[name] = (place_of(contender, self._total), standing, leaf)
+        place = place_of(contender, self._total)
+        found = self._places[name] = Compared(place, standing, leaf, job, job.changes, job.shares_claims)
         return found
 
 

@@ -430,7 +430,7 @@ class Workloads:
         """Pods that are placed, gone or being bound wait no more."""
         for job in self.jobs.with_waiting():
             for uid in [uid for uid in job.waiting if self._parts.queue.get(uid) is not job.waiting[uid]]:
-                del job.waiting[uid]
+                self.jobs.waits_no_more(job, uid)
 
     def _look_again_later(self, session: Session, now: float) -> None:
         """Stale gangs and delays end without any event, and so may what is waited for."""
@@ -453,7 +453,7 @@ class Workloads:
 
     def start(self, job: Job, seats: Sequence[Seat]) -> None:
         for seat in seats:
-            job.waiting.pop(seat.pending.uid, None)
+            self.jobs.waits_no_more(job, seat.pending.uid)
         job.last_start = self._now
         self._take(seats, self._now)
 

@@ -34,7 +34,7 @@ from dray.scheduling.workloads.returns import Returns
 from dray.scheduling.workloads.room import Plan, Room, Step, Wanted
 from dray.scheduling.workloads.taking import Taking
 from dray.scheduling.workloads.together import Seat, Together
-from dray.scheduling.workloads.turns import Turns
+from dray.scheduling.workloads.turns import Done, Turns
 from dray.scheduling.workloads.use import QueueUse, Standings, shares_of
 
 # One of those of the settings, or "turn": what others leave for somebody is given to who comes before that one.
@@ -84,16 +84,15 @@ class Session:
         self.total = self.asking.capacity(parts.nodes)
         self.shares = shares_of(self.total, self.tree, use, self._pending())
         self.standings = Standings(self.tree, use, self.shares)
-        use.changed.clear()
         self.denials = Denials(self.tree, self.standings, use, self.members, self.asking)
         self.nearness = Nearness(parts, together, self.tried)
         self._room = Room(parts, cycle, preemption, together, self.nearness, now)
         self._room.leaving = self._leaving()
-        self.turns = Turns(self, use)
+        self.turns = Turns(self, jobs, use)
         self.taking = Taking(self, parts, jobs, use, together, self._room, settings)
         self._joint = Joint(self, self.taking, self._room, together)
         self.missing: dict[str, Missing] = {}
-        self.done: set[str] = set()
+        self.done = Done(jobs.log)
         # Whom room is made for in this session, and by which action: nothing of it is written before the end.
         self.plans: dict[str, Plan] = {}
         self.made_by: dict[str, Action] = {}
@@ -214,7 +213,6 @@ class Session:
             return True
         if (plan := self._when_they_left(job, members)) is not None:
             self.plan(job, plan, "allocate")
-            self._look_again(line)
         else:
             failed[likeness] = self.missing[job.key] = found
         return False
@@ -251,10 +249,11 @@ class Session:
         """Who would find room as things stand in a trial, which has it then: the next pods of all jobs but these, for whom room
         is planned; ``grow``: of all jobs, again and again."""
         found, failed = list[QueuedPod](), set[Hashable]()
-        out = self.done if grow else self.done | {job.key for job in planned}
+        out = set() if grow else {job.key for job in planned}
         following = self.tried.next
         line = Line(self.tree, self.standings, self.total, self.tried.key, lambda job: self.asking.step(following(job)))
-        line.add(each for each in self.waiting if each.key not in out and self.barred(each) is None and following(each))
+        free = (each for each in self.waiting if each.key not in self.done and each.key not in out)
+        line.add(each for each in free if self.barred(each) is None and following(each))
         while (job := line.pop()) is not None:
             members = following(job)
             likeness = self._likeness(job, members)
@@ -266,10 +265,8 @@ class Session:
                 failed.add(likeness)
                 continue
             found += members
-            if grow:
-                self._look_again(line)
-                if following(job):
-                    line.push(job)
+            if grow and following(job):
+                line.push(job)
         return found
 
     def _when_they_left(self, job: Job, members: Sequence[QueuedPod]) -> Plan | None:
@@ -284,8 +281,6 @@ class Session:
     def _started(self, job: Job, seats: Sequence[Seat], line: Line) -> None:
         self._decisions.start(job, seats)
         self.missing.pop(job.key, None)
-        self.turns.changed(job)
-        self._look_again(line)
         if job.waiting and self.members.next(job):
             line.push(job)
 
@@ -342,7 +337,6 @@ class Session:
             if action == "reclaim" and job.key not in self.done and self._growths > 0:
                 self._growths -= 1
                 line.push(job)
-            self._look_again(line)
 
     def _more(self, job: Job, plan: Plan, action: Action) -> None:
         """Room is made for the job so, besides what it is promised already: a gang grows pod by pod."""
@@ -437,9 +431,6 @@ class Session:
         self.plans[job.key], self.made_by[job.key] = plan, action
         if not self.members.next(job):
             self.done.add(job.key)
-        for step in (*plan.evicted, *(step for step, _ in plan.moved)):
-            self.turns.changed(step.job)
-        self.turns.changed(job)
         self._room.planned(plan)
         for step in plan.evicted if self._room.places else ():
             if not self._goes_on(step.job):
@@ -457,13 +448,6 @@ class Session:
         self._promises.withdraw(job)
         self.done.discard(job.key)
         self._room.withdrawn(plan)
-        for step in (*plan.evicted, *(step for step, _ in plan.moved)):
-            self.turns.changed(step.job)
-        self.turns.changed(job)
-
-    def _look_again(self, line: Line) -> None:
-        line.changed(self._use.changed)
-        self._use.changed.clear()
 
     def _likeness(self, job: Job, members: Sequence[QueuedPod]) -> Hashable:
         """Jobs that ask for the same find the same. A gang with claims is like no other, nor are pods that have to be near to
@@ -505,4 +489,3 @@ class Session:
         if until is not None and self.now >= until:
             active = [self._parts.nodes.placed(each.name) for each in gang.members("active")]
             self._decisions.evict_stale(job, [placed for placed in active if placed is not None])
-            self.turns.changed(job)

@@ -1,18 +1,20 @@
 """Whose turn it is once victims are gone: with everybody who waits in the line, and the victims again where they belong.
 
 Always true: room that somebody else would be given first is made for nobody. A queue is compared by the job that is first in it,
-also where that job fits nowhere; so who waits behind a job that is too large does not evict whom that job could not.
+also where that job fits nowhere; so who waits behind a job that is too large does not evict whom that job could not. Who waits,
+where and for what follows from what is noted of jobs: whoever changes them has nothing to say here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dray.books.changes import ChangeLog
 from dray.queues.gangs import fill
 from dray.queues.order import Fill, Standing, at_most, job_key, plus
 from dray.scheduling.workloads.asked import Amounts
-from dray.scheduling.workloads.jobs import Job
+from dray.scheduling.workloads.jobs import Job, Jobs
 from dray.scheduling.workloads.line import Key, Line
 from dray.scheduling.workloads.room import Step
 from dray.scheduling.workloads.use import QueueUse
@@ -21,23 +23,41 @@ if TYPE_CHECKING:
     from dray.scheduling.workloads.session import Session
 
 
+class Done:
+    """Keys of the jobs that get nothing more in a session, noted with what else is noted of jobs."""
+
+    def __init__(self, log: ChangeLog) -> None:
+        self._log, self._keys = log, set[str]()
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._keys
+
+    def add(self, key: str) -> None:
+        self._keys.add(key)
+        self._log.note(key)
+
+    def update(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.add(key)
+
+    def discard(self, key: str) -> None:
+        self._keys.discard(key)
+        self._log.note(key)
+
+
 class Turns:
-    def __init__(self, session: Session, use: QueueUse) -> None:
-        self._session, self._use = session, use
+    def __init__(self, session: Session, jobs: Jobs, use: QueueUse) -> None:
+        self._session, self._log, self._use = session, jobs.log, use
+        self._waiting = {job.key: job for job in session.waiting}
         self._line: Line | None = None
-        self._asked: dict[str, Amounts] = {}
+        # How far what is noted of jobs was read.
+        self._seen = 0
+        # By job: what its next step asks for, when so much of it had changed.
+        self._asked: dict[str, tuple[int, Amounts]] = {}
         # By job: the one in its queue that is first, and for whose sake it was not its turn.
         self.behind: dict[str, Job] = {}
         # By job: the one before it for which no room could be made, and which it would overtake by evicting others.
         self.overtaking: dict[str, Job] = {}
-
-    def changed(self, job: Job) -> None:
-        """It has or waits for something else than before."""
-        self._asked.pop(job.key, None)
-        if self._line is not None:
-            self._line.drop(job)
-            if self._waits(job):
-                self._line.push(job)
 
     def comes_first(self, job: Job, evicted: Sequence[Step], standings: Mapping[str, Standing], taken: Amounts) -> bool:
         """Whether, without those that are evicted, the job's turn comes before theirs: else they would take it back."""
@@ -75,10 +95,18 @@ class Turns:
     # --------------------------------------------------------------------------------------------------------- inside
 
     def _everybody(self) -> Line:
-        if self._line is None:
+        """Who waits, each where it belongs now."""
+        changed = self._log.since(self._seen) if self._line is not None else None
+        self._seen = self._log.position
+        if self._line is None or changed is None:
             session = self._session
             self._line = Line(session.tree, session.standings, session.total, session.members.key, self._ask)
-            self._line.add([job for job in session.waiting if self._waits(job)])
+            self._line.add(filter(self._waits, session.waiting))
+            return self._line
+        for job in (self._waiting[key] for key in changed if key in self._waiting):
+            self._line.drop(job)
+            if self._waits(job):
+                self._line.push(job)
         return self._line
 
     def _waits(self, job: Job) -> bool:
@@ -86,9 +114,9 @@ class Turns:
 
     def _ask(self, job: Job) -> Amounts:
         known = self._asked.get(job.key)
-        if known is None:
-            known = self._asked[job.key] = self._session.asking.next_of(job)
-        return known
+        if known is None or known[0] != job.changes or job.shares_claims:
+            known = self._asked[job.key] = job.changes, self._session.asking.next_of(job)
+        return known[1]
 
     def _freed(self, lost: Mapping[str, Sequence[Step]]) -> dict[str, Amounts]:
         return {key: self._use.freed([placed for step in steps for placed in step.pods]) for key, steps in lost.items()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from dray.books.changes import EVERYTHING, ChangeLog
 from dray.books.nodes import Placed
 from dray.queues.order import Standing, at_most
 from dray.queues.shares import fair_shares
@@ -41,7 +42,8 @@ class QueueUse:
         self._charged: dict[str, Charge] = {}
         # By claim: the pods that use it; the first of them by uid pays, so that it does not matter who came first.
         self.claims: dict[str, set[str]] = {}
-        self.changed: set[str] = set()
+        # Names of queues that hold something else than before, also in a trial, for whoever keeps what follows from it.
+        self.log = ChangeLog()
 
     def rebuild(self, placed: Iterable[Placed]) -> None:
         """Queues, or whose pods are whose, changed."""
@@ -50,7 +52,7 @@ class QueueUse:
         self.allocated = {name: dict.fromkeys(queue.resources, 0.0) for name, queue in tree.queues.items()}
         self.fixed = {name: dict.fromkeys(queue.resources, 0.0) for name, queue in tree.queues.items()}
         self.beside, self.beside_all, self._charged, self.claims = {}, {}, {}, {}
-        self.changed.update(self._paths)
+        self.log.note(EVERYTHING)
         for each in placed:
             self.came(each)
 
@@ -122,8 +124,8 @@ class QueueUse:
         if not charge.path:
             self._beside(charge.node, amounts, sign)
             return
-        self.changed.update(charge.path)
         for name in charge.path:
+            self.log.note(name)
             add(self.allocated[name], amounts, sign)
             if charge.fixed:
                 add(self.fixed[name], amounts, sign)
@@ -143,6 +145,8 @@ class Standings(Mapping[str, Standing]):
 
     def __init__(self, tree: Tree, use: QueueUse, shares: Mapping[str, Amounts]) -> None:
         self._tree, self._use, self._shares = tree, use, shares
+        # Of which queues it is something else than before.
+        self.log = use.log
 
     def __getitem__(self, name: str) -> Standing:
         return Standing(self._tree[name], self._use.allocated[name], self._shares[name], self._use.fixed[name])
