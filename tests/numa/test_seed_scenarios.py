@@ -134,10 +134,12 @@ def set_of(pod: Json, replicas: int = 1) -> Json:
 
 class TestKubeletsThatRefuse:
     def test_a_set_whose_pods_are_refused_does_not_make_hundreds_of_them(self) -> None:
-        """A foreign pod has the zone, nobody reports it, and nobody waits for it."""
-        cluster = ZonedCluster(zoned_node("n1", CPU4, CPU4, exporter=None), wait=0.0)
+        """A foreign pod has the zone, came when no scheduler ran, nobody reports it, and nobody waits for it."""
+        cluster = ZonedCluster(zoned_node("n1", CPU4, CPU4, exporter=None, after="600s"), wait=0.0)
         cluster.create(aligned_pod("foreign", 3, nodeName="n1", schedulerName="another"))
         cluster.run(10)
+        cluster.crash("scheduler")
+        cluster.run(5)
         cluster.create(aligned_pod("ours", 3))
         cluster.run(10)
         cluster.create(set_of(aligned_pod("x", 2)))

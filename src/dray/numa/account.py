@@ -17,13 +17,15 @@ from dray.numa.demand import Demand
 from dray.numa.layout import State
 from dray.numa.tally import Doubt, Tally, Usage
 
-Sure = Literal["observed", "admitted", "starting", "awaited", "doubtful", "assumed"]
+Sure = Literal["observed", "deduced", "admitted", "starting", "awaited", "doubtful", "assumed"]
 """``starting``: predicted, and the kubelet has not admitted the pod yet: another one that it admits before may change where this
 one goes. ``awaited``: the same, and it has been waited for long enough: it cannot come to its kubelet before its devices or
 volumes are ready. ``admitted``: predicted, and admitted since; of equal pods that started beside each other it is not known
-which is in which of their zones. ``doubtful``: nothing is recorded, or what is may well not be so. ``assumed``: the same, and
+which is in which of their zones. ``deduced``: as certain as if it had been observed, because what the node published would not
+add up otherwise. ``doubtful``: nothing is recorded, or what is may well not be so. ``assumed``: the same, and
 it has been waited for long enough."""
 UNSURE: Final[tuple[Sure, ...]] = ("starting", "doubtful")
+KNOWN: Final[tuple[Sure, ...]] = ("observed", "deduced")
 
 
 class Held(msgspec.Struct, frozen=True):

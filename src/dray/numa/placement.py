@@ -4,7 +4,7 @@ A placement names positions of a layout and exact amounts. A record is the JSON 
 as quantities. ``kai.scheduler/numa-placement-observed`` is what a kubelet did (the exporter writes it),
 ``kai.scheduler/numa-placement-predicted`` what the scheduler expects (written with the binding). What was observed counts
 before what was predicted; a record that cannot be read, or that names a zone which the node does not have, counts as none:
-a zone is never guessed. Memory that only init containers have is in neither of them: ``dray.dev/numa-init-memory-predicted``
+nothing is guessed from it. Memory that only init containers have is in neither of them: ``dray.dev/numa-init-memory-predicted``
 has it, and counts until the pod runs.
 """
 
@@ -27,6 +27,8 @@ OBSERVED: Final = "kai.scheduler/numa-placement-observed"
 GROUPS_OBSERVED: Final = "kai.scheduler/numa-memory-groups-observed"
 GROUPS_PREDICTED: Final = "kai.scheduler/numa-memory-groups-predicted"
 INIT_MEMORY_PREDICTED: Final = "dray.dev/numa-init-memory-predicted"
+# All that says where a pod is.
+RECORDS: Final = (PREDICTED, OBSERVED, GROUPS_OBSERVED, GROUPS_PREDICTED, INIT_MEMORY_PREDICTED)
 RECORD_MAX: Final = 64 * 1024
 
 T = TypeVar("T")

@@ -26,12 +26,13 @@ from dray.numa.demand import Amounts, Demand, demand, is_memory
 from dray.numa.evaluate import EVALUATORS, Evaluators, Verdict
 from dray.numa.intent import IntentError, intent, missed
 from dray.numa.layout import Layout, State, layout_of, published_state
-from dray.numa.placement import GROUPS_OBSERVED, INIT_MEMORY_PREDICTED, OBSERVED, PREDICTED, Record
+from dray.numa.placement import GROUPS_OBSERVED, INIT_MEMORY_PREDICTED, OBSERVED, PREDICTED, RECORDS, Record
 from dray.numa.refused import SPREAD, TOPOLOGY_AFFINITY_ERROR, Refusals
 from dray.numa.tally import Tallies, Tally, Usage
 from dray.scheduling.arguments import ZoneArgs
 from dray.scheduling.parts import Parts
 from dray.scheduling.plugins.late import Latecomers
+from dray.scheduling.plugins.published import Evidence
 
 # A kubelet that refused is asked again after so long even if nothing has changed there that can be seen.
 REST_SECONDS: Final = 60.0
@@ -47,6 +48,7 @@ class Zones:
         self._on, self.args = found is not None, found or ZoneArgs()
         self.evaluators = Evaluators()
         self.late = Latecomers(self, parts)
+        self._evidence = Evidence(self, parts)
         self._tallies = Tallies(self.evaluators.states)
         self.refusals = Refusals()
         self._topologies: dict[str, NodeResourceTopology] = {}
@@ -178,6 +180,8 @@ class Zones:
         found = new if new is not None else old
         assert found is not None
         self.node(found.metadata.name, published=True)
+        if self.args.reconstruct:
+            self._evidence.published(found.metadata.name, new)
 
     def node(self, name: str, *, published: bool = False) -> None:
         """The node may have other zones than before: it came, went or changed, or its topology object did (``published``)."""
@@ -254,6 +258,7 @@ class Zones:
                 return
             if old is not None and old.spec.node_name and _same_records(old, pod):
                 return
+        self._evidence.stir(pod.spec.node_name)
         # Where only the phase is new, nothing was observed that could be other than was thought.
         ended = old is not None and _begun(pod) and old.metadata.annotations == pod.metadata.annotations
         self._occupy(pod, of, pod.spec.node_name, layout, ended=ended)
@@ -267,6 +272,10 @@ class Zones:
             aligned = bool(self.evaluators.plan(layout, asked).needs)
             decided = before is not None and _as_decided(pod, before)
             found = _predicted(before) if before is not None and decided else occupant(pod, asked, layout, aligned)
+            if ended and before is not None:
+                found = _where_it_was(found, before)
+            if found.missing:
+                found = msgspec.structs.replace(found, usage=self._unrecorded(pod, asked, node, before))
             if found.record.warnings:
                 told = {"pod": pod.key, "node": node, "error": "; ".join(found.record.warnings)}
                 log.warning("a record of where a pod has its resources cannot be used", extra=told)
@@ -277,12 +286,24 @@ class Zones:
                 wanted = Held(node, found.usage, asked, sure, before.record if before is not None and decided else "")
         if wanted != before:
             self._books.post(self._account, pod.uid, wanted)
-            if wanted is not None and before is not None and wanted.usage != before.usage and not ended:
+            if wanted is not None and before is None and found.missing:
+                # Whoever bound it did not wait for those who are on their way.
+                self._doubt(node, ("starting",))
+            elif wanted is not None and before is not None and wanted.usage != before.usage and not ended:
                 # The kubelet did otherwise than was thought, so others that are not observed yet may be elsewhere too.
                 self._doubt(node, ("starting", "admitted"))
         initialising = INIT_MEMORY_PREDICTED in pod.metadata.annotations and not _begun(pod)
         if wanted is not None and wanted.sure == "observed" and before != wanted and not initialising:
             self._judge(pod, wanted)
+
+    def _unrecorded(self, pod: Pod, asked: Demand, node: str, before: Held | None) -> Usage:
+        """What a pod probably has that somebody else bound: as its kubelet finds it when it comes. Of one that had come before it
+        was seen, nothing is known."""
+        if before is not None and before.node == node:
+            return before.usage
+        info = self._nodes.get(node)
+        found = self.late.foreseen(info, asked) if info is not None and pod.status.start_time is None else None
+        return found.usage if found is not None else Usage()
 
     def _judge(self, pod: Pod, held: Held) -> None:
         """A pod that is to be placed anew because it was spread too far is not to come back to where that would happen again."""
@@ -351,6 +372,7 @@ class Zones:
             # A kubelet may take the zones that became free for a pod that it has not admitted yet; and if it was not known for
             # sure which these are, it is not known of others either.
             self._doubt(node, ("starting",) if observed else ("starting", "admitted"))
+        self._evidence.weigh()
         self._waive(now)
         if self._before:
             self._recall(now)
@@ -397,7 +419,7 @@ class Zones:
 
     def next_due(self) -> float | None:
         times = [queue[0][0] for queue in (self._waits, self._rests) if queue]
-        if self._wakeups.zones_vacated or any(self._account.fresh.values()):
+        if self._wakeups.zones_vacated or self._evidence.stirred or any(self._account.fresh.values()):
             times.append(0.0)
         if self._unchecked and self._checked_at is not None:
             times.append(self._checked_at + LATE_SECONDS)
@@ -463,10 +485,19 @@ def _predicted(held: Held) -> Occupant:
     return Occupant(Record("predicted", held.usage.placement), held.usage, aligned=True)
 
 
+def _where_it_was(found: Occupant, before: Held) -> Occupant:
+    """What a pod has that its init containers gave back, in the zone in which it was found to be."""
+    (now, was) = (found.usage.placement, before.usage.placement)
+    if found.record.source == "observed" or len(now) != 1 or len(was) != 1 or found.usage.groups:
+        return found
+    return msgspec.structs.replace(found, usage=Usage(((was[0][0], now[0][1]),)))
+
+
 def _same_records(old: Pod, new: Pod) -> bool:
     """Whether both say the same of where the pod is, whether it has started, and whether its init containers are done."""
     started = (old.status.start_time is None) == (new.status.start_time is None) and _begun(old) == _begun(new)
-    return started and old.uid == new.uid and old.metadata.annotations == new.metadata.annotations
+    was, now = old.metadata.annotations, new.metadata.annotations
+    return started and old.uid == new.uid and (was == now or all(was.get(name) == now.get(name) for name in RECORDS))
 
 
 def _device(resource: str) -> bool:

@@ -15,7 +15,7 @@ from dray.books.nodes import Nodes, Placed
 from dray.books.volumes import VolumeAccount
 from dray.devices import Devices
 from dray.devices.ledger import Charge, Entry, PoolKey
-from dray.numa.account import Held, ZoneAccount
+from dray.numa.account import KNOWN, Held, ZoneAccount
 from dray.scheduling.waiting import events
 
 
@@ -116,8 +116,8 @@ class Wakeups:
         self.event(events.FREE, events.PODS)
         self._openings.add(before.node)
         if after is None or after.node != before.node or after.usage != before.usage:
-            observed = before.sure == "observed"
-            self.zones_vacated[before.node] = observed and self.zones_vacated.get(before.node, True)
+            known = before.sure in KNOWN
+            self.zones_vacated[before.node] = known and self.zones_vacated.get(before.node, True)
 
     def _left(self, placed: Placed) -> None:
         self.nodes_changed.note(placed.node)
