@@ -1,9 +1,10 @@
 """What must be true of any scenario, whatever happened in it.
 
-While it runs: every rule of ``dray verify``. At the quiet end, looked at several times so that what is merely under way at one
-instant is not held against anybody: no pod waits that would fit; every waiting pod has a reason that the API shows and that is
-still so; nothing that is bound fails to start, nothing that is deleted stays, nothing is left over; no pod was placed only
-because the sweep tried it again.
+While it runs: every rule of ``dray verify``, and of every decision those of ``judging_placements`` and
+``judging_takings``. At the quiet end, looked at
+several times so that what is merely under way at one instant is not held against anybody: no pod waits that would fit; every
+waiting pod has a reason that the API shows and that is still so; nothing that is bound fails to start, nothing that is deleted
+stays, nothing is left over; no pod was placed only because the sweep tried it again.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ from dray.nodes.faults import FAULT, SIMULATED
 from dray.simulate.run import Simulation
 from dray.simulate.scenario import made_of
 from tests.simulate.judging_evictions import Evictions, partial_gangs
+from tests.simulate.judging_placements import Placements
+from tests.simulate.judging_queues import Queues
+from tests.simulate.judging_takings import Takings
 from tests.simulate.random_scenarios import BINDING_TIMEOUT, Document
+from tests.simulate.settled import Settled
 
 # How long after the end it is looked at again; longer than a pod backs off, and at no even distance.
 AGAIN: Final = (17.0, 41.0, 74.0, 112.0)
@@ -90,11 +95,14 @@ def _judged(documents: list[Document], seed: int | None) -> Outcome:
     meter = Recorder()
     simulation = Simulation(scenario, meter, CHECK_EVERY)
     evictions = Evictions(simulation, quiet_from=max((action.at for action in scenario.actions), default=0.0) + LATE)
+    settled = Settled(simulation, scenario.faults)
+    queues = Queues(simulation, settled)
+    decisions = (Placements(simulation, settled), Takings(simulation, settled, queues))
     simulation.run(scenario.until)
-    wrong = set(_wrong_now(simulation))
+    wrong = set(_wrong_now(simulation, queues))
     for wait in AGAIN if wrong else ():
         simulation.run(scenario.until + wait)
-        wrong &= set(_wrong_now(simulation, {failure.about for failure in wrong}))
+        wrong &= set(_wrong_now(simulation, queues, {failure.about for failure in wrong}))
     excused = {"node-resources"} if any(map(_overfills, documents)) else set()
     unplugged = {name for document in documents for name in _unplugs(document)}
     failures = [
@@ -104,6 +112,7 @@ def _judged(documents: list[Document], seed: int | None) -> Outcome:
         and not (found["rule"] == "counters" and unplugged & {each.rpartition("/")[2] for each in found["objects"]})
     ]
     failures += sorted(wrong)
+    failures += [Failure(*found) for judged in decisions for found in judged.wrong]
     failures += _of_evictions(documents, evictions, simulation.world())
     missed = meter.counters.get(("dray_missed_wakeups_total", ()), 0)
     if missed:
@@ -139,7 +148,7 @@ def _unplugs(document: Document) -> Iterator[str]:
         yield from (name.removeprefix(FAULT) for name, said in faults.items() if said == "unplugged")
 
 
-def _wrong_now(simulation: Simulation, only: set[str] | None = None) -> Iterator[Failure]:
+def _wrong_now(simulation: Simulation, queues: Queues, only: set[str] | None = None) -> Iterator[Failure]:
     """What is wrong at this instant; ``only`` about these objects, since asking about all takes its time."""
     world = simulation.world()
     failures = simulation.failures()
@@ -152,6 +161,8 @@ def _wrong_now(simulation: Simulation, only: set[str] | None = None) -> Iterator
             yield Failure(f"left over: {found.rule}", " ".join(found.objects), found.detail)
     for about, detail in partial_gangs(world):
         yield Failure("runs in part", about, detail)
+    for about, detail in queues.beyond():
+        yield Failure("beyond its limit", about, detail)
     held_up = {key for pod in world.all(PODS).values() if _over_quota(_scheduled(pod)) for key in claims_of(pod)}
     for claim in world.all(RESOURCE_CLAIMS).values():
         owner = claim.metadata.controller

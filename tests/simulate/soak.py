@@ -4,6 +4,7 @@ python -m tests.simulate.soak                    100,000 seeds that nobody has t
 python -m tests.simulate.soak --count 500 --start 0
 python -m tests.simulate.soak --seed 113         this one again, minimised and written to a file
 python -m tests.simulate.soak --teams            with queues and gangs that need more than there is, in every one of them
+python -m tests.simulate.soak --crowds           gangs that would fit, too many of them: one leaves for another all the time
 python -m tests.simulate.soak FILE …             scenario files: what goes wrong with them
 python -m tests.simulate.soak --pods 1000000     so many pods come and go in one cluster: what is remembered of them must not grow
 python -m tests.simulate.soak --pods 1000000 --lean    without kubelets, most pods without devices: in a fifth of the time
@@ -27,6 +28,7 @@ from dray.explain.snapshot import documents as documents_of
 from tests.simulate.churning import told
 from tests.simulate.judging import Outcome, judge
 from tests.simulate.minimising import Minimising
+from tests.simulate.random_crowds import crowd
 from tests.simulate.random_scenarios import Document, generate
 
 COUNT = 100_000
@@ -39,13 +41,14 @@ class Flavour(msgspec.Struct, frozen=True):
 
     company: bool = False
     teams: bool = False
+    crowds: bool = False
 
     def drawn(self, seed: int) -> list[Document]:
-        return generate(seed, company=self.company, teams=self.teams)
+        return crowd(seed) if self.crowds else generate(seed, company=self.company, teams=self.teams)
 
     @property
     def options(self) -> str:
-        return f"{'' if self.company else ' --alone'}{' --teams' if self.teams else ''}"
+        return " --crowds" if self.crowds else f"{'' if self.company else ' --alone'}{' --teams' if self.teams else ''}"
 
 
 def judged(seed: int, flavour: Flavour) -> tuple[int, Outcome]:
@@ -89,7 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _flavour(asked: argparse.Namespace) -> Flavour:
-    return Flavour(company=not asked.alone, teams=asked.teams)
+    return Flavour(company=not asked.alone, teams=asked.teams, crowds=asked.crowds)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -100,6 +103,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="only this one, again")
     parser.add_argument("--alone", action="store_true", help="devices alone: without queues, zones, volumes, quotas and the like")
     parser.add_argument("--teams", action="store_true", help="with queues and gangs that need more than there is")
+    parser.add_argument(
+        "--crowds", action="store_true", help="instead: gangs that would fit, and leave for each other all the time"
+    )
     parser.add_argument("--pods", type=int, help="instead: so many pods that come and go, and what is remembered of them")
     parser.add_argument("--lean", action="store_true", help="with --pods: without kubelets, most pods without devices")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")

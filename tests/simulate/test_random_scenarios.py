@@ -24,6 +24,7 @@ from dray.simulate.scenario import HOSTS, made_of
 from tests.simulate.judging import judge, more_than_all, untrue
 from tests.simulate.judging_evictions import Evictions
 from tests.simulate.minimising import Minimising
+from tests.simulate.random_crowds import crowd
 from tests.simulate.random_scenarios import Document, generate
 from tests.simulate.soak import Flavour, outcomes
 
@@ -31,6 +32,7 @@ SEEDS = (10_001, 10_004, *range(10_006, 10_011), 10_012, 10_017, 10_018, 10_020,
 MANY_SEEDS = range(1000)
 IN_COMPANY = (2_000_000, 2_000_065, 2_000_113, 2_000_143)
 OF_TEAMS = (*range(8_451_000, 8_451_008), 9_100_007)
+OF_CROWDS = range(90_000_000, 90_000_008)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -50,6 +52,13 @@ def test_so_does_one_in_company(seed: int) -> None:
 def test_so_does_one_of_teams(seed: int) -> None:
     """With queues and gangs that need more than there is."""
     assert judge(generate(seed, teams=True)).failures == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", OF_CROWDS)
+def test_so_does_a_crowd(seed: int) -> None:
+    """Of gangs that would fit, and leave for each other all the time."""
+    assert judge(crowd(seed)).failures == []
 
 
 @pytest.mark.slow
@@ -95,6 +104,28 @@ def test_without_teams_scenarios_are_what_they_were() -> None:
     alone, with_teams = generate(7), generate(7, teams=True)
     assert alone != with_teams
     assert all(each in with_teams for each in alone if each["kind"] != "Scenario")
+
+
+def test_crowds_have_everything_that_may_come_in_between() -> None:
+    drawn = [document for seed in range(40) for document in crowd(seed)]
+    specs = [document["spec"] for document in drawn if document["kind"] == "Scenario"]
+    steps = [step for spec in specs for step in spec["steps"]]
+    assert any(spec.get("faults", {}).get("away") for spec in specs)
+    assert {step["crash"]["host"] for step in steps if "crash" in step} == {"scheduler"}
+    assert {step["delete"]["kind"] for step in steps if "delete" in step} == {"DeviceTaintRule", "Node", "Pod", "Queue"}
+    assert {step["patch"]["kind"] for step in steps if "patch" in step} == {"Deployment", "Job", "Node", "PodGroup"}
+    applied = {step["apply"]["kind"] for step in steps if "apply" in step}
+    assert applied >= {"Job", "Deployment", "Node", "ResourceSlice", "PodDisruptionBudget", "Queue"}
+
+
+def test_in_a_crowd_one_leaves_for_another() -> None:
+    """Else nothing of what is judged of those who leave would be."""
+    evicted = 0
+    for seed in OF_CROWDS[2:4]:
+        report = simulate(made_of((document["kind"], document) for document in crowd(seed)))
+        evicted += sum(each.by == "scheduler" for each in report.evictions)
+        assert [refused.text for refused in report.refused_objects if refused.at == 0] == []
+    assert evicted >= 5
 
 
 def test_scenarios_have_everything_that_can_happen() -> None:

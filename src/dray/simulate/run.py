@@ -179,6 +179,10 @@ class Simulation:
         """It is told of every write of a decider, and what came of it."""
         self._virtual.listeners.append(listener)
 
+    def follow(self, listener: Callable[[str, str, bytes | None], None]) -> None:
+        """It is told of everything that the API server has or writes: table, key and what is there; None where that is gone."""
+        self._core.tell(listener)
+
     # -------------------------------------------------------------------------------------------------------- hosts
 
     def _start_hosts(self) -> None:
@@ -251,6 +255,10 @@ class Simulation:
     def _evicted(self, namespace: str, name: str, by: str) -> None:
         self._evictions.append(Eviction(namespace, name, _rounded(self._virtual.elapsed), by))
 
+    def objects(self, kind: Kind) -> dict[str, Plain]:
+        """As the API server has them at this instant."""
+        return self._core.all(kind)
+
     def world(self) -> World:
         """The API server's state at this instant."""
         world = World(KINDS)
@@ -317,7 +325,7 @@ class Simulation:
         }
 
     def failures(self) -> list[FailedBinding]:
-        return failed_bindings(self._core.all(EVENTS).values())
+        return failed_bindings(self.objects(EVENTS).values())
 
     def outlooks(self, world: World, failures: list[FailedBinding]) -> Outlooks:
         """For asking about many pods at this instant."""
@@ -329,7 +337,7 @@ class Simulation:
         return why(world, pod, now=self.clock.now, config=config, gates=gates, failures=failures, outlooks=outlooks)
 
     def _events(self) -> list[Happening]:
-        found = [_happening(event, self._virtual.epoch) for event in self._core.all(EVENTS).values()]
+        found = [_happening(event, self._virtual.epoch) for event in self.objects(EVENTS).values()]
         return sorted(found, key=lambda event: (event.at, event.object, event.reason, event.message))
 
 
