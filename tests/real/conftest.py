@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.upstream.binaries import PACKAGES, Unavailable, binary
+from tests.real.upstream.binaries import OLDEST, PACKAGES, Unavailable, binary
 from tests.real.upstream.client import Client
 from tests.real.upstream.control_plane import Server, control_plane
 from tests.real.upstream.embedded import dray_up
@@ -41,6 +41,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def build_all() -> None:
     for name in PACKAGES:
         binary(name)
+    binary("kube-apiserver", OLDEST)
 
 
 @pytest.fixture(scope="session")

@@ -56,7 +56,7 @@ class TestTaint:
         with place.controllers():
             done = dray(place, "taint", target(place, "g0"), "example.com/broken=ecc:NoExecute")
         assert done.exit_code == 0, done.output
-        assert "1 pod evicted since starting the controller." in done.stderr
+        assert "1 pod needs to be evicted in 1 namespace." in done.stderr
         assert "No pod that does not tolerate the taint uses these devices any more." in done.stdout
         assert (place.evicted("train"), place.evicted("other")) == (True, False)
         (name,) = rules(place)
@@ -116,9 +116,16 @@ class TestTaint:
 
     def test_says_so_when_no_controller_answers(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("dray.cli.evicting.SILENCE_SECONDS", 1.0)
+        place.slice()
+        place.using("train", "g0")
         answer = dray(place, "taint", target(place), "a/b:NoExecute")
         assert answer.exit_code == 1
         assert "see that a device taint eviction controller runs" in answer.stdout
+
+    def test_where_nobody_has_to_leave_nobody_is_waited_for(self, place: Place) -> None:
+        answer = dray(place, "taint", target(place), "a/b:NoExecute")
+        assert answer.exit_code == 0, answer.output
+        assert "No pod that does not tolerate the taint uses these devices any more." in answer.stdout
 
     def test_a_name_that_is_taken_by_another_selector_is_refused(self, place: Place) -> None:
         dray(place, "taint", target(place, "g0"), "a/b:None", "--rule", f"mine-{place.namespace}")

@@ -29,6 +29,8 @@ POLL_SECONDS: Final = 0.5
 # A controller says something about a new rule within its grace of some seconds.
 SILENCE_SECONDS: Final = 30.0
 BUDGET_SECONDS: Final = 2.0
+# Who still has to leave is looked up in everything, so it is asked for at most in one part of the time in so many.
+LOOK_SHARE: Final = 10.0
 _KINDS: Final = (PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_TAINT_RULES)
 
 Tell = Callable[[str], None]
@@ -56,18 +58,27 @@ class Left(msgspec.Struct, rename="camel"):
 
 
 async def watched(cluster: Cluster, name: str, end: float, tell: Tell) -> Left:
-    """Until the rule's status says that no pod has to leave any more."""
-    silent, last = time.time() + SILENCE_SECONDS, ""
+    """Until the rule's status says that no pod has to leave any more, or none is left that has to: the status comes seconds
+    later, and before Kubernetes 1.35 a rule has none."""
+    silent, last, look_at = time.time() + SILENCE_SECONDS, "", 0.0
     while True:
         rule = decode(DeviceTaintRule, await cluster.get(DEVICE_TAINT_RULES, "", name))
         found = eviction_status.shown(rule)
-        if found is not None and found.observed_generation >= rule.metadata.generation:
+        said = found is not None and found.observed_generation >= rule.metadata.generation
+        if found is not None and said:
             if found.message and found.message != last:
                 tell(found.message)
             last = found.message
             if found.status == "False":
                 return Left(done=True, message=found.message or found.reason)
-        elif time.time() > silent:
+        if (began := time.time()) >= look_at:
+            users = await _users(cluster, rule)
+            if not users.everybody:
+                return Left(done=True, message=last or "nobody has to leave")
+            look_at = time.time() + LOOK_SHARE * (time.time() - began)
+            if users.going:  # somebody tells them to leave
+                silent = time.time() + SILENCE_SECONDS
+        if not said and time.time() > silent:
             return Left(message="no controller says anything about the rule; see that a device taint eviction controller runs")
         if time.time() > end:
             return Left(message=last or "the rule says nothing yet")
@@ -78,12 +89,13 @@ async def in_waves(cluster: Cluster, rule: DeviceTaintRule, waves: Waves, end: f
     """Until nobody is left who must leave at once; pods that come meanwhile are part of a later wave."""
     left = Left()
     while True:
-        due, going = await _due(cluster, rule)
-        if not due and not going:
+        users = await _users(cluster, rule)
+        due, now = users.due, len(users.due) + len(users.going)
+        if not now:
             return Left(left.evicted, done=True)
         if time.time() > end:
-            return msgspec.structs.replace(left, message=f"{counted(len(due) + len(going), 'pod')} still there")
-        if going:
+            return msgspec.structs.replace(left, message=f"{counted(now, 'pod')} still there")
+        if users.going:
             await asyncio.sleep(POLL_SECONDS)
             continue
         told, left.kept = await _wave(cluster, due, waves)
@@ -103,14 +115,28 @@ async def _wave(cluster: Cluster, due: list[Pod], waves: Waves) -> tuple[int, di
     return told, kept
 
 
-async def _due(cluster: Cluster, rule: DeviceTaintRule) -> tuple[list[Pod], list[str]]:
-    """The pods that must leave now, and those that are on their way out of the devices."""
+class _Users(msgspec.Struct, frozen=True):
+    """The pods that use the devices and must leave: now, later, and those that are on their way out."""
+
+    due: list[Pod]
+    later: list[str]
+    going: list[str]
+
+    @property
+    def everybody(self) -> bool:
+        return bool(self.due or self.later or self.going)
+
+
+async def _users(cluster: Cluster, rule: DeviceTaintRule) -> _Users:
     world = (await from_cluster(cluster, _KINDS)).world
     users, now = Users(world), time.time()
-    due = [key for key, eviction in sorted(users.affected(rule).pods.items()) if eviction.when <= now]
+    affected = sorted(users.affected(rule).pods.items())
     pods = (world.get(PODS, key) for key in users.pods_on(users.selected(rule.spec.device_selector)))
-    going = [pod.key for pod in pods if pod is not None and pod.metadata.deletion_timestamp is not None and not pod.terminal]
-    return [world.get(PODS, key) for key in due], going
+    return _Users(
+        due=[world.get(PODS, key) for key, eviction in affected if eviction.when <= now],
+        later=[key for key, eviction in affected if eviction.when > now],
+        going=[pod.key for pod in pods if pod is not None and pod.metadata.deletion_timestamp is not None and not pod.terminal],
+    )
 
 
 async def _evict(cluster: Cluster, pod: Pod, budgets: bool, kept: dict[str, str]) -> int:

@@ -19,7 +19,7 @@ from dray.cli.trouble import Trouble, patience, told
 from dray.cluster.kubeconfig import Access, KubeconfigError, load
 from dray.cluster.port import ClusterError, Forbidden, NotFound
 from dray.cluster.remote import Remote
-from dray.cluster.served import Served
+from dray.cluster.served import SWITCHED_ON, Served, not_served
 from dray.explain.snapshot import (
     KINDS,
     Snapshot,
@@ -190,7 +190,7 @@ def _judge_unread(found: Snapshot, needs: Sequence[Kind]) -> None:
         if isinstance(error, NotFound):
             if not _of_kubernetes(kind):
                 continue  # of what nobody has defined there is nothing
-            raise Trouble(f"the API server does not serve {kind.resource}/{kind.version}; Kubernetes 1.34 and newer do")
+            raise Trouble(not_served(kind) + ("" if kind in SWITCHED_ON else "; Kubernetes 1.34 and newer do"))
         if error is not None:
             raise Trouble(f"the answer needs {kind.resource}, and {who}: {error.message}")
     hidden = ", ".join(sorted(kind.resource for kind, error in found.unread.items() if isinstance(error, Forbidden)))

@@ -25,6 +25,13 @@ OLDER: Final[dict[Kind, tuple[str, ...]]] = {
     CORE_POD_GROUPS: ("v1alpha3",),
 }
 
+# How a kind that Kubernetes has, but not always serves, is switched on.
+SWITCHED_ON: Final[dict[Kind, str]] = {
+    DEVICE_TAINT_RULES: "they are off before Kubernetes 1.37; its servers need --feature-gates DRADeviceTaints=true (since 1.35 "
+    "DRADeviceTaintRules=true, too) and --runtime-config resource.k8s.io/v1alpha3=true (in 1.36 v1beta2). "
+    "A driver can taint its devices in their ResourceSlices",
+}
+
 # Asking one after the other on a few connections takes less time than opening one for each question.
 AT_ONCE: Final = 6
 
@@ -122,8 +129,13 @@ class Served:
     def _served(self, kind: Kind) -> Kind:
         served = self._versions.get(kind, kind)
         if served is None:
-            raise NotFound(404, "NotFound", f"the cluster does not serve {kind.resource}/{kind.version}")
+            raise NotFound(404, "NotFound", not_served(kind))
         return served
+
+
+def not_served(kind: Kind) -> str:
+    switch = SWITCHED_ON.get(kind)
+    return f"the cluster does not serve {kind.resource}/{kind.version}" + (f": {switch}" if switch else "")
 
 
 class _Lists:

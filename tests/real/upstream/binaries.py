@@ -15,6 +15,7 @@ import subprocess
 from pathlib import Path
 
 MODULE = Path(__file__).parent
+OLDEST = MODULE / "oldest"  # the go.mod of the oldest Kubernetes that Dray serves
 OPERATORS = MODULE.parent / "operators"
 PACKAGES = {
     "etcd": "go.etcd.io/etcd/server/v3",
@@ -29,21 +30,21 @@ class Unavailable(Exception):
     """An upstream program cannot be had on this machine; the message says what is missing."""
 
 
-def version() -> str:
+def version(module: Path = MODULE) -> str:
     """The Kubernetes version that go.mod asks for."""
-    found = re.search(r"^\s*k8s\.io/kubernetes (v\S+)", (MODULE / "go.mod").read_text(), re.MULTILINE)
-    assert found, "tests/real/upstream/go.mod names no k8s.io/kubernetes version"
+    found = re.search(r"^\s*(?:require )?k8s\.io/kubernetes (v\S+)", (module / "go.mod").read_text(), re.MULTILINE)
+    assert found, f"{module}/go.mod names no k8s.io/kubernetes version"
     return found[1]
 
 
-def cache() -> Path:
+def cache(module: Path = MODULE) -> Path:
     root = os.environ.get("DRAY_UPSTREAM_CACHE") or Path.home() / ".cache/dray/upstream"
-    return Path(root) / version()
+    return Path(root) / version(module)
 
 
-def binary(name: str) -> Path:
+def binary(name: str, module: Path = MODULE) -> Path:
     """The path of an upstream program, built now if this machine has not built it before (minutes, once)."""
-    return built(cache() / name, PACKAGES[name], MODULE)
+    return built(cache(module) / name, PACKAGES[name], module)
 
 
 def sources(module: str = "k8s.io/kubernetes", within: Path = MODULE) -> Path:

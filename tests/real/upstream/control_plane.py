@@ -1,4 +1,4 @@
-"""A real etcd and kube-apiserver on loopback, with every DRA feature on.
+"""A real etcd and kube-apiserver on loopback, with every DRA feature on: the newest, or the oldest that Dray serves.
 
 Unless told otherwise, admission leaves out ServiceAccount, TaintNodesByCondition and Priority, which need controllers;
 authorisation is RBAC, with an admin token in ``system:masters`` and a token without rights, to which tests bind roles.
@@ -16,8 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.real.upstream import pki
-from tests.real.upstream.binaries import binary
+from tests.real.upstream import binaries, pki
 from tests.real.upstream.process import Program, free_port
 
 ADMIN_TOKEN = "dray-test-admin"
@@ -38,6 +37,32 @@ GATES = (
     "DRASchedulerFilterTimeout",
 )
 FEATURE_GATES = ",".join(f"{gate}=true" for gate in GATES)
+
+
+class Release(NamedTuple):
+    """A version of Kubernetes, and what switches its DRA features on."""
+
+    module: Path
+    gates: Sequence[str] = ()
+    arguments: Sequence[str] = ()
+
+    def flags(self) -> list[str]:
+        gates = ",".join(f"{gate}=true" for gate in self.gates)
+        return [*([f"--feature-gates={gates}"] if gates else ()), *self.arguments]
+
+
+NEWEST = Release(binaries.MODULE, GATES)
+OLDEST = Release(
+    binaries.OLDEST,
+    (
+        "DRAConsumableCapacity",
+        "DRADeviceBindingConditions",
+        "DRADeviceTaints",
+        "DRAExtendedResource",
+        "DRAPartitionableDevices",
+    ),
+    ("--runtime-config=resource.k8s.io/v1alpha3=true",),
+)
 NEED_CONTROLLERS = ("ServiceAccount", "TaintNodesByCondition", "Priority")
 
 
@@ -60,19 +85,20 @@ class Server(NamedTuple):
 def control_plane(
     folder: Path,
     *,
+    release: Release = NEWEST,
     durable: bool = False,
     without_admission: Sequence[str] = NEED_CONTROLLERS,
     arguments: Sequence[str] = (),
 ) -> Iterator[Server]:
     """etcd and kube-apiserver in ``folder`` until the context ends. ``durable`` makes etcd sync every write to disk."""
-    etcd, apiserver = binary("etcd"), binary("kube-apiserver")
+    etcd, apiserver = binaries.binary("etcd"), binaries.binary("kube-apiserver", release.module)
     folder.mkdir(parents=True, exist_ok=True)
     pki.write_keys(folder)
     began = time.monotonic()
     with ExitStack() as stack:
         etcd_url, store = _start_etcd(etcd, folder, durable)
         stack.enter_context(store)
-        url, api = _start_apiserver(apiserver, folder, etcd_url, without_admission, arguments)
+        url, api = _start_apiserver(apiserver, folder, etcd_url, without_admission, [*release.flags(), *arguments])
         stack.enter_context(api)
         trusted = ssl.create_default_context(cafile=folder / "ca.crt")
         api.wait_until(lambda: answers(f"{url}/readyz", trusted), seconds=120)
@@ -119,7 +145,6 @@ def _start_apiserver(
         "--service-cluster-ip-range=10.0.0.0/24",
         "--allow-privileged=true",
         *([f"--disable-admission-plugins={','.join(without)}"] if without else ()),
-        f"--feature-gates={FEATURE_GATES}",
         f"--cert-dir={folder}",
         "--shutdown-delay-duration=0s",
         *arguments,
