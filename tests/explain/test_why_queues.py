@@ -285,12 +285,14 @@ def test_what_exceeds_its_limit_at_once_need_not_wait_for_others() -> None:
     add_queue(sim, "a", 1, limit=2)
     add_single(sim, "large", "a", 3)
     sim.settle(2)
-    assert asked(sim, "large").fixes == ["raise the limit of queue a to 3 gpu at least, or ask for less"]
+    told = ["raise the limit of gpu of queue a to 3 (then it starts)", "ask for at most 2 gpu (not tried)"]
+    assert asked(sim, "large").fixes == told
     for index in range(3):
         add_single(sim, f"a{index}", "a", priority=10)
     sim.settle(5)
     [waits] = {"a0", "a1", "a2"} - running(sim)
-    assert asked(sim, waits).fixes == ["raise the queue's limit of gpu, or wait until its pods end"]
+    told = ["raise the limit of gpu of queue a to 3 (then it starts)", "wait until pods of queue a end"]
+    assert asked(sim, waits).fixes == told
 
 
 def full_of_others() -> Sim:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dray.api.kinds import PODS
+from dray.api.kinds import PODS, RESOURCE_CLAIMS
 from dray.api.reason import Reason
 from dray.api.times import format_micro_time, format_time
 from dray.api.words import words
+from dray.explain.overview import causes, pods_of, waiting
 from dray.explain.story import story
 from dray.testing import VirtualCluster, builders
 from tests.inspect.conftest import Plain, Run, claim, device_class, healthy, node, pod, result, slice_
@@ -72,6 +73,11 @@ class TestBindingConditions:
         )
         told = story(cluster.world(), cluster.world().all(PODS)["default/new"], [])
         assert "allocated" in {line.what for line in told}
+        [special] = cluster.world().all(RESOURCE_CLAIMS).values()
+        of_claim = pods_of(cluster.world(), "ResourceClaim", "default", special.metadata.name)
+        assert [each.key for each in of_claim] == ["default/new"]
+        listed = causes(cluster.world(), waiting(cluster.world().all(PODS).values()), now=cluster.clock.now)
+        assert [(each.verdict, each.pods) for each in listed] == [("waiting", ["default/new"])]
 
     def late(self, seconds: int, name: str = "new", device: str = "g0") -> Plain:
         """The event of an attempt that ran out of time."""

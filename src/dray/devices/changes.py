@@ -14,11 +14,10 @@ from typing import Any
 import msgspec
 
 from dray.api.quantity import Quantity
-from dray.api.resource import DeviceTaint, DeviceToleration, ResourceClaim
+from dray.api.resource import DeviceSubRequest, DeviceTaint, DeviceToleration, ResourceClaim
 from dray.api.tolerations import refused_taint
 from dray.devices.attempt import Attempt
 from dray.devices.capacity import room
-from dray.devices.demand import Alternative
 from dray.devices.holders import Engine, Holders, rests
 from dray.devices.ledger import DeviceKey
 from dray.devices.problem import Option, Problem, RequestProblem, positions
@@ -76,11 +75,9 @@ class Changes:
     def _unconstrained(self) -> Iterator[Trial]:
         for claim, constraints in enumerate(self._problem.constraints):
             for index, constraint in enumerate(constraints):
-                claims = [msgspec.convert(msgspec.to_builtins(each), ResourceClaim) for each in self._claims]
-                devices = claims[claim].spec.devices
-                devices.constraints = (*devices.constraints[:index], *devices.constraints[index + 1 :])
                 named = {"attribute": constraint.attribute, "index": index}
-                yield Change("unbind", self._claims[claim].key, data=named), claims, ""
+                change = Change("unbind", self._claims[claim].key, data=named)
+                yield change, self._with(change), ""
 
     def _tried(self, trials: Iterable[Trial]) -> Iterator[Change | int]:
         for change, claims, without in islice(trials, TRIALS):
@@ -103,7 +100,7 @@ class Changes:
         free = self._attempt.candidates(request, option).bit_count()
         for count in range(min(option.count - 1, free), 0, -1):
             change = Change("fewer", self._claims[request.claim].key, option.alternative.name, {"count": count})
-            yield change, self._with(request, count=count), ""
+            yield change, self._with(change), ""
 
     def _less(self, request: RequestProblem, option: Option) -> Iterator[Trial]:
         """The same request for ever less of a capacity: as much as one of its devices has left."""
@@ -118,7 +115,7 @@ class Changes:
             for nanos in sorted(left, reverse=True):
                 data = {"capacity": name, "amount": str(left[nanos])}
                 change = Change("less", self._claims[request.claim].key, alternative.name, data)
-                yield change, self._with(request, alternative=alternative, capacity={name: str(left[nanos])}), ""
+                yield change, self._with(change), ""
 
     def _unselected(self, request: RequestProblem, option: Option) -> Iterator[Trial]:
         """Without one of its own selectors; those of its class are not its to change."""
@@ -126,7 +123,7 @@ class Changes:
         for source in own:
             data = {"expression": source.expression, "index": source.number}
             change = Change("unselect", self._claims[request.claim].key, option.alternative.name, data)
-            yield change, self._with(request, alternative=option.alternative, unselected=source.number), ""
+            yield change, self._with(change), ""
 
     def _tolerations(self, request: RequestProblem, option: Option, seen: set[object]) -> Iterator[Trial]:
         for position in positions(option.selected):
@@ -137,7 +134,7 @@ class Changes:
                 seen.add(key)
                 data = {"key": toleration.key, "value": toleration.value, "effect": toleration.effect}
                 change = Change("tolerate", self._claims[request.claim].key, option.alternative.name, data)
-                yield change, self._with(request, alternative=option.alternative, toleration=toleration), ""
+                yield change, self._with(change), ""
 
     def _tolerating(self, taints: Sequence[DeviceTaint], known: Sequence[DeviceToleration]) -> Iterator[DeviceToleration]:
         """What would be tried for a device: its first taint that is not tolerated, or its key where that has several effects."""
@@ -170,32 +167,42 @@ class Changes:
                 if any(number in sets for number, _ in content.layout.groups[bit]):
                     yield DeviceKey(*content.key, content.device(bit).name)
 
-    def _with(
-        self,
-        request: RequestProblem,
-        *,
-        count: int = 0,
-        alternative: Alternative | None = None,
-        toleration: DeviceToleration | None = None,
-        capacity: dict[str, str] | None = None,
-        unselected: int | None = None,
-    ) -> list[ResourceClaim]:
+    def _with(self, change: Change) -> list[ResourceClaim]:
         """The claims with one request changed."""
-        claims = [msgspec.convert(msgspec.to_builtins(claim), ResourceClaim) for claim in self._claims]
-        wanted = claims[request.claim].spec.devices.requests[request.index]
-        targets = [wanted.exactly] if wanted.exactly is not None else list(wanted.first_available)
+        return [changed_claim(claim, change) if claim.key == change.claim else claim for claim in self._claims]
+
+
+def changed_claim(claim: ResourceClaim, change: Change) -> ResourceClaim:
+    """The claim as the change makes it; one that is to be released stays as it is."""
+    claim = msgspec.convert(msgspec.to_builtins(claim), ResourceClaim)
+    devices = claim.spec.devices
+    if change.kind == "unbind":
+        index = int(change.data["index"])
+        devices.constraints = (*devices.constraints[:index], *devices.constraints[index + 1 :])
+    name, _, alternative = change.request.partition("/")
+    for request in (each for each in devices.requests if each.name == name):
+        targets = [request.exactly] if request.exactly is not None else list(request.first_available)
         for target in targets:
-            if target is None or (alternative is not None and wanted.first_available and target.name != alternative.short_name):
-                continue
-            if count:
-                target.count = count
-            if toleration is not None:
-                target.tolerations = (*target.tolerations, toleration)
-            if capacity is not None and target.capacity is not None:
-                target.capacity.requests = {**target.capacity.requests, **capacity}
-            if unselected is not None:
-                target.selectors = (*target.selectors[:unselected], *target.selectors[unselected + 1 :])
-        return claims
+            if not alternative or target.name == alternative:
+                _change(target, change)
+    return claim
+
+
+def _change(target: DeviceSubRequest, change: Change) -> None:
+    match change.kind:
+        case "fewer":
+            target.count = int(change.data["count"])
+        case "tolerate":
+            value, effect = str(change.data.get("value") or ""), str(change.data.get("effect") or "")
+            toleration = DeviceToleration(str(change.data["key"]), "Equal" if value else "Exists", value, effect)
+            target.tolerations = (*target.tolerations, toleration)
+        case "less" if target.capacity is not None:
+            target.capacity.requests = {**target.capacity.requests, str(change.data["capacity"]): str(change.data["amount"])}
+        case "unselect":
+            index = int(change.data["index"])
+            target.selectors = (*target.selectors[:index], *target.selectors[index + 1 :])
+        case _:
+            pass
 
 
 def _asked(trial: Trial) -> object:

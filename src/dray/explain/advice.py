@@ -7,15 +7,16 @@ the pod tolerates. Nothing is told that was not found to make a node do; what to
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from dray.api.amounts import in_one_unit
 from dray.api.codes import CODES, CURABLE
-from dray.api.core import NodeSelectorRequirement, Pod
-from dray.api.kinds import PODS, RESOURCE_CLAIMS
+from dray.api.core import Node, NodeSelectorRequirement, Pod
+from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS
 from dray.api.quantity import Quantity
 from dray.api.reason import Reason
 from dray.api.requests import container_requests
@@ -36,7 +37,8 @@ from dray.explain.fix import (
     without_requirement,
 )
 from dray.explain.owners import made_again, siblings
-from dray.explain.tainted import kept_by, lifted
+from dray.explain.supposed import Changed, claim_changed, labelled, uncordoned, untainted, with_nodes, with_pods, without
+from dray.explain.tainted import Lifted, kept_by, lifted
 from dray.numa.intent import SAID, SPANS
 from dray.scheduling.ask import Ask, requirement, unmatched
 from dray.scheduling.placing.state import CycleState, NotPlaced
@@ -109,6 +111,11 @@ class Advisor:
             return []
         return [name for name in list(dict.fromkeys(names))[:_MOST_NODES] if self._ask.would_do(state, name)]
 
+    def _node(self, name: str, change: Callable[[Node], Node]) -> Changed:
+        """The world with this node changed."""
+        node: Node | None = self._world.get(NODES, name)
+        return with_nodes([change(node)]) if node is not None else {}
+
     def _groups(self, code: str, *keys: str) -> list[tuple[dict[str, Any], list[str]]]:
         """The nodes that give a reason, by what it says."""
         groups: dict[tuple[str, ...], tuple[dict[str, Any], list[str]]] = {}
@@ -123,7 +130,8 @@ class Advisor:
         cordoned = [name for name, _ in self._by_code.get("NodeUnschedulable", ())]
         taint = {"key": UNSCHEDULABLE_TAINT.key, "value": "", "effect": UNSCHEDULABLE_TAINT.effect}
         if cordoned and (would := self._do(tolerating(self._pod, taint), cordoned)):
-            yield Fix(f"uncordon node {would[0]}", f"kubectl uncordon {would[0]}", would[:1], rank=0)
+            changed = self._node(would[0], uncordoned)
+            yield Fix(f"uncordon node {would[0]}", f"kubectl uncordon {would[0]}", would[:1], rank=0, changed=changed)
         for taint, names in self._groups("NodeTainted", "key", "value", "effect"):
             if would := self._do(tolerating(self._pod, taint), names):
                 yield from self._of_taint(taint, would)
@@ -132,18 +140,18 @@ class Advisor:
                 yield from self._of_requirement(found, would)
 
     def _of_taint(self, taint: dict[str, Any], would: list[str]) -> Iterator[Fix]:
-        told = tainted(taint)
+        told, without = tainted(taint), self._node(would[0], partial(untainted, taint=taint))
         if str(taint["key"]).startswith("node.kubernetes.io/"):
             # Set by the control plane for as long as something is wrong with the node.
-            yield Fix(f"mend what gave the taint {{{told}}}", f"kubectl describe node {would[0]}", would, rank=1)
+            yield Fix(f"mend what gave the taint {{{told}}}", f"kubectl describe node {would[0]}", would, rank=1, changed=without)
             return
         value = {"key": taint["key"], "operator": "Equal", "value": taint.get("value") or "", "effect": taint["effect"]}
         has = bool(self._pod.spec.tolerations)
         operation = {"op": "add", "path": f"/spec/tolerations{'/-' if has else ''}", "value": value if has else [value]}
-        yield Fix(f"add a toleration for the taint {{{told}}} to the pod", patch(self._pod, operation), would, rank=1)
-        yield Fix(
-            f"remove the taint {{{told}}} from node {would[0]}", f"kubectl taint node {would[0]} {told}-", would[:1], rank=2
-        )
+        changed, command = with_pods([tolerating(self._pod, taint)]), patch(self._pod, operation)
+        yield Fix(f"add a toleration for the taint {{{told}}} to the pod", command, would, rank=1, changed=changed)
+        command = f"kubectl taint node {would[0]} {told}-"
+        yield Fix(f"remove the taint {{{told}}} from node {would[0]}", command, would[:1], rank=2, changed=without)
 
     def _unmatched(self) -> list[tuple[NodeSelectorRequirement, str]]:
         """One node for each requirement that fails somewhere, the first that meets all the others."""
@@ -169,14 +177,20 @@ class Advisor:
                 f"kubectl label node {node} {found.key}={value} --overwrite",
                 would,
                 rank=1,
+                changed=self._node(node, partial(labelled, label=found.key, value=value)),
             )
         elif not given and found.operator in ("NotIn", "DoesNotExist"):
-            yield Fix(f"remove label {found.key} from node {node}", f"kubectl label node {node} {found.key}-", would, rank=1)
+            changed, command = (
+                self._node(node, partial(labelled, label=found.key, value=None)),
+                f"kubectl label node {node} {found.key}-",
+            )
+            yield Fix(f"remove label {found.key} from node {node}", command, would, rank=1, changed=changed)
         selected = self._pod.spec.node_selector.get(found.key)
         wanted = {key: value for key, value in msgspec.to_builtins(found).items() if value}
         where = {"nodeSelector": {found.key: selected}} if selected is not None else {"matchExpressions": [wanted]}
         text = f"do without {told} in the pod's node {'selector' if selected is not None else 'affinity'}"
-        yield Fix(text, as_yaml("in the pod, remove", where), would, rank=4)
+        changed = with_pods([without_requirement(self._pod, found)])
+        yield Fix(text, as_yaml("in the pod, remove", where), would, rank=4, changed=changed)
 
     # ----------------------------------------------------------------------------------------------------- of resources
 
@@ -202,7 +216,8 @@ class Advisor:
         total = readable(resource, dict(self._state.demand.requests)[resource])
         told = in_one_unit({"total": total, "most": readable(resource, most)})
         text = f"request {told['most']} {resource} instead of {told['total']}"
-        return Fix(text, _asking(pod, {container: {resource: amount}}), would, rank=3), told["total"]
+        command = _asking(pod, {container: {resource: amount}})
+        return Fix(text, command, would, rank=3, changed=with_pods([pod])), told["total"]
 
     def _of_zones(self) -> Iterator[Fix]:
         """Of what needs more zones than the policy allows, as much as it does; where resources need different numbers of them,
@@ -230,16 +245,19 @@ class Advisor:
         if names := [name for name, _ in self._by_code.get("ZoneIntentInvalid", ())]:
             said = [name for name in SAID if name in annotations]
             without = {name: value for name, value in annotations.items() if name not in said}
-            if would := self._do(with_annotations(self._pod, without), names):
+            changed = with_annotations(self._pod, without)
+            if would := self._do(changed, names):
                 command = annotate(self._pod, *(f"{name}-" for name in said))
-                yield Fix(f"correct what the pod says of its zones, or take it away: {', '.join(said)}", command, would, rank=1)
+                text = f"correct what the pod says of its zones, or take it away: {', '.join(said)}"
+                yield Fix(text, command, would, rank=1, changed=with_pods([changed]))
 
     def _allowing(self, span: int, names: Sequence[str]) -> Iterator[Fix]:
         annotations = self._pod.metadata.annotations
         wider = {name: str(span) for name in SPANS if name in annotations}
-        if would := self._do(with_annotations(self._pod, {**annotations, **wider}), names):
+        changed = with_annotations(self._pod, {**annotations, **wider})
+        if would := self._do(changed, names):
             command = annotate(self._pod, *(f"{name}={value}" for name, value in wider.items()))
-            yield Fix(f"allow the pod to span {span} zones", command, would, rank=3)
+            yield Fix(f"allow the pod to span {span} zones", command, would, rank=3, changed=with_pods([changed]))
 
     def _widened(self, widths: dict[str, int], names: Sequence[str]) -> Iterator[Fix]:
         """Enough of everything that it needs as many zones as what needs most, on the first node where that would do."""
@@ -262,7 +280,7 @@ class Advisor:
                     for resource, amount in least.items()
                 ]
                 text = " and ".join(f"{more} {resource} instead of {now}" for resource, more, now in told)
-                yield Fix(f"request {text}", _asking(pod, parts), would, rank=3)
+                yield Fix(f"request {text}", _asking(pod, parts), would, rank=3, changed=with_pods([pod]))
                 return
 
     def _within(self, resource: str, names: Sequence[str]) -> Iterator[Fix]:
@@ -312,17 +330,18 @@ class Advisor:
         for code, field in (("PodAffinity", "pod_affinity"), ("PodAntiAffinity", "pod_anti_affinity")):
             names = [name for name, _ in self._by_code.get(code, ())]
             if names and affinity is not None:
-                would = self._do(with_spec(self._pod, affinity=msgspec.structs.replace(affinity, **{field: None})), names)
-                if would:
-                    kind = field.split("_", 1)[1].replace("_", "-")
-                    yield Fix(f"make the pod's required pod {kind} a preference", "", would, rank=4)
+                changed = with_spec(self._pod, affinity=msgspec.structs.replace(affinity, **{field: None}))
+                if would := self._do(changed, names):
+                    text = f"make the pod's required pod {field.split('_', 1)[1].replace('_', '-')} a preference"
+                    yield Fix(text, "", would, rank=4, changed=with_pods([changed]))
         for data, names in self._groups("PortTaken", "port"):
             free = tuple(
                 msgspec.structs.replace(c, ports=tuple(p for p in c.ports if p.host_port != data["port"]))
                 for c in self._pod.spec.containers
             )
-            if would := self._do(with_spec(self._pod, containers=free), names):
-                yield Fix(f"use another host port than {data['port']}", "", would, rank=4)
+            changed = with_spec(self._pod, containers=free)
+            if would := self._do(changed, names):
+                yield Fix(f"use another host port than {data['port']}", "", would, rank=4, changed=with_pods([changed]))
 
     def _of_spread(self, key: str, names: list[str]) -> Iterator[Fix]:
         constraints = self._pod.spec.topology_spread_constraints
@@ -338,12 +357,14 @@ class Advisor:
 
             for skew in range(constraint.max_skew + 1, constraint.max_skew + 1 + _MOST_SKEW):
                 if would := self._do(changed(max_skew=skew), names):
-                    yaml = _spread(key, maxSkew=skew)
-                    yield Fix(f"allow maxSkew {skew} over {key} instead of {constraint.max_skew}", yaml, would, rank=4)
+                    yaml, then = _spread(key, maxSkew=skew), with_pods([changed(max_skew=skew)])
+                    text = f"allow maxSkew {skew} over {key} instead of {constraint.max_skew}"
+                    yield Fix(text, yaml, would, rank=4, changed=then)
                     break
-            if would := self._do(changed(when_unsatisfiable="ScheduleAnyway"), names):
+            anyway = changed(when_unsatisfiable="ScheduleAnyway")
+            if would := self._do(anyway, names):
                 yaml = _spread(key, whenUnsatisfiable="ScheduleAnyway")
-                yield Fix(f"make the spread over {key} a preference", yaml, would, rank=5)
+                yield Fix(f"make the spread over {key} a preference", yaml, would, rank=5, changed=with_pods([anyway]))
 
     # ------------------------------------------------------------------------------------------------------- of devices
 
@@ -360,17 +381,18 @@ class Advisor:
         for change, name in tried:
             if change.kind not in _LESS or _amount(change) == most[change.asked]:
                 alike.setdefault(msgspec.json.encode(change), (change, {}))[1][name] = None
-        helped: dict[str, tuple[Change, str, dict[str, None]]] = {}
+        helped: dict[str, tuple[Change, Fix, dict[str, None]]] = {}
         for change, names in alike.values():
-            text, command = self._told(change)
-            if text:
-                helped.setdefault(text, (change, command, {}))[2].update(names)
+            fix = self._told(change)
+            if fix is not None:
+                helped.setdefault(fix.text, (change, fix, {}))[2].update(names)
         told: Counter[str] = Counter()
-        for text, (change, command, names) in sorted(helped.items(), key=lambda item: -len(item[1][2])):
+        for change, fix, names in sorted(helped.values(), key=lambda item: -len(item[2])):
             told[change.kind] += 1
             if told[change.kind] > _MOST_ALIKE:
                 continue
-            yield Fix(text, command, list(names), rank=_RANKS[change.kind])
+            fix.nodes, fix.rank = list(names), _RANKS[change.kind]
+            yield fix
             if change.kind == "fewer" and self._when:
                 yield from self._larger_node(change)
         yield from self._untainted()
@@ -382,22 +404,23 @@ class Advisor:
     def _untainted(self) -> Iterator[Fix]:
         """Where a toleration would do, so would the taint's end, which is not the pod's to bring about."""
         inventory = self._ask.scheduler.engine.inventory
-        helped: dict[tuple[str, str], dict[str, None]] = {}
+        helped: dict[Lifted, dict[str, None]] = {}
         for name, _, devices in self._refused[:_MOST_NODES]:
             if devices is None:
                 continue
             for change in (change for change in devices.changes if change.kind == "tolerate"):
                 kept = kept_by(devices, change.claim, change.request, change.data)
                 helped.setdefault(lifted(inventory, kept, change.data), {})[name] = None
-        most = sorted(((told, names) for told, names in helped.items() if told[0]), key=lambda item: -len(item[1]))
-        for (text, command), names in most[:_MOST_ALIKE]:
-            yield Fix(text, command, list(names), rank=_RANKS["untaint"])
+        most = sorted(((told, names) for told, names in helped.items() if told.text), key=lambda item: -len(item[1]))
+        for told, names in most[:_MOST_ALIKE]:
+            yield Fix(told.text, told.command, list(names), rank=_RANKS["untaint"], changed=told.changed)
 
-    def _told(self, change: Change) -> tuple[str, str]:
+    def _told(self, change: Change) -> Fix | None:
         """The change as an order, and what to paste. Of devices that a pod has through extended resources only their number is
         its own to change, where it asks for them; of anything else nothing is said."""
         if not change.claim.endswith(f"/{UNMADE}"):
-            return change_in_words(self._world, change), _command(self._world, change)
+            text, command = change_in_words(self._world, change), _command(self._world, change)
+            return Fix(text, command, changed=claim_changed(self._world, change))
         for index, container in enumerate((*self._pod.spec.init_containers, *self._pod.spec.containers)):
             asked = container_requests(container)
             for position, resource in enumerate(sorted(name for name in asked if name in self._state.names and asked[name])):
@@ -405,8 +428,10 @@ class Advisor:
                     count = change.data["count"]
                     limits = {"name": container.name, "resources": {"limits": {resource: str(count)}}}
                     text = f"ask for {count} {resource} instead of {asked[resource]}"
-                    return text, as_yaml("in the pod, which is then made anew", {"containers": [limits]})
-        return "", ""
+                    own = index - len(self._pod.spec.init_containers)
+                    changed = with_pods([asking(self._pod, resource, own, str(count))]) if own >= 0 else {}
+                    return Fix(text, as_yaml("in the pod, which is then made anew", {"containers": [limits]}), changed=changed)
+        return None
 
     def _of_too_many(self) -> Iterator[Fix]:
         """An extended resource of more devices than the claim for it can hold: as many as it can and a node has."""
@@ -449,7 +474,8 @@ class Advisor:
             pods = [placed.pod for placed in room.victims]
             names = ", ".join(sorted(pod.key for pod in pods)) + made_again(self._world, pods)
             commands = "\n".join(f"kubectl delete pod {pod.metadata.name} -n {pod.metadata.namespace}" for pod in pods)
-            told.append(Fix(f"end pod{'s' if len(pods) > 1 else ''} {names}", commands, [room.node], rank=5))
+            text, changed = f"end pod{'s' if len(pods) > 1 else ''} {names}", without(self._world, pods)
+            told.append(Fix(text, commands, [room.node], rank=5, changed=changed))
         return told
 
 

@@ -10,6 +10,7 @@ import msgspec
 import yaml
 
 from dray.api.core import Affinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod, Toleration
+from dray.explain.supposed import Changed
 
 Json = dict[str, Any]
 
@@ -17,7 +18,7 @@ Json = dict[str, Any]
 class Fix(msgspec.Struct):
     """``nodes`` would do then; ``when`` says under which condition. ``command`` is a command, or the lines to change as YAML.
     ``rank``: the less is touched, the earlier it is told. ``tried``: that it helps was found out, not only said by whoever wrote
-    the check."""
+    the check. ``changed``: the objects as they would be, where that is known."""
 
     text: str
     command: str = ""
@@ -25,6 +26,10 @@ class Fix(msgspec.Struct):
     when: str = ""
     rank: int = 0
     tried: bool = True
+    changed: Changed = {}
+
+    def as_json(self) -> Json:
+        return {name: getattr(self, name) for name in ("text", "command", "nodes", "when", "rank", "tried")}
 
     @property
     def told(self) -> str:

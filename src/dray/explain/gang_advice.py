@@ -7,7 +7,7 @@ Always true: the number of such sessions is bounded; what touches least is told 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -16,41 +16,29 @@ import msgspec
 
 from dray.api.core import Node, NodeSelectorRequirement, Pod
 from dray.api.gates import Gates
-from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
+from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.reason import Reason
-from dray.api.resource import DeviceRequest, ResourceClaim, ResourceClaimStatus, ResourceSlice
+from dray.api.resource import DeviceRequest, ResourceClaim
 from dray.books.nodes import Nodes
 from dray.cluster.world import World
 from dray.devices.explain import Explanation
 from dray.explain.failures import FailedBinding
 from dray.explain.fix import Fix, asking, some, tainted, tolerating, without_requirement
-from dray.explain.held import hold
 from dray.explain.owners import made_again, siblings
-from dray.nodes.attaching import FROM, for_gang, spare_slices
+from dray.explain.supposed import Changed, Supposed, added, uncordoned, untainted, with_nodes, with_pods, without
+from dray.nodes.attaching import for_gang, spare_slices
 from dray.scheduling.ask import Ask, requirement, unmatched
 from dray.scheduling.config import Config
-from dray.scheduling.kinds import KINDS
 from dray.scheduling.placing.state import CycleState
-from dray.scheduling.plugins.node import UNSCHEDULABLE_TAINT
 from dray.scheduling.plugins.resources import readable
 from dray.scheduling.scheduler import Scheduler
 from dray.scheduling.shape.claims import claim_keys
-from dray.scheduling.workloads.jobs import Job
-from dray.scheduling.workloads.session import Session
 
-# Sessions on changed worlds; in large clusters, where each costs more, fewer.
-_MOST_SESSIONS: Final = 60
-_FEWEST_SESSIONS: Final = 8
-_NODES_IN_ALL: Final = 20_000
 _MOST_NODES: Final = 8
 _MOST_VICTIMS: Final = 8
 _MOST_ROOMS: Final = 24
 _MOST_OF_A_KIND: Final = 2
 _UNITS: Final = {"cpu": 1000, "memory": 1 << 30}
-_HOST: Final = "kubernetes.io/hostname"
-
-Changed = Mapping[Kind, Mapping[str, Any]]
-"""Objects as they would be, by kind and key; None for those that would not be there."""
 
 
 class _Stuck(NamedTuple):
@@ -70,9 +58,7 @@ class GangAdvisor:
         self, world: World, pod: Pod, config: Config, gates: Gates | None, now: float, failures: Sequence[FailedBinding] = ()
     ) -> None:
         self._world, self._pod, self._config, self._gates, self._now = world, pod, config, gates, now
-        self._failures = failures
-        nodes = len(world.all(NODES)) if NODES in world.kinds else 0
-        self._left = self._most = max(_FEWEST_SESSIONS, min(_MOST_SESSIONS, _NODES_IN_ALL // max(nodes, 1)))
+        self._supposed = Supposed(world, pod, config, gates, now, failures)
         self._members: list[Pod] = []
 
     def fixes(self) -> list[Fix]:
@@ -92,25 +78,11 @@ class GangAdvisor:
     # ------------------------------------------------------------------------------------------------------- sessions
 
     def _starts(self, changed: Changed) -> bool:
-        if self._left <= 0:
-            return False
-        _, session, job = self._session(changed)
-        return job is not None and job.key not in session.plans and not any(pod.uid in job.waiting for pod in self._members)
-
-    def _session(self, changed: Changed) -> tuple[Scheduler, Session, Job | None]:
-        self._left -= 1
-        objects: dict[Kind, Mapping[str, Any]] = {
-            kind: self._world.all(kind) if kind in self._world.kinds else {} for kind in KINDS
-        }
-        for kind, those in changed.items():
-            after = {**objects[kind], **those}
-            objects[kind] = {key: each for key, each in after.items() if each is not None}
-        scheduler, session, _ = hold(World.of(objects), self._config, self._gates, self._now, self._failures)
-        return scheduler, session, scheduler.workloads.jobs.of(self._pod.uid)
+        return self._supposed.sessions.left > 0 and self._supposed.then(changed).starts(self._members)
 
     def _tried(self, changed: Changed) -> _Stuck | None:
         """Where the gang is stuck with these changes; None where it starts, or where room is not what it lacks."""
-        scheduler, session, job = self._session(changed)
+        scheduler, session, job = self._supposed.then(changed)
         missing = session.missing.get(job.key) if job is not None else None
         members = session.members.next(job) if job is not None else []
         if not members or missing is None or missing.refused is None:
@@ -142,12 +114,12 @@ class GangAdvisor:
 
     def _of_nodes(self, stuck: _Stuck) -> Iterator[Fix]:
         cordoned = _giving(stuck, "NodeUnschedulable")
-        if names := self._fewest(cordoned, _uncordoned):
+        if names := self._fewest(cordoned, uncordoned):
             commands = "\n".join(f"kubectl uncordon {name}" for name in names)
             yield Fix(f"uncordon {some(names)} {self._then}", commands, rank=0)
         for taint, tainting in _taints(stuck)[:_MOST_OF_A_KIND]:
             told = tainted(taint)
-            names = self._fewest(tainting, partial(_untainted, taint=taint))
+            names = self._fewest(tainting, partial(untainted, taint=taint))
             if names and str(taint["key"]).startswith("node.kubernetes.io/"):
                 yield Fix(f"mend what gave {some(names)} the taint {{{told}}} {self._then}", rank=1)
             elif names:
@@ -158,7 +130,7 @@ class GangAdvisor:
         """As many of these nodes as have to be changed, the first of them."""
         nodes: Mapping[str, Node] = self._world.all(NODES)
         names = [name for name in names if name in nodes][:_MOST_NODES]
-        count = _least(len(names), lambda count: self._starts({NODES: {name: change(nodes[name]) for name in names[:count]}}))
+        count = _least(len(names), lambda count: self._starts(with_nodes(change(nodes[name]) for name in names[:count])))
         return list(names[:count])
 
     # ----------------------------------------------------------------------------------------------------------- pods
@@ -182,7 +154,7 @@ class GangAdvisor:
         return list(found.values())[:_MOST_OF_A_KIND]
 
     def _all_pods(self, change: Callable[[Pod], Pod]) -> Changed:
-        return {PODS: {pod.key: change(pod) for pod in self._members}}
+        return with_pods(change(pod) for pod in self._members)
 
     def _of_amounts(self, stuck: _Stuck) -> Iterator[Fix]:
         """The most of a resource that members which are like the one that is stuck may ask for, found by halves."""
@@ -198,7 +170,7 @@ class GangAdvisor:
                 yield Fix(f"request {less} {resource} instead of {now} in {self._each(alike)} {self._then}", rank=3)
 
     def _start_with(self, alike: Sequence[Pod], resource: str, unit: int, count: int) -> bool:
-        return self._starts({PODS: {pod.key: asking(pod, resource, 0, readable(resource, count * unit)) for pod in alike}})
+        return self._starts(with_pods(asking(pod, resource, 0, readable(resource, count * unit)) for pod in alike))
 
     def _each(self, pods: Sequence[Pod]) -> str:
         return f"each of the {len(pods)} pods" if len(pods) > 1 else f"pod {pods[0].key}"
@@ -243,36 +215,26 @@ class GangAdvisor:
         """Pods that could be ended: those that are in the way of one member after the other, without those that are not after
         all."""
         victims: dict[str, Pod] = {}
-        while stuck.rooms and len(victims) + len(stuck.rooms[0]) <= _MOST_VICTIMS and self._left > self._most // 2:
+        sessions = self._supposed.sessions
+        while stuck.rooms and len(victims) + len(stuck.rooms[0]) <= _MOST_VICTIMS and sessions.left > sessions.most // 2:
             victims |= {pod.key: pod for pod in stuck.rooms[0]}
-            after = self._tried(self._without(victims.values()))
+            after = self._tried(without(self._world, victims.values()))
             if after is None:
                 break
             stuck = after
         else:
             return
-        if not self._starts(self._without(victims.values())):
+        if not self._starts(without(self._world, victims.values())):
             return
         for key in list(victims):
             fewer = [pod for other, pod in victims.items() if other != key]
-            if fewer and self._starts(self._without(fewer)):
+            if fewer and self._starts(without(self._world, fewer)):
                 del victims[key]
         names = ", ".join(sorted(victims)) + made_again(self._world, victims.values())
         commands = "\n".join(
             f"kubectl delete pod {pod.metadata.name} -n {pod.metadata.namespace}" for _, pod in sorted(victims.items())
         )
         yield Fix(f"end pod{'s' if len(victims) > 1 else ''} {names} {self._then}", commands, rank=5)
-
-    def _without(self, pods: Iterable[Pod]) -> Changed:
-        """As if these had ended: what was reserved for them alone is nobody's."""
-        gone = {pod.uid: pod for pod in pods}
-        claims: dict[str, ResourceClaim] = {}
-        for claim in self._world.all(RESOURCE_CLAIMS).values():
-            if any(user.uid in gone for user in claim.status.reserved_for):
-                left = tuple(user for user in claim.status.reserved_for if user.uid not in gone)
-                status = msgspec.structs.replace(claim.status, reserved_for=left) if left else ResourceClaimStatus()
-                claims[claim.key] = msgspec.structs.replace(claim, status=status)
-        return {PODS: {pod.key: None for pod in gone.values()}, RESOURCE_CLAIMS: claims}
 
     # ------------------------------------------------------------------------------------------------------ new nodes
 
@@ -285,28 +247,7 @@ class GangAdvisor:
                 yield Fix(f"add {what} like {name} {self._then}", rank=6)
 
     def _start_beside(self, node: Node, count: int) -> bool:
-        return self._starts(self._added(node, count))
-
-    def _added(self, node: Node, count: int) -> Changed:
-        """So many nodes more that are like this one, with devices of their own."""
-        name = node.metadata.name
-        # What a fabric attached to the node no other node has.
-        slices_there: Iterable[ResourceSlice] = self._world.all(RESOURCE_SLICES).values()
-        own = [each for each in slices_there if each.spec.node_name == name and FROM not in each.metadata.labels]
-        made: dict[str, Node] = {}
-        slices: dict[str, ResourceSlice] = {}
-        for number in range(1, count + 1):
-            new = f"{name}-added-{number}"
-            labels = {**node.metadata.labels, **({_HOST: new} if _HOST in node.metadata.labels else {})}
-            metadata = msgspec.structs.replace(node.metadata, name=new, uid=new, labels=labels)
-            made[new] = msgspec.structs.replace(node, metadata=metadata)
-            for each in own:
-                pool = msgspec.structs.replace(each.spec.pool, name=f"{each.spec.pool.name}-added-{number}")
-                called = f"{each.metadata.name}-added-{number}"
-                spec = msgspec.structs.replace(each.spec, node_name=new, pool=pool)
-                of_slice = msgspec.structs.replace(each.metadata, name=called, uid=called)
-                slices[called] = msgspec.structs.replace(each, metadata=of_slice, spec=spec)
-        return {NODES: made, RESOURCE_SLICES: slices}
+        return self._starts(added(self._world, node, count))
 
 
 def _giving(stuck: _Stuck, code: str) -> list[str]:
@@ -324,16 +265,6 @@ def _taints(stuck: _Stuck) -> list[tuple[dict[str, Any], list[str]]]:
                 key = tuple(str(reason.data.get(each)) for each in ("key", "value", "effect"))
                 found.setdefault(key, (reason.data, []))[1].append(name)
     return sorted(found.values(), key=lambda group: -len(group[1]))
-
-
-def _uncordoned(node: Node) -> Node:
-    taints = tuple(taint for taint in node.spec.taints if taint.key != UNSCHEDULABLE_TAINT.key)
-    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, unschedulable=False, taints=taints))
-
-
-def _untainted(node: Node, taint: Mapping[str, Any]) -> Node:
-    left = tuple(each for each in node.spec.taints if (each.key, each.effect) != (taint["key"], taint["effect"]))
-    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=left))
 
 
 def _is_alone(pod: Pod) -> bool:

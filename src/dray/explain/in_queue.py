@@ -6,11 +6,10 @@ Always true: of a pod that starts with others nothing is told that holds for it 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from dray.api.core import Pod
 from dray.api.kinds import DEVICE_CLASSES, NODES, RESOURCE_SLICES, Kind
-from dray.api.quantity import Quantity
-from dray.api.reason import Reason
 from dray.api.requests import pod_requests
 from dray.api.words import Counted, fixes, message
 from dray.cluster.world import World
@@ -18,9 +17,14 @@ from dray.explain import missing
 from dray.explain.advice import is_tried
 from dray.explain.answer import NEVER, VerdictName, Why, as_it_stands, sentence
 from dray.explain.evicting import WouldEvict
+from dray.explain.fix import Fix
+from dray.explain.queue_advice import RAISED
 from dray.explain.queued import Outlook, Outlooks
 from dray.scheduling.actions.preemptor import preempting
 from dray.scheduling.placing.refusal import Refusal
+
+# Reasons for which something is to be done that is not always found out to help.
+_DONE: Final = frozenset({*RAISED, "QueueBehind", "QueueOvertaking"})
 
 
 def is_read(pods: Iterable[Pod], unknown: Mapping[Kind, str]) -> bool:
@@ -50,6 +54,10 @@ def in_queue(world: World, answer: Why, pod: Pod, found: Outlook, never: Refusal
         # No node was asked for this pod: what would make one do does not make it start.
         answer.advice = missing.advice(world, pod, [reason for reason, _ in refusal.reasons])
         answer.fixes = [fix.told for fix in answer.advice]
+    elif answer.verdict == "unschedulable":
+        # What makes a node do helps where it is the turn of the pod then.
+        answer.advice, answer.notes = outlooks.in_turn(pod, answer.advice)
+        answer.fixes = [fix.told for fix in answer.advice]
     if NEVER & refusal.codes:
         answer = _decided(answer, pod, "impossible", refusal)
         answer.summary = as_it_stands(pod, message(refusal.reasons, 0))
@@ -59,7 +67,8 @@ def in_queue(world: World, answer: Why, pod: Pod, found: Outlook, never: Refusal
         never_starts = _decided(answer, pod, "impossible", never, step=found.step)
         return never_starts if refusal.nodes else _besides(never_starts, refusal)
     verdict: VerdictName = "impossible" if answer.verdict == "impossible" else "unschedulable"
-    return _decided(answer, pod, verdict, refusal, step=found.step)
+    of_queue = outlooks.of_queue(pod) if RAISED.keys() & refusal.codes else None
+    return _decided(answer, pod, verdict, refusal, step=found.step, of_queue=of_queue)
 
 
 def _besides(answer: Why, refusal: Refusal) -> Why:
@@ -74,31 +83,32 @@ def _besides(answer: Why, refusal: Refusal) -> Why:
 
 
 def _told(counts: Sequence[Counted]) -> list[str]:
-    """What cures these. Where more is asked for at once than a queue may ever have, nobody has to wait for its pods to end."""
-    never = [reason for reason, _ in counts if reason.code == "QueueLimit" and _exceeds(reason)]
-    raised = [
-        f"raise the limit of {reason.object.replace('/', ' ')} to {reason.data['asked']} {reason.data.get('resource')} at least, "
-        "or ask for less"
-        for reason in never
-    ]
-    return [*raised, *fixes([found for found in counts if found[0] not in never], limit=2)][:2]
-
-
-def _exceeds(reason: Reason) -> bool:
-    asked, limit = (reason.data.get(key) for key in ("asked", "limit"))
-    return asked is not None and limit is not None and Quantity.parse(asked) > Quantity.parse(limit)
+    """What cures these in general; what is to be done for it was not tried."""
+    done = fixes([found for found in counts if found[0].code in _DONE])
+    others = fixes([found for found in counts if found[0].code not in _DONE])
+    return [*(f"{cure} (not tried)" for cure in done), *others][:2]
 
 
 def _decided(
-    answer: Why, pod: Pod, verdict: VerdictName, refusal: Refusal, evicts: WouldEvict | None = None, step: int = 1
+    answer: Why,
+    pod: Pod,
+    verdict: VerdictName,
+    refusal: Refusal,
+    evicts: WouldEvict | None = None,
+    step: int = 1,
+    of_queue: list[Fix] | None = None,
 ) -> Why:
-    """``step``: how many pods start together."""
+    """``step``: how many pods start together; ``of_queue``: what was found to help against what its queue says."""
     counts = list(refusal.reasons)
     answer.summary = sentence(pod, verdict, message(counts, refusal.nodes))
     answer.verdict, answer.reasons, answer.evicts = verdict, [reason for reason, _ in counts], evicts
     # What nodes lack for one member is not what the gang lacks; for a pod alone it was tried what helps.
     general = [(reason, count) for reason, count in counts if not missing.is_advised(reason)]
     cures = [(reason, count) for reason, count in general if not count or (step == 1 and (answer.fits or not is_tried(reason)))]
+    if of_queue is not None:
+        answer.advice = [*of_queue, *answer.advice]
+        answer.fixes = [fix.told for fix in answer.advice]
+        cures = [(reason, count) for reason, count in cures if reason.code not in RAISED]
     if answer.fits:
         # Alone it would fit: what nodes say of it is not what stands against it.
         answer.fits, answer.nodes, answer.choice, answer.fixes = [], [], None, [fix.told for fix in answer.advice]

@@ -13,11 +13,12 @@ import msgspec
 from dray.api.consumers import claim_names
 from dray.api.core import Pod
 from dray.api.gates import Gates
-from dray.api.kinds import PODS, REPLICA_SETS, Kind
+from dray.api.kinds import PODS, REPLICA_SETS, RESOURCE_CLAIMS, Kind
 from dray.api.queues import POD_GROUP_ANNOTATION
 from dray.api.reason import Reason
 from dray.cluster.world import World
 from dray.explain.answer import VerdictName
+from dray.explain.claimed import claims_in
 from dray.explain.failures import FailedBinding
 from dray.explain.fix import Fix
 from dray.explain.queued import Outlooks
@@ -65,7 +66,7 @@ def pods_of(world: World, kind: str, namespace: str, name: str) -> list[Pod]:
     """The pods of a workload, those of a deployment through its replica sets; of a claim those that use it, of a group those
     that start together."""
     if kind in _NAMED_BY_PODS:
-        return [pod for pod in world.all(PODS).values() if _in(pod, namespace) and name in _NAMED_BY_PODS[kind](pod)]
+        return [pod for pod in world.all(PODS).values() if _in(pod, namespace) and name in _NAMED_BY_PODS[kind](world, pod)]
     owners = {(kind, name)}
     if kind == "Deployment":
         sets = (world.all(REPLICA_SETS) if REPLICA_SETS in world.kinds else {}).values()
@@ -73,16 +74,18 @@ def pods_of(world: World, kind: str, namespace: str, name: str) -> list[Pod]:
     return [pod for pod in world.all(PODS).values() if _in(pod, namespace) and _owned(pod, owners)]
 
 
-def _claims(pod: Pod) -> list[str]:
-    return [name for _, name in claim_names(pod) if name]
+def _claims(world: World, pod: Pod) -> list[str]:
+    """Also those that do not exist; of extended resources also the one that its status does not name yet."""
+    there = (claim.metadata.name for claim in claims_in(world, pod)) if RESOURCE_CLAIMS in world.kinds else ()
+    return [*(name for _, name in claim_names(pod) if name), *there]
 
 
-def _groups(pod: Pod) -> list[str]:
+def _groups(_: World, pod: Pod) -> list[str]:
     core = pod.spec.scheduling_group
     return [pod.metadata.annotations.get(POD_GROUP_ANNOTATION, ""), core.pod_group_name or "" if core is not None else ""]
 
 
-_NAMED_BY_PODS: Final[Mapping[str, Callable[[Pod], list[str]]]] = {"ResourceClaim": _claims, "PodGroup": _groups}
+_NAMED_BY_PODS: Final[Mapping[str, Callable[[World, Pod], list[str]]]] = {"ResourceClaim": _claims, "PodGroup": _groups}
 
 
 def _in(found: Pod, namespace: str) -> bool:

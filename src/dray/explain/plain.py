@@ -27,7 +27,7 @@ def plain_why(answer: Why) -> dict[str, Any]:
         "awaited": msgspec.to_builtins(answer.awaited),
         "nearest": msgspec.to_builtins(answer.nearest),
         "choice": msgspec.to_builtins(answer.choice),
-        "advice": msgspec.to_builtins(answer.advice),
+        "advice": [fix.as_json() for fix in answer.advice],
         "evicts": msgspec.to_builtins(answer.evicts),
         "queued": msgspec.to_builtins(answer.queued),
         "notes": answer.notes,
@@ -68,7 +68,7 @@ def plain_causes(causes: Sequence[Cause], pods: int) -> dict[str, Any]:
                 "pods": cause.pods,
                 "reasons": [as_json(reason) for reason in cause.reasons],
                 "fixes": cause.fixes,
-                "advice": msgspec.to_builtins(cause.advice),
+                "advice": [fix.as_json() for fix in cause.advice],
             }
             for cause in causes
         ],

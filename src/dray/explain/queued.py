@@ -23,7 +23,9 @@ from dray.explain.evicting import Victim, WouldEvict, devices_of
 from dray.explain.failures import FailedBinding
 from dray.explain.fix import Fix
 from dray.explain.gang_advice import GangAdvisor
+from dray.explain.queue_advice import QueueAdvisor, if_in_turn
 from dray.explain.queues import of_queues
+from dray.explain.supposed import Sessions, Supposed
 from dray.queues.order import Standing
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.placing.refusal import Refusal
@@ -95,6 +97,8 @@ class Outlooks:
         self._held: dict[tuple[str, ...], held.Held] = {}
         self._never: dict[str, Refusal | None] = {}
         self._advice: dict[str, list[Fix]] = {}
+        # For all pods that start alone, and for what queues say.
+        self._sessions = Sessions(world)
         self._any = any(kind in world.kinds and world.all(kind) for kind in (QUEUES, POD_GROUPS, CORE_POD_GROUPS))
 
     def of(self, pod: Pod) -> Outlook | None:
@@ -130,6 +134,26 @@ class Outlooks:
             advisor = GangAdvisor(self._world, pod, scheduler.config, self._gates, self._now, self._failures)
             self._advice[job.key] = advisor.fixes()
         return self._advice[job.key]
+
+    def in_turn(self, pod: Pod, fixes: Sequence[Fix]) -> tuple[list[Fix], list[str]]:
+        """Those of the changes that make a node do for the pod with which its queue starts it, and of others why not."""
+        advisor = self._advisor(pod)
+        if advisor is None:
+            return [if_in_turn(fix) for fix in fixes], []
+        return advisor.kept(fixes)
+
+    def of_queue(self, pod: Pod) -> list[Fix] | None:
+        """What would help against limits, quotas and shares; None where that is not found out any more."""
+        advisor = self._advisor(pod)
+        return advisor.fixes() if advisor is not None else None
+
+    def _advisor(self, pod: Pod) -> QueueAdvisor | None:
+        # One session tells how it is, and one what comes of a change.
+        if self._sessions.left < 2:
+            return None
+        scheduler, _, _ = self._session(pod.spec.scheduler_name)
+        supposed = Supposed(self._world, pod, scheduler.config, self._gates, self._now, self._failures, self._sessions)
+        return QueueAdvisor(self._world, pod, supposed)
 
     def _session(self, name: str) -> held.Held:
         """The scheduler's settings; where they are unknown, the defaults for this pod and all that queues have to do with."""

@@ -7,7 +7,7 @@ device that it keeps from the pod: what only some of the givers take back would 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -23,6 +23,7 @@ from dray.devices.explain import Explanation
 from dray.devices.inventory import Inventory
 from dray.devices.ledger import DeviceKey
 from dray.explain.fix import Fix, tainted
+from dray.explain.supposed import Changed
 
 Json = dict[str, Any]
 
@@ -74,8 +75,19 @@ def _causes(found: Eviction) -> str:
 # --------------------------------------------------------------------------------------------------- who lifts a taint
 
 
-def lifted(inventory: Inventory, devices: Iterable[str], taint: Json) -> tuple[str, str]:
-    """Who takes the taint from these devices, as an order, and the command for it."""
+class Lifted(NamedTuple):
+    """Who takes a taint from devices, as an order, and the command for it; ``rules``: those that are to go, if these suffice."""
+
+    text: str
+    command: str = ""
+    rules: tuple[str, ...] = ()
+
+    @property
+    def changed(self) -> Changed:
+        return {DEVICE_TAINT_RULES: dict.fromkeys(self.rules)} if self.rules else {}
+
+
+def lifted(inventory: Inventory, devices: Iterable[str], taint: Json) -> Lifted:
     rules: dict[str, None] = {}
     drivers: dict[str, None] = {}
     for device in devices:
@@ -89,7 +101,10 @@ def lifted(inventory: Inventory, devices: Iterable[str], taint: Json) -> tuple[s
     parts = [f"have driver {driver} withdraw its taint {{{told}}}" for driver in drivers]
     if rules:
         parts.insert(0, f"remove the rule{'s' if len(rules) > 1 else ''} {', '.join(rules)} with the taint {{{told}}}")
-    return " and ".join(parts), f"kubectl delete devicetaintrule {' '.join(rules)}" if rules and not drivers else ""
+    text = " and ".join(parts)
+    if drivers or not rules:
+        return Lifted(text)
+    return Lifted(text, f"kubectl delete devicetaintrule {' '.join(rules)}", tuple(rules))
 
 
 def _plain(taint: DeviceTaint) -> Json:
@@ -118,9 +133,9 @@ def advice(world: World, inventory: Inventory, reasons: Sequence[Reason]) -> Ite
     for reason in reasons:
         if reason.code != "ClaimTainted":
             continue
-        text, command = lifted(inventory, [str(reason.data["device"])], reason.data)
-        if text:
-            yield Fix(text, command)
+        found = lifted(inventory, [str(reason.data["device"])], reason.data)
+        if found.text:
+            yield Fix(found.text, found.command)
         key = reason.object.partition("/")[2]
         claim: ResourceClaim | None = world.get(RESOURCE_CLAIMS, key)
         if claim is not None and (users := [user.name for user in claim.status.reserved_for]):

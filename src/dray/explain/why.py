@@ -15,6 +15,7 @@ import msgspec
 from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import (
+    NODES,
     PODS,
     RESOURCE_CLAIM_TEMPLATES,
     RESOURCE_CLAIMS,
@@ -41,6 +42,7 @@ from dray.explain.in_queue import in_queue, is_read
 from dray.explain.nearest import NodeAnswer, distance, nearest
 from dray.explain.queued import Outlook, Outlooks
 from dray.explain.snapshot import without_collecting
+from dray.explain.supposed import added
 from dray.explain.unheeded import unheeded
 from dray.explain.zones import refused_for_zones, where, without_guarantee, without_zones
 from dray.nodes.attaching import attachment
@@ -397,8 +399,9 @@ class _Question:
             # Where an empty cluster would not do either, what it lacks is told, and not what is in use besides.
             nodes = alone.nodes
         elif alone is not None and not tied(self._pod) and self._another_helps(alone):
-            advice = advice[: _MOST_ADVICE - 1]
-            advice.append(Fix(f"add a node like {alone.fits[0]}, which would do when empty", rank=6))
+            advice, like = advice[: _MOST_ADVICE - 1], alone.fits[0]
+            changed = added(self._world, self._world.all(NODES)[like], 1)
+            advice.append(Fix(f"add a node like {like}, which would do when empty", rank=6, changed=changed))
         nodes = sorted(nodes, key=distance)
         counts = counted({node.node: node.reasons for node in nodes})
         advice += [Fix(cure, rank=6, tried=False) for cure in fixes(found for found in counts if not is_tried(found[0]))]
