@@ -9,6 +9,7 @@ from zoned import GPU, add_zoned, aligned, change, observe, record, started, top
 
 from dray.api import kinds
 from dray.api.times import format_time
+from dray.cluster.port import Unreachable
 from dray.numa.intent import SPAN
 from dray.numa.placement import PREDICTED
 from dray.scheduling.arguments import ZoneArgs
@@ -437,3 +438,29 @@ class TestZonesThatAreKept:
             account.post(f"{node}-waits", msgspec.structs.replace(same, node=node, sure="awaited"))
         assert account.tallies["n1"].state == account.tallies["n2"].state
         assert account.tallies["n1"] != account.tallies["n2"]
+
+
+class TestWhoIsNotBoundYet:
+    def test_finds_what_became_free_meanwhile(self) -> None:
+        """Its kubelet gives it the lower zone, which nobody reports, so the next one must not be sent there."""
+        sim = patient(wait=10)
+        add_zoned(sim, "n1", CPU4, {"cpu": 2})
+        sim.add_pod("a", **aligned(3))
+        sim.settle()
+        started(sim, "a")
+        observe(sim, "a", zone0={"cpu": "3"})
+        sim.fault = lambda write: Unreachable("away") if write.subresource == "binding" else None
+        sim.add_pod("b", **aligned(2))
+        sim.settle(5)
+        sim.remove(kinds.PODS, "default/a")
+        sim.settle(5)
+        sim.fault = None
+        sim.settle(5)
+        assert sim.node_of("b") == "n1"
+        started(sim, "b")
+        sim.add_pod("c", **aligned(4))
+        sim.settle(60)
+        assert sim.node_of("c") == ""
+        sim.add_pod("d", **aligned(2))
+        sim.settle(60)
+        assert sim.node_of("d") == "n1"

@@ -86,6 +86,7 @@ class Scheduler:
         self.zones = Zones(parts)
         self.binder.overtakes = self.zones.overtakes
         self.binder.arrival = self.zones.late.arrival
+        self.zones.on_its_way = self.binder.on_its_way
         devices.limits = DevicesInZones(self.zones, parts.engine).limits
         needs = Needs(parts, neighbours, volumes, devices)
         self.cycle = Cycle(parts, needs, plugins(parts, volumes, images, devices, self.zones), volumes, devices)

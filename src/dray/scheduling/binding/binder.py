@@ -41,6 +41,8 @@ from dray.scheduling.waiting.queue import QueuedPod
 
 # When it is looked again whether it is the turn of a member that has to come after another one.
 TURN_AFTER: Final = 0.5
+# A bind that a server has failed so often is not waited for by others.
+FAILURES_WAITED: Final = 6
 
 
 class Binder:
@@ -84,6 +86,11 @@ class Binder:
     def in_flight(self) -> int:
         """Pods whose writes are under way; those that wait for devices cost nothing and do not count."""
         return len(self.bindings) - self._waiting
+
+    def on_its_way(self, uid: str) -> bool:
+        """Whether the pod's bind is sent, and may come true at any moment. Not of one that a server fails again and again."""
+        binding = self.bindings.get(uid)
+        return binding is not None and binding.stage == "binding" and binding.failures < FAILURES_WAITED
 
     # ---------------------------------------------------------------------------------------------------- transitions
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+import msgspec
+
 from dray.books.nodes import NodeInfo
 from dray.numa.account import UNSURE, Held, Sure
 from dray.numa.demand import Demand
@@ -45,6 +47,7 @@ _AS_DECIDED: Final = Arrival("comes", {})
 class Latecomers:
     def __init__(self, zones: Zones, parts: Parts) -> None:
         self._zones, self._account, self._nodes = zones, parts.zones, parts.nodes
+        self._books, self._wakeups = parts.books, parts.wakeups
 
     def robbed(self, info: NodeInfo, asked: Demand) -> str:
         """A pod that cannot come to the node's kubelet yet, and that would not fit there any more if one with this demand came
@@ -84,6 +87,25 @@ class Latecomers:
         if verdict.passing:
             notes[INIT_MEMORY_PREDICTED] = encode_passing(verdict.passing, state.layout)
         return Foreseen(*self._zones.entry(state, asked, verdict), record, notes)
+
+    def foresee_again(self, node: str) -> None:
+        """Something became free on the node: who is to come and is not bound yet finds it so, in the order of their decisions."""
+        info, on = self._nodes.get(node), self._account.on(node)
+        coming = {uid: held for uid, held in on.items() if held.sure == "starting" and not self._zones.bound(uid)}
+        if info is None or not coming:
+            return
+        present = info.pods.keys() - coming.keys() - self._account.awaited(node).keys()
+        tally = self._account.tally_without(node, on.keys() - present)
+        for uid, held in coming.items():
+            verdict = self._zones.placement(tally.state, held.asked)
+            if not verdict.placement:
+                break
+            usage, sure = self._zones.entry(tally.state, held.asked, verdict)
+            tally = tally.plus(usage)
+            if usage != held.usage:
+                self._books.post(self._account, uid, msgspec.structs.replace(held, usage=usage, sure=sure))
+        # Nobody has left by that.
+        self._wakeups.zones_vacated.pop(node, None)
 
     def arrival(self, uid: str) -> Arrival:
         """Whether a pod may be bound that had to wait for its devices or volumes, while others came."""

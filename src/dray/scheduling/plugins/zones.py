@@ -49,6 +49,8 @@ class Zones:
         self.evaluators = Evaluators()
         self.late = Latecomers(self, parts)
         self._evidence = Evidence(self, parts)
+        # Whether the bind of a pod is sent, and nobody knows yet what became of it.
+        self.on_its_way: Callable[[str], bool] = lambda uid: False
         self._tallies = Tallies(self.evaluators.states)
         self.refusals = Refusals()
         self._topologies: dict[str, NodeResourceTopology] = {}
@@ -147,7 +149,8 @@ class Zones:
         elif waited and held.sure in UNSURE:
             self._account.fresh[held.sure][uid] = None
 
-    def _bound(self, uid: str) -> bool:
+    def bound(self, uid: str) -> bool:
+        """Whether the API shows the pod on its node."""
         placed = self._nodes.placed(uid)
         return placed is not None and placed.standing == "shown"
 
@@ -317,7 +320,8 @@ class Zones:
 
     def _doubt(self, node: str, which: tuple[Sure, ...]) -> None:
         for uid, held in list(self._account.on(node).items()):
-            if held.sure in which:
+            # Who is not bound yet finds what became free, and is foreseen with it.
+            if held.sure in which and (held.sure != "starting" or self.bound(uid) or "admitted" in which):
                 self._books.post(self._account, uid, msgspec.structs.replace(held, sure="doubtful"))
 
     def refused(self, pod: Pod, of: PodDemand, now: float) -> None:
@@ -371,6 +375,8 @@ class Zones:
         for node, observed in vacated.items():
             # A kubelet may take the zones that became free for a pod that it has not admitted yet; and if it was not known for
             # sure which these are, it is not known of others either.
+            if observed:
+                self.late.foresee_again(node)
             self._doubt(node, ("starting",) if observed else ("starting", "admitted"))
         self._evidence.weigh()
         self._waive(now)
@@ -399,9 +405,12 @@ class Zones:
             for uid in [uid for uid in waited if self._waiting.get(uid) == until]:
                 del self._waiting[uid]
                 held = self._account.entry(uid)
-                if held is not None and held.sure in UNSURE:
+                if held is not None and held.sure in UNSURE and self.on_its_way(uid):
+                    # It may come to its kubelet at any moment: nobody can be let ahead of it.
+                    self.wait_for(now, [uid])
+                elif held is not None and held.sure in UNSURE:
                     self._waived.add(uid)
-                    sure: Sure = "assumed" if self._bound(uid) else "awaited"
+                    sure: Sure = "assumed" if self.bound(uid) else "awaited"
                     self._books.post(self._account, uid, msgspec.structs.replace(held, sure=sure))
 
     def wait_for(self, began: float, uids: list[str]) -> None:
