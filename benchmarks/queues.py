@@ -8,6 +8,9 @@ A second table has some of the set-ups with claims for devices instead of GPUs t
 
 A third is about what a busy cluster costs where little happens: one pod comes and starts, or ends, beside many that run;
 as a part of the same in a small cluster, so that 1.00x says that what else runs costs nothing.
+
+A fourth is about many jobs that make room in one session: what each of them costs, as a part of what it costs where they are few,
+so that 1.00x says that neither the others nor how many may have to go costs anything.
 """
 
 from __future__ import annotations
@@ -257,4 +260,33 @@ def busy(quick: bool) -> Table:
     return table
 
 
-TABLES = {"queues": queues, "queues-devices": queues_devices, "queues-busy": busy}
+# Jobs that preempt one GPU each, nodes of which each has eight jobs of one GPU that may have to go, and jobs of another queue
+# that come first and fit nowhere.
+CROWDED: dict[str, tuple[int, int, int]] = {
+    "25 jobs, 800 may go": (25, 100, 0),
+    "100 jobs, 800 may go": (100, 100, 0),
+    "100 jobs, 3,200 may go": (100, 400, 0),
+    "100 jobs behind 300 of another queue, 800 may go": (100, 100, 300),
+}
+
+
+def crowd(jobs: int, nodes: int, before: int) -> Json:
+    gpus = 8 * nodes
+    low = [dict(each, priority=40) for each in running(nodes, 8, 1, "a")]
+    first = [group(f"first{index}", "b", 1, 16, priority=60) for index in range(before)]
+    return world(
+        nodes, {"a": (gpus - 8, 1), "b": (8, 1)}, [*low, *first, *(group(f"p{i}", "a", 1, 1, priority=60) for i in range(jobs))]
+    )
+
+
+def crowded(quick: bool) -> Table:
+    table = Table("Many jobs that preempt in one session", ("jobs", "evicted", "session", "for each job", "against the first"))
+    first: float | None = None
+    for told, (jobs, nodes, before) in list(CROWDED.items())[: 1 if quick else None]:
+        took, _, evictions, _ = min(measure(crowd(jobs, nodes, before)) for _ in range(1 if quick else 3))
+        first = first or took / jobs
+        table.add(told, str(evictions), f"{took:.3f} s", micros(took / jobs * 1e6), ratio(took / jobs, first))
+    return table
+
+
+TABLES = {"queues": queues, "queues-devices": queues_devices, "queues-busy": busy, "queues-crowded": crowded}

@@ -8,17 +8,17 @@ say so. In its queue, a job stands where it belonged when it came.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from dray.books.changes import EVERYTHING
 from dray.queues.order import Contender, Place, Standing, compare_places, place_of, plus
 from dray.queues.tree import Amounts, Tree
 from dray.scheduling.workloads.jobs import Job
+from dray.scheduling.workloads.ranked import Entry, Key
 from dray.scheduling.workloads.use import Standings
 
-Key = tuple[Any, ...]
 _ORDER: Final = itemgetter(0, 1)
 
 
@@ -50,13 +50,18 @@ class Line:
     ) -> None:
         self._tree, self._standings, self._total = tree, standings, total
         self._key, self._asks, self._last_first = key, asks, last_first
-        self._jobs: dict[str, list[tuple[Key, str, Job]]] = {}
+        self._jobs: dict[str, list[Entry]] = {}
         # Queues that do not stand still say which of them moved.
         self._log = standings.log if isinstance(standings, Standings) else None
         self._seen = self._log.position if self._log is not None else 0
         # By queue: what was taken already (of victims), and how it was last compared.
         self._taken: dict[str, Amounts] = {}
         self._places: dict[str, Compared] = {}
+
+    def fill(self, ranked: Mapping[str, Sequence[Entry]]) -> None:
+        """With jobs that are in their order already, those that are served first in front."""
+        step = 1 if self._last_first else -1
+        self._jobs = {queue: list(entries[::step]) for queue, entries in ranked.items()}
 
     def add(self, jobs: Iterable[Job]) -> None:
         for job in jobs:
@@ -75,12 +80,6 @@ class Line:
         """It waits no more."""
         self._jobs[job.queue] = [entry for entry in self._jobs.get(job.queue, ()) if entry[2] is not job]
         self._compare_again(job.queue)
-
-    def compared_by(self, standings: Mapping[str, Standing], asks: Callable[[Job], Amounts]) -> Line:
-        """The same jobs, of queues that stand otherwise and with what is asked for otherwise."""
-        other = Line(self._tree, standings, self._total, self._key, asks, last_first=self._last_first)
-        other._jobs = {queue: list(jobs) for queue, jobs in self._jobs.items()}
-        return other
 
     def pop(self) -> Job | None:
         self._catch_up()

@@ -54,10 +54,12 @@ class Taking:
         self._session, self._parts, self._jobs, self._use = session, parts, jobs, use
         self._together, self._room, self._settings = together, room, settings
         self._asking, self._denials = session.asking, session.denials
-        self._victims = Victims(session, self, parts.nodes, use)
+        self._victims = Victims(session, self, jobs, parts.nodes, use)
         self._budgets = Budgets(parts.world)
         self._slots = Slots(parts, room.preemption, lambda pending: together.open_claims((pending,)))
         self._tries = MOST_TRIES
+        # By queue and priority: the jobs of the queue that may be preempted for such a one. Jobs stay what they are in a session.
+        self._lower: dict[tuple[str, int], list[Job]] = {}
         # Pods of no job, as far as somebody may drive them out.
         self._outside: dict[str, Job] = {}
 
@@ -186,14 +188,20 @@ class Taking:
         self._together.headroom.begin(members)
         candidates = self._below(job)
         if job.queue == BESIDE:
-            candidates += self._outsiders(job, members)
+            candidates = [*candidates, *self._outsiders(job, members)]
         return self._make_room(job, members, candidates, self._too_young(job, "preempt"), lambda plan: True)
 
     def _below(self, job: Job) -> list[Job]:
         """Jobs of the same queue that may be preempted for the job."""
         if self._denials.beyond(job):
             return []
-        return [each for each in self._jobs if each.queue == job.queue and each.preemptible and each.priority < job.priority]
+        kind = job.queue, job.priority
+        if kind not in self._lower:
+            queue, priority = kind
+            self._lower[kind] = [
+                each for each in self._jobs if each.queue == queue and each.preemptible and each.priority < priority
+            ]
+        return self._lower[kind]
 
     def _outsiders(self, job: Job, members: Sequence[QueuedPod]) -> list[Job]:
         """Pods of no queue and no gang that a gang of no queue may drive out, as a single pod may: each a job by itself."""

@@ -15,7 +15,8 @@ from dray.queues.gangs import fill
 from dray.queues.order import Fill, Standing, at_most, job_key, plus
 from dray.scheduling.workloads.asked import Amounts
 from dray.scheduling.workloads.jobs import Job, Jobs
-from dray.scheduling.workloads.line import Key, Line
+from dray.scheduling.workloads.line import Line
+from dray.scheduling.workloads.ranked import Key, Ranked
 from dray.scheduling.workloads.room import Step
 from dray.scheduling.workloads.use import QueueUse
 
@@ -47,11 +48,8 @@ class Done:
 
 class Turns:
     def __init__(self, session: Session, jobs: Jobs, use: QueueUse) -> None:
-        self._session, self._log, self._use = session, jobs.log, use
-        self._waiting = {job.key: job for job in session.waiting}
-        self._line: Line | None = None
-        # How far what is noted of jobs was read.
-        self._seen = 0
+        self._session, self._use = session, use
+        self._waiting = Ranked(jobs.log, session.waiting, self._waits, lambda job: session.members.key(job))
         # By job: what its next step asks for, when so much of it had changed.
         self._asked: dict[str, tuple[int, Amounts]] = {}
         # By job: the one in its queue that is first, and for whose sake it was not its turn.
@@ -67,7 +65,7 @@ class Turns:
         freed = self._freed(pods)
         asks = {job.key: taken, **freed}
         then = self.without(evicted, standings)
-        line = self._everybody().compared_by(then, lambda each: asks.get(each.key) or self._ask(each))
+        line = self._everybody(then, asks)
         for key, steps in pods.items():
             line.drop(steps[0].job)
             # Who was beyond a limit of its queues does not start again.
@@ -85,7 +83,7 @@ class Turns:
         for what they lose. ``standings``: without it."""
         lost = _by_job(evicted)
         freed = self._freed(lost)
-        line = self._everybody().compared_by(standings, lambda each: freed.get(each.key) or self._ask(each))
+        line = self._everybody(standings, freed)
         for steps in lost.values():
             line.drop(steps[0].job)
             line.push(steps[0].job, self._key_without(steps))
@@ -94,20 +92,14 @@ class Turns:
 
     # --------------------------------------------------------------------------------------------------------- inside
 
-    def _everybody(self) -> Line:
-        """Who waits, each where it belongs now."""
-        changed = self._log.since(self._seen) if self._line is not None else None
-        self._seen = self._log.position
-        if self._line is None or changed is None:
-            session = self._session
-            self._line = Line(session.tree, session.standings, session.total, session.members.key, self._ask)
-            self._line.add(filter(self._waits, session.waiting))
-            return self._line
-        for job in (self._waiting[key] for key in changed if key in self._waiting):
-            self._line.drop(job)
-            if self._waits(job):
-                self._line.push(job)
-        return self._line
+    def _everybody(self, standings: Mapping[str, Standing], asks: Mapping[str, Amounts]) -> Line:
+        """Who waits, each where it belongs now, and some with what they would ask for."""
+        session = self._session
+        line = Line(
+            session.tree, standings, session.total, session.members.key, lambda each: asks.get(each.key) or self._ask(each)
+        )
+        line.fill(self._waiting.all())
+        return line
 
     def _waits(self, job: Job) -> bool:
         return job.key not in self._session.done and bool(self._session.members.next(job))

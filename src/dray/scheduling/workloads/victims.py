@@ -15,8 +15,9 @@ from dray.queues.gangs import Gang, Member, fill, next_victims, surplus
 from dray.queues.order import job_key
 from dray.scheduling.workloads.asked import Amounts
 from dray.scheduling.workloads.bounds import by_node
-from dray.scheduling.workloads.jobs import Job, created
+from dray.scheduling.workloads.jobs import BESIDE, Job, Jobs, created
 from dray.scheduling.workloads.line import Line
+from dray.scheduling.workloads.ranked import Ranked
 from dray.scheduling.workloads.room import Step, ToFree
 from dray.scheduling.workloads.use import QueueUse
 
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
 
 
 class Victims:
-    def __init__(self, session: Session, taking: Taking, nodes: Nodes, use: QueueUse) -> None:
-        self._session, self._taking, self._nodes, self._use = session, taking, nodes, use
+    def __init__(self, session: Session, taking: Taking, jobs: Jobs, nodes: Nodes, use: QueueUse) -> None:
+        self._session, self._taking, self._jobs, self._nodes, self._use = session, taking, jobs, nodes, use
         self._members = session.members
+        self._running = Ranked(jobs.log, jobs, self._members.is_active, self._members.key)
 
     def in_order(self, candidates: Sequence[Job], protected: Callable[[Job], bool]) -> Iterator[Step]:
         """Jobs of the queue that is served last first, in it the job that is served last; surplus pods one by one."""
@@ -55,7 +57,13 @@ class Victims:
             return self._use.freed(each for each in placed if each is not None)
 
         line = Line(self._session.tree, self._session.standings.frozen(), self._session.total, key, loses, last_first=True)
-        line.add(filter(self._members.is_active, candidates))
+        allowed = {job.key for job in candidates}
+        ranked = self._running.of({job.queue for job in candidates})
+        line.fill({queue: [entry for entry in entries if entry[1] in allowed] for queue, entries in ranked.items()})
+        # Pods of no job are on no list.
+        outside = (each for each in candidates if each.queue == BESIDE and self._jobs.by_key(each.key) is not each)
+        for each in filter(self._members.is_active, outside):
+            line.push(each)
         while (job := line.pop()) is not None:
             pods = [self._nodes.placed(each.name) for each in step(job)]
             placed = tuple(each for each in pods if each is not None and self._may_go(job, each))
