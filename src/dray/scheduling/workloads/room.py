@@ -87,6 +87,15 @@ class Wanted(NamedTuple):
     scope: Scope = NOWHERE_SPECIAL
 
 
+def _orders(steps: Sequence[Step], weights: Weights) -> list[list[Step]]:
+    """In which victims may be spared. Where all lose the same these are one, and it is found only once who has to go."""
+    found = [list(reversed(steps))]
+    for order in (_most_at_once_first(steps, weights), _most_lost_first(steps, weights)):
+        if order not in found:
+            found.append(order)
+    return found
+
+
 def _most_at_once_first(steps: Sequence[Step], weights: Weights) -> list[Step]:
     """By how many pods a job loses at once, then by how little that is; of one job the core before its surplus."""
     largest: dict[str, tuple[int, Weight]] = {}
@@ -276,11 +285,7 @@ class Room:
                 out.take(step.pods)
             if self._seat(table, wanted.members) or not wanted.within():
                 return None
-            for order in (
-                list(reversed(steps)),
-                _most_at_once_first(steps, self._weights),
-                _most_lost_first(steps, self._weights),
-            ):
+            for order in _orders(steps, self._weights):
                 with self._parts.books.trial():
                     noted, before = table.noted(), out.noted()
                     left = self._in_the_way(order, wanted, table, out)
