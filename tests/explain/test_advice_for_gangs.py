@@ -148,3 +148,31 @@ def test_what_is_advised_costs_a_bounded_number_of_sessions() -> None:
     found = asked(sim, "w0")
     assert found.verdict == "unschedulable"
     assert any(each.startswith("add 12 nodes") for each in found.fixes)
+
+
+def test_as_many_start_together_as_can() -> None:
+    sim = cluster(4, 4)
+    add_gang(sim, 5, 3)
+    assert advised(sim, "let ") == "let 2 start together instead of 5 (then so many start)"
+    assert not [each for each in asked(sim, "w0").fixes if each.startswith("make room")], "there is none to be made"
+    add_group(sim, "train", "", 2)
+    sim.settle(20)
+    assert len(running(sim)) == 2
+
+
+def test_fewer_of_what_devices_serve() -> None:
+    sim = Sim()
+    sim.add_class(extended=GPU)
+    for name in ("n0", "n1"):
+        sim.api.put(kinds.NODES, node(name))
+        sim.add_slice(name, 4)
+    add_group(sim, "train", "", 4)
+    for index in range(4):
+        add_member(sim, f"w{index}", "train", 3)
+        made = sim.pod(f"w{index}")
+        # As the API server gives one to each.
+        made["spec"]["containers"][0]["volumeMounts"] = [{"name": f"kube-api-access-{index}"}]
+        sim.api.put(kinds.PODS, made)
+    sim.settle(3)
+    told = "request 2 nvidia.com/gpu instead of 3 in each of the 4 pods (then all 4 pods start together)"
+    assert advised(sim, "request ") == told

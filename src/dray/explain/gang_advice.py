@@ -14,10 +14,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from dray.api.core import Node, NodeSelectorRequirement, Pod
+from dray.api.core import Node, NodeSelectorRequirement, Pod, ResourceRequirements
 from dray.api.gates import Gates
-from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from dray.api.kinds import NODES, POD_GROUPS, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from dray.api.queues import POD_GROUP_ANNOTATION, PodGroup
 from dray.api.reason import Reason
+from dray.api.requests import container_requests
 from dray.api.resource import DeviceRequest, ResourceClaim
 from dray.books.nodes import Nodes
 from dray.cluster.world import World
@@ -68,7 +70,7 @@ class GangAdvisor:
             return []
         found = [*self._of_nodes(stuck), *self._of_pods(stuck), *self._of_fabric()]
         found += [*self._of_others(stuck), *self._of_new_nodes(stuck)]
-        found += [*self._of_amounts(stuck), *self._of_claims(stuck)]
+        found += [*self._of_amounts(stuck), *self._of_claims(stuck), *self._of_minimum()]
         return sorted(found, key=lambda fix: fix.rank)
 
     @property
@@ -158,10 +160,12 @@ class GangAdvisor:
 
     def _of_amounts(self, stuck: _Stuck) -> Iterator[Fix]:
         """The most of a resource that members which are like the one that is stuck may ask for, found by halves."""
-        asked, pod = dict(stuck.state.demand.requests), stuck.state.pod
+        pod = stuck.state.pod
+        asked = {**dict(stuck.state.demand.requests), **container_requests(pod.spec.containers[0])}
         reasons = (reason for _, found, _ in stuck.nodes for reason in found if reason.code == "ResourcesInsufficient")
-        lacking = dict.fromkeys(str(reason.data["resource"]) for reason in reasons)
-        alike = [each for each in self._members if each.spec.containers == pod.spec.containers]
+        # What devices serve is lacking as devices.
+        lacking = dict.fromkeys([*(str(reason.data["resource"]) for reason in reasons), *sorted(stuck.state.names)])
+        alike = [each for each in self._members if _resources(each) == _resources(pod)]
         for resource in islice((name for name in lacking if asked.get(name) and _is_alone(pod)), _MOST_OF_A_KIND):
             unit = _UNITS.get(resource, 1)
             most = _most((asked[resource] - 1) // unit, partial(self._start_with, alike, resource, unit))
@@ -199,6 +203,31 @@ class GangAdvisor:
         keys = dict.fromkeys(key for pod in self._members for key in claim_keys(pod))
         claims = [found for key in keys if (found := self._world.get(RESOURCE_CLAIMS, key)) is not None]
         return [each for each in claims if each.spec == claim.spec]
+
+    def _of_minimum(self) -> Iterator[Fix]:
+        """As many as can start together, where a PodGroup says how many have to."""
+        name, namespace = self._pod.metadata.annotations.get(POD_GROUP_ANNOTATION, ""), self._pod.metadata.namespace
+        key = f"{namespace}/{name}"
+        group: PodGroup | None = self._world.get(POD_GROUPS, key) if name and POD_GROUPS in self._world.kinds else None
+        if group is None or group.spec.sub_groups:
+            return
+        most = _most(min(len(self._members), group.spec.min_member) - 1, partial(self._start_if, key, group))
+        # One alone starts together with nobody.
+        if most > 1:
+            now = group.spec.min_member
+            command = (
+                f"kubectl patch podgroups.scheduling.run.ai {name} -n {namespace} --type merge "
+                f"""-p '{{"spec":{{"minMember":{most}}}}}'"""
+            )
+            yield Fix(f"let {most} start together instead of {now} (then so many start)", command, rank=4)
+
+    def _start_if(self, key: str, group: PodGroup, least: int) -> bool:
+        """Whether so many start where no more have to."""
+        changed = msgspec.structs.replace(group, spec=msgspec.structs.replace(group.spec, min_member=least))
+        if self._supposed.sessions.left <= 0:
+            return False
+        job = self._supposed.then({POD_GROUPS: {key: changed}}).job
+        return job is not None and sum(pod.uid not in job.waiting for pod in self._members) >= least
 
     def _of_fabric(self) -> Iterator[Fix]:
         """What could be attached to nodes that are there."""
@@ -265,6 +294,11 @@ def _taints(stuck: _Stuck) -> list[tuple[dict[str, Any], list[str]]]:
                 key = tuple(str(reason.data.get(each)) for each in ("key", "value", "effect"))
                 found.setdefault(key, (reason.data, []))[1].append(name)
     return sorted(found.values(), key=lambda group: -len(group[1]))
+
+
+def _resources(pod: Pod) -> list[ResourceRequirements]:
+    """What its containers ask for. Nothing else of them counts: each has a mount of its own for its service account."""
+    return [container.resources for container in pod.spec.containers]
 
 
 def _is_alone(pod: Pod) -> bool:

@@ -105,6 +105,9 @@ def _decided(
     # What nodes lack for one member is not what the gang lacks; for a pod alone it was tried what helps.
     general = [(reason, count) for reason, count in counts if not missing.is_advised(reason)]
     cures = [(reason, count) for reason, count in general if not count or (step == 1 and (answer.fits or not is_tried(reason)))]
+    if step > 1 and answer.advice:
+        # What makes the whole gang start was found out.
+        cures = [(reason, count) for reason, count in cures if reason.code != "GangBlocked"]
     if of_queue is not None:
         answer.advice = [*of_queue, *answer.advice]
         answer.fixes = [fix.told for fix in answer.advice]
