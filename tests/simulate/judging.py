@@ -1,7 +1,7 @@
 """What must be true of any scenario, whatever happened in it.
 
-While it runs: every rule of ``dray verify``, and of every decision those of ``judging_placements`` and
-``judging_takings``. At the quiet end, looked at
+While it runs: every rule of ``dray verify``, and of every decision those of ``judging_placements``,
+``judging_takings`` and ``judging_starts``. At the quiet end, looked at
 several times so that what is merely under way at one instant is not held against anybody: no pod waits that would fit; every
 waiting pod has a reason that the API shows and that is still so; nothing that is bound fails to start, nothing that is deleted
 stays, nothing is left over; no pod was placed only because the sweep tried it again.
@@ -31,6 +31,7 @@ from dray.simulate.scenario import made_of
 from tests.simulate.judging_evictions import Evictions, partial_gangs
 from tests.simulate.judging_placements import Placements
 from tests.simulate.judging_queues import Queues
+from tests.simulate.judging_starts import Starts
 from tests.simulate.judging_takings import Takings
 from tests.simulate.random_scenarios import BINDING_TIMEOUT, Document
 from tests.simulate.settled import Settled
@@ -97,7 +98,12 @@ def _judged(documents: list[Document], seed: int | None) -> Outcome:
     evictions = Evictions(simulation, quiet_from=max((action.at for action in scenario.actions), default=0.0) + LATE)
     settled = Settled(simulation, scenario.faults)
     queues = Queues(simulation, settled)
-    decisions = (Placements(simulation, settled), Takings(simulation, settled, queues))
+    crashes = [action.at for action in scenario.actions if action.verb == "crash" and action.body["host"] == "scheduler"]
+    decisions = (
+        Placements(simulation, settled),
+        Takings(simulation, settled, queues),
+        Starts(simulation, settled, crashes),
+    )
     simulation.run(scenario.until)
     wrong = set(_wrong_now(simulation, queues))
     for wait in AGAIN if wrong else ():

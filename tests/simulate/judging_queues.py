@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from dray.api.gates import Gates
-from dray.api.kinds import POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, Kind
+from dray.api.kinds import NODES, POD_GROUPS, PODS, QUEUES, RESOURCE_CLAIMS, Kind
 from dray.api.queues import RESOURCES_ANNOTATION
 from tests.simulate import judging_evictions, settled
 from tests.simulate.settled import Settled
@@ -73,11 +73,17 @@ class Queues:
                 yield f"queue/{queue}", f"has {sum(claims.values())} devices of {device_class}, and may have {limit}"
 
     def _holds(self, pod: Plain) -> bool:
-        """Whether the pod counts for its queue, and for the same one from its first day on."""
+        """Whether the pod counts for its queue, and for the same one from its first day on. While a node is gone its pods count
+        for nobody; it may come back with them before they are cleared away."""
         group = group_of(pod)
         known = self._settled.from_the_start(POD_GROUPS.resource, group) if group else not of_kubernetes(pod)
-        there = bool(pod["spec"].get("nodeName")) and "deletionTimestamp" not in pod["metadata"]
-        return known and there and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
+        there = self._settled.was_never_gone(NODES.resource, pod["spec"].get("nodeName", ""))
+        return (
+            known
+            and there
+            and "deletionTimestamp" not in pod["metadata"]
+            and pod.get("status", {}).get("phase") not in ("Succeeded", "Failed")
+        )
 
     def _devices(self, pod: Plain) -> Iterator[tuple[str, str, int]]:
         """What a pod has: of which claim and class, and how many. Of a claim that pods of several queues use one of them pays."""

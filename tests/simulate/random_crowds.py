@@ -21,7 +21,14 @@ _GROUP: Final = "resource.k8s.io/v1"
 _UNLIMITED: Final = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
 _PRIORITIES: Final = {"calm": 10, "train": 50, "swift": 75, "build": 100}
 # hardware -> the class of its devices, and how many of them a node has at least for one pod.
-_CLASSES: Final = {"gpu8": ("gpu.dray.dev", 8), "fabric": ("fabric-gpu.dray.dev", 2), "nic": ("nic.dray.dev", 2)}
+_CLASSES: Final = {
+    "gpu8": ("gpu.dray.dev", 8),
+    "fabric": ("fabric-gpu.dray.dev", 2),
+    "nic": ("nic.dray.dev", 2),
+    "zones": ("", 8),
+}
+# What a device plugin serves, on nodes with zones.
+_PLUGIN: Final = "dray.dev/plugin-gpu"
 
 
 def crowd(seed: int) -> list[Document]:
@@ -33,7 +40,7 @@ class Crowd:
 
     def __init__(self, seed: int) -> None:
         self.seed, self.rng = seed, random.Random(f"crowd {seed}")
-        self.family = self.rng.choice(("gpu8", "gpu8", "fabric", "fabric", "nic"))
+        self.family = self.rng.choice(("gpu8", "gpu8", "fabric", "fabric", "nic", "zones"))
         self.hardware = [f"{self.family}:{self.rng.randint(2, 3)}"]
         made = hardware(self.hardware)
         self.nodes = list(made.nodes)
@@ -56,14 +63,16 @@ class Crowd:
             self._gang()
         for _ in range(self.rng.randint(0, 2)):
             self._service()
-        for _ in range(self.rng.randint(2, 5)):
+        for _ in range(self.rng.randint(3, 7)):
             self.rng.choice(_HAPPENINGS)(self)
+        if self.family == "zones" and self.rng.random() < 0.6:
+            self.exporter_is_lost()
         self.steps.sort(key=lambda step: int(step["at"].removesuffix("s")))
         return [*self.fixed, self._scenario()]
 
     def _scenario(self) -> Document:
         spec: Document = {"until": f"{END}s", "seed": self.seed, "hardware": self.hardware, "steps": self.steps}
-        kind = self.rng.choice(("", "", "slow", "conflicts", "lost answers", "doubtful answers", "lost watches", "crashes"))
+        kind = self.rng.choice((*[""] * 6, "slow", "conflicts", "lost answers", "doubtful answers", "lost watches", "crashes"))
         if kind:
             spec["faults"] = {"kind": kind, "until": f"{self.rng.randint(60, BUSY)}s"}
         elif self.away:
@@ -79,14 +88,10 @@ class Crowd:
             self._queue(parent, {}, "")
         for name in ("red", "blue", "green")[: rng.randint(2, 3)]:
             device, most = _CLASSES[self.family]
-            share = {
-                "quota": rng.randint(0, most),
-                "limit": rng.choice((-1, -1, most, 2 * most)),
-                "overQuotaWeight": rng.randint(0, 2),
-            }
-            self._queue(
-                name, {f"deviceclass/{device}": share, **({"dray.dev/gpu": share} if self.family == "gpu8" else {})}, parent
-            )
+            limit = rng.choice((-1, -1, most, 2 * most))
+            share = {"quota": rng.randint(0, most), "limit": limit, "overQuotaWeight": rng.randint(0, 2)}
+            counted = {"gpu8": [f"deviceclass/{device}", "dray.dev/gpu"], "zones": [_PLUGIN]}
+            self._queue(name, dict.fromkeys(counted.get(self.family, [f"deviceclass/{device}"]), share), parent)
 
     def _queue(self, name: str, shares: Document, parent: str) -> None:
         spec: Document = {"resources": {"cpu": _UNLIMITED, "memory": _UNLIMITED, "gpu": _UNLIMITED}}
@@ -168,6 +173,10 @@ class Crowd:
         """For devices: by number, by a claim of its own, or by one that all of a gang share."""
         rng, (device, most) = self.rng, _CLASSES[self.family]
         way, count = rng.choice(("number", "own", "own", "shared")), rng.randint(1, max(1, most // 2))
+        if self.family == "zones":
+            asked = {"cpu": str(rng.choice((2, 8, 16))), "memory": "1Gi", _PLUGIN: str(count)}
+            container["resources"] = {"requests": asked, "limits": asked}
+            return
         if way == "number":
             named = "dray.dev/gpu" if self.family == "gpu8" else f"deviceclass.resource.kubernetes.io/{device}"
             container["resources"]["limits"] = {named: str(count)}
@@ -212,15 +221,25 @@ class Crowd:
         self._happens(at, delete={key: node[key] for key in ("apiVersion", "kind", "metadata")})
         self._happens(min(at + self.rng.choice((0, 0, 1, 20)), BUSY), apply=node)
 
+    def exporter_is_lost(self) -> None:
+        """Nobody tells for a while what is free of the zones of a node."""
+        name, at = self.rng.choice(self.nodes)["metadata"]["name"], self._soon()
+        self._happens(at, crash={"host": "nodes", "down": f"{self.rng.randint(5, 40)}s"})
+        kind = {"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology", "metadata": {"name": name}}
+        self._happens(at, delete=kind)
+
     def node_is_cordoned(self) -> None:
         metadata, at = {"name": self.rng.choice(self.nodes)["metadata"]["name"]}, self._soon()
-        for when, value in ((at, True), (min(at + self.rng.randint(10, 90), BUSY), None)):
+        back = min(at + self.rng.randint(10, 90), BUSY)
+        for when, value in ((at, True), *([(back, None)] if self.rng.random() < 0.7 else ())):
             self._happens(
                 when, patch={"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {"unschedulable": value}}
             )
 
     def device_is_tainted(self) -> None:
         """Devices that gangs use, perhaps, or are to have; later it is well again."""
+        if not self.slices:
+            return
         found, at = self.rng.choice(self.slices), self._soon()
         selector = {"driver": found["spec"]["driver"], "pool": found["spec"]["pool"]["name"]}
         if (devices := found["spec"].get("devices")) and self.rng.random() < 0.7:
@@ -233,8 +252,8 @@ class Crowd:
 
     def slice_is_published_anew(self) -> None:
         """By another generation of the pool, while claims are written or wait for their devices."""
-        found = self.rng.choice(self.slices)
-        if found["spec"]["pool"]["resourceSliceCount"] == 1:
+        found = self.rng.choice(self.slices) if self.slices else None
+        if found is not None and found["spec"]["pool"]["resourceSliceCount"] == 1:
             pool = {**found["spec"]["pool"], "generation": self.rng.randint(2, 9)}
             self._happens(self._soon(), apply={**found, "spec": {**found["spec"], "pool": pool}})
 

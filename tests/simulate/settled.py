@@ -16,8 +16,10 @@ from dray.runtime.faults import NONE, Faults
 Plain = dict[str, Any]
 Pool = tuple[str, str]
 
-# How long what was seen before may be decided by: where nothing goes wrong, and where devices are waited for, or things go wrong.
+# How long what was seen before may be decided by: where nothing goes wrong, where things go wrong, and where devices are waited
+# for or nobody answers.
 SOON: Final = 5.0
+SLOWLY: Final = 40.0
 LATE: Final = 100.0
 _FOLLOWED: Final = {
     kind.resource: kind
@@ -38,14 +40,18 @@ class Settled:
     def __init__(self, simulation: Run, faults: Faults) -> None:
         self._simulation = simulation
         self._harmful_until = faults.until + LATE if faults != NONE else 0.0
+        self._harm = LATE if faults.away or faults.late_write else SLOWLY
         self._known: dict[tuple[str, str], Plain] = {}
         self._changed: dict[tuple[str, str], float] = {}
         self._pools: dict[Pool, float] = {}
+        self._gone: set[tuple[str, str]] = set()
         simulation.follow(self._written)
 
     def _written(self, table: str, key: str, raw: bytes | None) -> None:
         if table not in _FOLLOWED:
             return
+        if raw is None:
+            self._gone.add((table, key))
         found = _relevant(msgspec.json.decode(raw)) if raw is not None else {}
         before = self._known.get((table, key), {})
         if found == before:
@@ -64,13 +70,27 @@ class Settled:
         """Whether the object was there from the start, and never changed."""
         return self._changed.get((resource, key)) == 0.0
 
+    def every(self, resource: str) -> bool:
+        """Whether all objects of a kind have been as they are, or gone, for long enough."""
+        return all(self._long_ago(at, True) for (table, _), at in self._changed.items() if table == resource)
+
+    @property
+    def harmful(self) -> bool:
+        """Whether something may still go wrong between the parts of the cluster, or just did."""
+        return self._simulation.elapsed < self._harmful_until
+
+    def was_never_gone(self, resource: str, key: str) -> bool:
+        """Whether the object is there, and always was since it came."""
+        return (resource, key) in self._known and (resource, key) not in self._gone
+
     def pools(self, pools: set[Pool] | None = None) -> bool:
         """Whether everything that drivers publish in these pools has been so for long enough; None: in any."""
         return all(self._long_ago(at, True) for pool, at in self._pools.items() if pools is None or pool in pools)
 
     def _long_ago(self, at: float, soon: bool) -> bool:
         now = self._simulation.elapsed
-        return at == 0.0 or at + (SOON if soon and now >= self._harmful_until else LATE) <= now
+        patience = LATE if not soon else self._harm if self.harmful else SOON
+        return at == 0.0 or at + patience <= now
 
 
 def _relevant(body: Plain) -> Plain:

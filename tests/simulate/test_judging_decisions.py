@@ -26,6 +26,7 @@ from dray.runtime.faults import NONE
 from dray.runtime.virtual import Written
 from tests.simulate.judging_placements import Placements
 from tests.simulate.judging_queues import Queues
+from tests.simulate.judging_starts import Starts
 from tests.simulate.judging_takings import Takings
 from tests.simulate.settled import Settled
 
@@ -43,7 +44,7 @@ class Looked:
         self._listeners: list[Callable[[Written], None]] = []
         settled = Settled(self, NONE)
         self.queues = Queues(self, settled)
-        self._judges = (Placements(self, settled), Takings(self, settled, self.queues))
+        self._judges = (Placements(self, settled), Takings(self, settled, self.queues), Starts(self, settled, [100.0]))
 
     def follow(self, listener: Callable[[str, str, bytes | None], None]) -> None:
         self._followers.append(listener)
@@ -132,6 +133,17 @@ def test_a_gang_that_is_not_in_one_domain_is_wrong() -> None:
     assert Looked(nodes=nodes, pods=pods, podgroups={"default/g": group}).writes(*binds("p", "q")) == ["apart"]
     nodes["m"]["metadata"]["labels"] = {"rack": "n"}
     assert Looked(nodes=nodes, pods=pods, podgroups={"default/g": group}).writes(*binds("p", "q")) == []
+
+
+def test_a_gang_that_starts_in_part_is_wrong() -> None:
+    group, tie = {"default/g": {"metadata": named("g"), "spec": {"minMember": 2}}}, {"pod-group-name": "g"}
+    for node_of_q, at, wrong in (("", 50.0, ["starts in part"]), ("n", 50.0, []), ("", 98.0, [])):
+        pods = {"default/p": pod("p", "n", annotations=tie), "default/q": pod("q", node_of_q, annotations=tie)}
+        run = Looked(nodes={"n": node("n")}, pods=pods, podgroups=group)
+        run.elapsed = at
+        assert run.writes(*binds("p")) == []
+        run.elapsed += 6.0
+        assert run.writes(Write("patch", NODES, "", "n")) == wrong
 
 
 # -------------------------------------------------------------------------------------------------------------- devices
@@ -259,5 +271,5 @@ def test_a_queue_that_has_more_than_it_may_have_is_wrong() -> None:
         top["metadata"]["annotations"] = {"dray.dev/resources": json.dumps({"deviceclass/gpu": {"limit": limit}})}
         queues = {"top": top, "a": queue("a", parentQueue="top")}
         pods = {"default/p": pod("p", "n", of("a"), **spec)}
-        run = Looked(queues=queues, pods=pods, resourceclaims={"default/c": found})
+        run = Looked(nodes={"n": node("n")}, queues=queues, pods=pods, resourceclaims={"default/c": found})
         assert [about for about, _ in run.queues.beyond()] == wrong

@@ -107,12 +107,13 @@ def test_without_teams_scenarios_are_what_they_were() -> None:
 
 
 def test_crowds_have_everything_that_may_come_in_between() -> None:
-    drawn = [document for seed in range(40) for document in crowd(seed)]
+    drawn = [document for seed in range(120) for document in crowd(seed)]
     specs = [document["spec"] for document in drawn if document["kind"] == "Scenario"]
     steps = [step for spec in specs for step in spec["steps"]]
     assert any(spec.get("faults", {}).get("away") for spec in specs)
-    assert {step["crash"]["host"] for step in steps if "crash" in step} == {"scheduler"}
-    assert {step["delete"]["kind"] for step in steps if "delete" in step} == {"DeviceTaintRule", "Node", "Pod", "Queue"}
+    assert {step["crash"]["host"] for step in steps if "crash" in step} == {"nodes", "scheduler"}
+    gone = {step["delete"]["kind"] for step in steps if "delete" in step}
+    assert gone == {"DeviceTaintRule", "Node", "NodeResourceTopology", "Pod", "Queue"}
     assert {step["patch"]["kind"] for step in steps if "patch" in step} == {"Deployment", "Job", "Node", "PodGroup"}
     applied = {step["apply"]["kind"] for step in steps if "apply" in step}
     assert applied >= {"Job", "Deployment", "Node", "ResourceSlice", "PodDisruptionBudget", "Queue"}
