@@ -130,6 +130,21 @@ class TestDevices:
 
 
 class TestNodes:
+    def test_nobody_leaves_for_a_gang_that_would_exceed_the_limit_of_its_queue_then(self) -> None:
+        """For the first member one has to leave; for the others nobody has to, and they count as well."""
+        sim = cluster(4)
+        add_queue(sim, "a", 2, limit=2)
+        sim.api.put(kinds.PODS, pod("low", requests={GPU: "1", "cpu": "60"}, labels={"kai.scheduler/queue": "a"}, priority=1))
+        sim.settle(3)
+        add_group(sim, "train", "a", 3)
+        for name in ("w0", "w1", "w2"):
+            made = pod(name, requests={GPU: "1", "cpu": "10"}, priority=10)
+            made["metadata"]["annotations"] = {"pod-group-name": "train"}
+            sim.api.put(kinds.PODS, made)
+        sim.settle(5)
+        assert running(sim) == {"low"}
+        assert "queue a would exceed its limit of gpu" in sim.condition("w0")["message"]
+
     def test_a_whole_node_is_freed_by_moving_who_finds_another_place(self) -> None:
         sim = cluster(4, 4)
         add_queue(sim, "a", 8)

@@ -68,6 +68,7 @@ class Placements:
         asked = [each for request in claim["spec"]["devices"]["requests"] for each in _alternatives(request)]
         pools = {(each["driver"], each["pool"]) for each in claim["status"]["allocation"]["devices"]["results"]}
         everything = any(each.get("allocationMode") == "All" for each in asked)
+        administers = any(each.get("adminAccess") for each in asked)
         named = {each["deviceClassName"] for each in asked}
         known = (DEVICE_CLASSES, *sorted(named))
         if not self._settled.pools(None if everything else pools) or not self._are_settled(*known):
@@ -76,7 +77,12 @@ class Placements:
         if gone := sorted(named - classes.keys()):
             yield f"has devices of {', '.join(gone)}, which is no class"
             return
-        others = [each for key, each in claims.items() if key != write.key and each.get("status", {}).get("allocation")]
+        # What admin access takes counts only while it is decided on: who came after it may have been written before it.
+        others = [
+            each
+            for key, each in claims.items()
+            if key != write.key and not administers and each.get("status", {}).get("allocation")
+        ]
         slices = [each for each in self._slices() if everything or _pool(each["spec"]) in pools]
         line = {"classes": list(classes.values()), "claims": [claim], "allocatedClaims": others, "slices": slices}
         line["features"] = {name: all(map(self._simulation.gates, gates)) for name, gates in ALIASES.items()}

@@ -214,7 +214,7 @@ class Room:
     def _anew(self, wanted: Wanted, table: Table, taken: list[Step]) -> list[Step] | None:
         for uid in list(table.seats):
             table.leave(uid)
-        return taken if not self._seat(table, wanted.members) else None
+        return taken if not self._seat(table, wanted.members) and wanted.within() else None
 
     def _spared(self, wanted: Wanted, table: Table, out: TakenOut, taken: Sequence[Step], plan: Plan) -> list[Step] | None:
         """Who of the plan's victims has to go wherever the members sit, which they do then; None if all have to."""
@@ -232,7 +232,7 @@ class Room:
                 left.insert(0, step)
             else:
                 spared = True
-        return left if spared and not self._seat(table, wanted.members) else None
+        return left if spared and not self._seat(table, wanted.members) and wanted.within() else None
 
     def _can_stay(self, step: Step, wanted: Wanted, table: Table, out: TakenOut) -> bool:
         """Whether the members find places also with these pods where they were, which they are then."""
@@ -289,7 +289,7 @@ class Room:
                 with self._parts.books.trial():
                     noted, before = table.noted(), out.noted()
                     left = self._in_the_way(order, wanted, table, out)
-                    if not self._seat(table, wanted.members):
+                    if not self._seat(table, wanted.members) and wanted.within():
                         plans.append(self._finish(wanted, table, out, [step for step in steps if step in left]))
                 table.restore(noted)
                 out.restore(before)
@@ -355,10 +355,13 @@ class Room:
                 # Nobody sits where somebody is who stays after all.
                 gone = self._put_back(wanted, table, out, taken)
                 taken = [step for step in taken if step in gone]
-            if plan is not None and len(plan.seats) < len(wanted.members):
+            if plan is None or not wanted.within():  # whoever sat down for whom nobody had to leave counts for limits, too
+                return None
+            if len(plan.seats) < len(wanted.members):
                 plan = self._finish(wanted, table, out, taken)
-                plan = plan if wanted.judge(plan) else None
-            return plan._replace(seats=in_order(plan.seats, wanted.scope)) if plan is not None else None
+                if not wanted.judge(plan):
+                    return None
+            return plan._replace(seats=in_order(plan.seats, wanted.scope))
 
     def _freed_node(
         self,
