@@ -26,8 +26,10 @@ BUDGET: Final = 512
 
 
 class Backtracking:
-    def __init__(self, parts: Parts, cycle: Cycle, table: Table) -> None:
-        self._parts, self._cycle, self._table, self._steps = parts, cycle, table, BUDGET
+    """``left``: how many places may still be tried."""
+
+    def __init__(self, parts: Parts, cycle: Cycle, table: Table, left: int = BUDGET) -> None:
+        self._parts, self._cycle, self._table, self.left = parts, cycle, table, left
         self._pools: dict[str, set[PoolKey]] = {}
         self.most: tuple[Seat, ...] = ()
         """The most members that had places together."""
@@ -64,9 +66,9 @@ class Backtracking:
         sit, beyond = self._table.jointly if jointly else self._table.apart, self._beyond(info.name)
         left_out: list[frozenset[DeviceKey]] = [frozenset()]
         for without in left_out:
-            if self._steps <= 0:
+            if self.left <= 0:
                 return
-            self._steps -= 1
+            self.left -= 1
             if not sit(pending, info, without):
                 continue
             used = self._used(info.name if jointly else pending.uid, beyond) if beyond else ()
@@ -106,9 +108,10 @@ class Backtracking:
             info = self._parts.nodes.get(name)
             if info is None:
                 continue
-            # Without devices, nodes in the same state and without other members are one.
+            # Without devices and zones, nodes in the same state and without other members are one.
             own = any(seat.placement.node == name for seat in self._table.seats.values())
-            likeness = (self._parts.nodes.state_of(info), name if own or state.needs_devices or state.view else "")
+            special = own or state.needs_devices or state.view or name in self._parts.zones.tallies
+            likeness = (self._parts.nodes.state_of(info), name if special else "")
             if likeness not in tried:
                 tried.add(likeness)
                 yield info

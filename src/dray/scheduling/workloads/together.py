@@ -2,7 +2,8 @@
 
 Always true: what is found holds for all members at once, with the claims that they share and the devices that they compete for.
 First each member takes the best node that is left, which is nearly always enough; where that fails, members on one node are given
-their devices jointly; then the hardest members go first; then every way is tried (``backtracking``), within a bound.
+their devices jointly; then the hardest members go first; then every way is tried (``backtracking``), with zones in every order of
+the members, within a bound.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice, permutations
 from typing import Final, NamedTuple
 
 from dray.api.codes import CURABLE
@@ -28,7 +30,7 @@ from dray.scheduling.placing.plan import Plan
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.shape.claims import Refused, check_room, claim_keys, reserved_for
 from dray.scheduling.waiting.queue import QueuedPod
-from dray.scheduling.workloads.backtracking import Backtracking
+from dray.scheduling.workloads.backtracking import BUDGET, Backtracking
 from dray.scheduling.workloads.bounds import too_few_devices
 from dray.scheduling.workloads.headroom import Headroom
 from dray.scheduling.workloads.weights import Weights
@@ -36,6 +38,8 @@ from dray.scheduling.workloads.weights import Weights
 # By uid of a pod: the only nodes that it may be on, as long as it has to be near to others.
 Scope = Mapping[str, frozenset[str]]
 NOWHERE_SPECIAL: Final[Scope] = {}
+# Orders of the members of a gang that are looked at where it matters who comes first.
+MOST_ORDERS: Final = 720
 
 
 class Seat(NamedTuple):
@@ -307,10 +311,31 @@ class Together:
                 return again
             blocked = max(blocked, again, key=lambda each: each.placed)
         for order in orders:
-            found = self._every_way(order, blocked, scope, beside)
+            found, _ = self._every_way(order, blocked, scope, beside)
             if isinstance(found, list):
                 return found
             blocked = found
+        return self._in_other_orders(members, orders, blocked, scope, beside) if self._parts.zones.tallies else blocked
+
+    def _in_other_orders(
+        self,
+        members: Sequence[QueuedPod],
+        tried: Sequence[Sequence[QueuedPod]],
+        blocked: Blocked,
+        scope: Scope,
+        beside: Sequence[Seat],
+    ) -> list[Seat] | Blocked:
+        """With zones it may matter who comes first also among those who need as much: all orders, as far as the budget goes."""
+        known, left = {tuple(map(self.likeness, order)) for order in tried}, BUDGET // 2
+        for order in islice(permutations(members), MOST_ORDERS):
+            if left <= 0:
+                break
+            if (kinds := tuple(map(self.likeness, order))) not in known:
+                known.add(kinds)
+                found, left = self._every_way(order, blocked, scope, beside, left)
+                if isinstance(found, list):
+                    return found
+                blocked = found
         return blocked
 
     def _hardest_first(self, members: Sequence[QueuedPod]) -> list[list[QueuedPod]]:
@@ -323,22 +348,22 @@ class Together:
         return [by_devices, by_cpu] if by_cpu != by_devices else [by_devices]
 
     def _every_way(
-        self, members: Sequence[QueuedPod], blocked: Blocked, scope: Scope, beside: Sequence[Seat]
-    ) -> list[Seat] | Blocked:
-        """In this order, on whichever nodes."""
+        self, members: Sequence[QueuedPod], blocked: Blocked, scope: Scope, beside: Sequence[Seat], left: int = BUDGET
+    ) -> tuple[list[Seat] | Blocked, int]:
+        """In this order, on whichever nodes; and how many places may still be tried."""
         with self._parts.books.trial() as trial:
             table = self.table(scope, beside)
-            search = Backtracking(self._parts, self._cycle, table)
+            search = Backtracking(self._parts, self._cycle, table, left)
             if search.seats(members):
                 trial.keep()
-                return list(table.seats.values())
+                return list(table.seats.values()), search.left
             if len(search.most) <= blocked.placed:
-                return blocked
+                return blocked, search.left
             for seat in search.most:
                 table.take(seat.pending, seat.placement)
             last = members[len(search.most)]
             refused = table.seat(last)
-            return blocked if refused is None else Blocked(last, refused, len(search.most), search.most)
+            return blocked if refused is None else Blocked(last, refused, len(search.most), search.most), search.left
 
     def wait_for_claims(self, members: Sequence[QueuedPod]) -> bool:
         """Whether one of these could not be placed whatever there is room for: its claim is not there yet, or cannot be used."""
