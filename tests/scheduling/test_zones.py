@@ -464,3 +464,24 @@ class TestWhoIsNotBoundYet:
         sim.add_pod("d", **aligned(2))
         sim.settle(60)
         assert sim.node_of("d") == "n1"
+
+
+class TestWhoHasNoRecord:
+    def test_is_not_evicted_for_zones_that_it_probably_has(self) -> None:
+        """It counts where its kubelet probably puts it, so that nobody is sent there; but nobody has to go for a guess."""
+        sim = patient(wait=1)
+        add_zoned(sim, "n1", CPU4, CPU4)
+        sim.add_pod("ours", priority=100, **aligned(3))
+        sim.settle(3)
+        started(sim, "ours")
+        observe(sim, "ours", zone0={"cpu": "3"})
+        sim.add_pod("stranger", node_name="n1", priority=0, **aligned(3))
+        sim.settle(5)
+        sim.add_pod("high", priority=50, **aligned(3))
+        sim.settle(30)
+        assert sim.node_of("high") == ""
+        assert not [write for write in sim.log if write.verb == "delete"]
+        started(sim, "stranger")
+        observe(sim, "stranger", zone1={"cpu": "3"})
+        sim.settle(30)
+        assert [write.name for write in sim.log if write.verb == "delete"] == ["stranger"]

@@ -30,13 +30,14 @@ KNOWN: Final[tuple[Sure, ...]] = ("observed", "deduced")
 
 class Held(msgspec.Struct, frozen=True):
     """What a pod has on a node; ``asked`` is what it was given for. ``record`` is the annotation that says the same, where it
-    was decided here."""
+    was decided here. ``recorded``: a record of the pod says so, or will; else nobody counts on that becoming free with it."""
 
     node: str
     usage: Usage
     asked: Demand
     sure: Sure = "observed"
     record: str = ""
+    recorded: bool = True
 
     @property
     def doubt(self) -> Doubt:

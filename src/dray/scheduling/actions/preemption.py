@@ -22,6 +22,7 @@ from dray.books.nodes import NodeInfo, Nodes, Placed
 from dray.cluster.world import World
 from dray.devices import Devices
 from dray.devices.ledger import Entry, PoolKey
+from dray.numa.account import Held
 from dray.numa.masks import bits
 from dray.scheduling.actions.nominator import Nominator
 from dray.scheduling.parts import Parts
@@ -393,6 +394,9 @@ class TakenOut:
             self.out[uid] = placed
             self._besides[uid] = [(each, entry) for each in self._nodes.followers if (entry := each.entry(uid)) is not None]
             self._nodes.displace(uid)
+            for account, entry in self._besides[uid]:
+                if isinstance(entry, Held) and not entry.recorded:  # which zones it leaves, no record says
+                    self._books.post(account, uid, entry)
         self._settle(placed.pod.uid for placed in pods)
 
     @property

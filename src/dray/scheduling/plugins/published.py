@@ -70,7 +70,8 @@ class Evidence:
         for uid, found in deduced(published_state(layout, topology), known, residents).items() if residents else ():
             before = others[uid]
             sure: Sure = "deduced" if found.apart else "admitted"
-            after = Held(name, found.usage, before.asked, sure, before.record if found.usage == before.usage else "")
+            record = before.record if found.usage == before.usage else ""
+            after = Held(name, found.usage, before.asked, sure, record, before.recorded)
             if after != before:
                 self._books.post(self._account, uid, after)
                 # Nobody has left: who was admitted is known now, and who comes may find other zones than was thought.

@@ -277,8 +277,7 @@ class Zones:
             found = _predicted(before) if before is not None and decided else occupant(pod, asked, layout, aligned)
             if ended and before is not None:
                 found = _where_it_was(found, before)
-            if found.missing:
-                found = msgspec.structs.replace(found, usage=self._unrecorded(pod, asked, node, before))
+            usage = self._unrecorded(pod, asked, node, before) if found.missing else found.usage
             if found.record.warnings:
                 told = {"pod": pod.key, "node": node, "error": "; ".join(found.record.warnings)}
                 log.warning("a record of where a pod has its resources cannot be used", extra=told)
@@ -286,7 +285,8 @@ class Zones:
                 known = before.sure if before is not None and before.node == node else None
                 started = pod.status.start_time is not None
                 sure = self._sure(found, layout, started=started, uid=pod.uid, before=known)
-                wanted = Held(node, found.usage, asked, sure, before.record if before is not None and decided else "")
+                record = before.record if before is not None and decided else ""
+                wanted = Held(node, usage, asked, sure, record, recorded=not found.missing)
         if wanted != before:
             self._books.post(self._account, pod.uid, wanted)
             if wanted is not None and before is None and found.missing:
@@ -305,7 +305,8 @@ class Zones:
         if before is not None and before.node == node:
             return before.usage
         info = self._nodes.get(node)
-        found = self.late.foreseen(info, asked) if info is not None and pod.status.start_time is None else None
+        coming = pod.status.phase == "Pending" and pod.status.start_time is None
+        found = self.late.foreseen(info, asked) if info is not None and coming else None
         return found.usage if found is not None else Usage()
 
     def _judge(self, pod: Pod, held: Held) -> None:
