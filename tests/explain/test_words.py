@@ -12,6 +12,7 @@ from dray.api.codes import CODES
 from dray.api.reason import Reason
 from dray.api.words import MESSAGE_MAX, as_json, counted, data_keys, fixes, message, notice, words
 from dray.explain.__main__ import page
+from dray.explain.fix import MOST_TRIED, Fix
 from dray.scheduling.config import DEFAULT_PLUGINS
 
 
@@ -234,3 +235,9 @@ class TestWhatKubeSchedulerWouldSay:
 def test_what_was_is_told_without_a_slip() -> None:
     told = words(Reason("GangMemberFailed", "pod/default/a", {"member": "default/b"}))
     assert told == "pod default/a was not bound because default/b of the same gang could not be"
+
+
+def test_nodes_beyond_those_that_a_change_was_tried_on_are_not_denied() -> None:
+    names = [f"n{number}" for number in range(MOST_TRIED)]
+    assert Fix("do it", nodes=names).told == f"do it (then at least {MOST_TRIED} nodes would do)"
+    assert Fix("do it", nodes=names[:3]).told == "do it (then 3 nodes would do)"

@@ -25,6 +25,7 @@ from dray.cluster.world import World
 from dray.devices.changes import Change
 from dray.devices.explain import Explanation
 from dray.explain.fix import (
+    MOST_TRIED,
     Fix,
     annotate,
     as_yaml,
@@ -46,8 +47,7 @@ from dray.scheduling.plugins.node import UNSCHEDULABLE_TAINT
 from dray.scheduling.plugins.resources import readable
 from dray.scheduling.shape.extended import DeviceBacked
 
-# How many nodes a change is tried on, how many changes of one kind are tried, and on how many nodes room is looked for.
-_MOST_NODES: Final = 200
+# How many changes of one kind are tried, and on how many nodes room is looked for.
 _MOST_CHANGES: Final = 6
 _MOST_ROOMS: Final = 24
 _MOST_VICTIMS: Final = 4
@@ -109,7 +109,7 @@ class Advisor:
             state = self._ask.changed(pod)
         except NotPlaced:
             return []
-        return [name for name in list(dict.fromkeys(names))[:_MOST_NODES] if self._ask.would_do(state, name)]
+        return [name for name in list(dict.fromkeys(names))[:MOST_TRIED] if self._ask.would_do(state, name)]
 
     def _node(self, name: str, change: Callable[[Node], Node]) -> Changed:
         """The world with this node changed."""
@@ -156,7 +156,7 @@ class Advisor:
     def _unmatched(self) -> list[tuple[NodeSelectorRequirement, str]]:
         """One node for each requirement that fails somewhere, the first that meets all the others."""
         found: dict[tuple[str, str], tuple[NodeSelectorRequirement, str]] = {}
-        for name, _ in self._by_code.get("NodeSelectorMismatch", ())[:_MOST_NODES]:
+        for name, _ in self._by_code.get("NodeSelectorMismatch", ())[:MOST_TRIED]:
             info = self._ask.scheduler.nodes.get(name)
             failing = unmatched(self._state, info) if info is not None else None
             if failing is not None and (requirement(failing), name) not in found:
@@ -405,7 +405,7 @@ class Advisor:
         """Where a toleration would do, so would the taint's end, which is not the pod's to bring about."""
         inventory = self._ask.scheduler.engine.inventory
         helped: dict[Lifted, dict[str, None]] = {}
-        for name, _, devices in self._refused[:_MOST_NODES]:
+        for name, _, devices in self._refused[:MOST_TRIED]:
             if devices is None:
                 continue
             for change in (change for change in devices.changes if change.kind == "tolerate"):
@@ -441,7 +441,7 @@ class Advisor:
             resource, limit = str(data.get("resource") or ""), int(data["limit"])
             if not resource:
                 continue
-            free = {total - used for total, used in (backed.on_node(resource, name) for name in names[:_MOST_NODES])}
+            free = {total - used for total, used in (backed.on_node(resource, name) for name in names[:MOST_TRIED])}
             for most in sorted({min(limit, count) for count in free if count > 0}, reverse=True)[:_MOST_CHANGES]:
                 changed = self._with_less(resource, most)
                 if changed is not None and (would := self._do(changed[0], names)):

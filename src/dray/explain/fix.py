@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import yaml
@@ -13,6 +13,9 @@ from dray.api.core import Affinity, NodeSelector, NodeSelectorRequirement, NodeS
 from dray.explain.supposed import Changed
 
 Json = dict[str, Any]
+
+# How many nodes a change is tried on.
+MOST_TRIED: Final = 200
 
 
 class Fix(msgspec.Struct):
@@ -41,7 +44,7 @@ class Fix(msgspec.Struct):
 def some(names: list[str]) -> str:
     if len(names) <= 2:
         return ("node " if len(names) == 1 else "nodes ") + " and ".join(names)
-    return f"{len(names)} nodes"
+    return f"{'at least ' if len(names) >= MOST_TRIED else ''}{len(names)} nodes"
 
 
 def tainted(taint: Json) -> str:
