@@ -128,6 +128,28 @@ class TestDevices:
         assert deletions(sim) == []
         assert len(running(sim)) == 4
 
+    def test_the_pod_that_is_made_again_does_not_keep_the_claim_of_the_one_that_left_for_another(self) -> None:
+        """It would have to leave in turn, again and again."""
+        sim = cluster(0)
+        sim.add_class()
+        sim.add_slice("n0", 4)
+        add_queue(sim, "a", 0, **{"dray.dev/resources": CLASS % 4})
+        sim.add_pod("lowest", labels={"kai.scheduler/queue": "a"}, priority=0)
+        sim.add_claim("shared")
+        sim.add_pod("first", labels={"kai.scheduler/queue": "a"}, claims=["shared"], priority=1)
+        sim.settle(3)
+        sim.api.put(kinds.PODS, sim.pod("first") | {"metadata": sim.pod("first")["metadata"] | {"finalizers": ["graceful"]}})
+        add_claimed(sim, "high", "a", count=4, priority=10)
+        sim.settle(2)
+        assert deletions(sim) == ["first"]
+        sim.add_pod("second", labels={"kai.scheduler/queue": "a"}, claims=["shared"], priority=1)
+        sim.settle(5)
+        assert running(sim) == {"first", "lowest"}
+        del sim.api.objects[kinds.PODS]["default/first"]
+        settle(sim, 20)
+        assert running(sim) == {"high", "lowest"}
+        assert deletions(sim) == ["first"]
+
 
 class TestNodes:
     def test_nobody_leaves_for_a_gang_that_would_exceed_the_limit_of_its_queue_then(self) -> None:

@@ -182,6 +182,8 @@ class Cycle:
     def try_on(self, state: CycleState, info: NodeInfo, results: Sequence[AllocationResult] | None = None) -> Placement | Reasons:
         """The pod on this node as things are just now, without any cache of candidates; ``results``: what its open claims get
         there, where that was found already."""
+        if state.unusable:
+            return tuple(reason for _, reason in state.unusable)
         reasons = self.checks(state)(info)
         if reasons is not None:
             return reasons
