@@ -99,6 +99,8 @@ POD = {"name": "p"}
         ({"podgroups": [{"name": "g", "queue": "q", "pods": [POD, POD]}]}, "pod 'p' is given twice"),
         ({"podgroups": [{"name": "g", "queue": "q", "pods": [], "priority": 10**30}]}, "Expected `int` <= 2147483647"),
         ({"podgroups": [{"name": "g", "queue": "q", "pods": [], "age_s": 1e30}]}, "Expected `float` <= 1000000000.0"),
+        ({"nodes": [{"name": "n", "allocatable": {"gpu": -1}}]}, "Expected `float` >= 0.0"),
+        ({"podgroups": [{"name": "g", "queue": "q", "pods": [POD | {"requests": {"gpu": 1e80}}]}]}, "Expected `float` <= 9"),
         ({"session_config": {"default_staleness_grace_s": {}}}, "Expected `float`, got `object`"),
     ],
 )

@@ -54,6 +54,8 @@ Json = dict[str, Any]
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 # As large as such a number of the API may be.
 Whole = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+# No quantity of the API is larger.
+Much = Annotated[float, msgspec.Meta(ge=0, le=2**63 - 1)]
 # Thirty years.
 Seconds = Annotated[float, msgspec.Meta(ge=-1e9, le=1e9)]
 
@@ -90,7 +92,7 @@ class NearLine(msgspec.Struct):
 
 class PodLine(msgspec.Struct):
     name: Name
-    requests: dict[str, float] = {}
+    requests: dict[str, Much] = {}
     state: str = "Pending"
     node: str | None = None
     subgroup: str | None = None
@@ -147,8 +149,8 @@ class GroupLine(msgspec.Struct):
 
 class ZoneLine(msgspec.Struct):
     id: str
-    allocatable: dict[str, float] = {}
-    available: dict[str, float] = {}
+    allocatable: dict[str, Much] = {}
+    available: dict[str, Much] = {}
 
 
 class ZonesLine(msgspec.Struct):
@@ -159,7 +161,7 @@ class ZonesLine(msgspec.Struct):
 
 class NodeLine(msgspec.Struct):
     name: Name
-    allocatable: dict[str, float] = {}
+    allocatable: dict[str, Much] = {}
     labels: dict[str, str] = {}
     numa: ZonesLine | None = None
 
