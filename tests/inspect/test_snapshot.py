@@ -9,9 +9,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS
+from dray.api.kinds import NODES, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
 from dray.cli import root
-from dray.explain.snapshot import SnapshotError, from_files
+from dray.explain.snapshot import SnapshotError, from_files, undecodable
 from tests.inspect.conftest import Plain, Run, claim, healthy, node, pod
 
 
@@ -140,3 +140,22 @@ def test_nonsense_in_a_file_is_told_with_its_place(
 
 def test_an_event_about_nothing_says_nothing(dray: Run) -> None:
     assert dray("why", wrong_in("Event", "series"), "p", "-n", "ns").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("devices", "taken"),
+    [
+        ("gpu", False),
+        ({"requests": ["gpu"]}, False),
+        ({"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu", "tolerations": "all"}}]}, False),
+        ({"requests": [None, {"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}, True),
+    ],
+)
+def test_a_template_is_read_as_the_claims_that_it_makes(devices: object, taken: bool, tmp_path: Path) -> None:
+    file = tmp_path / "t.yaml"
+    template = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "t"}}
+    file.write_text(yaml.safe_dump({**template, "spec": {"spec": {"devices": devices}}}))
+    snapshot = from_files([file])
+    assert (RESOURCE_CLAIM_TEMPLATES, "default/t") in snapshot.objects
+    assert ("default/t" in snapshot.world.all(RESOURCE_CLAIM_TEMPLATES)) is taken
+    assert any("ResourceClaimTemplate default/t: " in told for told in undecodable(snapshot)) is not taken

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
 from msgspec import field
 
 from dray.api.core import NodeSelector, QuantityValue
@@ -300,10 +301,14 @@ class ResourceClaim(Object):
 
 
 class ResourceClaimTemplateSpec(Struct):
-    """``spec`` is plain, because what is generated from it must keep the fields that Dray does not know."""
+    """``spec`` is plain, because what is generated from it must keep the fields that Dray does not know; those that it knows
+    have the right types."""
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     spec: dict[str, Any] = {}
+
+    def __post_init__(self) -> None:
+        msgspec.convert(self.spec, ResourceClaimSpec)
 
 
 class ResourceClaimTemplate(Object):

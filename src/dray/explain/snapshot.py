@@ -23,7 +23,7 @@ import yaml
 from dray.api import kinds
 from dray.api.defaults import apply_defaults
 from dray.api.kinds import Kind
-from dray.api.meta import DecodeError, decode
+from dray.api.meta import DecodeError, decode, without_nulls
 from dray.api.nesting import refuse_deep_nesting
 from dray.api.times import parse_time
 from dray.cluster.port import Cluster, Forbidden, NotFound, Refused, refused
@@ -381,8 +381,8 @@ def _completed(kind: Kind, body: dict[str, Any], file: Path) -> dict[str, Any]:
     if kind in _CLAIMS and "uid" not in metadata:
         with suppress(DecodeError):  # what has the wrong shape is left out later, with a warning
             decode(kind.type, body)
-            apply_defaults(kind.plural, body, 0.0)
-    metadata.setdefault("uid", f"{kind.plural}/{key_of(body)}")
+            body = apply_defaults(kind.plural, without_nulls(body), 0.0)
+    body["metadata"].setdefault("uid", f"{kind.plural}/{key_of(body)}")
     return body
 
 
