@@ -100,6 +100,42 @@ def test_a_snapshot_wins_over_the_slice_for_further_shares_too() -> None:
     assert made.allocate("n1", [claim(exactly())]).ok
 
 
+@pytest.mark.parametrize("first", ["share", "partition"])
+def test_a_further_share_narrows_what_may_follow_to_the_groups_that_are_published_now(first: str) -> None:
+    def card(*groups: str) -> Any:
+        capacity = {"slots": {"value": "8", "requestPolicy": {"default": "1"}}}
+        nic = device("nic", allowMultipleAllocations=True, capacity=capacity, consumesCounters=takes("g", groups, slots=1))
+        return slice_([nic, device("part", consumesCounters=takes("g", ("a",), slots=1))], name="s", count=2)
+
+    made = engine(card("a", "b"), counters(("g", {"slots": "4"})))
+    take(made, claim(exactly()))
+    both = [
+        exactly("share", select=["device.allowMultipleAllocations"]),
+        exactly("part", select=["!device.allowMultipleAllocations"]),
+    ]
+    wanted = claim(*(both if first == "share" else reversed(both)))
+    assert made.allocate("n1", [wanted]).ok
+    made.put_slice(card("b"))
+    assert not made.allocate("n1", [wanted]).ok
+    for one in both:
+        assert made.allocate("n1", [claim(one)]).ok
+
+
+def test_what_a_device_that_draws_from_nothing_any_more_had_is_free_when_its_claim_goes() -> None:
+    def card(**first: Any) -> Any:
+        return slice_(
+            [device("mig", **first), device("vgpu", consumesCounters=takes("g", ("vgpu",), slots=1))], name="s", count=2
+        )
+
+    made = engine(card(consumesCounters=takes("g", ("mig",), slots=1)), counters(("g", {"slots": "4"})))
+    holder = claim(exactly())
+    take(made, holder)
+    made.put_slice(card())
+    assert not made.allocate("n1", [claim(exactly())]).ok
+    made.release(holder.metadata.uid)
+    assert made.allocate("n1", [claim(exactly(count=2))]).ok
+
+
 def test_an_empty_snapshot_is_none() -> None:
     made = grouped()
     holder = claim(exactly(select=['device.driver == "gpu.example.com"']))

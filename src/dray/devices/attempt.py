@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from dray.devices.capacity import Consumes
-from dray.devices.pools import GroupState
+from dray.devices.pools import GroupState, PoolContent
 from dray.devices.problem import Atoms, Option, Problem, RequestProblem, Values
 from dray.devices.views import NodeView
 
@@ -143,7 +143,7 @@ class Attempt:
         if shared and not must and not self._has_room(option, position):
             return False
         further_share = kind.multiple and bool(self.base_shared & bit or position in self.shares)
-        if kind.consumes and not (self.rejoins(position) if further_share else self._draw(pick, bit)):
+        if kind.consumes and not (self._rejoin(pick) if further_share else self._draw(pick, bit)):
             return False
         if option.values and not self._constrain(pick, must):
             self._undo(pick)
@@ -183,15 +183,8 @@ class Attempt:
         content = self.view.contents[part]
         if self.overcommitted() & bit:
             return False
-        for number, groups in layout.groups[pick.position]:
-            key = (part, number)
-            state = self.group_states.get(key)
-            before = state if state is not None else content.groups.get(number)
-            if before is not None and not before.admits(groups):
-                self._undo(pick)
-                return False
-            pick.groups.append((key, state))
-            self.group_states[key] = (before if before is not None else GroupState()).joined(groups)
+        if not self._join(pick, part, content):
+            return False
         used = self.used
         available = content.available
         for counter, amount in counters:
@@ -203,14 +196,39 @@ class Attempt:
         pick.counted = True
         return True
 
+    def _join(self, pick: Pick, part: int, content: PoolContent) -> bool:
+        """Narrow the groups of the device's counter sets to those that it has; if it has none of them, nothing changes."""
+        for number, groups in self.problem.layout.groups[pick.position]:
+            key = (part, number)
+            state = self.group_states.get(key)
+            before = state if state is not None else content.groups.get(number)
+            if before is not None and not before.admits(groups):
+                self._undo(pick)
+                return False
+            pick.groups.append((key, state))
+            self.group_states[key] = (before if before is not None else GroupState()).joined(groups)
+        return True
+
+    def _rejoin(self, pick: Pick) -> bool:
+        """A further share is recorded with the groups that are published now, which narrow what may follow."""
+        content, bit = self.view.place(pick.position)
+        if not content.recorded(bit):
+            return True
+        return self._join(pick, self.problem.layout.consumption[pick.position][0], content)
+
     def rejoins(self, position: int) -> bool:
         """Whether a further share of a device goes with what is recorded as in use: its groups may have changed since."""
         content, bit = self.view.place(position)
-        holding = content.holdings.get(bit)
-        if holding is None or not holding.snapshots:
-            return True
-        states = ((content.groups.get(number), groups) for number, groups in content.layout.groups[bit])
-        return all(state is None or state.admits(groups) for state, groups in states)
+        return not content.recorded(bit) or self._admitted(position, content)
+
+    def _admitted(self, position: int, content: PoolContent) -> bool:
+        layout = self.problem.layout
+        part, _ = layout.consumption[position]
+        for number, groups in layout.groups[position]:
+            state = self.group_states.get((part, number)) or content.groups.get(number)
+            if state is not None and not state.admits(groups):
+                return False
+        return True
 
     def could_draw(self, position: int) -> bool:
         """Whether the device's counter sets would admit it now, by counters and by groups."""
@@ -222,10 +240,8 @@ class Attempt:
         content = self.view.contents[part]
         if self.overcommitted() & bit:
             return False
-        for number, groups in layout.groups[position]:
-            state = self.group_states.get((part, number)) or content.groups.get(number)
-            if state is not None and not state.admits(groups):
-                return False
+        if not self._admitted(position, content):
+            return False
         return all(content.available[counter] - self.used.get((part, counter), 0) >= amount for counter, amount in counters)
 
     def overcommitted(self) -> int:

@@ -241,8 +241,13 @@ class PoolContent:
             sign = -1 if holding.allocated else 1
             for counter, amount in self.layout.consumption[bit]:
                 self.available[counter] += sign * amount
-        if self.layout.groups[bit]:
-            self._groups = None
+        # Whatever the device draws from now: what is recorded of it may be about counter sets that it drew from before.
+        self._groups = None
+
+    def recorded(self, bit: int) -> bool:
+        """Whether claims say with which groups they have the device."""
+        holding = self.holdings.get(bit)
+        return holding is not None and bool(holding.snapshots)
 
     @property
     def groups(self) -> dict[int, GroupState]:
@@ -253,6 +258,8 @@ class PoolContent:
 
     def _fold_groups(self) -> dict[int, GroupState]:
         states: dict[int, GroupState] = {}
+        if not self.layout.sets:
+            return states
         number_of = {name: number for number, name in enumerate(self.layout.sets)}
         for bit, holding in sorted(self.holdings.items()):
             if not holding.allocated:
