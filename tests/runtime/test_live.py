@@ -17,6 +17,7 @@ from dray.cluster.world import World
 from dray.controllers.replicasets import ReplicaSets
 from dray.runtime.live import DeciderFailed, Live
 from dray.runtime.metrics import Metrics
+from dray.runtime.steady import Steady
 from dray.runtime.stories import Stories
 from tests.workloads import replicated
 
@@ -239,3 +240,48 @@ async def test_who_may_not_read_zones_goes_on_without_and_a_metric_says_so(clust
     assert decider.outcomes[0].ok
     name = NODE_RESOURCE_TOPOLOGIES.resource
     assert f'dray_kinds_forbidden{{kind="{name}"}} 1.0' in metrics.text().decode()
+
+
+class Clocks:
+    """A wall clock that can be put back or forward, beside one that cannot."""
+
+    def __init__(self) -> None:
+        self.wall = self.monotonic = 1000.0
+
+    def pass_by(self, seconds: float) -> None:
+        self.wall += seconds
+        self.monotonic += seconds
+
+
+def test_time_goes_on_where_the_clock_is_put_back() -> None:
+    clocks = Clocks()
+    steady = Steady(lambda: clocks.wall, lambda: clocks.monotonic)
+    clocks.pass_by(10)
+    assert steady() == 1010
+    clocks.wall -= 100
+    told = [steady()]
+    for _ in range(25):
+        clocks.pass_by(10)
+        told.append(steady())
+    assert told == sorted(set(told)), "it never goes back, and never stands still"
+    assert told[1] == 1015
+    assert told[-1] == clocks.wall, "it has caught up"
+    clocks.wall += 3600
+    assert steady() == clocks.wall
+
+
+async def test_what_is_due_happens_although_the_clock_is_put_back(cluster: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By as much as it would else be late."""
+    put_back = 0.0
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() - put_back)
+    decider, done = Scripted(create("late"), at=real() + 0.4), asyncio.Event()
+    decider.on_event = lambda event: done.set() if isinstance(event, Outcome) else None
+    live = Live(cluster, World([CONFIG_MAPS]), [decider])
+    running = asyncio.create_task(live.run())
+    async with asyncio.timeout(5):
+        await live.listed.wait()
+        put_back = 3600.0
+        await done.wait()
+    live.stop()
+    await running

@@ -34,6 +34,7 @@ from dray.cluster.reflector import ADVISORY, Listed, Reflector
 from dray.cluster.world import World
 from dray.runtime.metrics import Metrics
 from dray.runtime.picture import apply_answer
+from dray.runtime.steady import Steady
 from dray.runtime.stories import Stories
 
 IN_FLIGHT: Final = 32
@@ -64,13 +65,13 @@ class Live:
         deciders: Sequence[Decider],
         *,
         in_flight: int = IN_FLIGHT,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
         leading: Callable[[], bool] = lambda: True,
         stories: Stories | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         self._cluster, self._world, self._deciders = cluster, world, list(deciders)
-        self._clock, self._leading = clock, leading
+        self._clock, self._leading = clock or Steady(), leading
         self._stories, self._metrics = stories, metrics or Metrics()
         self._by_kind: dict[Kind, list[Decider]] = {kind: [] for kind in world.kinds}
         for decider in deciders:
