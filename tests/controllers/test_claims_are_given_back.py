@@ -192,6 +192,16 @@ class TestAPodThatBypassedTheScheduler:
         reserved = cluster.claim("shared")["status"]["reservedFor"]  # type: ignore[index]
         assert {"resource": "pods", "name": "b", "uid": "uid-b"} in reserved
 
+    def test_so_does_one_with_only_an_extended_resource_claim(self, cluster: Cluster) -> None:
+        """Its reservation was taken away while it was being bound."""
+        special = {"resource.kubernetes.io/extended-resource-claim": "true"}
+        cluster.given_claim("special", ownerReferences=owned_by("b")["ownerReferences"], annotations=special)
+        cluster.settle()
+        status = {"phase": "Pending", "extendedResourceClaimStatus": {"resourceClaimName": "special"}}
+        cluster.api.put(PODS, {"metadata": {"name": "b"}, "spec": {"nodeName": "n"}, "status": status})
+        cluster.settle()
+        assert [who["name"] for who in cluster.claim("special")["status"]["reservedFor"]] == ["b"]  # type: ignore[index]
+
     def test_but_never_an_allocation(self, cluster: Cluster) -> None:
         cluster.given_claim(allocated=False)
         cluster.pod("b", {"name": "g", "resourceClaimName": "shared"}, spec={"nodeName": "n"})

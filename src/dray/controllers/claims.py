@@ -119,10 +119,11 @@ class ClaimsController:
         self._alive.discard(pod.uid)
         if change.new is None or _done(pod):
             self._touch_claims_of(pod.uid)
-        elif pod.spec.resource_claims:
+            return
+        if pod.spec.node_name:
+            self._work.add(f"claim:{key}" for key in claims_of(pod))
+        if pod.spec.resource_claims:
             self._work.add([f"pod:{pod.key}"])
-            if pod.spec.node_name:
-                self._work.add(f"claim:{key}" for key in claims_of(pod))
             if isinstance(change.old, Pod) and change.old.status.resource_claim_statuses != pod.status.resource_claim_statuses:
                 self._work.add(f"claim:{key}" for key in self._claims_by_owner[pod.uid])
 
