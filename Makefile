@@ -1,20 +1,19 @@
-# make demo   sets up and runs the main job (ARGS=--once ends when it has settled)
-# make test   sets up and passes the tests
+# What run.py does not do alone. Each target sets up what it needs.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
 .PHONY: demo test slow lint types real e2e e2e-control bench soak web look pictures clean
 
-demo: $(VENV)/.installed
-	$(BIN)/dray demo $(ARGS)
+demo:
+	@$(PYTHON) run.py demo $(ARGS)
 
-test: $(VENV)/.dev
-	$(BIN)/pytest -m "not real and not slow" -n auto $(ARGS)
+test:
+	@$(PYTHON) run.py test $(ARGS)
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check run.py src tests benchmarks
+	$(BIN)/ruff format --check run.py src tests benchmarks
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
@@ -52,24 +51,15 @@ look: $(VENV)/.page
 pictures: $(VENV)/.page
 	DRAY_PICTURES=1 $(BIN)/pytest tests/web/test_pictures.py -n 0 -k shows --timeout 300
 
-$(VENV)/.page: $(VENV)/.dev
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[page]'
-	@touch $@
+$(VENV)/.page: pyproject.toml
+	@$(PYTHON) run.py set-up dev page
 
 web/node_modules: web/package-lock.json
 	cd web && npm ci --no-audit --no-fund --silent
 	@touch $@
 
-$(VENV)/.installed: pyproject.toml
-	@echo "Setting up $(VENV); the first time this takes a minute …"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
-	@touch $@
-
-$(VENV)/.dev: $(VENV)/.installed
-	@echo "Adding the tools for tests to $(VENV) …"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@touch $@
+$(VENV)/.dev: pyproject.toml
+	@$(PYTHON) run.py set-up dev
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -283,7 +283,7 @@ def _machines(world: World) -> Any:
 
 
 def _path() -> str:
-    """How to find `dray` where it is not on the PATH, as after `make demo`."""
+    """How to find `dray` where it is not on the PATH, as after `run.py demo`."""
     return "" if shutil.which("dray") else f"  export PATH={Path(sys.executable).parent}:$PATH\n"
 
 
