@@ -122,6 +122,13 @@ class TestBindingConditions:
         )
         assert controller in ask(dray, "new", objects)["fixes"]
         assert controller not in ask(dray, "new", self.objects())["fixes"]
+        assert controller in ask(dray, "new", [*objects, self.late(30)])["fixes"]
+
+    def test_who_said_that_a_device_failed_has_reported(self, dray: Run) -> None:
+        objects = self.objects()
+        del objects[-2]["status"]["devices"]
+        failed = TestAfterABindingThatFailed().event(30, name="other", uid="uid-other")
+        assert not any("nobody has reported" in each for each in ask(dray, "new", [*objects, failed])["fixes"])
 
     def test_a_device_that_was_withdrawn_meanwhile_is_named(self, dray: Run) -> None:
         assert ask(dray, "new", self.objects())["notes"] == []

@@ -86,9 +86,11 @@ def _before(pod: Pod, failures: Sequence[FailedBinding]) -> str:
     return f" {number} failed it before, the last{when}: {own[-1].message}."
 
 
-def more_help(world: World, found: Sequence[Awaited], now: float) -> Iterator[str]:
+def more_help(world: World, found: Sequence[Awaited], failures: Sequence[FailedBinding], now: float) -> Iterator[str]:
     """What there is to do but to wait: look whether anybody is there who could end the wait."""
     heard = {status.driver for claim in world.all(RESOURCE_CLAIMS).values() for status in claim.status.devices}
+    # What was said of a device that failed went with its allocation.
+    heard |= {failure.driver for failure in failures if not failure.timeout}
     for driver in sorted({_identity(each)[0] for each in found} - heard):
         yield f"see whether the controller runs that prepares devices of {driver}: nobody has reported on any of them"
     if any(parse_time(each.deadline) <= now for each in found):

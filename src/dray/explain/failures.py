@@ -39,6 +39,10 @@ class FailedBinding(msgspec.Struct, frozen=True):
         return self.pod == pod.key and self.uid in ("", pod.uid)
 
     @property
+    def driver(self) -> str:
+        return self.device.partition("/")[0]
+
+    @property
     def waited(self) -> float | None:
         """How many seconds were given to the device."""
         found = _WAITED.search(self.message) if self.timeout else None

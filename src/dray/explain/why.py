@@ -305,7 +305,8 @@ class _Question:
     def _waits(self, found: list[Awaited], others: Sequence[str] = ()) -> Why:
         reasons = awaiting.reasons(found)
         summary = awaiting.summary(self._pod, found, self._failures, self._now, others)
-        help_ = [*fixes([(reason, 0) for reason in reasons]), *awaiting.more_help(self._world, found, self._now)]
+        more = awaiting.more_help(self._world, found, self._failures, self._now)
+        help_ = [*fixes([(reason, 0) for reason in reasons]), *more]
         notes = awaiting.withdrawn(self._world, found)
         return Why(self._pod.key, "waiting", summary, reasons, awaited=found, fixes=help_, notes=notes)
 
