@@ -98,6 +98,49 @@ class Told:
             self.claims[wanted.uid] = wanted
 
 
+class Card(Told):
+    """One pool on two nodes whose devices draw from two counter sets, in schemes that change while they are in use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown(counters(("g", {"slots": "4"}), ("h", {"slots": "2"}), name="sets", count=3, nodeName="n1"))
+        for name in ("n1", "n2"):
+            self.publish(name, random.Random(0))
+
+    def shown(self, made: ResourceSlice) -> None:
+        self.slices[made.metadata.name] = made
+        self.engine.put_slice(made)
+
+    def publish(self, name: str, pick: random.Random) -> None:
+        devices = [self.device(f"{name}-{number}", pick) for number in range(pick.randint(1, 4))]
+        self.shown(slice_(devices, name=name, count=3, nodeName=name))
+
+    def device(self, name: str, pick: random.Random) -> dict[str, Any]:
+        fields: dict[str, Any] = {"attributes": {"root": f"r{pick.randint(0, 1)}"}}
+        schemes = [(), (), ("a",), ("b",), ("a", "b")]
+        drawn = [takes(each, pick.choice(schemes), slots=1) for each in pick.choice(["", "g", "g", "h", "gh"])]
+        fields["consumesCounters"] = [entry for each in drawn for entry in each]
+        if pick.random() < 0.4:
+            policy = {"default": "1", "validValues": ["1", "2"]}
+            fields |= {"allowMultipleAllocations": True, "capacity": {"part": {"value": "3", "requestPolicy": policy}}}
+        if pick.random() < 0.2:
+            fields |= {"bindingConditions": ["ready"], "bindingFailureConditions": ["failed"], "bindsToNode": True}
+        return device(name, **fields)
+
+    def change(self, pick: random.Random) -> None:
+        match pick.randint(0, 5):
+            case 0 | 1:
+                self.publish(pick.choice(["n1", "n2"]), pick)
+            case 2 if self.claims:
+                uid = pick.choice(sorted(self.claims))
+                del self.claims[uid]
+                self.engine.remove_claim(uid)
+            case 3:
+                super().change(pick)
+            case _:
+                self.allocate(pick)
+
+
 def answers(made: Devices) -> list[tuple[Any, ...]]:
     match = [{"matchAttribute": "gpu.example.com/root"}]
     patient = [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 30}]
@@ -107,6 +150,8 @@ def answers(made: Devices) -> list[tuple[Any, ...]]:
     for name in NODES:
         for question in questions:
             verdict = made.allocate(name, [question])
+            for result in (result for allocation in verdict.results for result in allocation.devices.results):
+                result.share_id = None
             found.append((verdict.ok, verdict.error, verdict.results))
     return found
 
@@ -116,6 +161,16 @@ def answers(made: Devices) -> list[tuple[Any, ...]]:
 def test_step_by_step_is_as_good_as_all_at_once(seed: int, steps: int) -> None:
     pick = random.Random(seed)
     told = Told()
+    for _ in range(steps):
+        told.change(pick)
+        assert answers(told.engine) == answers(told.fresh())
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 25))
+def test_so_it_is_where_schemes_change_while_devices_are_in_use(seed: int, steps: int) -> None:
+    pick = random.Random(seed)
+    told = Card()
     for _ in range(steps):
         told.change(pick)
         assert answers(told.engine) == answers(told.fresh())

@@ -211,15 +211,13 @@ class Attempt:
 
     def _rejoin(self, pick: Pick) -> bool:
         """A further share is recorded with the groups that are published now, which narrow what may follow."""
-        content, bit = self.view.place(pick.position)
-        if not content.recorded(bit):
-            return True
+        content, _ = self.view.place(pick.position)
         return self._join(pick, self.problem.layout.consumption[pick.position][0], content)
 
     def rejoins(self, position: int) -> bool:
-        """Whether a further share of a device goes with what is recorded as in use: its groups may have changed since."""
-        content, bit = self.view.place(position)
-        return not content.recorded(bit) or self._admitted(position, content)
+        """Whether a further share of a device goes with what is in use: its groups may have changed since."""
+        content, _ = self.view.place(position)
+        return self._admitted(position, content)
 
     def _admitted(self, position: int, content: PoolContent) -> bool:
         layout = self.problem.layout

@@ -244,11 +244,6 @@ class PoolContent:
         # Whatever the device draws from now: what is recorded of it may be about counter sets that it drew from before.
         self._groups = None
 
-    def recorded(self, bit: int) -> bool:
-        """Whether claims say with which groups they have the device."""
-        holding = self.holdings.get(bit)
-        return holding is not None and bool(holding.snapshots)
-
     @property
     def groups(self) -> dict[int, GroupState]:
         """By counter set number: who is in use there. Sets without users are absent."""
