@@ -126,6 +126,14 @@ class TestCheck:
         (answer,), _ = ask("check", {"topology": node(*zones, policy="best-effort"), "pod": asked})
         assert answer["predicted"]["placement"] == {"0": {"memory": "4"}, "1": {"hugepages-1Gi": "4"}}
 
+    def test_of_a_pod_whose_containers_have_the_memory_of_its_init_container(self) -> None:
+        asked = guaranteed(cpu="1", memory="6")
+        asked["spec"]["initContainers"] = [{"name": "i", "resources": {"limits": {"cpu": "1", "memory": "10"}}}]
+        zones = {"cpu": "8", "memory": "7"}
+        (answer,), _ = ask("check", {"topology": node(zones, zones, policy="best-effort", scope="container"), "pod": asked})
+        assert answer["predicted"]["masks"] == [["0", "1"], ["0", "1"]]
+        assert answer["predicted"]["aligned"]
+
     def test_settings_and_ignored_resources(self) -> None:
         line = {"topology": node(*ZONES), "pod": guaranteed(gpu="6", cpu="10")}
         off, ignored = ask("check", {**line, "kubelet": {"cpuManagerPolicy": "none"}}, {**line, "ignore": ["cpu"]})[0]

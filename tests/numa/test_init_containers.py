@@ -93,3 +93,20 @@ def test_a_pod_without_such_init_containers_carries_no_record_of_them() -> None:
     zones.run(20)
     noted = {pod["metadata"]["name"]: pod["metadata"]["annotations"].get(INIT_MEMORY_PREDICTED) for pod in zones.all(PODS)}
     assert noted == {"first": None, "second": '[{"memoryNodes":["node-0"],"amount":{"memory":"1073741824"}}]'}
+
+
+def test_cpus_that_no_container_after_them_could_use_count_where_they_are() -> None:
+    """The container fills the first zone before it takes from the second what its init container left there: the pod keeps seven
+    cores, although it never needs more than five at one time."""
+    empty, gpus = {"cpus": 4, "memory": "64Gi"}, {"cpus": 4, "memory": "64Gi", "devices": {GPU: 1}}
+    zones = cluster(empty, gpus, policy="restricted", scope="container", memoryManagerPolicy="None")
+    first = aligned_pod("first", 5, annotations={"dray.dev/starts-after": "10s"})
+    amounts = {"cpu": "3", "memory": "1Mi", GPU: "1"}
+    first["spec"]["initContainers"] = [{"name": "init", "image": "i", "resources": {"requests": amounts, "limits": amounts}}]
+    zones.create(first)
+    zones.run(90)
+    assert zones.phase("first") == "Running"
+    zones.create(aligned_pod("second", 2), aligned_pod("third", 1))
+    zones.run(60)
+    assert [zones.phase(name) for name in ("second", "third")] == ["Pending", "Running"]
+    assert zones.refused == 0

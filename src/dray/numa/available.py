@@ -85,14 +85,15 @@ def _sorted(merged: dict[int, dict[str, int]]) -> Placement:
 
 
 def _with_stranded(found: Record, pod: Pod, demand: Demand, layout: Layout) -> Record:
-    """CPUs and devices of init containers stay with the pod, and no kubelet reports them. What the pod must have more than was
-    observed is where it was predicted."""
+    """CPUs and devices of init containers stay with the pod, and no kubelet reports them. What the pod has more than was observed
+    is where it was predicted: what its containers need at one time, or more, where they could not use what these left."""
     if found.source != "observed" or not any(unit.role == "init" for unit in demand.units):
         return found
     expected = predicted_placement(pod, layout)
     merged = {place: dict(amounts) for place, amounts in found.placement}
     for name, total in demand.pod:
-        missing = total - sum(amounts.get(name, 0) for amounts in merged.values())
+        foreseen = sum(dict(amounts).get(name, 0) for _, amounts in expected)
+        missing = max(total, foreseen) - sum(amounts.get(name, 0) for amounts in merged.values())
         for place, amounts in expected if name == CPU or is_device(name) else ():
             more = min(missing, dict(amounts).get(name, 0) - merged.get(place, {}).get(name, 0))
             if more > 0:

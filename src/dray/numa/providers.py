@@ -16,7 +16,7 @@ from dray.numa.room import ZONES_WALKED, Needs, Room
 def merged_mask(room: Room, needs: Needs) -> int | str:
     """The zones that a kubelet with policy best-effort settles on, or the code of a reason why it cannot serve the pod at all."""
     layout = room.layout
-    if not room.holds(layout.all_zones, needs):
+    if not room.serves(needs):
         return "ZonesFull"
     if len(layout.zones) > ZONES_WALKED:
         return _narrowest(room, needs)

@@ -131,9 +131,18 @@ class Room:
             self._take_memory(mask, places, needs)
 
     def holds(self, mask: int, needs: Needs) -> bool:
-        """Whether these zones alone have room for all of this."""
-        wanted = self._with_reuse(needs)[1] + [(self.free[row], amount) for row, amount in needs.memory]
+        """Whether these zones alone have room for all of this, with what init containers left there."""
+        again = self._memory_reuse.get(mask, {})
+        wanted = self._with_reuse(needs)[1] + [(self.free[row], amount - again.get(row, 0)) for row, amount in needs.memory]
         return holds(bits(mask), wanted)
+
+    def serves(self, needs: Needs) -> bool:
+        """Whether the machine has all of this, in whatever zones."""
+        everywhere = self.layout.all_zones
+        if self.holds(everywhere, needs):
+            return True
+        rows = msgspec.structs.replace(needs, memory=())
+        return self.holds(everywhere, rows) and any(self.memory_usable(mask, needs) for mask in self._memory_reuse)
 
     def spill(self, mask: int, needs: Needs) -> None:
         """Give out from the set first and what it lacks from the other zones, lowest first, as far as they have it."""
@@ -181,9 +190,10 @@ class Room:
 
     def offers(self, needs: Needs) -> list[int]:
         """Every set that the Memory Manager would offer. On a machine with more zones than can be walked through: the sets that
-        are in use together, and all zones."""
-        count = len(self.layout.zones)
-        sets = range(1, self.layout.all_zones + 1) if count <= ZONES_WALKED else (*self._groups, self.layout.all_zones)
+        are in use together, those that init containers left memory in, and all zones."""
+        everywhere = self.layout.all_zones
+        walked = len(self.layout.zones) <= ZONES_WALKED
+        sets = range(1, everywhere + 1) if walked else {*self._groups, *self._memory_reuse, everywhere}
         return [mask for mask in sets if self.memory_usable(mask, needs)]
 
     def offers_any(self, needs: Needs) -> bool:
