@@ -104,6 +104,37 @@ def test_a_claim_that_may_not_be_deleted_is_used_again(dra: Sim) -> None:
     assert claim["metadata"]["finalizers"] == [FINALIZER]
 
 
+def test_a_claim_that_somebody_deletes_while_its_pod_is_bound_stays_until_that_is_known(dra: Sim) -> None:
+    """The bind may have come true: without its finalizer the claim would go, and its device to another pod."""
+    bind = failing(is_bind, error=Unreachable("no answer"))
+    dra.fault = bind
+    dra.add_pod("p", containers=[container("c", gpu=1)])
+    dra.settle(0.5)
+    (claim,) = special(dra)
+    dra.api.delete(kinds.RESOURCE_CLAIMS, f"default/{claim['metadata']['name']}")
+    dra.settle(0.4)
+    assert [each["metadata"]["finalizers"] for each in special(dra)] == [[FINALIZER]]
+    dra.settle(15)
+    assert dra.node_of("p") == "dra"
+    (left,) = special(dra)
+    assert left["metadata"]["uid"] == claim["metadata"]["uid"]
+    assert left["status"]["allocation"] == claim["status"]["allocation"]
+
+
+def test_it_goes_where_the_bind_failed_after_all(dra: Sim) -> None:
+    first, second = failing(is_bind, error=Unreachable("")), failing(is_bind, error=Forbidden(403, "Forbidden", "no"))
+    dra.fault = lambda write: first(write) or second(write)
+    dra.add_pod("p", containers=[container("c", gpu=1)])
+    dra.settle(0.5)
+    (claim,) = special(dra)
+    dra.api.delete(kinds.RESOURCE_CLAIMS, f"default/{claim['metadata']['name']}")
+    dra.settle(20)
+    assert dra.node_of("p") == "dra"
+    (other,) = special(dra)
+    assert other["metadata"]["uid"] != claim["metadata"]["uid"]
+    assert "deletionTimestamp" not in other["metadata"]
+
+
 def test_a_finalizer_of_others_stays(dra: Sim) -> None:
     dra.fault = failing(is_bind, error=Forbidden(403, "Forbidden", "no"), times=99)
     dra.add_pod("p", containers=[container("c", gpu=1)])

@@ -9,7 +9,7 @@ claim is written only when the watch has come that far: of two allocations that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -50,6 +50,8 @@ class ClaimWriter:
 
     def __init__(self, world: World, engine: Devices, schedulers: frozenset[str], *, stamps: bool) -> None:
         self._world, self._engine, self._schedulers, self._stamps = world, engine, schedulers, stamps
+        # Whether a pod is on its way to its node: what becomes of its claim is up to its binding.
+        self.binds: Callable[[str], bool] = lambda uid: False
         self.intents = Intents(world)
         # Claims to look at now, and those that rest until a time; one with a write under way is in neither.
         self._dirty: dict[str, None] = {}
@@ -282,7 +284,8 @@ class ClaimWriter:
         if pod is None or pod.uid != owner.uid or pod.spec.scheduler_name not in self._schedulers:
             return
         if not pod.spec.node_name:
-            if _stuck(claim) and claim.uid not in self.intents:
+            # A bind that is sent may come true: the pod would run with a claim that is gone, and whose devices another one has.
+            if _stuck(claim) and claim.uid not in self.intents and not self.binds(pod.uid):
                 self.delete(claim, pod.key)
         else:
             named = pod.status.extended_resource_claim_status
