@@ -25,7 +25,9 @@ from dray.cluster.metrics import Recorder
 from dray.cluster.world import World
 from dray.explain.verify import verify
 from dray.explain.why import Why
+from dray.nodes.fabric import HOW, PERCENT
 from dray.nodes.faults import FAULT, SIMULATED
+from dray.nodes.hardware import hardware
 from dray.simulate.run import Simulation
 from dray.simulate.scenario import made_of
 from tests.simulate.judging_evictions import Evictions, partial_gangs
@@ -127,16 +129,17 @@ def _judged(documents: list[Document], seed: int | None) -> Outcome:
 
 
 def _of_evictions(documents: list[Document], evictions: Evictions, world: World) -> Iterator[Failure]:
-    if not any(map(_fails, documents)):  # whom devices fail others have left for in vain
+    if not any(map(fails, documents)):  # whom devices fail others have left for in vain
         yield from (Failure("evicted in vain", about, detail) for about, detail in evictions.in_vain(world))
     yield from (Failure("evict in turn", about, detail) for about, detail in evictions.in_turn())
 
 
-def _fails(document: Document) -> bool:
-    """Whether some device is never ready: it fails, is silent, or takes longer than schedulers wait."""
-    text = json.dumps(document)
+def fails(document: Document) -> bool:
+    """Whether some device is never ready: it fails, for all claims or for some, is silent, or slower than schedulers wait."""
+    drawn = document["spec"].get("hardware", ()) if document["kind"] == "Scenario" else ()
+    text = json.dumps([document, *hardware(drawn).objects])
     slow = (int(seconds) >= BINDING_TIMEOUT for seconds in _SECONDS_TO_ATTACH.findall(text))
-    return '"fabric.dray.dev/attach": ' in text or any(slow)
+    return f'"{HOW}": ' in text or f'"{PERCENT}": ' in text or any(slow)
 
 
 def _overfills(document: Document) -> bool:

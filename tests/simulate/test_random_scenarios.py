@@ -21,7 +21,7 @@ from dray.runtime.faults import EVERY
 from dray.runtime.virtual import Written
 from dray.simulate.run import simulate
 from dray.simulate.scenario import HOSTS, made_of
-from tests.simulate.judging import judge, more_than_all, untrue
+from tests.simulate.judging import fails, judge, more_than_all, untrue
 from tests.simulate.judging_evictions import Evictions
 from tests.simulate.minimising import Minimising
 from tests.simulate.random_crowds import crowd
@@ -230,6 +230,12 @@ def test_who_was_evicted_in_vain_is_told() -> None:
     watched.happens("create", "default/runs", subresource="binding")
     watched.happens("delete", "default/c", "default/gone")
     assert list(evictions.in_vain(world)) == [("pod/default/waits", "default/a left for it at 2 s, and it waits")]
+
+
+def test_for_whom_devices_fail_others_may_leave_in_vain() -> None:
+    """Also where only some of them do, as hardware says of itself."""
+    assert fails(scenario(hardware=["cxl-fabric:1"]))
+    assert not fails(scenario(hardware=["fabric:1"]))
 
 
 def test_owners_that_drive_out_each_other_are_told() -> None:
