@@ -186,6 +186,28 @@ class TestGangs:
         sim.settle(20)
         assert running(sim) == set()
 
+    def test_a_sub_group_that_the_gang_can_do_without_goes_alone_when_it_broke(self) -> None:
+        sim = cluster(6)
+        add_queue(sim, "team", 8)
+        parts = [{"name": part, "minMember": 2} for part in ("a", "b", "c")]
+        add_group(sim, "train", "team", 0, minSubGroup=2, subGroups=parts, stalenessGracePeriod="30s")
+        for name in ("a0", "a1", "b0", "b1"):
+            add_member(sim, name, "train", labels={"kai.scheduler/subgroup-name": name[0]})
+        sim.settle(40)
+        assert running(sim) == {"a0", "a1", "b0", "b1"}, "of which two sub-groups are enough runs on without the third"
+        for name in ("c0", "c1"):
+            add_member(sim, name, "train", labels={"kai.scheduler/subgroup-name": "c"})
+        sim.settle(5)
+        assert running(sim) == {"a0", "a1", "b0", "b1", "c0", "c1"}
+        sim.remove(kinds.PODS, "default/a1")
+        sim.settle(40)
+        assert running(sim) == {"b0", "b1", "c0", "c1"}
+        [told] = sim.events("StaleGang")
+        assert "sub-group a of pod group default/train has fewer pods than it needs" in told["note"]
+        sim.remove(kinds.PODS, "default/b1")
+        sim.settle(40)
+        assert running(sim) == set(), "one is not enough"
+
     def test_an_owner_asks_for_its_pods_to_start_together(self) -> None:
         sim = cluster(1)
         add_queue(sim, "default-queue", 8)

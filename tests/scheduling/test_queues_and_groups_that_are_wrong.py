@@ -178,6 +178,34 @@ def test_who_is_named_of_a_gang_is_the_same_whoever_came_first() -> None:
     assert "pod default/w0" in said.pop()
 
 
+def of_parts(sim: Sim, pods: dict[str, str], **spec: Any) -> None:
+    """A gang of which two sub-groups with two pods each are enough, of three, and pods in these."""
+    parts = [{"name": f"r{part}", "minMember": 2} for part in range(3)]
+    add_group(sim, "replicas", "team", 0, minSubGroup=2, subGroups=parts, **spec)
+    for name, part in pods.items():
+        add_member(sim, name, "replicas", labels={"kai.scheduler/subgroup-name": part} if part else {})
+
+
+ENOUGH = {"p0": "r0", "p1": "r0", "p2": "r1", "p3": "r1"}
+
+
+def test_each_pod_in_no_sub_group_is_told_what_it_says_itself_whatever_stands_against_the_others() -> None:
+    sim = cluster(8)
+    add_queue(sim, "team", 8, limit=5)
+    of_parts(sim, {**ENOUGH, "p4": "r2", "p5": "r2", "stray": "", "typo": "r3"})
+    assert "would exceed its limit" in told(sim, "p4")
+    assert told(sim, "stray").startswith("pod default/stray names nothing in the label")
+    assert told(sim, "typo").startswith("pod default/typo names r3 in the label")
+
+
+def test_of_a_gang_that_runs_the_part_that_lacks_pods_is_named() -> None:
+    sim = cluster(8)
+    add_queue(sim, "team", 8)
+    of_parts(sim, {**ENOUGH, "p4": "r2"})
+    assert told(sim, "p4") == "podgroup default/replicas has too few pods to start sub-group r2: 1 of 2."
+    assert running(sim) == {*ENOUGH}
+
+
 class TestNobodyMovesWhoCouldNotComeBack:
     """Who is evicted so that it starts elsewhere would wait there, because of its queue or its group."""
 

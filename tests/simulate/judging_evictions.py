@@ -7,7 +7,7 @@ Always true: only what the API server took is judged, by the names that writes c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Protocol
 
 from dray.api.core import Pod
@@ -78,10 +78,20 @@ def partial_gangs(world: World) -> Iterator[tuple[str, str]]:
             placed = [pod for pod in pods if pod.spec.node_name and not pod.terminal]
             running = placed if any(pod.metadata.deletion_timestamp is None for pod in placed) else []
             ended = any(pod.terminal for pod in pods)
+            if not running or ended:
+                continue
+            counts = {part: _count(running, part) for part in _parts(group)}
+            enough = getattr(group.spec, "min_sub_group", None)
             for part, least in _parts(group).items():
-                count = sum(pod.metadata.labels.get("kai.scheduler/subgroup-name", "") == part or not part for pod in running)
-                if running and count < least and not ended:
-                    yield f"podgroup/{key}", f"runs with {count} of {least} pods {part}".rstrip()
+                # Without a sub-group that it does not need, it runs.
+                if counts[part] < least and (counts[part] or enough is None):
+                    yield f"podgroup/{key}", f"runs with {counts[part]} of {least} pods {part}".rstrip()
+            if counts and enough is not None and sum(counts[part] >= least for part, least in _parts(group).items()) < enough:
+                yield f"podgroup/{key}", f"runs with fewer than {enough} of its sub-groups"
+
+
+def _count(pods: Iterable[Pod], part: str) -> int:
+    return sum(pod.metadata.labels.get("kai.scheduler/subgroup-name", "") == part or not part for pod in pods)
 
 
 def _group_of(pod: Pod, sort: str) -> str:
@@ -94,6 +104,6 @@ def _parts(group: Any) -> dict[str, int]:
     if hasattr(group.spec, "scheduling_policy"):
         gang = group.spec.scheduling_policy.gang
         return {"": gang.min_count if gang is not None else 0}
-    if group.spec.min_sub_group is not None or (group.spec.staleness_grace_period or "").startswith("-"):
+    if (group.spec.staleness_grace_period or "").startswith("-"):
         return {}
     return {part.name: part.min_member or 0 for part in group.spec.sub_groups} or {"": group.spec.min_member}

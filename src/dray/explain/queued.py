@@ -174,7 +174,7 @@ def _of_session(world: World, pod: Pod, session: Session, job: Job, before: Mapp
     if plan is not None and any(seat.pending.uid == pod.uid for seat in plan.seats):
         node = next(seat.placement.node for seat in plan.seats if seat.pending.uid == pod.uid)
         return Outlook(place, node, evicts=WouldEvict(node, _victims(world, plan), _why(session, job, plan, before)))
-    missing = session.missing.get(job.key) if pod.uid in job.waiting else None
+    missing = session.told(job, pod) if pod.uid in job.waiting else None
     if missing is not None:
         place.closest = [Seated(seat.pending.pod.key, seat.placement.node) for seat in missing.closest]
     others = [other for uid, other in job.pods.items() if uid != pod.uid] if place.needs > 1 else []

@@ -2,7 +2,8 @@
 
 A gang is a tree: leaves are sets of pods with a minimum, groups say how many of their children must be satisfied. Below its
 minimum a gang gets exactly what is missing, all or nothing; above it, one pod or one more part at a time. It loses in the
-opposite order: surplus pods one by one, surplus parts as a whole, then everything.
+opposite order: surplus pods one by one, surplus parts as a whole, then everything. A part that lost pods which it needs goes as a
+whole, and all others with it that can do nothing without it.
 """
 
 from __future__ import annotations
@@ -94,6 +95,10 @@ class Gang:
         return sum(sorted(map(self.lacks, part.parts))[: part.needed])
 
 
+def members_of(gang: Gang, part: Part, *states: State) -> list[Member]:
+    return [member for leaf in _leaves(part) for member in gang.of(leaf.name, *states)]
+
+
 def is_preemptible(explicit: bool | None, priority: int) -> bool:
     return priority < PREEMPTIBLE_BELOW if explicit is None else explicit
 
@@ -108,11 +113,6 @@ def is_running(part: Part, gang: Gang) -> bool:
     return sum(is_running(child, gang) for child in part.parts) >= part.needed
 
 
-def is_whole(gang: Gang) -> bool:
-    """Whether every leaf has its minimum; how many parts of a group would do is not asked."""
-    return all(len(gang.of(name, "active")) >= leaf.needed for name, leaf in gang.leaves.items())
-
-
 def fill(gang: Gang) -> Fill:
     """Where the gang stands in its queue's order."""
     counts = [(len(gang.of(name, "active")), leaf.needed) for name, leaf in gang.leaves.items()]
@@ -122,6 +122,14 @@ def fill(gang: Gang) -> Fill:
 
 
 # ----------------------------------------------------------------------------------------------------------------- growing
+
+
+def next_part(gang: Gang, leaf: str) -> Part:
+    """The largest part with this leaf that is to start as a whole, with its minimum; the leaf, where all have theirs."""
+    part = gang.root
+    while is_running(part, gang) and not part.is_leaf:
+        part = next(child for child in part.parts if any(each.name == leaf for each in _leaves(child)))
+    return part
 
 
 def next_attempt(gang: Gang) -> list[Member]:
@@ -181,8 +189,7 @@ def next_victims(gang: Gang) -> list[Member]:
         if len(active) > leaf.needed:
             return active[-1:]
     surplus = _surplus_part(gang, gang.root)
-    leaves = _leaves(surplus if surplus is not None else gang.root)
-    return [member for leaf in leaves for member in gang.of(leaf.name, "active")]
+    return members_of(gang, surplus if surplus is not None else gang.root, "active")
 
 
 def surplus(gang: Gang, among: Container[str] = ()) -> list[Member]:
@@ -222,11 +229,25 @@ def _leaves_in_order(gang: Gang, part: Part) -> Sequence[Part]:
 
 
 def is_stale(gang: Gang) -> bool:
-    """It runs, at least in part, nothing of it succeeded, and some leaf lacks its minimum."""
-    return bool(gang.members("active", "leaving")) and not gang.members("succeeded") and not is_whole(gang)
+    """It runs, at least in part, and something of it lacks pods that it needs to."""
+    return broken(gang) is not None
+
+
+def broken(gang: Gang) -> Part | None:
+    """The first part that holds something and lacks its minimum: of the whole gang, else of what it could do without. Where
+    something succeeded, the others are about to end, too."""
+    return None if gang.members("succeeded") else _broken(gang, gang.root)
+
+
+def _broken(gang: Gang, part: Part) -> Part | None:
+    if not members_of(gang, part, "active", "leaving"):
+        return None
+    if not is_running(part, gang):
+        return part
+    return next((found for child in part.parts if (found := _broken(gang, child)) is not None), None)
 
 
 def stale_until(since: float, grace: float | None = None) -> float | None:
-    """When a gang that is stale since then is evicted as a whole, whether it can be preempted or not; None: never."""
+    """When what is broken since then is evicted, whether it can be preempted or not; None: never."""
     seconds = GRACE_SECONDS if grace is None else grace
     return None if seconds < 0 else since + seconds

@@ -159,8 +159,8 @@ TABLE: Final[dict[str, Code]] = {
         meaning="fewer pods of the gang exist than must start together",
         wakes=(ITSELF,),
         subject="podgroup",
-        says="<has> too few pods to start[: {pods} of {needed}]",
-        cure="create the pods that are missing, or let fewer start together (minMember, minCount, dray.dev/gang)",
+        says="<has> too few pods to start[ sub-group {part}][: {pods} of {needed}]",
+        cure="create the pods that are missing, or let fewer start together (minMember, minSubGroup, minCount, dray.dev/gang)",
     ),
     "GangBlocked": Code(
         plugins=("Scheduler",),
@@ -168,7 +168,8 @@ TABLE: Final[dict[str, Code]] = {
         wakes=(NODE, FREE, DEVICES),
         subject="podgroup",
         says="cannot start as a whole[: {placed} of {needed} pods fit together, and then there is no place for {member}]",
-        cure="make room for all pods of the gang at once, or let fewer start together (minMember, minCount, dray.dev/gang)",
+        cure="make room for all pods of the gang at once, or let fewer start together (minMember, minSubGroup, minCount,"
+        " dray.dev/gang)",
         curable=True,
     ),
     "GangNext": Code(

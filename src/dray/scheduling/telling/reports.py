@@ -228,9 +228,10 @@ def preempted(victim: Pod, by: Pod, node: str, controller: str, now: float, why:
     return _evicted(victim, note, preempted_event(victim, by, node, controller, now), by.key, now)
 
 
-def stale(pod: Pod, group: str, controller: str, now: float) -> list[Write]:
-    """A pod of a gang that lacks pods which it needs goes with the rest of it."""
-    note = f"{controller}: pod group {group} has fewer pods than it needs to run, for longer than its grace period"
+def stale(pod: Pod, group: str, part: str, controller: str, now: float) -> list[Write]:
+    """A pod of a gang, or of a part of one, that lacks pods which it needs goes with the rest of it."""
+    of = f"sub-group {part} of " if part else ""
+    note = f"{controller}: {of}pod group {group} has fewer pods than it needs to run, for longer than its grace period"
     return _evicted(pod, note, event(pod, "StaleGang", note, "Evicting", controller, now, "Warning"), pod.key, now)
 
 

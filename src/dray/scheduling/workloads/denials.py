@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from dray.api.core import Pod
 from dray.api.reason import Reason
+from dray.queues.gangs import Gang, Part, next_part
 from dray.queues.order import at_most
 from dray.queues.reclaim import Denial, Reclaimer, may_reclaim, may_start
 from dray.queues.tree import Tree
@@ -81,13 +83,23 @@ class Denials:
     # ---------------------------------------------------------------------------------------------------- what is told
 
     def incomplete(self, job: Job) -> Refusal:
+        """Its pods do not suffice for anything; one that is in no part of it may be the one that lacks."""
         gang = self._members.gang(job)
         for pod in job.in_turn():
-            if (named := leaf_of(pod, job.subgroups)) not in gang.leaves:
-                said: dict[str, str | int] = {"subgroup": named} if named else {}
-                return Refusal.of("SubGroupMissing", f"pod/{pod.key}", **said, has=" or ".join(sorted(gang.leaves)))
-        needed = gang.root.least
-        return Refusal.of("GangIncomplete", job.group, pods=max(0, needed - gang.lacks(gang.root)), needed=needed)
+            if leaf_of(pod, job.subgroups) not in gang.leaves:
+                return _in_no_part(job, gang, pod)
+        return _incomplete(job, gang, gang.root)
+
+    def of_pod(self, job: Job, pod: Pod, missing: Missing | None) -> Missing | None:
+        """What is told to one of the pods of a job: that it is in no part of it, or which part lacks pods."""
+        if not job.subgroups or job.wrong:
+            return missing
+        gang, leaf = self._members.gang(job), leaf_of(pod, job.subgroups)
+        if leaf not in gang.leaves:
+            return Missing(_in_no_part(job, gang, pod))
+        if missing is not None and "GangIncomplete" in missing.refusal.codes:
+            return Missing(_incomplete(job, gang, next_part(gang, leaf)))
+        return missing
 
     def blocked(self, job: Job, members: Sequence[QueuedPod], found: Blocked) -> Missing:
         refusal = found.refused.refusal
@@ -142,6 +154,18 @@ class Denials:
     def _others_hold(self, job: Job, resource: str) -> bool:
         above = sum(self._standings[queue.name].allocated.get(resource, 0.0) for queue in self._tree.children.get("", ()))
         return above > self._standings[job.queue].allocated.get(resource, 0.0)
+
+
+def _in_no_part(job: Job, gang: Gang, pod: Pod) -> Refusal:
+    named = leaf_of(pod, job.subgroups)
+    said = {"subgroup": named} if named else {}
+    return Refusal.of("SubGroupMissing", f"pod/{pod.key}", **said, has=" or ".join(sorted(gang.leaves)))
+
+
+def _incomplete(job: Job, gang: Gang, part: Part) -> Refusal:
+    named = {"part": part.name} if part.name else {}
+    pods = max(0, part.least - gang.lacks(part))
+    return Refusal.of("GangIncomplete", job.group, **named, pods=pods, needed=part.least)
 
 
 def _asks_for_the_same(one: QueuedPod, other: QueuedPod) -> bool:

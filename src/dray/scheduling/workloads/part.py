@@ -6,7 +6,7 @@ bound. A session runs when something changed, at most once an interval. Without 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any, Final
@@ -31,6 +31,7 @@ from dray.books.journal import Delta
 from dray.books.nodes import Placed
 from dray.cluster.port import Change, Write
 from dray.devices.ledger import PoolKey
+from dray.queues.gangs import Part as GangPart
 from dray.scheduling.actions.preemptor import Preemptor
 from dray.scheduling.config import Profile, QueueSettings
 from dray.scheduling.parts import Parts
@@ -306,7 +307,7 @@ class Workloads:
             # Its room was kept after its devices failed; from now on it is placed like any other, there first.
             self._preemptor.lose(pending)
         known = pending.refusal or Refusal.of("QueueTurn", f"queue/{job.queue}")
-        self._parts.queue.refuse(pending, ("job", job.key), known, frozenset({TOPIC}), now)
+        self._parts.queue.refuse(pending, _together_with(job, pending), known, frozenset({TOPIC}), now)
         return True
 
     def happened(self, news: Mapping[str, None], now: float) -> None:
@@ -413,8 +414,11 @@ class Workloads:
         # Jobs that no session decides on, because of their queues, are told as well.
         unusable = {job.key: self.jobs.unusable(job.queue) for job in self.jobs.with_waiting()}
         session.missing |= {key: Missing(refusal) for key, refusal in unusable.items() if refusal is not None}
-        for key, missing in session.missing.items():
-            self._refuse(key, missing, now)
+        # Where a job has its next step, pods of no part of it have none.
+        in_parts = (job.key for job in self.jobs.with_waiting() if job.subgroups)
+        for job in map(self.jobs.by_key, dict.fromkeys((*session.missing, *in_parts))):
+            if job is not None:
+                self._refuse(session, job, now)
         self._look_again_later(session, now)
         self._report(session, now)
 
@@ -457,22 +461,24 @@ class Workloads:
         job.last_start = self._now
         self._take(seats, self._now)
 
-    def evict_stale(self, job: Job, pods: Sequence[Placed]) -> None:
+    def evict_stale(self, job: Job, part: GangPart, pods: Sequence[Placed]) -> None:
         for placed in pods:
             if placed.pod.metadata.deletion_timestamp is None:
                 profile = placed.demand.scheduler_name
-                self._out.extend(reports.stale(placed.pod, job.name, profile, self._now))
+                self._out.extend(reports.stale(placed.pod, job.name, part.name, profile, self._now))
 
     # ----------------------------------------------------------------------------------------------------------- refusing
 
-    def _refuse(self, key: str, missing: Missing, now: float) -> None:
-        job = self.jobs.by_key(key)
-        for pending in list(job.waiting.values()) if job is not None else ():
-            if not pending.nominated and job is not None:
-                self._wait(job, pending, missing, now)
+    def _refuse(self, session: Session, job: Job, now: float) -> None:
+        for pending in list(job.waiting.values()):
+            if not pending.nominated and (told := session.told(job, pending.pod)) is not None:
+                self._wait(job, pending, told, now)
+        missing = session.missing.get(job.key)
+        if missing is None:
+            return
         refused = missing.refused
         # While one of their claims is just being given back, no node was looked at: with another device all may be well.
-        if job is not None and (refused is None or refused.state is not None or refused.free_claims):
+        if refused is None or refused.state is not None or refused.free_claims:
             for claim, pod in left_over(job, self._parts.world, self._parts.claims):
                 self._parts.claims.give_back(claim, pod)
         for device in refused.failed if refused is not None else ():
@@ -480,8 +486,13 @@ class Workloads:
 
     def _wait(self, job: Job, pending: QueuedPod, missing: Missing, now: float) -> None:
         self._preemptor.lose(pending)
-        self._parts.queue.refuse(pending, ("job", job.key), missing.refusal, frozenset({TOPIC}), now)
+        self._parts.queue.refuse(pending, _together_with(job, pending), missing.refusal, frozenset({TOPIC}), now)
         self._reports.refused(pending, missing.refusal, now)
+
+
+def _together_with(job: Job, pending: QueuedPod) -> Hashable:
+    """Equal for pods that are told the same; in a gang of parts some lack pods, and some pods are in none."""
+    return "job", job.key, pending.uid if job.subgroups else ""
 
 
 def _labels(pod: Pod) -> list[str | None]:

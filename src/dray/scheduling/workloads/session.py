@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Final, Protocol
 
+from dray.api.core import Pod
 from dray.api.times import parse_time
 from dray.books.nodes import Placed
-from dray.queues.gangs import State, is_running, is_stale, stale_until
+from dray.queues.gangs import Part, State, broken, is_running, is_stale, members_of, stale_until
 from dray.scheduling.actions.preemption import Preemption
 from dray.scheduling.config import QueueSettings
 from dray.scheduling.parts import Parts
@@ -54,7 +55,7 @@ class Decisions(Protocol):
 
     def start(self, job: Job, seats: Sequence[Seat]) -> None: ...
 
-    def evict_stale(self, job: Job, pods: Sequence[Placed]) -> None: ...
+    def evict_stale(self, job: Job, part: Part, pods: Sequence[Placed]) -> None: ...
 
     def may_start_more(self) -> bool: ...
 
@@ -171,6 +172,11 @@ class Session:
             return Refusal.of("PodGroupMissing", job.group)
         pods = job.waiting if starting is None else starting
         return self._jobs.unusable(job.queue) or not_done(job, pods) or self.nearness.wrong(job)
+
+    def told(self, job: Job, pod: Pod) -> Missing | None:
+        """Why nothing comes of one of its pods that waits, if so."""
+        missing = self.missing.get(job.key)
+        return missing if self._jobs.unusable(job.queue) is not None else self.denials.of_pod(job, pod, missing)
 
     def comes_back(self, job: Job) -> bool:
         """Whether a job that runs may start again elsewhere, if it has room there as things stand in a trial. What its pods said
@@ -478,7 +484,7 @@ class Session:
 
     def _evict_if_stale(self, job: Job) -> None:
         gang = self.members.gang(job)
-        if not is_stale(gang):
+        if (part := broken(gang)) is None:
             # Who is still to be bound may yet fail, again and again: that mends nothing.
             if all(job.pods[each.name].spec.node_name for each in gang.members("active")):
                 job.stale_since = None
@@ -487,5 +493,5 @@ class Session:
             job.stale_since = self.now
         until = stale_until(job.stale_since, self._settings.staleness_grace if job.grace is None else job.grace)
         if until is not None and self.now >= until:
-            active = [self._parts.nodes.placed(each.name) for each in gang.members("active")]
-            self._decisions.evict_stale(job, [placed for placed in active if placed is not None])
+            active = [self._parts.nodes.placed(each.name) for each in members_of(gang, part, "active")]
+            self._decisions.evict_stale(job, part, [placed for placed in active if placed is not None])
