@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -330,6 +332,26 @@ def test_the_table_tells_all_of_it(asked: Asked) -> None:
     assert "LEAVES" in answer.stdout
     assert "gpu.example.com in use" in answer.stdout
     assert "1 of 1 pods get a node; 1 leaves and finds another place." in answer.stdout
+
+
+def plain_rows(told: str) -> list[tuple[str, tuple[str, str]]]:
+    """What the table of before and after has."""
+    lines = told.splitlines()
+    first = next(number for number, line in enumerate(lines) if line.split() == ["BEFORE", "AFTER"])
+    found = [
+        re.split(r"\s{2,}", line.strip()) for line in itertools.takewhile(bool, lines[first + 1 :]) if "see -o wide" not in line
+    ]
+    return [(name, (before, after)) for name, before, after in found]
+
+
+def test_the_table_leaves_out_what_stays_as_it_is(asked: Asked) -> None:
+    rows = dict(plain_rows(asked(files=[pod("p", requests={"cpu": "1"})]).stdout))
+    assert "cpu in use" in rows
+    assert not any(before == after for before, after in rows.values())
+    answer = asked("-o", "wide", files=[pod("p", requests={"cpu": "1"})]).stdout
+    more = [name for name, (before, after) in plain_rows(answer) if before == after]
+    assert "gpu.example.com in use" in more
+    assert f"{len(more)} numbers more stay as before, see -o wide" in asked(files=[pod("p", requests={"cpu": "1"})]).stdout
 
 
 def test_the_same_plan_twice_is_the_same(asked: Asked) -> None:

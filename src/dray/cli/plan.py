@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
+from dray.api.amounts import counted
 from dray.api.core import Taint
 from dray.api.kinds import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.cli.output import emit, output_option, table
@@ -22,6 +23,7 @@ from dray.cli.trouble import Trouble, patience
 from dray.explain.planned import compared, verdict
 from dray.explain.snapshot import SnapshotError, documents, files_of
 from dray.explain.targets import TargetError, node_taint
+from dray.explain.tree import some
 
 if TYPE_CHECKING:
     from dray.api.gates import Gates
@@ -224,10 +226,18 @@ def _show(found: Plan, console: Console, *, wide: bool) -> None:
         console.print(f"… {len(found.protected) - len(kept)} more, see -o wide")
     if kept:
         console.print()
-    if changes := compared(found.before, found.after):
-        console.print(table(("", "before", "after"), changes))
-        console.print()
+    _show_compared(compared(found.before, found.after), console, wide)
     console.print(verdict(found))
+
+
+def _show_compared(rows: Sequence[tuple[str, str, str]], console: Console, wide: bool) -> None:
+    changed = [row for row in rows if wide or row[1] != row[2]]
+    if changed:
+        console.print(table(("", "before", "after"), changed))
+    if same := len(rows) - len(changed):
+        console.print(f"[dim]{counted(same, 'number')} more {'stays' if same == 1 else 'stay'} as before, see -o wide[/dim]")
+    if rows:
+        console.print()
 
 
 def _show_templates(found: Answers, console: Console) -> None:
@@ -241,6 +251,9 @@ def _show_templates(found: Answers, console: Console) -> None:
         more = f" and {len(answer.nodes[0].pods) - _NAMED} more" if answer.nodes and len(answer.nodes[0].pods) > _NAMED else ""
         rows.append((answer.template, nodes, f"{len(answer.admits)} of {len(found.waiting)}", first + more))
     console.print(table(("template", "nodes", "pods", "the first node takes"), rows))
+    if nowhere := [pod for pod in found.waiting if not any(pod in answer.admits for answer in found.templates)]:
+        template = "the template" if len(rows) == 1 else "any of the templates"
+        console.print(f"\nNo node of {template} takes {escape(some(nowhere))}: `dray why POD` says what is missing.")
 
 
 def _show_pods(pods: Sequence[PlannedPod], console: Console, wide: bool) -> None:
