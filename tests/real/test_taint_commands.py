@@ -69,6 +69,8 @@ class TestTaint:
         gone = dray(place, "untaint", target(place, "g0"), "example.com/broken")
         assert gone.exit_code == 0
         assert rules(place) == {}
+        expired = dray(place, "untaint", "--expired")
+        assert (expired.exit_code, expired.stdout) == (1, "The time of no rule is over.\n")
 
     def test_asks_before_many_are_evicted_and_before_everything_is_tainted(self, place: Place) -> None:
         place.slice()

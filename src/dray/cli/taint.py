@@ -257,7 +257,7 @@ def untaint(target: str | None, key: str | None, names: tuple[str, ...], expired
     source.run(lambda remote: _remove(remote, wanted))
     removed = [rule.metadata.name for rule in wanted]
     hints = [] if wanted or chosen is None else list(_still(world, chosen))
-    emit({"removed": removed, "hints": hints}, output, lambda console: _removed(wanted, hints, console))
+    emit({"removed": removed, "hints": hints}, output, lambda console: _removed(wanted, hints, expired, console))
     sys.exit(0 if removed else 1)
 
 
@@ -300,11 +300,11 @@ def _still(world: World, chosen: DeviceTaintSelector) -> Any:
         yield nowhere
 
 
-def _removed(rules: list[DeviceTaintRule], hints: list[str], console: Console) -> None:
+def _removed(rules: list[DeviceTaintRule], hints: list[str], expired: bool, console: Console) -> None:
     for rule in rules:
         said = f"{taint_text(rule.spec.taint)} on {selector_text(rule.spec.device_selector)}"
         console.print(f"devicetaintrule/{rule.metadata.name} removed: {said}", markup=False)
     if not rules:
-        console.print("No rule is about exactly this target.")
+        console.print("The time of no rule is over." if expired else "No rule is about exactly this target.")
     for hint in hints[:_SHOWN]:
         console.print(f"  {hint}", markup=False)
