@@ -64,7 +64,21 @@ def test_nobody_waits(dray: Run) -> None:
     assert dray("why", healthy()).stdout == "No pod waits for a node.\n"
 
 
+def test_all_namespaces_are_asked_for_as_with_kubectl(dray: Run) -> None:
+    assert dray("why", objects(), "-A").stdout == dray("why", objects()).stdout
+    for one in (("-A", "-n", "ns"), ("w0", "-A")):
+        answer = dray("why", objects(), *one)
+        assert answer.exit_code == 2
+        assert "-A is about all namespaces" in answer.stderr
+
+
 class TestAWorkload:
+    def test_of_which_no_pod_waits_says_where_they_are(self, dray: Run) -> None:
+        placed = [owned(pod(name, node=on), "Job", "train") for name, on in (("a", "n1"), ("b", "n1"), ("c", "n2"))]
+        ended = owned(pod("d", node="n2", phase="Succeeded"), "Job", "train")
+        told = dray("why", [node("n1"), node("n2"), *placed, ended], "job/train", "-n", "ns").stdout
+        assert told == ("No pod waits for a node.\nOf 4 pods: 2 on n1, 1 on n2, 1 ended. `dray why POD` says why there.\n")
+
     def test_is_its_pods(self, dray: Run) -> None:
         (cause,) = ask(dray, "deploy/web", "-n", "ns")["causes"]
         assert cause["pods"] == ["ns/w0", "ns/w1", "ns/w2"]

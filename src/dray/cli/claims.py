@@ -12,14 +12,14 @@ from rich.text import Text
 from dray.api.amounts import counted
 from dray.api.kinds import PODS, RESOURCE_CLAIMS
 from dray.cli.output import emit, output_option, table
-from dray.cli.source import Source, source_options
+from dray.cli.source import Source, namespace_option, source_options
 from dray.explain.orphans import ClaimRow, claim_rows
 
 _UNITS = (("d", 86400), ("h", 3600), ("m", 60))
 
 
 @click.command()
-@click.option("-n", "--namespace", help="Only claims of this namespace.  [default: all]")
+@namespace_option("Only claims of this namespace.")
 @click.option("--orphans", is_flag=True, help="Only claims that hold something for nobody.")
 @source_options
 @output_option

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
 
+from dray.api.amounts import counted
+from dray.api.core import Pod
 from dray.explain.overview import Cause
+from dray.explain.tree import some
 
 COLOURS: Final = {"bound": "green", "waiting": "cyan", "unschedulable": "yellow", "impossible": "red"}
 _NAMED: Final = 4
 
 
-def show(causes: Sequence[Cause], pods: int, console: Console, *, wide: bool) -> None:
-    """For people: one paragraph for each cause, with the pods and what would help most."""
+def show(causes: Sequence[Cause], pods: Sequence[Pod], console: Console, *, wide: bool, named: bool) -> None:
+    """For people: one paragraph for each cause, with the pods and what would help most. ``named``: these pods were asked for,
+    not all that there are."""
     if not causes:
         console.print("No pod waits for a node." if pods else "There are no pods.")
+        if named:
+            console.print(_whereabouts(pods))
         return
     for number, cause in enumerate(causes):
         colour = COLOURS[cause.verdict]
@@ -32,3 +39,17 @@ def show(causes: Sequence[Cause], pods: int, console: Console, *, wide: bool) ->
             console.print(f"  - {escape(fix)}")
             for line in commands.get(fix, "").splitlines():
                 console.print(f"      {escape(line)}", style="dim")
+
+
+def _whereabouts(pods: Sequence[Pod]) -> str:
+    on = Counter(pod.spec.node_name for pod in pods if pod.spec.node_name and not pod.terminal)
+    ended = sum(pod.terminal for pod in pods)
+    where = [f"{count} on {node}" for node, count in sorted(on.items())]
+    told = [some(where)] if where else []
+    told += [f"{ended} ended"] if ended else []
+    told += (
+        [f"{gone} without a node {'is' if gone == 1 else 'are'} being deleted"]
+        if (gone := len(pods) - on.total() - ended)
+        else []
+    )
+    return f"Of {counted(len(pods), 'pod')}: {', '.join(told)}. `dray why POD` says why there."

@@ -75,6 +75,23 @@ def _with_source(function: Callable[..., Any], *short: str) -> Callable[..., Any
     return command
 
 
+def namespace_option(told: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """``-n``, and ``-A`` as kubectl has it for all namespaces, which is what these commands read where nobody says more."""
+
+    def among(function: Callable[..., Any]) -> Callable[..., Any]:
+        @click.option("-n", "--namespace", help=f"{told}  [default: all]")
+        @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="All namespaces, as without -n.")
+        @wraps(function)
+        def command(*args: Any, namespace: str | None, everywhere: bool, **options: Any) -> Any:
+            if everywhere and (namespace or options.get("target")):
+                raise click.UsageError("-A is about all namespaces: leave it out where one is meant")
+            return function(*args, namespace=namespace, **options)
+
+        return command
+
+    return among
+
+
 class Source:
     """Reads once. Trouble becomes a message that says who must act, and exit code 2."""
 

@@ -19,7 +19,7 @@ from dray.cli.output import emit, output_option, table
 from dray.cli.overview import COLOURS
 from dray.cli.overview import show as show_causes
 from dray.cli.pods import find
-from dray.cli.source import Source, placing_of, source_options
+from dray.cli.source import Source, namespace_option, placing_of, source_options
 from dray.cli.trouble import Trouble
 from dray.cluster.world import World
 from dray.explain.answer import Why
@@ -39,7 +39,7 @@ _MOST_NODES: Final = 8
 
 @click.command()
 @click.argument("target", metavar="[POD | KIND/NAME | KIND NAME]", nargs=-1)
-@click.option("-n", "--namespace", help="The pod's namespace; without a pod: only pods of this one.")
+@namespace_option("The pod's namespace; without a pod: only pods of this one.")
 @click.option("--config", type=click.Path(path_type=Path), help="The scheduler's KubeSchedulerConfiguration, if it has one.")
 @source_options
 @output_option
@@ -75,7 +75,11 @@ def why(target: tuple[str, ...], namespace: str | None, config: Path | None, sou
         emit(plain_why(answer), output, lambda console: show(answer, console, wide=output == "wide"))
         return
     told = causes(world, waiting(found), now=now, config=settings, gates=gates, failures=failures, unknown=snapshot.unknown)
-    emit(plain_causes(told, len(found)), output, lambda console: show_causes(told, len(found), console, wide=output == "wide"))
+    emit(
+        plain_causes(told, len(found)),
+        output,
+        lambda console: show_causes(told, found, console, wide=output == "wide", named=bool(target)),
+    )
 
 
 def _asked_for(
