@@ -477,6 +477,19 @@ def test_nothing_is_cut_off_from_a_telephone_to_a_wall(chromium: Any, shown: bro
             assert wide <= size[0], view
 
 
+@pytest.mark.parametrize("width", [320, 1280])
+def test_how_long_after_something_happened_stands_clear_of_its_dot(chromium: Any, shown: browser.Served, width: int) -> None:
+    with browser.looking(chromium, shown, "#/pod/team/train", viewport={"width": width, "height": 800}) as page:
+        page.locator(".timeline .after").first.wait_for()
+        clear = """each => {
+            each.textContent = "+999 ms";
+            const said = document.createRange();
+            said.selectNodeContents(each);
+            return each.getBoundingClientRect().right - 6 - said.getBoundingClientRect().right;
+        }"""
+        assert page.locator(".timeline .after").first.evaluate(clear) >= 3
+
+
 def test_it_can_be_printed(chromium: Any, shown: browser.Served, tmp_path: Path) -> None:
     with browser.looking(chromium, shown, "#/waiting") as page:
         browser.settled(page)

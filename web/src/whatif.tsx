@@ -237,7 +237,7 @@ function PodTable({ title, pods }: { title: string; pods: Planned[] }) {
         <tbody>
           {pods.slice(0, 200).map((pod) => (
             <tr>
-              <th scope="row">{pod.pod}{pod.insteadOf && <div class="faint">instead of {pod.insteadOf}</div>}</th>
+              <th scope="row">{pod.pod}{pod.insteadOf && <div class="faint">{pod.insteadOf === pod.pod ? "made again" : `instead of ${pod.insteadOf}`}</div>}</th>
               <td class={pod.verdict === "placed" ? "placed" : "unplaced"}>{pod.verdict}</td>
               {placed && <td>{pod.node && <a href={onMap("node", pod.node)}>{pod.node}</a>}</td>}
               {placed && <td>{(pod.devices ?? []).map((device) => <div><a href={onMap("device", `${device.driver}/${device.pool}/${device.device}`)}>{device.pool}/{device.device}</a></div>)}</td>}
