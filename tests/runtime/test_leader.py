@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -179,6 +180,21 @@ async def test_a_leader_that_cannot_renew_stops_before_another_can_start(cluster
     assert await led(first, second) is second
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_a_leader_whose_machine_slept_does_not_lead_until_it_has_looked(
+    cluster: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another may have taken over meanwhile; what it knew of the cluster is as old as its sleep was long."""
+    slept, clocks = 0.0, time.clock_gettime
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: clocks(clock) + (slept if clock == time.CLOCK_BOOTTIME else 0.0))
+    elector = Elector(cluster, SETTINGS)
+    running = asyncio.create_task(elector.run())
+    assert await led(elector) is elector
+    slept = 60.0
+    assert not elector.leading
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_who_leads_is_a_metric_by_upstreams_name(cluster: Embedded) -> None:

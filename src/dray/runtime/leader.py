@@ -1,7 +1,8 @@
 """Leader election with a Lease: of several instances one acts, and another takes over within seconds.
 
 ``Election`` is the rules without I/O: a candidate measures expiry from when it last saw the record change, on its own clock;
-an empty holder can be taken at once; each write carries the resourceVersion that it is based on, so two cannot both win.
+an empty holder can be taken at once; each write carries the resourceVersion that it is based on, so two cannot both win. That
+clock goes on while the machine sleeps: whoever wakes knows that others may have taken over.
 ``Elector`` is the shell: it reads and writes the Lease until leadership is lost, and gives it back on shutdown.
 """
 
@@ -46,6 +47,12 @@ class Settings(msgspec.Struct, frozen=True):
                 f"leader election {self.name}: leaseDuration ({self.lease_duration}) must be larger than renewDeadline "
                 f"({self.renew_deadline}), and that larger than {JITTER} x retryPeriod ({self.retry_period})"
             )
+
+
+def awake_or_not() -> float:
+    """Seconds that passed, those included in which the machine slept, where the system counts them."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.clock_gettime(clock) if clock is not None else time.monotonic()
 
 
 class LeadershipLost(Exception):
@@ -143,7 +150,7 @@ class Elector:
         *,
         identity: str = "",
         on_change: Callable[[], None] = lambda: None,
-        monotonic: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = awake_or_not,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.election = Election(settings, identity or new_identity())
