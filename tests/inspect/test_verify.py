@@ -117,6 +117,7 @@ BROKEN: dict[str, tuple[str, list[Plain]]] = {
     "a device is shared that must not be": ("share-allowed", [claim(n, result("g1", shareID=n)) for n in "ab"]),
     "an allocation is not protected": ("finalizer", [claim("b", result("g1"), finalizers=[])]),
     "a claim is reserved but not allocated": ("reserved-unallocated", [claim("b", pods=("train",))]),
+    "more than 256 have a claim": ("reserved-limit", [claim("b", result("g1"), pods=tuple(f"p{n}" for n in range(257)))]),
     "a claim is reserved twice for a pod": ("reserved-twice", [claim("b", result("g1"), pods=("train", "train"))]),
     "a claim made for one pod is reserved for another": (
         "claim-owner",
