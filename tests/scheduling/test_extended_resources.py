@@ -208,6 +208,24 @@ def test_what_is_missing_is_told_of_the_resource_and_the_container_that_ask_for_
     assert "<extended-resources>" not in told
 
 
+def test_of_resources_that_do_not_go_together_no_claim_is_named(sim: Sim) -> None:
+    sim.add_node("n1")
+    sim.add_class("half", extended="example.com/half")
+    sim.add_class("whole", extended="example.com/whole")
+    counters = {"name": "card", "counters": {"slots": {"value": "2"}}}
+    parts = {"half": 1, "whole": 2}
+    head = {"driver": "gpu.example.com", "nodeName": "n1", "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 2}}
+    drawn = {name: [{"counterSet": "card", "counters": {"slots": {"value": str(slots)}}}] for name, slots in parts.items()}
+    devices = [{"name": name, "consumesCounters": consumes} for name, consumes in drawn.items()]
+    sim.api.put(kinds.RESOURCE_SLICES, {"metadata": {"name": "counters"}, "spec": {**head, "sharedCounters": [counters]}})
+    sim.api.put(kinds.RESOURCE_SLICES, {"metadata": {"name": "devices"}, "spec": {**head, "devices": devices}})
+    amounts = {"example.com/half": "1", "example.com/whole": "1"}
+    sim.add_pod("p", containers=[{"name": "c", "resources": {"requests": amounts, "limits": amounts}}])
+    sim.settle()
+    told = sim.condition("p")["message"]
+    assert "no combination that satisfies all requests and constraints for the pod's extended resources" in told
+
+
 def test_a_request_of_a_claim_of_the_pod_keeps_its_name(dra: Sim) -> None:
     exactly = {"deviceClassName": "gpu.example.com", "allocationMode": "ExactCount", "count": 20}
     dra.add_claim("own", spec={"devices": {"requests": [{"name": "req", "exactly": exactly}]}})

@@ -317,6 +317,8 @@ def _data(reason: Reason) -> dict[str, Any]:
         data["sole"] = _shown(nearest)
     if besides := _besides(reason):
         data["besides"] = besides
+    if data.get("claim", "").endswith(f"/{UNMADE}"):
+        data["claim"] = "the pod's extended resources"
     return data
 
 
