@@ -158,3 +158,77 @@ def test_who_is_ready_says_for_whom_it_waits(gang: Sim) -> None:
     assert [(reason.code, reason.object) for reason in found.reasons] == [("BindingPending", "claim/default/c1")]
     assert f"{READY} of {DRIVER}/n0/gpu-1 for default/w1 with which it starts" in found.summary
     assert found.queued is not None
+
+
+PLAIN = "plain.example.com"
+
+
+def beside_ready(tolerations: list[dict[str, object]] | None = None) -> Sim:
+    """w0 waits for its device on n0, and w1, whose device needs no preparation, for w0."""
+    sim = cluster(0)
+    sim.add_class()
+    sim.add_class("plain", driver=PLAIN)
+    sim.add_slice("n0", 3, **FABRIC)
+    pool = {"name": "n0", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": PLAIN, "nodeName": "n0", "pool": pool, "devices": [{"name": "a"}, {"name": "b"}]}
+    sim.api.put(kinds.RESOURCE_SLICES, {"metadata": {"name": "plain"}, "spec": spec})
+    add_queue(sim, "team", 8)
+    add_group(sim, "train", "team", 2)
+    sim.add_claim("c0")
+    exactly = {"deviceClassName": "plain", "allocationMode": "ExactCount", "count": 1, "tolerations": tolerations or []}
+    sim.add_claim("c1", spec={"devices": {"requests": [{"name": "req", "exactly": exactly}]}})
+    for index in range(2):
+        add_member(sim, f"w{index}", "train", 0, claims=[f"c{index}"])
+    sim.settle(5)
+    assert (sim.preparing(), sim.devices_of("c1")) == (["default/w0"], ["n0/a"])
+    return sim
+
+
+def evict_from(sim: Sim, device: str) -> None:
+    selector = {"driver": PLAIN, "pool": "n0", "device": device}
+    taint = {"key": "example.com/maintenance", "effect": "NoExecute", "timeAdded": format_time(sim.now)}
+    sim.api.put(kinds.DEVICE_TAINT_RULES, {"metadata": {"name": "rule"}, "spec": {"deviceSelector": selector, "taint": taint}})
+
+
+def test_who_waits_for_the_others_is_not_bound_to_a_device_that_must_be_left_meanwhile() -> None:
+    sim = beside_ready()
+    evict_from(sim, "a")
+    sim.settle(5)
+    assert sim.devices_of("c1") == ["n0/b"]
+    say(sim, "c0", READY)
+    sim.settle(5)
+    assert running(sim) == {"w0", "w1"}
+    assert sim.devices_of("c1") == ["n0/b"]
+
+
+def test_nor_when_its_toleration_has_ended_by_the_time_they_are_ready() -> None:
+    sim = beside_ready([{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 20}])
+    evict_from(sim, "a")
+    sim.settle(10)
+    assert sim.devices_of("c1") == ["n0/a"]
+    sim.settle(30)
+    say(sim, "c0", READY)
+    sim.settle(5)
+    assert running(sim) == {"w0", "w1"}
+    assert sim.devices_of("c1") == ["n0/b"]
+
+
+def test_nor_without_its_claim_where_somebody_took_that_away_meanwhile() -> None:
+    sim = beside_ready()
+    taken = sim.claim("c1")
+    del taken["status"]["allocation"], taken["status"]["reservedFor"]
+    sim.api.put(kinds.RESOURCE_CLAIMS, taken)
+    sim.settle(5)
+    say(sim, "c0", READY)
+    sim.settle(5)
+    assert running(sim) == {"w0", "w1"}
+    assert sim.devices_of("c1") != []
+
+
+def test_when_zones_were_lost_by_the_time_they_are_ready_none_is_bound() -> None:
+    sim = beside_ready()
+    uid = sim.pod("w0")["metadata"]["uid"]
+    sim.scheduler.binder.arrival = lambda asked: ("refused" if asked == uid else "comes", {})
+    say(sim, "c0", READY)
+    sim.settle(1)
+    assert running(sim) == set()

@@ -195,17 +195,17 @@ class Binder:
 
     def claim_changed(self, key: str, now: float) -> None:
         for binding in self.bindings.with_claim(key):
-            if binding.stage == "conditions":
-                self._check_conditions(binding, now)
-            elif binding.held and self.outbox.unsend(binding):
-                # Ready a moment ago, and not so any more before the bind was sent.
-                self._advance(binding, now)
+            # Ready a moment ago, and perhaps not so any more: before the bind was sent, or while it waits for others.
+            if binding.stage != "binding" or (binding.held and self.outbox.unsend(binding)):
+                self._go_on(binding, now)
 
     def taints_changed(self, now: float) -> None:
         """Some device has a taint that evicts: nobody waits to be bound to it."""
         for binding in self.bindings if self._waiting else ():
             if binding.stage == "conditions":
                 self._check_conditions(binding, now)
+            elif binding.stage == "claims" and binding.ready_since is not None:
+                self._leaves(binding, now)
 
     def pod_changed(self, binding: Binding, pod: Pod, now: float) -> None:
         binding.pending.pod = pod
@@ -268,13 +268,18 @@ class Binder:
         mates = (mate for each in members[:1] if each.gang is not None for mate in each.gang.before(each.uid))
         held_up = {mate.node for mate in mates if mate.stage != "binding"}
         for each in members:
+            if self.bindings.get(each.uid) is not each:
+                continue  # One of them could not be bound, and ended the others.
             if each.node in held_up or self.overtakes(each.uid):
                 self.bindings.remind(each, now + TURN_AFTER)
             elif not self._come(each, now):
                 held_up.add(each.node)
 
     def _come(self, binding: Binding, now: float) -> bool:
-        """It is bound, unless others came to its kubelet while it waited and left it no zones; or it is its turn only later."""
+        """It is bound, unless others came to its kubelet while it waited and left it no zones, or its device must be left; or it
+        is its turn only later."""
+        if binding.stage != "binding" and self._leaves(binding, now):
+            return True
         # A bind without an answer may have come true: it is sent again as it was.
         verdict, notes = self.arrival(binding.uid) if binding.stage != "binding" else ("comes", {})
         if verdict == "waits":
@@ -313,9 +318,7 @@ class Binder:
         if ended:
             self._not_ready(binding, ended, now)
             return True
-        leave = [(claim, reason) for claim in claims if (reason := must_be_left(self._inventory, claim, now)) is not None]
-        if leave:
-            self._end_wait(binding, [claim for claim, _ in leave], leave[0][1], now)
+        if self._leaves(binding, now):
             return True
         if all(verdict.readiness == "ready" for verdict in verdicts):
             if self._mapped(binding):
@@ -329,6 +332,16 @@ class Binder:
             binding.due = due
             self.bindings.remind(binding, due)
         return False
+
+    def _leaves(self, binding: Binding, now: float) -> bool:
+        """Whether a pod with one of its claims would be evicted as soon as it is bound. Then it is decided on again instead."""
+        claims: list[ResourceClaim] = [
+            found for key in binding.claims if (found := self._world.get(RESOURCE_CLAIMS, key)) is not None
+        ]
+        leave = [(claim, reason) for claim in claims if (reason := must_be_left(self._inventory, claim, now)) is not None]
+        if leave:
+            self._end_wait(binding, [claim for claim, _ in leave], leave[0][1], now)
+        return bool(leave)
 
     def _not_ready(self, binding: Binding, ended: list[tuple[ResourceClaim, Verdict]], now: float) -> None:
         """Some claims failed or ran out of time."""
