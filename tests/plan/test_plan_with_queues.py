@@ -95,6 +95,21 @@ def test_a_gang_takes_back_all_that_it_needs_or_nothing(borrowed: Asked) -> None
     assert {each["verdict"] for each in found["pods"]} == {"unschedulable"}
 
 
+def test_of_a_gang_that_goes_as_a_whole_it_is_told_where_the_room_is_that_is_needed(tmp_path: Path) -> None:
+    queues = [queue("a", 0), queue("b", 4)]
+    made = cluster(*node_with_devices("n1", 4), *node_with_devices("n2", 4), *queues, group("pair", "a", 2))
+    made.create(*(member(f"a{index}", "pair", 4) for index in range(2)))
+    made.run(30)
+    code, found = Asked(tmp_path, made).json(files=[of("b", "b0", 4)])
+    node = found["pods"][0]["node"]
+    said = {each["node"]: each["why"].partition(":")[0] for each in found["evictions"]}
+    other = {"n1": "n2", "n2": "n1"}[node]
+    assert (code, said) == (
+        0,
+        {node: f"default/b0 needs the room on node {node}", other: f"default/b0 needs room on node {node}"},
+    )
+
+
 def test_a_quota_that_grows_lets_who_waits_take_it_back(borrowed: Asked, tmp_path: Path) -> None:
     borrowed.cluster.create(*(of("b", f"b{index}") for index in range(3)))
     borrowed.cluster.run(60)

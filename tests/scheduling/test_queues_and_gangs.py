@@ -292,6 +292,25 @@ class TestQueues:
         sim.settle(5)
         assert running(sim) == {"p"}
 
+    def test_who_leaves_for_a_gang_is_told_which_member_comes_and_why(self) -> None:
+        sim = cluster(2, 2)
+        add_queue(sim, "a", 0)
+        add_queue(sim, "b", 4)
+        for index in range(2):
+            add_single(sim, f"a{index}", "a", gpus=2)
+        sim.settle(5)
+        nodes = {f"a{index}": sim.node_of(f"a{index}") for index in range(2)}
+        add_group(sim, "train", "b", 2)
+        for index in range(2):
+            add_member(sim, f"b{index}", "train", gpus=2)
+        sim.settle(10)
+        comes = {sim.node_of(f"b{index}"): sim.pod(f"b{index}")["metadata"]["uid"] for index in range(2)}
+        told = {event["regarding"]["name"]: event["note"] for event in sim.events("Preempted")}
+        why = "queue b takes back its share from queue a"
+        assert told == {
+            name: f"Preempted by pod {comes[node]} on node {node}: {why}" for name, node in nodes.items() if node is not None
+        }
+
     def test_a_queue_below_its_share_takes_back_what_another_borrowed(self) -> None:
         sim = cluster(4)
         add_queue(sim, "a", 2)

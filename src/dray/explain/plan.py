@@ -468,14 +468,17 @@ class _Told:
     def _why(self, each: Evicted) -> str:
         pod, node = each.pod, each.pod.spec.node_name or ""
         told = each.why.partition(": ")[2]
-        if each.about and "higher priority" not in told:
-            return (
-                f"{each.about} needs the room on node {node}: {told}" if told else f"{each.about} needs the room on node {node}"
-            )
         if each.about:
             other: Pod | None = self._world.get(PODS, each.about)
-            above = f"its priority {pod.spec.priority or 0} is below {other.spec.priority or 0}" if other is not None else ""
-            return f"{each.about} needs the room on node {node}" + (f", and {above}" if above else "")
+            there = self._rehearsal.node_of(other) if other is not None else ""
+            # Who goes with others of its gang need not be where the room is.
+            needs = f"{each.about} needs {'the room' if there in ('', node) else 'room'} on node {there or node}"
+            if "higher priority" not in told:
+                return f"{needs}: {told}" if told else needs
+            below = (
+                f", and its priority {pod.spec.priority or 0} is below {other.spec.priority or 0}" if other is not None else ""
+            )
+            return needs + below
         if each.by == self._scheduler.name:
             return told  # of a gang that the change breaks, those who are left
         if each.by == "eviction":

@@ -48,12 +48,19 @@ _ONE_BY_ONE: Final = 8
 class Eviction:
     """The pods that have to go so that one pod fits on a node, and what it gets there."""
 
-    __slots__ = ("node", "placement", "rank", "victims", "why")
+    __slots__ = ("node", "others", "placement", "rank", "victims", "why")
 
     def __init__(
-        self, placement: Placement, victims: list[Placed], violations: int = 0, why: Mapping[str, str] | None = None
+        self,
+        placement: Placement,
+        victims: list[Placed],
+        violations: int = 0,
+        why: Mapping[str, str] | None = None,
+        others: Mapping[str, Pod] | None = None,
     ) -> None:
         self.node = placement.node
+        # By node: who of the pods that start together comes there, where they are several.
+        self.others = others or {}
         # By uid: why the victim has to go, where that is not its priority.
         self.why = why or {}
         self.placement = placement

@@ -213,12 +213,13 @@ class Preemptor:
                 self.preemption.gone(victim.uid)
                 continue
             evicted += 1
+            node = placed.node if placed.node in eviction.others else eviction.node
+            by, why = eviction.others.get(node, pod), eviction.why.get(victim.uid, "")
             if binding is not None and binding.stage != "binding":
-                self._out.append(reports.preempted_event(victim, pod, eviction.node, profile.scheduler_name, now, kept=True))
+                self._out.append(reports.preempted_event(victim, by, node, profile.scheduler_name, now, why, kept=True))
                 self._call_off(binding.pending, now)
             elif victim.metadata.deletion_timestamp is None:
-                why = eviction.why.get(victim.uid, "")
-                self._out.extend(reports.preempted(victim, pod, eviction.node, profile.scheduler_name, now, why))
+                self._out.extend(reports.preempted(victim, by, node, profile.scheduler_name, now, why))
         if evicted:
             self._meter.observe("scheduler_preemption_victims", evicted)
 

@@ -225,7 +225,7 @@ def refused(pod: Pod, refusal: Refusal, note: str, controller: str, now: float, 
 def preempted(victim: Pod, by: Pod, node: str, controller: str, now: float, why: str = "") -> list[Write]:
     """Why the pod has to go, on its status and as an event; then its deletion. ``why``: where it is not its priority."""
     note = f"{controller}: {why or FOR_PRIORITY}"
-    return _evicted(victim, note, preempted_event(victim, by, node, controller, now), by.key, now)
+    return _evicted(victim, note, preempted_event(victim, by, node, controller, now, why), by.key, now)
 
 
 def stale(pod: Pod, group: str, part: str, controller: str, now: float) -> list[Write]:
@@ -248,10 +248,12 @@ def _evicted(victim: Pod, note: str, told: Write, about: str, now: float) -> lis
     return [status_patch(victim, {"conditions": [condition]}), told, gone]
 
 
-def preempted_event(victim: Pod, by: Pod, node: str, controller: str, now: float, *, kept: bool = False) -> Write:
-    """``kept``: the victim had not started, so it is not deleted."""
+def preempted_event(victim: Pod, by: Pod, node: str, controller: str, now: float, why: str = "", *, kept: bool = False) -> Write:
+    """In kube-scheduler's words, and ``why``, where it is not its priority. ``kept``: the victim had not started, so it is not
+    deleted."""
     how = " (before it was bound: it looks for another place)" if kept else ""
-    return event(victim, "Preempted", f"Preempted by pod {by.uid} on node {node}{how}", "Preempting", controller, now)
+    because = f": {why}" if why and why != FOR_PRIORITY else ""
+    return event(victim, "Preempted", f"Preempted by pod {by.uid} on node {node}{how}{because}", "Preempting", controller, now)
 
 
 def _says(pod: Pod, wanted: dict[str, Any]) -> bool:

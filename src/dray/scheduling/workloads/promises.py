@@ -93,7 +93,8 @@ class Promises:
             plan = wait.plan
             first, victims = plan.seats[0], plan.victims
             profile = self._profiles[first.pending.demand.scheduler_name]
-            eviction = Eviction(first.placement, victims, why=_why(job, plan, action))
+            others = {seat.placement.node: seat.pending.pod for seat in reversed(plan.seats)}
+            eviction = Eviction(first.placement, victims, why=_why(job, plan, action), others=others)
             self._preemptor.evict(eviction, first.pending.pod, profile, now)
             for seat in plan.seats if victims else ():
                 seat.pending.made_room = True
