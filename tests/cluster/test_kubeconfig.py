@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import stat
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 
 from dray.cluster.kubeconfig import KubeconfigError, TokenFile, in_cluster, load
+from dray.cluster.port import Unreachable
+from dray.cluster.remote import Remote
 
 
 def config(path: Path, **sections: Any) -> Path:
@@ -79,8 +82,10 @@ async def test_an_exec_plugin_is_asked_once_until_its_answer_expires(tmp_path: P
     assert (await credentials.identity()).token == "made"
     assert (await credentials.identity()).token == "made"
     assert (tmp_path / "runs").read_text() == "run\n"
-    credentials.refresh()
-    await credentials.identity()
+    refused = await credentials.identity()
+    for _ in range(3):  # so many requests were on their way with it
+        credentials.refresh(refused)
+        await credentials.identity()
     assert (tmp_path / "runs").read_text() == "run\nrun\n"
 
 
@@ -113,6 +118,14 @@ async def test_a_plugin_that_fails_says_how(tmp_path: Path, script: str, words: 
     with pytest.raises(KubeconfigError, match=words) as failure:
         await credentials.identity()
     assert "user 'u'" in str(failure.value)
+
+
+async def test_a_plugin_that_fails_is_not_run_for_each_of_many_requests(tmp_path: Path) -> None:
+    spec = plugin(tmp_path / "helper", f"echo run >> {tmp_path}/runs; exit 3")
+    remote = Remote(load(config(tmp_path / "config", users=user(exec=spec))))
+    failures = await asyncio.gather(*(remote.raw(f"/apis/{number}") for number in range(5)), return_exceptions=True)
+    assert all(isinstance(failure, Unreachable) and "exited with 3" in str(failure) for failure in failures)
+    assert (tmp_path / "runs").read_text() == "run\n"
 
 
 async def test_a_missing_plugin_gives_the_hint_how_to_install_it(tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ from aiohttp import web
 
 from dray.api.kinds import PODS
 from dray.cluster.kubeconfig import Access, Credentials, Fixed, Identity
-from dray.cluster.port import Expired, Forbidden, Refused, Unreachable, WatchEvent, Write
+from dray.cluster.port import ClusterError, Expired, Forbidden, Refused, Unreachable, WatchEvent, Write
 from dray.cluster.reflector import Backoff, Listed, Reflector
 from dray.cluster.remote import Remote
 
@@ -135,7 +138,7 @@ async def test_refused_credentials_are_made_anew_once(script: Script) -> None:
         async def identity(self) -> Identity:
             return Identity(token=f"t{self.made}")
 
-        def refresh(self) -> None:
+        def refresh(self, refused: Identity) -> None:
             self.made += 1
 
     remote = Remote(Access(server=script.url, credentials=Rotating()))
@@ -155,6 +158,47 @@ async def test_what_is_not_an_api_server_is_said(remote: Remote, script: Script)
     script.answers = [page]
     with pytest.raises(Unreachable, match="is this a Kubernetes API server"):
         await remote.get(PODS, "n", "p")
+
+
+@pytest.fixture
+async def balancer() -> AsyncIterator[Remote]:
+    """What answers in front of a server that is away: without a length, and closes."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.0 502 Bad Gateway\r\nConnection: close\r\n\r\n<h1>no server</h1> is available")
+        await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    made = Remote(Access(server=f"http://127.0.0.1:{port}", credentials=Fixed(Identity(token="t"))))
+    yield made
+    await made.close()
+    listening.close()
+
+
+async def test_an_answer_without_a_length_ends_with_its_connection(balancer: Remote) -> None:
+    with pytest.raises(ClusterError, match="no server"):
+        await balancer.raw("/apis")
+    with pytest.raises(ClusterError, match="no server"):
+        async for _ in balancer.watch(PODS, "1"):
+            pass
+
+
+async def test_a_server_behind_a_wall_is_given_up_after_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody refuses the connection and nobody takes it."""
+    monkeypatch.setattr("dray.cluster.remote.CONNECT_SECONDS", 0.5)
+    full = socket.create_server(("127.0.0.1", 0), backlog=0)
+    with full, closing(socket.socket()) as first, closing(socket.socket()) as second:
+        for each in (first, second):
+            each.setblocking(False)
+            each.connect_ex(full.getsockname())
+        remote = Remote(Access(server=f"http://127.0.0.1:{full.getsockname()[1]}", credentials=Fixed(Identity())))
+        began = time.monotonic()
+        with pytest.raises(Unreachable, match="cannot connect"):
+            await remote.raw("/apis")
+        assert time.monotonic() - began < 1.5
 
 
 async def test_preconditions_are_in_the_body(remote: Remote, script: Script) -> None:

@@ -5,7 +5,8 @@ cookies, content codings. This one sends a request, parses the answer with httpt
 answer that does not end: it has a connection of its own and is read as it comes.
 
 Always true: a connection carries one request at a time; ``NotSent`` means that no byte of the request left, ``Broken`` that the
-request may have been carried out; a connection that idled for long is not used again, because the server may be closing it.
+request may have been carried out; a connection that idled for long is not used again, because the server may be closing it. An
+answer that does not say how long it is, as those of many load balancers in front of a server that is away, ends with its connection.
 """
 
 from __future__ import annotations
@@ -47,6 +48,10 @@ class Answer:
         self.status, self.body, self.retry_after = status, body, retry_after
 
 
+# Headers that say where an answer ends.
+_MEASURES: Final = frozenset({b"content-length", b"transfer-encoding"})
+
+
 class _Connection(asyncio.Protocol):
     """One connection; also what the parser calls back."""
 
@@ -57,6 +62,8 @@ class _Connection(asyncio.Protocol):
         self._body: list[bytes] = []
         self._length = 0
         self._retry_after = ""
+        # Whether the answer says how long it is; whether its head is there and did not say so.
+        self._measured = self._open_ended = False
         self.idle_since = 0.0
         self.reusable = True
 
@@ -66,6 +73,7 @@ class _Connection(asyncio.Protocol):
     def send(self, request: bytes, waiting: asyncio.Future[Answer]) -> None:
         assert self._transport is not None
         self._waiting, self._body, self._length, self._retry_after = waiting, [], 0, ""
+        self._measured = self._open_ended = False
         self._parser = httptools.HttpResponseParser(self)
         self._transport.write(request)
 
@@ -80,6 +88,8 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.reusable = False
+        if error is None and self._open_ended:
+            self.on_message_complete()
         self._fail(str(error) if error else "the server closed the connection")
 
     def close(self) -> None:
@@ -96,8 +106,13 @@ class _Connection(asyncio.Protocol):
     # ------------------------------------------------------------------------------------------- called by the parser
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if name.lower() == b"retry-after":
+        name = name.lower()
+        if name == b"retry-after":
             self._retry_after = value.decode("latin-1")
+        self._measured = self._measured or name in _MEASURES
+
+    def on_headers_complete(self) -> None:
+        self._open_ended = not self._measured
 
     def on_body(self, body: bytes) -> None:
         self._length += len(body)
@@ -129,6 +144,7 @@ class Stream(asyncio.Protocol):
         self._unread: list[bytes] = []
         self._size = 0
         self._paused = False
+        self._measured = False
         self._over = False
         self._broken = ""
         self._stirred = asyncio.Event()
@@ -189,8 +205,13 @@ class Stream(asyncio.Protocol):
         self._stirred.set()
 
     def connection_lost(self, error: Exception | None) -> None:
+        if error is None and self.status and not self._measured:
+            self._over = True
         self._broken = self._broken or (str(error) if error else "the server closed the connection")
         self._stirred.set()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._measured = self._measured or name.lower() in _MEASURES
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()

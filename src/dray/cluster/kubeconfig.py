@@ -26,6 +26,7 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN_FILE_SECONDS: Final = 60.0
 EXEC_VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 EXEC_TIMEOUT_SECONDS: Final = 60.0
+EXEC_FAILED_SECONDS: Final = 5.0
 EXPIRY_MARGIN_SECONDS: Final = 10.0
 
 
@@ -51,13 +52,13 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Credentials:
-    """The current identity. ``refresh`` forgets what is cached: the server said 401."""
+    """The current identity."""
 
     async def identity(self) -> Identity:
         raise NotImplementedError
 
-    def refresh(self) -> None:
-        """Forget what is cached."""
+    def refresh(self, refused: Identity) -> None:
+        """The server said 401 to this one: forget it. Of many requests that are refused together the first makes it anew."""
 
 
 class Fixed(Credentials):
@@ -82,12 +83,14 @@ class TokenFile(Credentials):
             self._read_at = self._clock()
         return self._identity
 
-    def refresh(self) -> None:
-        self._read_at = float("-inf")
+    def refresh(self, refused: Identity) -> None:
+        if self._identity is refused:
+            self._read_at = float("-inf")
 
 
 class ExecPlugin(Credentials):
-    """Credentials from a command (``users[].user.exec``), kept until they expire."""
+    """Credentials from a command (``users[].user.exec``), kept until they expire. A failure is the answer to all who ask within
+    the next seconds: a command may open a browser, and many requests ask at once."""
 
     def __init__(
         self, spec: Mapping[str, Any], where: str, base: Path, cluster: Mapping[str, Any], clock: Callable[[], float] = time.time
@@ -106,15 +109,28 @@ class ExecPlugin(Credentials):
         self._info = {"interactive": False, **({"cluster": dict(cluster)} if spec.get("provideClusterInfo") else {})}
         self._lock = asyncio.Lock()
         self._cached: tuple[Identity, float] | None = None
+        self._failed: tuple[str, float] | None = None
 
     async def identity(self) -> Identity:
         async with self._lock:
             if self._cached is None or self._clock() >= self._cached[1] - EXPIRY_MARGIN_SECONDS:
-                self._cached = self._credential(await self._run())
+                self._cached = await self._made()
             return self._cached[0]
 
-    def refresh(self) -> None:
-        self._cached = None
+    def refresh(self, refused: Identity) -> None:
+        if self._cached is not None and self._cached[0] is refused:
+            self._cached = None
+
+    async def _made(self) -> tuple[Identity, float]:
+        if self._failed is not None and 0 <= self._clock() - self._failed[1] < EXEC_FAILED_SECONDS:
+            raise KubeconfigError(self._failed[0])
+        try:
+            made = self._credential(await self._run())
+        except KubeconfigError as error:
+            self._failed = (str(error), self._clock())
+            raise
+        self._failed = None
+        return made
 
     async def _run(self) -> bytes:
         info = {"apiVersion": self._version, "kind": "ExecCredential", "spec": self._info}

@@ -4,7 +4,8 @@ What is retried here, and what never is:
 
 - 429, and 503 with Retry-After: the server did not do it; it is sent again after the time that the server asked for, a few times.
   An eviction's 429 is an answer (the disruption budget), so it is returned at once.
-- The connection could not be opened: nothing was sent; tried again with growing pauses for ten seconds.
+- The connection could not be opened: nothing was sent; tried again with growing pauses for ten seconds. Credentials that cannot
+  be made are not: that is for the user, and was no fault of the server.
 - The connection broke while a read was in flight: read again. While a write was in flight: ``Unreachable``, because it
   may have happened; the watch will show it, and preconditions keep a second try from doing it twice.
 - 401: the credentials are made anew once (exec plugins, rotated token files).
@@ -21,6 +22,7 @@ import asyncio
 import random
 import re
 import ssl
+import time
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import quote, urlencode, urlsplit
@@ -184,7 +186,7 @@ class Remote:
             try:
                 status, answer = await self._answer("GET", path, query, headers, None)
             except Unreachable as error:
-                if again == TRIES - 1 or isinstance(error.__cause__, NotSent):
+                if again == TRIES - 1 or isinstance(error.__cause__, NotSent | KubeconfigError):
                     raise  # opening a connection was tried again already
                 await asyncio.sleep(_pause(again))
                 continue
@@ -204,20 +206,23 @@ class Remote:
     ) -> tuple[int, bytes]:
         """Status and body, after the retries that are safe for any method."""
         renewed = False
+        began = time.monotonic()
         for again in range(TRIES):
             last = again == TRIES - 1
+            identity = await self._identity()
             try:
-                answer = await self._exchange(method, path, query, headers, body)
+                answer = await self._exchange(identity, method, path, query, headers, body)
             except NotSent as error:
-                if last or error.hopeless:
+                pause = _pause(again)
+                if last or error.hopeless or time.monotonic() + pause > began + CONNECT_SECONDS:
                     raise Unreachable(f"cannot connect to {self.access.server}: {error}") from error
-                await asyncio.sleep(_pause(again))
+                await asyncio.sleep(pause)
                 continue
             except Broken as error:
                 raise Unreachable(f"{method} {path} at {self.access.server}: no answer: {error}") from error
             if answer.status == 401 and not renewed:
                 renewed = True
-                self.access.credentials.refresh()
+                self.access.credentials.refresh(identity)
             elif last or not _again_later(answer, final_429):
                 return answer.status, answer.body
             else:
@@ -225,10 +230,9 @@ class Remote:
         raise AssertionError("unreachable")
 
     async def _exchange(
-        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | None
+        self, identity: Identity, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes | None
     ) -> Answer:
         """One request and its answer: over our own connections, or through a proxy."""
-        identity = await self._identity()
         tls, name, target = self._context(identity), self.access.tls_server_name, _target(path, query)
         headers = {**identity.headers(), **headers}
         if self.access.proxy_url:
