@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -160,6 +163,43 @@ def test_no_time_is_less_than_none(option: str) -> None:
     result = dray("fabric", option, "-1")
     assert result.exit_code == 2
     assert f"Invalid value for '{option}'" in result.output
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "says"),
+    [
+        (400, "Client sent an HTTP request to an HTTPS server.", "begins with http:// and the API server speaks https://"),
+        (
+            429,
+            '{"kind":"Status","code":429,"reason":"TooManyRequests","message":"wait"}',
+            "is too busy (429 TooManyRequests: wait)",
+        ),
+        (503, "no healthy upstream", "the API server fails (503 Unknown: no healthy upstream)"),
+        (200, "<html>log in first</html>", "is this a Kubernetes API server? It begins with '<html>log in first</html>'"),
+    ],
+)
+def test_what_the_api_server_says_is_told_with_what_to_do(tmp_path: Path, code: int, body: str, says: str) -> None:
+    class Answering(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(code)
+            self.send_header("Retry-After", "0")
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Nobody reads it."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        kubeconfig = tmp_path / "kubeconfig"
+        cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
+        context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+        users = [{"name": "u", "user": {"token": "t"}}]
+        kubeconfig.write_text(json.dumps({"current-context": "c", "clusters": [cluster], "contexts": [context], "users": users}))
+        result = dray("verify", "--kubeconfig", str(kubeconfig))
+        server.shutdown()
+    assert result.exit_code == 2
+    assert says in result.output
 
 
 def test_a_scheduler_that_is_not_there_is_told_in_plain_words() -> None:

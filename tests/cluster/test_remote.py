@@ -17,6 +17,7 @@ from dray.cluster.kubeconfig import Access, Credentials, Fixed, Identity
 from dray.cluster.port import ClusterError, Expired, Forbidden, Refused, Unreachable, WatchEvent, Write
 from dray.cluster.reflector import Backoff, Listed, Reflector
 from dray.cluster.remote import Remote
+from dray.cluster.served import Served
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "n", "resourceVersion": "5", "uid": "u"}}
@@ -155,9 +156,10 @@ async def test_what_is_not_an_api_server_is_said(remote: Remote, script: Script)
     async def page(request: web.Request) -> web.StreamResponse:
         return web.Response(text="<html>hello</html>")
 
-    script.answers = [page]
-    with pytest.raises(Unreachable, match="is this a Kubernetes API server"):
-        await remote.get(PODS, "n", "p")
+    script.answers = [page, page, page]
+    for asked in (remote.get(PODS, "n", "p"), remote.list(PODS), Served.of(remote, [PODS])):
+        with pytest.raises(Unreachable, match="is this a Kubernetes API server"):
+            await asked
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ from typing import Final
 
 import click
 
-from dray.cluster.port import Forbidden
+from dray.cluster.port import Forbidden, Refused
 
 PATIENCE_SECONDS: Final = 2.0
+MISUNDERSTOOD, TOO_BUSY, FAILED = 400, 429, 500
 
 
 class Trouble(click.ClickException):
@@ -26,6 +27,10 @@ def told(error: Exception) -> str:
     """What went wrong, and who must act where the words of the server or the system do not say it."""
     if isinstance(error, Forbidden) and error.reason == "Unauthorized":
         return f"the API server does not accept the credentials of the kubeconfig ({error.code} {error.reason}); renew them"
+    if isinstance(error, Refused) and (error.code == TOO_BUSY or error.code >= FAILED):
+        return f"the API server {'is too busy' if error.code == TOO_BUSY else 'fails'} ({error}); try again"
+    if isinstance(error, Refused) and error.code == MISUNDERSTOOD and "HTTP request to an HTTPS server" in error.message:
+        return "the server of the kubeconfig begins with http:// and the API server speaks https://; correct it"
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return f"{error.strerror}; stop what listens there, or choose another port"
     if isinstance(error, OSError) and error.strerror:

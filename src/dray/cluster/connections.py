@@ -6,7 +6,7 @@ answer that does not end: it has a connection of its own and is read as it comes
 
 Always true: a connection carries one request at a time; ``NotSent`` means that no byte of the request left, ``Broken`` that the
 request may have been carried out; a connection that idled for long is not used again, because the server may be closing it. An
-answer that does not say how long it is, as those of many load balancers in front of a server that is away, ends with its connection.
+answer that does not say how long it is, as what load balancers say of a server that is away, ends with its connection.
 """
 
 from __future__ import annotations

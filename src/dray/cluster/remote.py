@@ -24,7 +24,7 @@ import re
 import ssl
 import time
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
@@ -38,6 +38,8 @@ from dray.cluster.requests import as_request, refusal, write_refusal
 
 if TYPE_CHECKING:
     from dray.cluster.proxied import Proxied, ProxiedStream
+
+T = TypeVar("T")
 
 PAGE: Final = 2000
 CONNECTIONS: Final = 128
@@ -79,6 +81,7 @@ class _Line(msgspec.Struct):
 _list_decoder: Final = msgspec.json.Decoder(_List)
 _line_decoder: Final = msgspec.json.Decoder(_Line)
 _object_decoder: Final = msgspec.json.Decoder(_Object)
+_plain_decoder: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 class Remote:
@@ -107,7 +110,7 @@ class Remote:
         query = {"limit": str(PAGE), **_selectors(label_selector, field_selector)}
         found: list[bytes] = []
         while True:
-            page = _list_decoder.decode(await self._read(kind.path(namespace), query))
+            page = decoded(_list_decoder, await self._read(kind.path(namespace), query))
             found.extend(map(bytes, page.items or ()))
             if not page.metadata.continue_:
                 return found, page.metadata.resourceVersion
@@ -296,14 +299,19 @@ def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
 # ----------------------------------------------------------------------------------------------------- what comes back
 
 
-def _plain(answer: bytes) -> dict[str, Any]:
+def decoded(decoder: msgspec.json.Decoder[T], answer: bytes) -> T:
+    """An answer of the form that it must have. Raises Unreachable: whoever answered was no API server."""
     try:
-        plain = msgspec.json.decode(answer)
+        return decoder.decode(answer)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unreachable(f"the answer is not JSON ({error}); is this a Kubernetes API server?") from error
-    if not isinstance(plain, dict):
-        raise Unreachable("the answer is not an object; is this a Kubernetes API server?")
-    return plain
+        said = answer[:80].decode(errors="replace").strip()
+        raise Unreachable(
+            f"the answer cannot be read ({error}); is this a Kubernetes API server? It begins with {said!r}"
+        ) from error
+
+
+def _plain(answer: bytes) -> dict[str, Any]:
+    return decoded(_plain_decoder, answer)
 
 
 def _event(line: bytes) -> WatchEvent:

@@ -16,7 +16,7 @@ import msgspec
 
 from dray.api.kinds import CORE_POD_GROUPS, DEVICE_TAINT_RULES, NODE_RESOURCE_TOPOLOGIES, Kind
 from dray.cluster.port import NotFound, WatchEvent, Write
-from dray.cluster.remote import Remote
+from dray.cluster.remote import Remote, decoded
 
 # Older versions with the same fields, newest first.
 OLDER: Final[dict[Kind, tuple[str, ...]]] = {
@@ -138,6 +138,19 @@ def not_served(kind: Kind) -> str:
     return f"the cluster does not serve {kind.resource}/{kind.version}" + (f": {switch}" if switch else "")
 
 
+class _Resource(msgspec.Struct):
+    name: str
+
+
+class _Resources(msgspec.Struct):
+    """An APIResourceList."""
+
+    resources: list[_Resource] | None = None
+
+
+_resources_decoder: Final = msgspec.json.Decoder(_Resources)
+
+
 class _Lists:
     """The resource lists of group versions, each read once."""
 
@@ -161,7 +174,7 @@ class _Lists:
     async def _read(self, path: str) -> frozenset[str]:
         try:
             async with self._at_once:
-                found = msgspec.json.decode(await self._remote.raw(path))
+                found = decoded(_resources_decoder, await self._remote.raw(path))
         except NotFound:
             return frozenset()
-        return frozenset(entry["name"] for entry in found.get("resources", ()))
+        return frozenset(entry.name for entry in found.resources or ())
