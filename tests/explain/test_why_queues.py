@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dray.api import kinds
 from dray.explain.answer import Why
 from dray.explain.failures import FailedBinding
@@ -95,6 +97,43 @@ def test_a_gang_is_told_whom_all_of_it_drives_out() -> None:
     assert "the 2 pods that start together do not fit beside" in found.evicts.why
     assert found.queued is not None
     assert (found.queued.queue, found.queued.group, found.queued.needs) == ("b", "default/train", 2)
+
+
+@pytest.mark.parametrize(("quota", "lent"), [(4, "no more than their shares"), (3, "1 above their shares")])
+def test_why_nothing_is_taken_back_for_a_queue_below_its_share(quota: int, lent: str) -> None:
+    """The quotas exceed what there is: whoever has his keeps it."""
+    sim = lent_by_quota(quota)
+    add_group(sim, "train", "b", 2)
+    for index in range(2):
+        add_member(sim, f"b{index}", "train")
+    sim.settle(5)
+    found = asked(sim, "b0")
+    numbers = "it holds 0 and deserves 2, 2 more are asked for, 0 are free"
+    assert f"queue b cannot take back enough of gpu: {numbers}, and other queues hold {lent}" in found.summary
+    assert sim.condition("b0")["message"].partition(" In kube-scheduler's words")[0] in found.summary
+    sim.remove(kinds.PODS, "default/a0")
+    sim.remove(kinds.PODS, "default/a1")
+    sim.settle(5)
+    assert {"b0", "b1"} <= running(sim)
+
+
+def lent_by_quota(quota: int) -> Sim:
+    sim = cluster(4)
+    add_queue(sim, "a", quota)
+    add_queue(sim, "b", 2)
+    for index in range(4):
+        add_single(sim, f"a{index}", "a")
+    sim.settle(5)
+    return sim
+
+
+def test_what_is_free_in_the_wrong_places_is_not_told_as_taken_by_others() -> None:
+    sim = cluster(1, 1)
+    add_queue(sim, "a", 1)
+    add_queue(sim, "b", 2)
+    add_single(sim, "b0", "b", 2)
+    sim.settle(5)
+    assert "cannot take back" not in asked(sim, "b0").summary
 
 
 def test_who_would_be_preempted_in_its_own_queue() -> None:

@@ -62,6 +62,15 @@ TABLE: Final[dict[str, Code]] = {
         says="would exceed its fair share[ of {resource}: it holds {held} and deserves {share}, {asked} more are asked for]",
         cure="raise the queue's quota or weight[ of {resource}], or wait until pods end",
     ),
+    "QueueNothingLent": Code(
+        plugins=("Scheduler",),
+        meaning="the pod's queue would keep to its share with it, and others hold too little above theirs that may be taken",
+        wakes=(FREE, ITSELF),
+        subject="queue",
+        says="cannot take back enough[ of {resource}: it holds {held} and deserves {share}, {asked} more are asked for,"
+        " {free} are free, and other queues hold {lent}]",
+        cure="wait until pods of other queues end, or give those queues lower quotas",
+    ),
     "QueueBehind": Code(
         plugins=("Scheduler",),
         meaning="another job is first in the pod's queue, and before what that one asks for comes who would have to leave",

@@ -23,7 +23,7 @@ from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.asked import Amounts
 from dray.scheduling.workloads.asking import Asking
 from dray.scheduling.workloads.grouping import leaf_of
-from dray.scheduling.workloads.jobs import BESIDE, Job, told
+from dray.scheduling.workloads.jobs import BESIDE, CPU, MEMORY, Job, told
 from dray.scheduling.workloads.members import Members
 from dray.scheduling.workloads.together import Blocked, Seat
 from dray.scheduling.workloads.use import QueueUse, Standings
@@ -39,8 +39,9 @@ class Missing(NamedTuple):
 
 
 class Denials:
-    def __init__(self, tree: Tree, standings: Standings, use: QueueUse, members: Members, asking: Asking) -> None:
-        self._tree, self._standings, self._use, self._members, self._asking = tree, standings, use, members, asking
+    def __init__(self, tree: Tree, standings: Standings, total: Amounts, use: QueueUse, members: Members, asking: Asking) -> None:
+        self._tree, self._standings, self._total = tree, standings, total
+        self._use, self._members, self._asking = use, members, asking
 
     def reclaimer(self, job: Job, request: Amounts) -> Reclaimer:
         return Reclaimer(job.queue, request, job.preemptible)
@@ -126,7 +127,9 @@ class Denials:
         standing, limit = self._standings[denied.queue], denied.rule == "limit"
         entitled = standing.queue.of(denied.resource)
         held = (standing.allocated if limit else standing.fixed).get(denied.resource, 0.0)
-        data = self._numbers(job, denied, held) | {"limit": told(denied.resource, entitled.limit if limit else entitled.quota)}
+        data = self._numbers(job, denied.resource, held) | {
+            "limit": told(denied.resource, entitled.limit if limit else entitled.quota)
+        }
         return Refusal.of("QueueLimit" if limit else "QueueQuota", f"queue/{denied.queue}", **data)
 
     def with_share(self, job: Job, missing: Missing, first: Job | None, overtaken: Job | None) -> Missing:
@@ -139,21 +142,40 @@ class Denials:
         denied = may_reclaim(self.reclaimer(job, self._asking.next_of(job)), self._standings)
         if denied is None and first is not None and first.waiting:
             return _because(missing, "QueueBehind", job, first=first.in_turn()[0].key)
+        if denied is None and (lent := self._too_little_lent(job)) is not None:
+            return _because(missing, "QueueNothingLent", job, **lent)
         if denied is None or denied.rule != "fair share of the reclaimer" or not self._others_hold(job, denied.resource):
             return missing
         standing = self._standings[job.queue]
-        data = self._numbers(job, denied, standing.allocated.get(denied.resource, 0.0))
+        data = self._numbers(job, denied.resource, standing.allocated.get(denied.resource, 0.0))
         share = told(denied.resource, standing.fair_share.get(denied.resource, 0.0))
         return _because(missing, "QueueShare", job, **data, share=share)
 
-    def _numbers(self, job: Job, denied: Denial, held: float) -> dict[str, str]:
-        name = denied.resource
+    def _too_little_lent(self, job: Job) -> dict[str, str] | None:
+        """Of a resource that is used up, and of which the queue of the job deserves what that asks for: what others have above
+        their shares. Devices before cpu and memory."""
+        standing, asked = self._standings[job.queue], self._asking.least(job)
+        for name in sorted(asked, key=lambda name: (name in (CPU, MEMORY), name)):
+            free = max(0.0, self._total.get(name, 0.0) - self._held_in_all(name))
+            if not asked[name] or free >= asked[name] or not standing.queue.of(name).binds or not self._others_hold(job, name):
+                continue
+            others = [self._standings[each] for each in self._tree.queues if each != job.queue and self._tree.is_leaf(each)]
+            above = sum(max(0.0, each.allocated.get(name, 0.0) - each.fair_share.get(name, 0.0)) for each in others)
+            lent = f"{told(name, above)} above their shares" if above else "no more than their shares"
+            share = told(name, standing.fair_share.get(name, 0.0))
+            numbers = self._numbers(job, name, standing.allocated.get(name, 0.0))
+            return {**numbers, "share": share, "free": told(name, free), "lent": lent}
+        return None
+
+    def _numbers(self, job: Job, name: str, held: float) -> dict[str, str]:
         asked = self._asking.least(job).get(name, 0.0) or self._asking.noted(job).get(name, 0.0)
         return {"resource": name, "held": told(name, held), "asked": told(name, asked)}
 
     def _others_hold(self, job: Job, resource: str) -> bool:
-        above = sum(self._standings[queue.name].allocated.get(resource, 0.0) for queue in self._tree.children.get("", ()))
-        return above > self._standings[job.queue].allocated.get(resource, 0.0)
+        return self._held_in_all(resource) > self._standings[job.queue].allocated.get(resource, 0.0)
+
+    def _held_in_all(self, resource: str) -> float:
+        return sum(self._standings[queue.name].allocated.get(resource, 0.0) for queue in self._tree.children.get("", ()))
 
 
 def _in_no_part(job: Job, gang: Gang, pod: Pod) -> Refusal:

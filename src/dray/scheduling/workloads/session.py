@@ -85,7 +85,7 @@ class Session:
         self.total = self.asking.capacity(parts.nodes)
         self.shares = shares_of(self.total, self.tree, use, self._pending())
         self.standings = Standings(self.tree, use, self.shares)
-        self.denials = Denials(self.tree, self.standings, use, self.members, self.asking)
+        self.denials = Denials(self.tree, self.standings, self.total, use, self.members, self.asking)
         self.nearness = Nearness(parts, together, self.tried)
         self._room = Room(parts, cycle, preemption, together, self.nearness, now)
         self._room.leaving = self._leaving()
