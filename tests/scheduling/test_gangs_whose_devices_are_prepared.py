@@ -6,7 +6,7 @@ import pytest
 
 from dray.api import kinds
 from dray.api.times import format_time
-from dray.cluster.port import Write
+from dray.cluster.port import ClusterError, Conflict, Unreachable, Write
 from dray.explain.why import why
 from tests.scheduling.scheduling_cluster import Sim
 from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, cluster, running
@@ -232,3 +232,62 @@ def test_when_zones_were_lost_by_the_time_they_are_ready_none_is_bound() -> None
     say(sim, "c0", READY)
     sim.settle(1)
     assert running(sim) == set()
+
+
+RESOURCES = ("example.com/gpu", "example.com/plain")
+
+
+def special(sim: Sim) -> dict[str, str]:
+    """The claims for extended resources, by pod."""
+    found = sim.api.objects[kinds.RESOURCE_CLAIMS].values()
+    return {owner["name"]: claim["metadata"]["name"] for claim in found for owner in claim["metadata"].get("ownerReferences", [])}
+
+
+@pytest.fixture
+def numbers() -> Sim:
+    """As beside_ready, of pods that know no claims."""
+    sim = cluster(0)
+    sim.add_class(extended=RESOURCES[0])
+    sim.add_class("plain", driver=PLAIN, extended=RESOURCES[1])
+    sim.add_slice("n0", 2, **FABRIC)
+    pool = {"name": "n0", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": PLAIN, "nodeName": "n0", "pool": pool, "devices": [{"name": "a"}]}
+    sim.api.put(kinds.RESOURCE_SLICES, {"metadata": {"name": "plain"}, "spec": spec})
+    add_queue(sim, "team", 8)
+    add_group(sim, "train", "team", 2)
+    for index, resource in enumerate(RESOURCES):
+        asks = {"requests": {resource: "1"}, "limits": {resource: "1"}}
+        add_member(sim, f"w{index}", "train", 0, containers=[{"name": "c", "resources": asks}])
+    sim.settle(5)
+    assert (sim.preparing(), sim.devices_of(special(sim)["w1"])) == (["default/w0"], ["n0/a"])
+    return sim
+
+
+def test_one_that_waits_for_a_device_that_fails_may_go_to_a_device_plugin(numbers: Sim) -> None:
+    numbers.remove(kinds.RESOURCE_SLICES, "plain")
+    numbers.add_node("n1", resources={RESOURCES[1]: "1"})
+    say(numbers, special(numbers)["w0"], FAILED)
+    numbers.settle(30)
+    say(numbers, special(numbers)["w0"], READY)
+    numbers.settle(5)
+    assert {name: numbers.node_of(name) for name in ("w0", "w1")} == {"w0": "n0", "w1": "n1"}
+    assert "extendedResourceClaimStatus" not in numbers.pod("w1")["status"]
+
+
+@pytest.mark.parametrize("refused", [Conflict(409, "Conflict", "changed"), Unreachable("no answer")])
+def test_each_is_told_its_claim_before_any_is_bound_however_often_that_fails(numbers: Sim, refused: ClusterError) -> None:
+    told = "extendedResourceClaimStatus"
+    left = iter([refused] * 3)
+    untold: list[str] = []
+
+    def fault(write: Write) -> ClusterError | None:
+        if write.subresource == "binding":
+            untold.extend(name for name in ("w0", "w1") if told not in numbers.pod(name)["status"])
+        return next(left, None) if write.name == "w1" and told in str(write.body) else None
+
+    numbers.fault = fault
+    claims = special(numbers)
+    say(numbers, claims["w0"], READY)
+    numbers.settle(60)
+    assert running(numbers) == {"w0", "w1"}
+    assert (special(numbers), untold) == (claims, [])

@@ -241,8 +241,7 @@ class Binder:
             binding.held = {claim.key: claim for claim in claims}
             self._step(binding, "devices awaited", now)
             return
-        if self._mapped(binding):
-            self._ready(binding, now)
+        self._ready(binding, now)
 
     def _kept(self, binding: Binding, claims: list[ResourceClaim], now: float) -> bool:
         """Whether the API server keeps the conditions of devices that must be waited for. One that drops them would have the
@@ -255,16 +254,25 @@ class Binder:
         return not dropped
 
     def _ready(self, binding: Binding, now: float) -> None:
-        """It is bound; a member of a gang together with all others."""
-        if binding.ready_since is None:
-            binding.ready_since = now
-        if binding.gang is None:
-            self._come(binding, now)
-        else:
+        """It is bound once its status names its claim; a member of a gang together with all others."""
+        if binding.gang is not None:
+            binding.ready_since = binding.ready_since or now
             self._bind_together(binding.gang.ready(binding.uid), now)
+        elif self._mapped(binding):
+            binding.ready_since = binding.ready_since or now
+            self._come(binding, now)
 
     def _bind_together(self, members: list[Binding], now: float) -> None:
-        """In their order where they come to the same kubelet: who comes after one that must wait waits too."""
+        """When the status of each names its claim, which no server lets go of, and which the last of them could still come to
+        nothing before; in their order where they come to the same kubelet: who comes after one that must wait waits too."""
+        if any(each.stage != "binding" and self._leaves(each, now) for each in members):
+            return
+        untold = [each for each in members if not self._mapped(each)]
+        if untold:
+            return
+        for each in members:
+            if each.gang is not None:
+                each.gang.release()
         mates = (mate for each in members[:1] if each.gang is not None for mate in each.gang.before(each.uid))
         held_up = {mate.node for mate in mates if mate.stage != "binding"}
         for each in members:
@@ -321,8 +329,7 @@ class Binder:
         if self._leaves(binding, now):
             return True
         if all(verdict.readiness == "ready" for verdict in verdicts):
-            if self._mapped(binding):
-                self._ready(binding, now)
+            self._ready(binding, now)
             return True
         binding.ready_since = None
         if binding.gang is not None:
@@ -409,14 +416,15 @@ class Binder:
         self._step(binding, "claim made", now)
 
     def _adopt(self, binding: Binding, claim: ResourceClaim, now: float) -> None:
-        """The claim for extended resources exists: allocate it and tell the pod's status, both at once. Where devices must be
-        waited for the status is told last: no server lets go of the name of a claim, and the wait may fail."""
+        """The claim for extended resources exists: allocate it and tell the pod's status, both at once. Where devices or other
+        members of a gang must be waited for the status is told last: no server lets go of the name of a claim, and the wait may
+        fail."""
         assert binding.special is not None
         self._claims.adopt(binding.special, claim, binding.pod, now)
         self.bindings.follow(binding, claim.key)
         if self._waits and conditions.has_any(binding.special.allocation):
             binding.conditional |= {claim.key}
-        if not binding.conditional:
+        if not binding.conditional and binding.gang is None:
             self._mapped(binding)
 
     def _mapped(self, binding: Binding) -> bool:
@@ -445,8 +453,8 @@ class Binder:
                 self.pod_changed(binding, current, now)
             else:
                 self.bindings.remind(binding, now + RETRY_AFTER)
-        elif binding.stage == "conditions" and outcome.error is not None and outcome.error.in_doubt:
-            # What took so long to make ready is not given up for want of an answer.
+        elif (binding.stage == "conditions" or binding.gang is not None) and outcome.error is not None and outcome.error.in_doubt:
+            # What took so long to make ready, or to come together, is not given up for want of an answer.
             self.bindings.remind(binding, now + pause_after(binding.failures))
             binding.failures += 1
         else:

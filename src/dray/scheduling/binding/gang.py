@@ -32,7 +32,7 @@ class Gang(Generic[T]):
         self._under_way[name] = binding
 
     def ready(self, name: str) -> list[T]:
-        """This one could be bound now. Who is to be bound: nobody yet, or all, or one that is late."""
+        """This one could be bound now. Who is to be bound: nobody yet, or all, or one that is late. ``release`` begins it."""
         self._ready.add(name)
         return [self._under_way[name]] if self._released else self._all_ready()
 
@@ -50,10 +50,11 @@ class Gang(Generic[T]):
         return [] if self._released else self._all_ready()
 
     def _all_ready(self) -> list[T]:
-        if len(self._ready) < len(self._under_way):
-            return []
+        return list(self._under_way.values()) if len(self._ready) == len(self._under_way) else []
+
+    def release(self) -> None:
+        """From here on each is bound, whatever becomes of another one."""
         self._released = True
-        return list(self._under_way.values())
 
     def lost(self, name: str) -> Iterable[T]:
         """This one will not be bound; who else is not, therefore, if its bind can still be held back."""
