@@ -12,8 +12,10 @@ from dray.api.kinds import PODS, RESOURCE_CLAIMS
 from dray.api.reason import Reason
 from dray.api.times import format_micro_time, format_time
 from dray.api.words import words
+from dray.cluster.port import Forbidden
 from dray.explain.overview import causes, pods_of, waiting
 from dray.explain.story import story
+from dray.scheduling.binding.writing import write_failed
 from dray.testing import VirtualCluster, builders
 from tests.inspect.conftest import Plain, Run, claim, device_class, healthy, node, pod, result, slice_
 from tests.inspect.test_why import ask, codes, same_in_every_form
@@ -289,3 +291,24 @@ class TestAfterABindingThatFailed:
         objects[3] = claim("one", count=2)
         found = ask(dray, "new", objects)
         assert (found["verdict"], codes(found["reasons"])) == ("impossible", ["NotEnoughDevices"])
+
+
+def test_a_scheduler_that_may_not_write_is_granted_the_right_and_not_waited_for(dray: Run) -> None:
+    """As a real API server said it to ``dray scheduler``, about a claim with the longest name."""
+    refusal = Forbidden(
+        403,
+        "Forbidden",
+        f'resourceclaims.resource.k8s.io "{"c" * 253}" is forbidden: User "system:serviceaccount:dray-system:dray-scheduler"'
+        ' cannot patch resource "resourceclaims/status" in API group "resource.k8s.io" in the namespace "ns"',
+    )
+    reason = write_failed(refusal)
+    assert reason is not None
+    waiting = pod("new", "one")
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": words(reason)}
+    waiting["status"] = {**waiting.get("status", {}), "conditions": [condition]}
+    found = ask(dray, "new", [*healthy(), claim("one"), waiting])
+    assert found["verdict"] == "waiting"
+    (advice,) = found["fixes"]
+    assert advice.startswith(
+        "let system:serviceaccount:dray-system:dray-scheduler patch resourceclaims/status (resource.k8s.io): "
+    )

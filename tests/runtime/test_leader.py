@@ -156,6 +156,19 @@ async def test_of_two_instances_one_leads_and_the_other_takes_over_when_it_stops
     assert any(b"stopped leading" in raw for raw in raws)
 
 
+async def test_who_waits_says_once_who_leads(cluster: Embedded, caplog: pytest.LogCaptureFixture) -> None:
+    first, second = (Elector(cluster, FAST, identity=name) for name in ("a", "b"))
+    with caplog.at_level("INFO", "dray.runtime.leader"):
+        leading = asyncio.create_task(first.run())
+        await led(first)
+        waiting = asyncio.create_task(second.run())
+        await asyncio.sleep(5 * FAST.retry_period)
+    for task in (waiting, leading):
+        task.cancel()
+    await asyncio.gather(waiting, leading, return_exceptions=True)
+    assert [record.holder for record in caplog.records if "another instance leads" in record.message] == ["a"]
+
+
 async def test_a_leader_that_cannot_renew_stops_before_another_can_start(cluster: Embedded) -> None:
     class Cut:
         broken = False

@@ -22,6 +22,10 @@ from dray.api.words import UPSTREAM
 _SAID: Final = re.compile(r"device (?P<device>[^\s/]+/\S+/[^\s/]+) (?:(?P<failed>could not be bound)|did not become ready)")
 _WAITED: Final = re.compile(r" within (?P<seconds>[\d.]+) seconds\b")
 _UNPREPARED: Final = "FailedPrepareDynamicResources"
+# As the text of WriteFailed continues in an API server's words.
+_LACKED: Final = re.compile(
+    r'User "(?P<user>[^"]+)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]+)" in API group "(?P<group>[^"]*)'
+)
 
 
 class FailedBinding(msgspec.Struct, frozen=True):
@@ -86,6 +90,17 @@ def switched_off(pod: Pod) -> list[str]:
 def refusal_of(pod: Pod) -> str:
     """Why its scheduler refused the pod when it last looked at it."""
     return _said(pod).partition(UPSTREAM)[0]
+
+
+def lacked_right(pod: Pod) -> str:
+    """What its scheduler lacks to write down where it is placed, as advice; '' where it was not that."""
+    found = _LACKED.search(refusal_of(pod))
+    if found is None:
+        return ""
+    right = f"{found['verb']} {found['resource']}" + (f" ({found['group']})" if found["group"] else "")
+    return (
+        f"let {found['user']} {right}: the scheduler lacks this right, and deploy/base/scheduler-rbac.yaml has all that it needs"
+    )
 
 
 def _said(pod: Pod) -> str:

@@ -36,7 +36,7 @@ from dray.explain.awaited import Awaited
 from dray.explain.choice import Choice, choice
 from dray.explain.claimed import claims_in
 from dray.explain.evicting import WouldEvict, would_evict
-from dray.explain.failures import FailedBinding, of_condition, refusal_of, resting, switched_off
+from dray.explain.failures import FailedBinding, lacked_right, of_condition, refusal_of, resting, switched_off
 from dray.explain.fix import Fix, tied, untied
 from dray.explain.in_queue import in_queue, is_read
 from dray.explain.nearest import NodeAnswer, distance, nearest
@@ -357,6 +357,8 @@ class _Question:
         failed, told = self._last_failure(), refusal_of(self._pod)
         if failed is not None or told:
             help_.reverse()  # there is one that has looked at it
+        if right := lacked_right(self._pod):
+            help_ = [right]
         if failed is None:
             said = f" It was refused before: {told}" if told else ""
             return Why(self._pod.key, "waiting", f"{summary}{said}", [], refused, help_, fits)

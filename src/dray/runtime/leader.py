@@ -176,12 +176,14 @@ class Elector:
                 await asyncio.shield(self._release())
 
     async def _acquire(self) -> None:
-        period = self.election.settings.retry_period
-        while True:
-            if await self._try(self.election.settings.renew_deadline):
-                break
+        settings = self.election.settings
+        period, known = settings.retry_period, ""
+        while not await self._try(settings.renew_deadline):
+            if self.election.holder not in ("", known, self.election.identity):
+                known = self.election.holder
+                log.info("another instance leads, waiting", extra={"lease": settings.name, "holder": known})
             await asyncio.sleep(period * random.uniform(1.0, JITTER))
-        log.info("became leader", extra={"lease": self.election.settings.name, "identity": self.election.identity})
+        log.info("became leader", extra={"lease": settings.name, "identity": self.election.identity})
         self._on_change()
         await self._tell("became leader")
 

@@ -32,7 +32,7 @@ from dray.scheduling.binding.rests import Rests
 from dray.scheduling.binding.stages import TRANSITIONS, Stage, Stimulus
 from dray.scheduling.binding.tainted import must_be_left
 from dray.scheduling.binding.volumes import binds_volume, reaches
-from dray.scheduling.binding.writing import creation, pod_status, still, usable, with_answer, write_failed
+from dray.scheduling.binding.writing import TOLD_MAX, creation, pod_status, still, usable, with_answer, write_failed
 from dray.scheduling.config import Profile
 from dray.scheduling.placing.state import Placement
 from dray.scheduling.plugins.volumes import bound
@@ -410,7 +410,7 @@ class Binder:
         self._measures.created(result)
         if outcome.object is None or outcome.error is not None:
             # Also when there was no answer: a claim that was made all the same is found by its owner and annotation.
-            self._fail(binding, Reason("WriteFailed", f"pod/{binding.key}", {"error": str(outcome.error)[:200]}), now)
+            self._fail(binding, Reason("WriteFailed", f"pod/{binding.key}", {"error": str(outcome.error)[:TOLD_MAX]}), now)
             return
         self._adopt(binding, decode(ResourceClaim, outcome.object), now)
         self._step(binding, "claim made", now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -17,6 +17,9 @@ from dray.cluster.world import World
 from dray.scheduling.binding.intents import same_allocation
 from dray.scheduling.shape.claims import reserved_for
 from dray.scheduling.shape.extended import Special
+
+# So much is told of an error: the name of an object, which may have 253 characters, and what stood against it.
+TOLD_MAX: Final = 600
 
 
 def creation(special: Special, pod: Pod) -> Write:
@@ -74,4 +77,4 @@ def write_failed(error: ClusterError | None) -> Reason | None:
     """None where deciding again is all there is to say."""
     if error is None or isinstance(error, Conflict | NotFound):
         return None
-    return Reason("WriteFailed", "", {"error": str(error)[:200]})
+    return Reason("WriteFailed", "", {"error": str(error)[:TOLD_MAX]})
