@@ -14,6 +14,9 @@ from click.testing import CliRunner, Result
 from dray.apiserver.journal import Journal
 from dray.cli import root
 from dray.cli.output import console, table
+from dray.cli.running import to_the_end
+from dray.runtime import logs
+from dray.runtime.leader import LeadershipLost
 
 
 def dray(*arguments: str) -> Result:
@@ -244,3 +247,16 @@ def test_a_pod_whose_name_is_mistyped_is_answered_with_the_nearest(tmp_path: Pat
     for name, meant in (("trian-0", "; did you mean train-0?"), ("other", "")):
         result = dray("why", name, "-f", str(file))
         assert result.output.endswith(f'Error: pod "{name}" not found in namespace "default"{meant}\n')
+
+
+def test_a_replica_that_loses_its_lease_says_so_as_it_says_everything(capfd: pytest.CaptureFixture[str]) -> None:
+    async def lose() -> None:
+        raise LeadershipLost("a lost the lease x/y: b has it; another instance may act now")
+
+    logs.configure("json")
+    with pytest.raises(SystemExit) as ended:
+        to_the_end(lose)
+    assert ended.value.code == 1
+    (line,) = capfd.readouterr().err.splitlines()
+    assert json.loads(line)["level"] == "error"
+    assert json.loads(line)["error"].startswith("a lost the lease x/y: b has it")

@@ -187,7 +187,7 @@ async def test_a_leader_that_cannot_renew_stops_before_another_can_start(cluster
     assert await led(first) is first
     waiting = asyncio.create_task(second.run())
     cut.broken = True
-    with pytest.raises(LeadershipLost):
+    with pytest.raises(LeadershipLost, match=r"it was not renewed for [\d.]+ seconds \(cut off\); another instance may act now"):
         async with asyncio.timeout(5):
             await losing
     assert await led(first, second) is second

@@ -218,8 +218,11 @@ def to_the_end(job: Callable[[], Coroutine[Any, Any, None]]) -> None:
             runner.run(_first_error(job))
     except BrokenPipeError:
         raise
-    except (KubeconfigError, ClusterError, LeadershipLost, OSError) as error:
+    except (KubeconfigError, ClusterError, OSError) as error:
         raise click.ClickException(told(error)) from error
+    except LeadershipLost as lost:
+        log.error("ending: start it again, it resumes from what the cluster shows", extra={"error": str(lost)})
+        raise SystemExit(1) from None
     except DeciderFailed as failed:
         if isinstance(failed.__cause__, BrokenPipeError):  # one that tells what it sees, and nobody reads on
             raise failed.__cause__ from None

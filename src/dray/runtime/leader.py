@@ -156,6 +156,8 @@ class Elector:
         self.election = Election(settings, identity or new_identity())
         self._cluster, self._on_change = cluster, on_change
         self._monotonic, self._wall = monotonic, wall
+        # Why the lease cannot be taken or renewed, while it cannot.
+        self._trouble = ""
 
     @property
     def leading(self) -> bool:
@@ -197,7 +199,7 @@ class Elector:
             if self.election.overdue(now) or self.election.holder not in ("", self.election.identity):
                 self.election.leading = False
                 await self._tell("stopped leading")
-                raise LeadershipLost(f"{self.election.identity} lost the lease {settings.namespace}/{settings.name}")
+                raise LeadershipLost(self._lost())
 
     async def _try(self, seconds: float) -> bool:
         election = self.election
@@ -210,11 +212,23 @@ class Elector:
                 if write is None:
                     return False
                 election.won(await self._cluster.write(write), started)
+                self._trouble = ""
                 return True
         except (ClusterError, TimeoutError) as error:
             election.doubt()
-            log.info("lease was not taken or renewed", extra={"lease": election.settings.name, "error": str(error)})
+            self._trouble = str(error) or self._trouble or f"no answer in {seconds:.3g} seconds"
+            # A leader ends when this goes on; who waits for the lease has time.
+            level = logging.WARNING if election.leading else logging.INFO
+            log.log(level, "lease was not taken or renewed", extra={"lease": election.settings.name, "error": self._trouble})
             return False
+
+    def _lost(self) -> str:
+        settings, holder = self.election.settings, self.election.holder
+        taken = holder not in ("", self.election.identity)
+        why = f"{holder} has it" if taken else f"it was not renewed for {settings.renew_deadline:g} seconds ({self._trouble})"
+        return (
+            f"{self.election.identity} lost the lease {settings.namespace}/{settings.name}: {why}; another instance may act now"
+        )
 
     async def _read(self) -> dict[str, Any] | None:
         try:
@@ -231,7 +245,9 @@ class Elector:
             async with asyncio.timeout(self.election.settings.retry_period):
                 await self._cluster.write(write)
         except (ClusterError, TimeoutError) as error:
-            log.warning("the lease could not be given back", extra={"lease": write.name, "error": str(error)})
+            log.warning(
+                "the lease could not be given back", extra={"lease": write.name, "error": str(error) or "no answer in time"}
+            )
 
     async def _tell(self, what: str) -> None:
         settings = self.election.settings
@@ -244,4 +260,4 @@ class Elector:
             async with asyncio.timeout(settings.retry_period):
                 await self._cluster.write(Write("create", EVENTS, settings.namespace, body["metadata"]["name"], body))
         except (ClusterError, TimeoutError) as error:
-            log.info("the leader election event was not written", extra={"error": str(error)})
+            log.info("the leader election event was not written", extra={"error": str(error) or "no answer in time"})

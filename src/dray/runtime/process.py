@@ -91,6 +91,8 @@ async def _until(
             side.append(group.create_task(beside(live.stir), name="beside"))
         waiting = group.create_task(stop.wait(), name="stop")
         await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if stop.is_set():
+            log.info("asked to end, ending")
         live.stop()
         await running
         for task in (*side, waiting):
