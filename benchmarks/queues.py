@@ -10,7 +10,8 @@ A third is about what a busy cluster costs where little happens: one pod comes a
 as a part of the same in a small cluster, so that 1.00x says that what else runs costs nothing.
 
 A fourth is about many jobs that make room in one session: what each of them costs, as a part of what it costs where they are few,
-so that 1.00x says that neither the others nor how many may have to go costs anything.
+so that 1.00x says that neither the others nor how many may have to go costs anything. A fifth is the same for jobs for which
+others move.
 """
 
 from __future__ import annotations
@@ -289,4 +290,42 @@ def crowded(quick: bool) -> Table:
     return table
 
 
-TABLES = {"queues": queues, "queues-devices": queues_devices, "queues-busy": busy, "queues-crowded": crowded}
+# Jobs of four GPUs, and nodes of which each has seven jobs of one GPU: for each job three of them move.
+MOVING: dict[str, tuple[int, int]] = {
+    "25 jobs, 250 nodes": (25, 250),
+    "25 jobs, 1,000 nodes": (25, 1000),
+    "100 jobs, 1,000 nodes": (100, 1000),
+}
+
+
+def moving(quick: bool) -> Table:
+    columns = (
+        "jobs",
+        "moved",
+        "GPUs of nodes",
+        "for each job",
+        "against the first",
+        "claims",
+        "for each job",
+        "against the first",
+    )
+    table = Table("Many jobs for which others move in one session", columns)
+    first: tuple[float, ...] = ()
+    for told, (jobs, nodes) in list(MOVING.items())[: 1 if quick else None]:
+        waiting = [group(f"w{number}", "a", 1, 4) for number in range(jobs)]
+        made = world(nodes, {"a": (8 * nodes, 1)}, [*running(nodes, 7, 1, "a"), *waiting])
+        took = [min(measure(each) for _ in range(1 if quick else 2)) for each in (made, with_devices(made))]
+        costs = tuple(each[0] / jobs for each in took)
+        first = first or costs
+        cells = ((f"{each * jobs:.3f} s", micros(each * 1e6), ratio(each, base)) for each, base in zip(costs, first))
+        table.add(told, str(took[0][2]), *(cell for three in cells for cell in three))
+    return table
+
+
+TABLES = {
+    "queues": queues,
+    "queues-devices": queues_devices,
+    "queues-busy": busy,
+    "queues-crowded": crowded,
+    "queues-moving": moving,
+}

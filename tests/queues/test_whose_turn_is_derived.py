@@ -1,4 +1,5 @@
-"""Whose turn it is follows from what jobs and queues are: whenever it is asked, what is kept is what would be found from nothing.
+"""Whose turn it is, and who may have to go, follows from what jobs and queues are: whenever it is asked, what is kept is what
+would be found from nothing.
 
 Nobody who changes something has to say so. That this would be seen is shown by leaving out what they note.
 """
@@ -17,9 +18,11 @@ from dray.books.changes import ChangeLog
 from dray.books.nodes import Placed
 from dray.scheduling.actions.preemption import Preemption
 from dray.scheduling.workloads.asking import Asking
+from dray.scheduling.workloads.freeing import Freeing
 from dray.scheduling.workloads.jobs import Job
 from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.members import Members
+from dray.scheduling.workloads.ranked import Those
 from dray.scheduling.workloads.session import Session
 from dray.scheduling.workloads.turns import Turns
 from dray.scheduling.workloads.victims import Victims
@@ -42,6 +45,27 @@ class Watch:
         self._then(monkeypatch, Line, "_catch_up", self._line)
         for name in ("plan", "withdraw", "_started", "_ready", "_evict_stale"):
             self._then(monkeypatch, Session, name, self._session)
+        self._beside(monkeypatch, Freeing, "nodes", self._nodes)
+        self._beside(monkeypatch, Those, "keys", self._those)
+
+    def _beside(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, anew: Callable[..., Any]) -> None:
+        original = getattr(owner, name)
+
+        def watched(self_: Any, *given: Any) -> Any:
+            answer = original(self_, *given)
+            self._same(name, answer, anew(self_, original, *given))
+            return answer
+
+        monkeypatch.setattr(owner, name, watched)
+
+    def _nodes(self, freeing: Freeing, nodes: Callable[..., Any], *given: Any) -> Any:
+        known, freeing._known = freeing._known, {}
+        found = nodes(freeing, *given)
+        freeing._known = known
+        return found
+
+    def _those(self, those: Those, keys: Callable[..., Any]) -> Any:
+        return keys(Those(those._log, those._everybody, those._holds))
 
     def _then(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, look: Callable[[Any], None]) -> None:
         original = getattr(owner, name)
@@ -118,8 +142,11 @@ class Hands:
         )()
         self.line._catch_up()
         self.session._ready()
-        # Who is next is asked, so that there is something to be kept.
+        # Who is next, and who may go, is asked, so that there is something to be kept.
         self.line._best("")
+        taking, waiting = self.session.taking, next((job for job in self.session.waiting if job.waiting), None)
+        if waiting is not None:
+            taking._to_free(taking._movable.keys(), list(waiting.waiting.values()))
 
     def done(self) -> None:
         self.session.done.add(self._job().key)

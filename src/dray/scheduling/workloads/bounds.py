@@ -10,6 +10,7 @@ from dray.api.resource import ResourceClaim
 from dray.books.nodes import Nodes, Placed
 from dray.devices import Devices
 from dray.devices.ledger import DeviceKey
+from dray.devices.views import NodeView
 from dray.scheduling.waiting.queue import QueuedPod
 
 # What there is most of is looked at last.
@@ -62,6 +63,13 @@ def _fewer_free(engine: Devices, class_name: str, wanted: int) -> bool:
         if own + len(reached) >= wanted:
             return False
     return True
+
+
+def whole_devices(engine: Devices, view: NodeView, class_name: str, among: int) -> int | None:
+    """Those of the class among the devices at these positions; None where several may share one of them."""
+    selection = engine.compiler.of_class(class_name)
+    found = selection.on(view.layout)[0] & among if selection is not None else 0
+    return None if any(kind.multiple and found >> at & 1 for at, kind in enumerate(view.layout.kinds)) else found
 
 
 def _has(nodes: Nodes, freed: dict[str, dict[str, int]], name: str, wanted: int) -> bool:

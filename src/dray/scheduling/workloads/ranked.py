@@ -1,7 +1,7 @@
 """The jobs of each queue in their order, kept as they change: those that wait, for whose turn it is, and those that run, for who
-has to go.
+has to go; and which jobs there are of some kind.
 
-Always true: what is answered is as if all jobs of these queues were put in order when it is asked; what that costs, after the
+Always true: what is answered is as if all jobs of these queues were looked at when it is asked; what that costs, after the
 first time, grows with how many jobs changed since, which is read from what is noted of them.
 """
 
@@ -75,3 +75,22 @@ class Ranked:
         if self._belongs(job):
             entry = self._entries[job.key] = self._key(job), job.key, job
             insort(ranked, entry)
+
+
+class Those:
+    """Keys of the jobs among these of which something holds; equal sets are the same one."""
+
+    def __init__(self, log: ChangeLog, everybody: Iterable[Job], holds: Callable[[Job], bool]) -> None:
+        self._log, self._everybody, self._holds = log, everybody, holds
+        self._jobs: dict[str, Job] = {}
+        self._keys: frozenset[str] | None = None
+        self._seen = log.position
+
+    def keys(self) -> frozenset[str]:
+        changed, self._seen = self._log.since(self._seen), self._log.position
+        if self._keys is None or changed is None:
+            self._jobs = {job.key: job for job in self._everybody}
+            self._keys = frozenset(key for key, job in self._jobs.items() if self._holds(job))
+        elif moved := {key for key in changed if key in self._jobs and self._holds(self._jobs[key]) is not (key in self._keys)}:
+            self._keys ^= moved
+        return self._keys

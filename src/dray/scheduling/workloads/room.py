@@ -17,6 +17,7 @@ from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.waiting.queue import QueuedPod
+from dray.scheduling.workloads.freeing import ToFree
 from dray.scheduling.workloads.jobs import Job
 from dray.scheduling.workloads.nearness import Nearness
 from dray.scheduling.workloads.together import NOWHERE_SPECIAL, Scope, Seat, Table, Together
@@ -44,13 +45,6 @@ class Step(NamedTuple):
     job: Job
     pods: tuple[Placed, ...]
     surplus: bool = False
-
-
-class ToFree(NamedTuple):
-    """A node that pods may leave for others; ``least``: so many have to at least."""
-
-    name: str
-    least: int
 
 
 class Plan(NamedTuple):

@@ -13,11 +13,10 @@ from typing import Final, NamedTuple
 
 from dray.api.resource import ResourceClaim
 from dray.books.nodes import NodeInfo
-from dray.devices.views import NodeView
 from dray.scheduling.actions.preemption import Preemption
 from dray.scheduling.parts import Parts
 from dray.scheduling.waiting.queue import QueuedPod
-from dray.scheduling.workloads.bounds import asked_of_classes, held
+from dray.scheduling.workloads.bounds import asked_of_classes, held, whole_devices
 
 Claims = list[ResourceClaim]
 # More than any gang has members.
@@ -89,13 +88,6 @@ class Slots:
         there = view.layout.here
         if taken:
             there &= ~sum(1 << at for at, key in enumerate(view.keys()) if key in taken)
-        return min((self._of_class(view, there, name) // count for name, count in devices.items()), default=MANY)
-
-    def _of_class(self, view: NodeView, there: int, class_name: str) -> int:
-        """So many of these devices are of the class; of those that several may share, as many as anybody may want."""
-        selection = self._engine.compiler.of_class(class_name)
-        if selection is None:
-            return 0
-        found = selection.on(view.layout)[0] & there
-        shared = any(kind.multiple and found >> at & 1 for at, kind in enumerate(view.layout.kinds))
-        return found.bit_count() if not shared else MANY
+        found = ((whole_devices(self._engine, view, name, there), count) for name, count in devices.items())
+        # Of devices that several may share there are as many as anybody may want.
+        return min((mask.bit_count() // count for mask, count in found if mask is not None), default=MANY)

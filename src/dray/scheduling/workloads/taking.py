@@ -27,9 +27,11 @@ from dray.scheduling.config import QueueSettings
 from dray.scheduling.parts import Parts
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.asked import Amounts
-from dray.scheduling.workloads.bounds import enough_free
+from dray.scheduling.workloads.bounds import asked_of_classes, enough_free
 from dray.scheduling.workloads.budgets import Allowance, Budgets
+from dray.scheduling.workloads.freeing import Freeing, Needs, ToFree
 from dray.scheduling.workloads.jobs import BESIDE, CPU, MEMORY, Job, Jobs, created
+from dray.scheduling.workloads.ranked import Those
 from dray.scheduling.workloads.room import Plan, Room, Step, Wanted
 from dray.scheduling.workloads.slots import Slots
 from dray.scheduling.workloads.together import NOWHERE_SPECIAL, Scope, Together
@@ -40,6 +42,8 @@ Choose = Callable[[Iterable[Step]], Iterator[Step]]
 
 # How often in a session it is asked in vain whether it is enough that others move.
 MOST_TRIES: Final = 16
+# Before the uid of a pod that is a job by itself only where others may drive it out.
+_OUTSIDE: Final = "pod/"
 
 if TYPE_CHECKING:
     from dray.scheduling.workloads.session import Session
@@ -55,6 +59,9 @@ class Taking:
         self._together, self._room, self._settings = together, room, settings
         self._asking, self._denials = session.asking, session.denials
         self._victims = Victims(session, self, jobs, parts.nodes, use)
+        self._freeing = Freeing(parts, room.preemption, jobs.log, self.job_of, self._job, session.members.key)
+        # Who may be moved, if there is another place.
+        self._movable = Those(jobs.log, jobs, lambda job: job.preemptible and session.barred(job) is None)
         self._budgets = Budgets(parts.world)
         self._slots = Slots(parts, room.preemption, lambda pending: together.open_claims((pending,)))
         self._tries = MOST_TRIES
@@ -65,6 +72,9 @@ class Taking:
 
     def job_of(self, uid: str) -> Job | None:
         return self._jobs.of(uid) or self._outside.get(uid)
+
+    def _job(self, key: str) -> Job | None:
+        return self._jobs.by_key(key) or self._outside.get(key.removeprefix(_OUTSIDE))
 
     def may_ask(self, job: Job, action: str) -> bool:
         """Whether the action is for the job at all."""
@@ -84,8 +94,8 @@ class Taking:
         enough = enough_free(self._parts.nodes, members, self._room.leaving, self._parts.classes.offers)
         if not enough or self._denials.of_start(job) is not None or self._together.lacks_devices(members, self._room.leaving):
             return None
-        barred = self._session.barred
-        allowed = {each.key for each in self._jobs if each.preemptible and each is not job and barred(each) is None}
+        # For whom room was made a moment ago has no other place, and whoever moves for itself gains nothing.
+        allowed = self._movable.keys().difference(self._session.plans, (job.key,))
         allowance = self._budgets.now(self._room.leaving)
 
         def judge(plan: Plan) -> bool:
@@ -105,7 +115,7 @@ class Taking:
         if not job.root.constrained:
             return iter((NOWHERE_SPECIAL,))
         going = list(candidates)
-        nodes = self._victims.nodes({each.key for each in going}, self._hardest(members), self._room.leaving)
+        nodes = self._to_free(frozenset(each.key for each in going), members)
         return self._session.nearness.scopes(job, members, self._gone(going), [node.name for node in nodes])
 
     # --------------------------------------------------------------------------------------------------------- reclaim
@@ -211,7 +221,7 @@ class Taking:
         for placed in self._parts.nodes.all_placed():
             pod, priority = placed.pod, placed.demand.priority
             if priority < job.priority and self._jobs.of(pod.uid) is None and not pod.terminal:
-                each = self._outside.setdefault(pod.uid, Job(f"pod/{pod.uid}", BESIDE, pod))
+                each = self._outside.setdefault(pod.uid, Job(_OUTSIDE + pod.uid, BESIDE, pod))
                 each.uid, each.priority, each.created, each.pods = pod.uid, priority, created(pod), {pod.uid: pod}
                 found.append(each)
         return found
@@ -268,20 +278,22 @@ class Taking:
             plan = self._room.in_order(there, choose(self._victims.in_order(candidates, protected)))
             if plan is None or _shrinks_and_moves(plan):
                 # Of a gang with more pods than it needs the one in the way may go, rather than the last and another moves.
-                other = self._by_node(there, {each.key for each in candidates if not protected(each)}, choose)
+                other = self._by_node(there, frozenset(each.key for each in candidates if not protected(each)), choose)
                 plan = other if plan is None or (other is not None and len(other.victims) < len(plan.victims)) else plan
             if plan is not None:
                 return plan
         return None
 
-    def _by_node(self, wanted: Wanted, allowed: Collection[str], choose: Choose) -> Plan | None:
-        nodes = self._victims.nodes(allowed, self._hardest(wanted.members), self._room.leaving)
+    def _by_node(self, wanted: Wanted, allowed: frozenset[str], choose: Choose) -> Plan | None:
+        nodes = self._to_free(allowed, wanted.members)
         return self._room.by_node(wanted, nodes, lambda node: list(choose(self._victims.on(node, allowed))))
 
-    def _hardest(self, members: Sequence[QueuedPod]) -> dict[str, int]:
-        """What the member asks of nodes that is hardest to place; what devices serve is not counted by node."""
-        requests = max(members, key=self._together.weights.waiting).demand.requests
-        return {name: value for name, value in requests if not self._parts.classes.offers(name)}
+    def _to_free(self, allowed: frozenset[str], members: Sequence[QueuedPod]) -> list[ToFree]:
+        """Nodes that pods may leave for the member that is hardest to place."""
+        hardest = max(members, key=self._together.weights.waiting)
+        devices = asked_of_classes(self._together.open_claims((hardest,)))
+        needs = Needs(hardest.demand.requests, tuple(devices.items()))
+        return self._freeing.nodes(allowed, needs, self._room.leaving, self._room.places)
 
     def _hopeless(self, members: Sequence[QueuedPod], candidates: Sequence[Job]) -> bool:
         allowed = {each.key for each in candidates}

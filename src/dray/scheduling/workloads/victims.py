@@ -6,19 +6,17 @@ no victim, unless nobody has heard of that yet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dray.books.nodes import NodeInfo, Nodes, Placed
+from dray.books.nodes import Nodes, Placed
 from dray.queues.gangs import Gang, Member, fill, next_victims, surplus
 from dray.queues.order import job_key
 from dray.scheduling.workloads.asked import Amounts
-from dray.scheduling.workloads.bounds import by_node
-from dray.scheduling.workloads.jobs import BESIDE, Job, Jobs, created
+from dray.scheduling.workloads.jobs import BESIDE, Job, Jobs
 from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.ranked import Ranked
-from dray.scheduling.workloads.room import Step, ToFree
+from dray.scheduling.workloads.room import Step
 from dray.scheduling.workloads.use import QueueUse
 
 if TYPE_CHECKING:
@@ -87,21 +85,6 @@ class Victims:
         self._session.spared_starting |= placed.standing != "promised"
         return False
 
-    def nodes(self, allowed: Collection[str], wanted: Mapping[str, int], leaving: Sequence[Placed]) -> list[ToFree]:
-        """Nodes by how many pods have to go until there is as much as ``wanted``, then by how many may; of those with as many,
-        the one whose jobs are served last. ``leaving``: who goes anyhow."""
-        found: list[tuple[ToFree, int, tuple[object, ...]]] = []
-        freed, gone = by_node(leaving), {placed.pod.uid for placed in leaving}
-        for info in self._nodes:
-            pods = [(job, placed) for uid, placed in info.pods.items() if (job := self._taking.job_of(uid)) is not None]
-            here = [(job, placed) for job, placed in pods if job.key in allowed and placed.pod.uid not in gone]
-            if here:
-                least = _fewest(info, wanted, freed.get(info.name, {}), [placed for _, placed in here])
-                last = min((self._members.key(job), created(placed.pod)) for job, placed in here)
-                found.append((ToFree(info.name, least), len(here), last))
-        found.sort(key=lambda each: each[2], reverse=True)
-        return [node for node, _, _ in sorted(found, key=lambda each: (each[0].least, each[1]))]
-
     def on(self, node: str, allowed: Collection[str]) -> list[Step]:
         """Jobs with pods on the node, those that are served last first, as far as they are to go for it."""
         info = self._nodes.get(node)
@@ -133,15 +116,3 @@ class Victims:
             # Where the core of a gang goes, its surplus goes too, wherever it is.
             yield from (Step(job, (placed_of[uid],), job.root.is_leaf) for uid in spare if uid not in here and uid in placed_of)
             yield Step(job, core)
-
-
-def _fewest(info: NodeInfo, wanted: Mapping[str, int], freed: Mapping[str, int], pods: Sequence[Placed]) -> int:
-    """How many of the pods have to leave the node at least, as far as plain sums tell; somebody has to."""
-    least = 1
-    for name, amount in wanted.items():
-        lacks = amount - info.free(name) - freed.get(name, 0)
-        if lacks > 0:
-            held = sorted((value for placed in pods for key, value in placed.demand.requests if key == name), reverse=True)
-            enough = (number for number, sum_ in enumerate(accumulate(held), 1) if sum_ >= lacks)
-            least = max(least, next(enough, len(pods)))
-    return least
