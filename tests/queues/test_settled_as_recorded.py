@@ -190,9 +190,10 @@ def test_random_clusters_run_more_with_fewer_evictions_than_with_kai() -> None:
 
 def some(names: frozenset[str]) -> Iterator[tuple[End, End]]:
     """With Dray and with KAI."""
-    for line in lines("scenarios"):
-        if line["id"] in names:
-            yield with_dray(line), with_kai(line)[0]
+    found = [line for line in lines("scenarios") if line["id"] in names]
+    assert len(found) == len(names)
+    for line in found:
+        yield with_dray(line), with_kai(line)[0]
 
 
 def test_where_more_move_than_with_kai_more_runs_and_no_fewer_could_move() -> None:
@@ -242,4 +243,5 @@ def test_where_fewer_gpus_are_in_use_than_with_kai_there_is_no_core_left_for_mor
         assert ours.held("cpu_milli").total() == sum(node["allocatable"]["cpu_milli"] for node in ours.world["nodes"])
         assert ours.evictions < theirs.evictions
         poorer = [queue for queue, count in theirs.gpus.items() if count > ours.gpus[queue]]
+        assert poorer
         assert not any(may_ask_for_more(ours, queue) for queue in poorer)
