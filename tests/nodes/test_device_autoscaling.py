@@ -131,6 +131,15 @@ def test_why_tells_that_a_device_of_the_fabric_would_do() -> None:
     assert "attach device gpu-0 of the fabric (gpu.example.com) to node on (then node on would do)" in made.why("train").fixes
 
 
+def test_nobody_is_told_to_tolerate_that_a_device_is_not_attached() -> None:
+    """With all of them attached elsewhere, whoever tolerates it would be given what others have."""
+    made = cluster(*(pod(f"train-{n}", template="one") for n in range(5)))
+    made.run(120)
+    assert attached(made) == {"on": ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]}
+    (waits,) = [body["metadata"]["name"] for body in made.all(PODS) if not body["spec"].get("nodeName")]
+    assert not [fix for fix in made.why(waits).fixes if DETACHED in fix]
+
+
 @pytest.mark.parametrize("spares", [2, 3])
 def test_why_tells_what_has_to_be_attached_for_all_pods_that_start_together(spares: int) -> None:
     made = VirtualCluster()

@@ -40,6 +40,7 @@ from dray.explain.fix import (
 from dray.explain.owners import made_again, siblings
 from dray.explain.supposed import Changed, claim_changed, labelled, uncordoned, untainted, with_nodes, with_pods, without
 from dray.explain.tainted import Lifted, kept_by, lifted
+from dray.nodes.attaching import DETACHED, DETACHING
 from dray.numa.intent import SAID, SPANS
 from dray.scheduling.ask import Ask, requirement, unmatched
 from dray.scheduling.placing.state import CycleState, NotPlaced
@@ -371,7 +372,7 @@ class Advisor:
     def _of_devices(self) -> Iterator[Fix]:
         """Changes that the allocator tried, on nodes where nothing else is missing; of fewer devices, the most that would do."""
         found = [(change, name) for name, _, devices in self._refused if devices is not None for change in devices.changes]
-        tried = [(change, name) for change, name in found if change.kind != "release" or not self._is_of_siblings(change.claim)]
+        tried = [(change, name) for change, name in found if self._is_for_people(change)]
         most: dict[tuple[str, ...], Quantity] = {}
         for change, _ in tried:
             if change.kind in _LESS:
@@ -397,6 +398,12 @@ class Advisor:
                 yield from self._larger_node(change)
         yield from self._untainted()
 
+    def _is_for_people(self, change: Change) -> bool:
+        """A fabric has a device once: who tolerates that it is not attached gets what is attached elsewhere."""
+        if change.kind == "tolerate":
+            return change.data["key"] not in (DETACHED, DETACHING)
+        return change.kind != "release" or not self._is_of_siblings(change.claim)
+
     def _is_of_siblings(self, claim: str) -> bool:
         users = _users(self._world, claim)
         return bool(users) and all(user.uid in self._siblings for user in users)
@@ -408,7 +415,7 @@ class Advisor:
         for name, _, devices in self._refused[:MOST_TRIED]:
             if devices is None:
                 continue
-            for change in (change for change in devices.changes if change.kind == "tolerate"):
+            for change in (change for change in devices.changes if change.kind == "tolerate" and self._is_for_people(change)):
                 kept = kept_by(devices, change.claim, change.request, change.data)
                 helped.setdefault(lifted(inventory, kept, change.data), {})[name] = None
         most = sorted(((told, names) for told, names in helped.items() if told.text), key=lambda item: -len(item[1]))
