@@ -50,6 +50,21 @@ def test_a_node_that_would_refuse_and_publishes_no_zone_is_named() -> None:
     assert (found.zones, found.missing) == ([], {"n2": ["cpu", "memory"]})
 
 
+def test_a_policy_that_no_kubelet_has_is_told_of() -> None:
+    made = cluster()
+    kind = {"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology"}
+    attributes = [{"name": "topologyManagerPolicy", "value": "Restricted"}, {"name": "topologyManagerScope", "value": "pod"}]
+    amounts = {"name": "cpu", "capacity": "4", "allocatable": "4", "available": "4"}
+    zones = [{"name": "node-0", "type": "Node", "resources": [amounts]}]
+    topology = {**kind, "metadata": {"name": "n2"}, "attributes": attributes, "zones": zones}
+    made.create(builders.node("n2"), topology)
+    said = "topologyManagerPolicy 'Restricted' is none of none, best-effort, restricted, single-numa-node: counts as none"
+    assert zone_report(made.world(), made.clock.now).not_understood == {"n2": [said]}
+    asked = json.dumps({"topology": topology, "pod": aligned_pod("a", 3)})
+    answer = CliRunner().invoke(root, ["numa", "check", "-"], input=asked)
+    assert json.loads(answer.stdout)["warnings"][0] == said
+
+
 def test_zones_that_were_published_before_a_pod_came_are_told_of() -> None:
     made = cluster()
     assert zone_report(made.world(), made.clock.now).stale == ["n1"]

@@ -100,6 +100,22 @@ class NodeResourceTopology(Object):
         return policy, SCOPES.get(self.attribute(SCOPE_ATTRIBUTE), scope)
 
     @property
+    def not_understood(self) -> list[str]:
+        """What it says of the Topology Manager in words that no kubelet has, and what counts instead."""
+        policy, scope = self.management
+        word = self.topology_policies[0] if self.topology_policies else ""
+        said = (
+            (POLICY_ATTRIBUTE, self.attribute(POLICY_ATTRIBUTE), POLICIES, policy),
+            (SCOPE_ATTRIBUTE, self.attribute(SCOPE_ATTRIBUTE), SCOPES, scope),
+            ("topologyPolicies", word, (*LEGACY, "None"), f"{policy}, {scope}"),
+        )
+        return [
+            f"{name} {value!r} is none of {', '.join(known)}: counts as {counts}"
+            for name, value, known, counts in said
+            if value and value not in known
+        ]
+
+    @property
     def numa_zones(self) -> tuple[Zone, ...]:
         """The zones that are NUMA nodes, by their number; those without one come last, by name."""
         nodes = (zone for zone in self.zones if zone.type == "Node")

@@ -134,7 +134,8 @@ def _checked(text: bytes, evaluators: Evaluators) -> Json:
     layout = layout_of(topology, line.kubelet, line.ignore)
     asked = evaluators.demands(demand(pod))
     if layout is None:
-        return {"id": line.id, "handled": False, "admit": True, "placement": None, "span": 0, "warnings": ["no NUMA zones"]}
+        warnings = [*topology.not_understood, "no NUMA zones"]
+        return {"id": line.id, "handled": False, "admit": True, "placement": None, "span": 0, "warnings": warnings}
     layout = evaluators.layouts(layout)
     found = published_state(layout, topology) if line.placed is None else reconstructed(layout, _usages(line.placed, layout))
     state = evaluators.states(found)
@@ -143,7 +144,7 @@ def _checked(text: bytes, evaluators: Evaluators) -> Json:
     if layout.policy == "best-effort" and (expected := evaluators.predict(state, asked)).placement:
         masks = [list(layout.named(mask)) for mask in expected.masks]
         answer["predicted"] = {"placement": _by_label(expected.placement, layout), "masks": masks, "aligned": expected.admit}
-    if warnings := _warnings(verdict, layout, line.kubelet):
+    if warnings := topology.not_understood + _warnings(verdict, layout, line.kubelet):
         answer["warnings"] = warnings
     return answer
 

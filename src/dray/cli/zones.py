@@ -54,6 +54,7 @@ def _show(found: ZoneReport, console: Console, nodes: Sequence[str]) -> None:
         lines += [f"  {warning}" for warning in each.warnings]
     for node, names in found.missing.items():
         lines.append(f"{node} publishes nothing by zone of {', '.join(names)}: what its kubelet does with that is not known.")
+    lines += [f"{node}: {told}." for node, said in found.not_understood.items() for told in said]
     if found.stale:
         lines.append(f"Published before pods came or went: {', '.join(found.stale)}. The table is the scheduler's own count.")
     if found.unreported:

@@ -65,7 +65,7 @@ class ZoneReport(msgspec.Struct):
     """``missing``: by node, resources that it offers and its kubelet may align, and of which nothing is published by zone.
     ``unread``: pods with a record that cannot be used, of which another one counts. ``unreported``: pods that have run for a
     minute and that no exporter has reported; ``stale``: nodes whose published zones were counted with other pods than are there
-    now."""
+    now; ``not_understood``: by node, words about its Topology Manager that no kubelet has."""
 
     zones: list[ZoneRow]
     unknown: list[Unknown] = []
@@ -73,6 +73,7 @@ class ZoneReport(msgspec.Struct):
     missing: dict[str, list[str]] = {}
     unreported: list[str] = []
     stale: list[str] = []
+    not_understood: dict[str, list[str]] = {}
 
 
 def zone_report(
@@ -82,11 +83,15 @@ def zone_report(
     scheduler = Scheduler(world, config, gates or Gates.dray())
     Ask(scheduler, now)
     found = ZoneReport([])
+    published = world.all(NODE_RESOURCE_TOPOLOGIES) if NODE_RESOURCE_TOPOLOGIES in world.kinds else {}
     for info in sorted(scheduler.nodes, key=lambda info: info.name):
         if nodes and info.name not in nodes:
             continue
         if missing := scheduler.zones.missing(info.name):
             found.missing[info.name] = list(missing)
+        topology: NodeResourceTopology | None = published.get(info.name)
+        if topology is not None and (unknown := topology.not_understood):
+            found.not_understood[info.name] = unknown
         layout = scheduler.zones.layout(info.name)
         if layout is None:
             continue
@@ -103,7 +108,7 @@ def zone_report(
         found.unknown += _unknown(info.name, pods, {uid: each for uid, each in records.items() if each.source == "none"})
         used = {uid: each for uid, each in records.items() if each.source != "none" and each.warnings}
         found.unread += _unknown(info.name, pods, used)
-        topology: NodeResourceTopology = world.all(NODE_RESOURCE_TOPOLOGIES)[info.name]
+        assert topology is not None
         if counts_exactly(topology, [placed.pod for placed in info.pods.values()]) == "other":
             found.stale.append(info.name)
         found.unreported += unreported([pods[uid] for uid, entry in held.items() if entry.sure != "observed"], now)
