@@ -121,6 +121,23 @@ def test_a_claim_that_somebody_deletes_while_its_pod_is_bound_stays_until_that_i
     assert left["status"]["allocation"] == claim["status"]["allocation"]
 
 
+def test_so_does_one_whose_pod_is_bound_and_the_watch_has_yet_to_tell(dra: Sim) -> None:
+    dra.add_pod("p", containers=[container("c", gpu=1)])
+    (watch,), late = dra.api.watchers, []
+    dra.api.watchers[:] = [lambda kind, *seen: late.append((kind, *seen)) if kind is kinds.PODS else watch(kind, *seen)]
+    dra.settle(0.5)
+    assert dra.node_of("p") == "dra"
+    (claim,) = special(dra)
+    dra.api.delete(kinds.RESOURCE_CLAIMS, f"default/{claim['metadata']['name']}")
+    dra.settle(0.5)
+    for seen in late:
+        watch(*seen)
+    dra.settle(5)
+    assert [(each["metadata"]["uid"], each["metadata"]["finalizers"]) for each in special(dra)] == [
+        (claim["metadata"]["uid"], [FINALIZER])
+    ]
+
+
 def test_it_goes_where_the_bind_failed_after_all(dra: Sim) -> None:
     first, second = failing(is_bind, error=Unreachable("")), failing(is_bind, error=Forbidden(403, "Forbidden", "no"))
     dra.fault = lambda write: first(write) or second(write)

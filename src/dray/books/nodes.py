@@ -233,6 +233,11 @@ class Nodes:
 
     entry = placed
 
+    def settled(self, uid: str) -> bool:
+        """Whether the pod has a node or is on its way to one, also where the watch has yet to tell that it is bound."""
+        placed = self._placed.get(uid)
+        return placed is not None and placed.standing != "promised"
+
     def node_of(self, uid: str) -> str:
         """The node that the pod counts on, or ''."""
         placed = self._placed.get(uid)

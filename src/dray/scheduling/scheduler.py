@@ -84,7 +84,7 @@ class Scheduler:
         images = ImageNodes(parts.nodes)
         devices = DynamicResources(parts)
         self.zones = Zones(parts)
-        self.claims.binds = self.binder.bindings.__contains__
+        self.claims.has_node = self.nodes.settled
         self.binder.overtakes = self.zones.overtakes
         self.binder.arrival = self.zones.late.arrival
         self.zones.on_its_way = self.binder.on_its_way

@@ -112,9 +112,6 @@ class Bindings:
     def __iter__(self) -> Iterator[Binding]:
         return iter(list(self._by_uid.values()))
 
-    def __contains__(self, uid: str) -> bool:
-        return uid in self._by_uid
-
     def get(self, uid: str) -> Binding | None:
         return self._by_uid.get(uid)
 

@@ -50,8 +50,8 @@ class ClaimWriter:
 
     def __init__(self, world: World, engine: Devices, schedulers: frozenset[str], *, stamps: bool) -> None:
         self._world, self._engine, self._schedulers, self._stamps = world, engine, schedulers, stamps
-        # Whether a pod is on its way to its node: what becomes of its claim is up to its binding.
-        self.binds: Callable[[str], bool] = lambda uid: False
+        # Whether a pod has a node or is on its way to one: its claim stays, whatever the watch has told of the pod.
+        self.has_node: Callable[[str], bool] = lambda uid: False
         self.intents = Intents(world)
         # Claims to look at now, and those that rest until a time; one with a write under way is in neither.
         self._dirty: dict[str, None] = {}
@@ -284,8 +284,8 @@ class ClaimWriter:
         if pod is None or pod.uid != owner.uid or pod.spec.scheduler_name not in self._schedulers:
             return
         if not pod.spec.node_name:
-            # A bind that is sent may come true: the pod would run with a claim that is gone, and whose devices another one has.
-            if _stuck(claim) and claim.uid not in self.intents and not self.binds(pod.uid):
+            # It may be bound, or about to be: it would run with a claim that is gone, and whose devices another one has.
+            if _stuck(claim) and claim.uid not in self.intents and not self.has_node(pod.uid):
                 self.delete(claim, pod.key)
         else:
             named = pod.status.extended_resource_claim_status
