@@ -371,6 +371,25 @@ def test_a_pod_whose_device_failed_may_go_to_a_device_plugin(fabric: Sim) -> Non
     assert "extendedResourceClaimStatus" not in fabric.pod("p")["status"]
 
 
+def test_nor_is_one_told_that_waits_for_a_claim_of_others_first(sim: Sim) -> None:
+    sim.add_class("fabric")
+    sim.add_class("plain", driver="plain.example.com", extended="example.com/plain")
+    sim.add_node("n1")
+    sim.add_slice("n1", 2, **FABRIC)
+    pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "plain.example.com", "nodeName": "n1", "pool": pool, "devices": [{"name": "a"}]}
+    sim.api.put(kinds.RESOURCE_SLICES, {"metadata": {"name": "plain"}, "spec": spec})
+    exactly = {"deviceClassName": "fabric", "allocationMode": "ExactCount", "count": 1}
+    sim.add_claim("shared", spec={"devices": {"requests": [{"name": "req", "exactly": exactly}]}})
+    sim.add_pod("first", claims=["shared"])
+    sim.settle()
+    asks = {"requests": {"example.com/plain": "1"}, "limits": {"example.com/plain": "1"}}
+    sim.add_pod("p", claims=["shared"], containers=[{"name": "c", "resources": asks}])
+    sim.settle()
+    assert sorted(sim.preparing()) == ["default/first", "default/p"]
+    assert "extendedResourceClaimStatus" not in sim.pod("p")["status"]
+
+
 @pytest.mark.parametrize("refused", [Conflict(409, "Conflict", "changed"), Unreachable("no answer")])
 def test_a_pod_whose_devices_are_ready_is_told_its_claim_however_often_that_fails(fabric: Sim, refused: ClusterError) -> None:
     def names(write: Write) -> bool:

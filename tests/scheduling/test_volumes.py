@@ -125,6 +125,25 @@ def test_a_bound_volume_decides_the_node(zones: Sim) -> None:
     assert zones.node_of("p") == "b"
 
 
+def test_a_pod_whose_volume_comes_to_nothing_may_go_to_a_device_plugin(sim: Sim) -> None:
+    """No server lets go of the claim that its status names, so it is told that last."""
+    resource = "example.com/gpu"
+    sim.add_class(extended=resource)
+    sim.add_node("a", labels={ZONE: "a"})
+    sim.add_slice("a", 1)
+    storage_class(sim, "fast")
+    claim(sim, "data", cls="fast")
+    asks = {"requests": {resource: "1"}, "limits": {resource: "1"}}
+    sim.add_pod("p", volumes=using("data"), containers=[{"name": "c", "resources": asks}])
+    sim.settle(5)
+    assert sim.api.objects[kinds.PERSISTENT_VOLUME_CLAIMS]["default/data"]["metadata"]["annotations"] == {SELECTED: "a"}
+    sim.add_node("b", labels={ZONE: "b"}, resources={resource: "1"})
+    volume(sim, "v", "b", cls="fast")
+    bind(sim, "data", "v")
+    sim.settle(15)
+    assert sim.node_of("p") == "b"
+
+
 def test_zone_labels_of_a_volume_decide_too(zones: Sim) -> None:
     volume(zones, "v", labels={ZONE: "b"})
     claim(zones, "data", volume="v")

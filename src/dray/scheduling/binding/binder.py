@@ -416,16 +416,22 @@ class Binder:
         self._step(binding, "claim made", now)
 
     def _adopt(self, binding: Binding, claim: ResourceClaim, now: float) -> None:
-        """The claim for extended resources exists: allocate it and tell the pod's status, both at once. Where devices or other
-        members of a gang must be waited for the status is told last: no server lets go of the name of a claim, and the wait may
-        fail."""
+        """The claim for extended resources exists: allocate it and tell the pod's status, both at once. Where anything is waited
+        for the status is told last: no server lets go of the name of a claim, and the wait may fail."""
         assert binding.special is not None
         self._claims.adopt(binding.special, claim, binding.pod, now)
         self.bindings.follow(binding, claim.key)
         if self._waits and conditions.has_any(binding.special.allocation):
             binding.conditional |= {claim.key}
-        if not binding.conditional and binding.gang is None:
+        if not self._must_wait(binding):
             self._mapped(binding)
+
+    def _must_wait(self, binding: Binding) -> bool:
+        """Whether more than writes is between the pod and its bind: devices, its own or of a claim of others, volumes, a gang."""
+        if binding.conditional or binding.unbound or binding.gang is not None:
+            return True
+        claims = (self._world.get(RESOURCE_CLAIMS, key) for key in binding.claims)
+        return self._waits and any(claim is not None and conditions.waits(claim) for claim in claims)
 
     def _mapped(self, binding: Binding) -> bool:
         """Whether the pod's status names its claim, if it has one for extended resources; if not, that is written, on what the
