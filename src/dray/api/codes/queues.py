@@ -71,6 +71,14 @@ TABLE: Final[dict[str, Code]] = {
         " {free} are free, and other queues hold {lent}]",
         cure="wait until pods of other queues end, or give those queues lower quotas",
     ),
+    "QueueMinRuntime": Code(
+        plugins=("Scheduler",),
+        meaning="pods that may have to leave for the pod have not run for as long as their queue lets them",
+        wakes=(FREE, ITSELF),
+        subject="queue",
+        says="<keep> its pods until they have run for[ {seconds} s|| its min-runtime][: the first of them at {until}]",
+        cure="wait until then, or lower reclaimMinRuntime or preemptMinRuntime of that queue",
+    ),
     "QueueBehind": Code(
         plugins=("Scheduler",),
         meaning="another job is first in the pod's queue, and before what that one asks for comes who would have to leave",

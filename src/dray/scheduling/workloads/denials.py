@@ -6,13 +6,16 @@ nothing of that is taken back.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from dray.api.codes import CURABLE
 from dray.api.core import Pod
 from dray.api.reason import Reason
+from dray.api.times import format_time
 from dray.queues.gangs import Gang, Part, next_part
 from dray.queues.order import at_most
 from dray.queues.reclaim import Denial, Reclaimer, may_reclaim, may_start
@@ -36,6 +39,14 @@ class Missing(NamedTuple):
     refusal: Refusal
     refused: NotPlaced | None = None
     closest: tuple[Seat, ...] = ()
+
+
+class Young(NamedTuple):
+    """A job of ``queue`` has run for ``seconds``, as long as it is safe, at ``until``."""
+
+    until: float
+    queue: str
+    seconds: float
 
 
 class Denials:
@@ -138,18 +149,26 @@ class Denials:
         if job.queue == BESIDE:
             return missing
         if overtaken is not None and overtaken.waiting:
-            return _because(missing, "QueueOvertaking", job, first=overtaken.in_turn()[0].key)
+            return _because(missing, "QueueOvertaking", job.queue, first=overtaken.in_turn()[0].key)
         denied = may_reclaim(self.reclaimer(job, self._asking.next_of(job)), self._standings)
         if denied is None and first is not None and first.waiting:
-            return _because(missing, "QueueBehind", job, first=first.in_turn()[0].key)
+            return _because(missing, "QueueBehind", job.queue, first=first.in_turn()[0].key)
         if denied is None and (lent := self._too_little_lent(job)) is not None:
-            return _because(missing, "QueueNothingLent", job, **lent)
+            return _because(missing, "QueueNothingLent", job.queue, **lent)
         if denied is None or denied.rule != "fair share of the reclaimer" or not self._others_hold(job, denied.resource):
             return missing
         standing = self._standings[job.queue]
         data = self._numbers(job, denied.resource, standing.allocated.get(denied.resource, 0.0))
         share = told(denied.resource, standing.fair_share.get(denied.resource, 0.0))
-        return _because(missing, "QueueShare", job, **data, share=share)
+        return _because(missing, "QueueShare", job.queue, **data, share=share)
+
+    def with_age(self, missing: Missing, young: Young | None) -> Missing:
+        """Besides, from when on somebody may have to leave for the job."""
+        others_hold = not CURABLE.isdisjoint(missing.refusal.codes) or "QueueLimit" in missing.refusal.codes
+        if young is None or not others_hold:
+            return missing
+        until = format_time(math.ceil(young.until))
+        return _because(missing, "QueueMinRuntime", young.queue, seconds=f"{young.seconds:g}", until=until)
 
     def _too_little_lent(self, job: Job) -> dict[str, str] | None:
         """Of a resource that is used up, and of which the queue of the job deserves what that asks for: what others have above
@@ -208,8 +227,8 @@ def _of(job: Job, members: Sequence[QueuedPod], reason: Reason) -> Reason:
     return Reason(reason.code, job.group, {**reason.data, "member": members[first].pod.key})
 
 
-def _because(missing: Missing, code: str, job: Job, **data: str) -> Missing:
-    """Besides, for the sake of its queue."""
+def _because(missing: Missing, code: str, queue: str, **data: str) -> Missing:
+    """Besides, for the sake of a queue."""
     known = missing.refusal
-    reasons = (*known.reasons, (Reason(code, f"queue/{job.queue}", {**data}), 0))
+    reasons = (*known.reasons, (Reason(code, f"queue/{queue}", {**data}), 0))
     return missing._replace(refusal=msgspec.structs.replace(known, reasons=reasons))

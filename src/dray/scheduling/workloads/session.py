@@ -149,7 +149,9 @@ class Session:
             missing = self.missing.get(job.key)
             if missing is not None and missing.refused is not None:
                 behind, overtaken = self.turns.behind.get(job.key), self.turns.overtaking.get(job.key)
-                self.missing[job.key] = self.denials.with_share(job, missing, behind, overtaken)
+                missing = self.missing[job.key] = self.denials.with_share(job, missing, behind, overtaken)
+            if missing is not None and self.taking.young:
+                self.missing[job.key] = self.denials.with_age(missing, self.taking.next_of_age(job))
 
     def _ready(self) -> list[Job]:
         """Jobs that have something to place, and may."""

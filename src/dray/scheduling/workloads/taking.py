@@ -6,7 +6,7 @@ broken only where no plan breaks none, and never to move somebody.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -29,6 +29,7 @@ from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.asked import Amounts
 from dray.scheduling.workloads.bounds import asked_of_classes, enough_free
 from dray.scheduling.workloads.budgets import Allowance, Budgets
+from dray.scheduling.workloads.denials import Young
 from dray.scheduling.workloads.freeing import Freeing, Needs, ToFree
 from dray.scheduling.workloads.jobs import BESIDE, CPU, MEMORY, Job, Jobs, created
 from dray.scheduling.workloads.ranked import Those
@@ -67,6 +68,8 @@ class Taking:
         self._tries = MOST_TRIES
         # By queue and priority: the jobs of the queue that may be preempted for such a one. Jobs stay what they are in a session.
         self._lower: dict[tuple[str, int], list[Job]] = {}
+        # By whom room was looked for in vain, and how: victims that run for too short, those first that may go next.
+        self.young: dict[tuple[Hashable, str], Young] = {}
         # Pods of no job, as far as somebody may drive them out.
         self._outside: dict[str, Job] = {}
 
@@ -133,6 +136,8 @@ class Taking:
         plan = self._make_room(job, members, candidates, protected, judge)
         if plan is None and refused:
             plan = self._make_room(job, members, candidates, protected, judge, self._may_lose(job, standings))
+        if plan is None:
+            self._note_young(job, "reclaim", candidates)
         return plan
 
     def _may_lose(self, job: Job, standings: Mapping[str, Standing]) -> Choose:
@@ -156,13 +161,34 @@ class Taking:
 
     def _too_young(self, job: Job, action: str) -> Callable[[Job], bool]:
         """Whether a victim is protected from the job by its min-runtime."""
-        tree, now = self._session.tree, self._session.now
+        now, least = self._session.now, self._min_runtime(job, action)
+        return lambda victim: is_protected(now, victim.started, least(victim.queue))
+
+    def _min_runtime(self, job: Job, action: str) -> Callable[[str], float]:
+        """How long jobs of a queue are safe from the job."""
+        tree, minima = self._session.tree, self._jobs.minima(f"{action}_min_runtime")
         if action == "preempt":
-            least = preempt_min_runtime(job.queue, tree, self._jobs.minima("preempt_min_runtime"))
-            return lambda victim: is_protected(now, victim.started, least)
-        minima = self._jobs.minima("reclaim_min_runtime")
-        by_queue = cache(lambda queue: reclaim_min_runtime(job.queue, queue, tree, minima))
-        return lambda victim: is_protected(now, victim.started, by_queue(victim.queue))
+            least = preempt_min_runtime(job.queue, tree, minima)
+            return lambda _: least
+        return cache(lambda queue: reclaim_min_runtime(job.queue, queue, tree, minima))
+
+    def _note_young(self, job: Job, action: str, candidates: Iterable[Job]) -> None:
+        if not self._jobs.minima(f"{action}_min_runtime"):
+            return
+        least, now, active = self._min_runtime(job, action), self._session.now, self._session.members.is_active
+        found = [
+            Young(each.started + least(each.queue), each.queue, least(each.queue))
+            for each in candidates
+            if least(each.queue) and each.started is not None and now < each.started + least(each.queue) and active(each)
+        ]
+        if found:
+            self.young[(job.queue, job.priority, job.preemptible), action] = min(found)
+
+    def next_of_age(self, job: Job) -> Young | None:
+        """Who may be made to leave for the job next, of those that were no victims of it, or of one like it, for their age."""
+        kind = job.queue, job.priority, job.preemptible
+        found = (self.young.get((kind, action)) for action in ("reclaim", "preempt") if self.may_ask(job, action))
+        return min((each for each in found if each is not None), default=None)
 
     def _may_take(self, job: Job, plan: Plan, standings: Mapping[str, Standing]) -> bool:
         blocks = [(step.job.queue, self._use.freed(step.pods)) for step in plan.evicted]
@@ -199,7 +225,10 @@ class Taking:
         candidates = self._below(job)
         if job.queue == BESIDE:
             candidates = [*candidates, *self._outsiders(job, members)]
-        return self._make_room(job, members, candidates, self._too_young(job, "preempt"), lambda plan: True)
+        plan = self._make_room(job, members, candidates, self._too_young(job, "preempt"), lambda plan: True)
+        if plan is None:
+            self._note_young(job, "preempt", candidates)
+        return plan
 
     def _below(self, job: Job) -> list[Job]:
         """Jobs of the same queue that may be preempted for the job."""
