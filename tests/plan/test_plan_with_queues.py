@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from dray.api.kinds import PODS
+from dray.cli import root
 from dray.testing import node_with_devices, pod
-from tests.plan.clusters import cluster
+from tests.plan.clusters import cluster, read
 from tests.plan.test_plan import Asked, working
 
 Plain = dict[str, Any]
@@ -108,6 +111,26 @@ def test_of_a_gang_that_goes_as_a_whole_it_is_told_where_the_room_is_that_is_nee
         0,
         {node: f"default/b0 needs the room on node {node}", other: f"default/b0 needs room on node {node}"},
     )
+
+
+@pytest.mark.parametrize(
+    "command", [["plan", "--drain", "n1", "--snapshot"], ["simulate", "--until", "20s", "--from-cluster", "--snapshot"]]
+)
+def test_queues_that_the_files_lack_are_not_taken_for_none_without_a_word(
+    command: list[str], borrowed: Asked, tmp_path: Path
+) -> None:
+    borrowed.cluster.create(of("b", "b0"), of("b", "b1"))
+    items = [body for body in read(borrowed.cluster.server).objects.values() if body["kind"] != "Queue"]
+    for body in items:
+        if body["metadata"]["name"] in ("b0", "b1"):
+            body["spec"].pop("nodeName", None)
+    file = tmp_path / "now.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    answer = CliRunner().invoke(root, [*command, str(file)])
+    warning = (
+        "warning: the files have no queues.scheduling.run.ai; 2 pods that wait name one, and are placed as if there were none"
+    )
+    assert warning in answer.stderr
 
 
 def test_a_quota_that_grows_lets_who_waits_take_it_back(borrowed: Asked, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from dray.api.amounts import counted
 from dray.api.core import Taint
 from dray.api.kinds import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.cli.output import emit, output_option, table
-from dray.cli.source import Source, now_of, objects_of, placing_of, source_options_beside_files
+from dray.cli.source import Source, now_of, objects_of, placing_of, source_options_beside_files, warn_of_unread
 from dray.cli.targets import selector as device_selector
 from dray.cli.targets import taint as device_taint
 from dray.cli.trouble import Trouble, patience
@@ -103,6 +103,7 @@ def plan(source: Source, output: str, config: Path | None, templates: Sequence[s
     changes = _changes(**change, nothing=bool(templates))
     snapshot = source.read(needs=_NEEDED, decisive=())
     changes.objects = like_those_of(snapshot, changes.objects)
+    warn_of_unread(snapshot, {str(body.get("kind")) for _, body in changes.objects})
     settings, gates = placing_of(config, snapshot)
     try:
         with patience("still rehearsing; many nodes, pods or changes take a while …"):

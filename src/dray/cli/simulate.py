@@ -18,7 +18,7 @@ from dray.api.amounts import counted
 from dray.api.durations import seconds
 from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.cli.output import emit, output_option, table
-from dray.cli.source import Source, now_of, objects_of, placing_of, source_options_beside_files
+from dray.cli.source import Source, now_of, objects_of, placing_of, source_options_beside_files, warn_of_unread
 from dray.cli.trouble import Trouble, patience
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ def _scenario(files: Sequence[Path], seed: int | None, until: str | None, snapsh
     if snapshot is None:
         with patience("still reading the files …"):
             return read(files, seed=seed, until=seconds_long)
+    warn_of_unread(snapshot)
     settings, gates = placing_of(None, snapshot)
     made = from_snapshot(snapshot, now_of(snapshot), objects_of(files), seed=seed, until=seconds_long)
     made.gates = gates

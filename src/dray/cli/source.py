@@ -6,14 +6,14 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from dray.api.kinds import Kind
+from dray.api.kinds import PODS, Kind
 from dray.cli.found import running
 from dray.cli.trouble import Trouble, patience, told
 from dray.cluster.kubeconfig import Access, KubeconfigError, load
@@ -248,6 +248,15 @@ def as_configuration(file: Path) -> dict[str, Any]:
 def now_of(found: Snapshot) -> float:
     """Of files, when they were taken or their youngest object was made: the same files give the same answer."""
     return found.taken_at or (None if found.live else found.newest) or time.time()
+
+
+def warn_of_unread(found: Snapshot, coming: Iterable[str] = ()) -> None:
+    """Of a rehearsal: what it takes for none. ``coming``: kinds of which there are some then."""
+    from dray.explain.missing import as_if_alone
+
+    unknown = {kind: why for kind, why in found.unknown.items() if kind.kind not in coming}
+    for unread in as_if_alone(found.world.all(PODS).values() if PODS in found.world.kinds else (), unknown):
+        click.echo(f"warning: {unread}; `dray snapshot` takes all that is needed", err=True)
 
 
 def placing_of(file: Path | None, found: Snapshot | None) -> tuple[Config | None, Gates]:

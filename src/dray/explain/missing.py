@@ -8,6 +8,7 @@ made instead asks for a device class that exists.
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
@@ -81,6 +82,16 @@ def unread_of_queues(pod: Pod, unknown: Mapping[Kind, str]) -> list[Reason]:
     grouped = ("PodGroupMissing", "group", pod.metadata.annotations.get(POD_GROUP_ANNOTATION))
     absent = [Reason(code, "", {key: name}) for code, key, name in (named, grouped) if name]
     return [told for reason in absent if (told := unless_unread(reason, pod, unknown)) is not reason]
+
+
+def as_if_alone(pods: Iterable[Pod], unknown: Mapping[Kind, str]) -> Iterator[str]:
+    """What is not known of queues and groups that waiting pods name, so that a rehearsal places these as if there were none."""
+    waiting = [pod for pod in pods if not pod.spec.node_name and not pod.terminal]
+    found = Counter(str(told.data["kind"]) for pod in waiting for told in unread_of_queues(pod, unknown))
+    whys = {kind.resource: why for kind, why in unknown.items()}
+    for kind, count in found.items():
+        pods_name = f"{count} pods that wait name one, and are" if count > 1 else "a pod that waits names one, and is"
+        yield f"{whys[kind]}; {pods_name} placed as if there were none"
 
 
 def untold(pod: Pod, refusals: Iterable[Sequence[Reason]], unknown: Mapping[Kind, str]) -> list[Reason]:
