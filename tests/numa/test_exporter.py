@@ -8,9 +8,12 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator
+from contextlib import closing, suppress
 from pathlib import Path
+from socket import create_server
 from typing import Any
 
+import aiohttp
 import grpc
 import pytest
 
@@ -345,3 +348,36 @@ async def written(cluster: Embedded) -> dict[str, str]:
         if OBSERVED in (annotations := found["metadata"].get("annotations", {})):
             return dict(annotations)
         await asyncio.sleep(0.1)
+
+
+async def test_who_hears_nothing_of_its_kubelet_is_not_ready(kubelet: tuple[Topology, Path, Path], tmp_path: Path) -> None:
+    _, socket, sysfs = kubelet
+    server = ApiServer(None)
+    await server.start()
+    config, moved = tmp_path / "kubeconfig", tmp_path / "moved.sock"
+    server.write_kubeconfig(config)
+    with closing(create_server(("127.0.0.1", 0))) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    arguments = ["--kubeconfig", str(config), "--node", "n1", "--podresources", str(moved), "--sysfs", str(sysfs)]
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "dray", "exporter", *arguments, "--serve", address)
+    try:
+        async with asyncio.timeout(60):
+            assert "[-]kubelet failed: the kubelet does not answer" in await ready(address, 500)
+            moved.symlink_to(socket)
+            assert "[+]kubelet ok" in await ready(address, 200)
+    finally:
+        process.kill()
+        await process.wait()
+        await server.stop()
+
+
+async def ready(address: str, status: int) -> str:
+    """What /readyz says when it answers so, every kind being listed."""
+    async with aiohttp.ClientSession() as session:
+        while True:
+            with suppress(aiohttp.ClientConnectionError):
+                async with session.get(f"http://{address}/readyz?verbose") as answer:
+                    text = await answer.text()
+                    if answer.status == status and "[+]informer-sync ok" in text:
+                        return text
+            await asyncio.sleep(0.1)

@@ -78,5 +78,6 @@ def exporter(node: str, podresources: Path, sysfs: Path, kubelet_state: Path | N
         return OnNode(cluster, node)
 
     connection = Connection("dray-exporter", options)
-    part = Part(tuple(Exporter.kinds), build, connection.serve, connection.election, beside=ask)
+    checks = {"kubelet": lambda: made[0].silence()}
+    part = Part(tuple(Exporter.kinds), build, connection.serve, connection.election, beside=ask, checks=checks)
     run_on_cluster(connection, part, through=narrowed)

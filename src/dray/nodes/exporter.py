@@ -53,11 +53,13 @@ class Exporter(Keyed):
         # When the kubelet should be asked next: soon after something changed, and now and then in any case.
         self.due = 0.0
         self._next = LOOK_SECONDS
+        self._answered = False
 
     # --------------------------------------------------------------------------------------------------- from the kubelet
 
     def see(self, said: ListPodResourcesResponse, at: float) -> None:
         """What the kubelet said at this time; it is looked at when the exporter acts next, within a second."""
+        self._answered = True
         self._inbox.append((at, said))
         self.due = at + self._period
         self._meter.count("dray_numa_exporter_lists_total", ("ok",))
@@ -65,8 +67,13 @@ class Exporter(Keyed):
 
     def unseen(self, at: float) -> None:
         """The kubelet did not answer."""
+        self._answered = False
         self.due = at + min(self._period, LOOK_SECONDS * 5)
         self._meter.count("dray_numa_exporter_lists_total", ("error",))
+
+    def silence(self) -> str | None:
+        """None, or why there is nothing to report: a check of whether this is ready."""
+        return None if self._answered else "the kubelet does not answer"
 
     def changed(self, at: float) -> None:
         """Something that the kubelet knows of has changed: ask it, but not more than once a second."""

@@ -10,7 +10,7 @@ import asyncio
 import gc
 import logging
 import signal
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -43,6 +43,7 @@ class Part(msgspec.Struct, frozen=True):
 
     ``beside`` is I/O of the deciders' own, such as sockets: it runs as long as they do, after they are made, and calls what it
     is given when they should look again. ``gates`` are told at ``/metrics``: parts may have others than the API server.
+    ``checks``: what else must hold for ``/readyz``, each None or why it does not.
     """
 
     kinds: tuple[Kind, ...]
@@ -52,6 +53,7 @@ class Part(msgspec.Struct, frozen=True):
     in_flight: int = IN_FLIGHT
     beside: Beside | None = None
     gates: Gates | None = None
+    checks: Mapping[str, Callable[[], str | None]] = {}
 
 
 async def run(cluster: Cluster, part: Part, stop: asyncio.Event, ready: asyncio.Event | None = None) -> None:
@@ -67,7 +69,7 @@ async def run(cluster: Cluster, part: Part, stop: asyncio.Event, ready: asyncio.
     live = Live(
         cluster, world, part.build(world, metrics), in_flight=part.in_flight, leading=leading, stories=stories, metrics=metrics
     )
-    health = _health(live, elector, metrics, stories) if part.serve else None
+    health = _health(live, elector, metrics, stories, part.checks) if part.serve else None
     # What is listed stays: looking through it again and again while it is read would only take time.
     gc.disable()
     try:
@@ -116,7 +118,9 @@ async def _announce(live: Live, ready: asyncio.Event | None) -> None:
         ready.set()
 
 
-def _health(live: Live, elector: Elector | None, metrics: Metrics, stories: Stories) -> Health:
+def _health(
+    live: Live, elector: Elector | None, metrics: Metrics, stories: Stories, checks: Mapping[str, Callable[[], str | None]]
+) -> Health:
     # The web server takes time to load, and not every part serves.
     from dray.runtime.health import Health, ping
 
@@ -127,7 +131,7 @@ def _health(live: Live, elector: Elector | None, metrics: Metrics, stories: Stor
     return Health(
         health={"ping": ping, **election},
         live={"ping": ping},
-        ready={"informer-sync": synced, **election},
+        ready={"informer-sync": synced, **election, **checks},
         metrics=metrics,
         stories=stories,
     )
