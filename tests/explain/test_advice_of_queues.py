@@ -93,6 +93,24 @@ def test_a_limit_that_is_not_all_is_said_to_be_not_all() -> None:
     assert "0/1 nodes are available" in fix.told
 
 
+def test_what_would_do_is_told_before_what_would_not_alone_and_that_says_only_what_is_new() -> None:
+    sim = cluster(4)
+    for queue in ("a", "b"):
+        add_queue(sim, queue, 2)
+        for number in range(2):
+            add_single(sim, f"{queue}{number}", queue, 1)
+    sim.settle(5)
+    add_single(sim, "p", "a", 2)
+    sim.settle(5)
+    first, *others, last = asked(sim, "p").fixes
+    assert first == "end pods default/a1, default/b0 (then node n0 would do)"
+    assert others == ["wait until pods of other queues end", "add a node like n0, which would do when empty"]
+    assert last == (
+        "raise the quota of gpu of queue a to 4 (that alone would not do: queue a cannot take back enough of gpu: it holds 2 and "
+        "deserves 4, 2 more are asked for, 0 are free, and other queues hold no more than their shares)"
+    )
+
+
 def test_the_quota_of_what_cannot_be_preempted() -> None:
     for way in (
         "raise the quota of gpu of queue a to 2 (then it starts)",

@@ -18,7 +18,7 @@ from dray.explain.advice import is_tried
 from dray.explain.answer import NEVER, VerdictName, Why, as_it_stands, sentence
 from dray.explain.evicting import WouldEvict
 from dray.explain.fix import Fix
-from dray.explain.queue_advice import RAISED
+from dray.explain.queue_advice import RAISED, in_order
 from dray.explain.queued import Outlook, Outlooks
 from dray.scheduling.actions.preemptor import preempting
 from dray.scheduling.placing.refusal import Refusal
@@ -109,7 +109,7 @@ def _decided(
         # What makes the whole gang start was found out.
         cures = [(reason, count) for reason, count in cures if reason.code != "GangBlocked"]
     if of_queue is not None:
-        answer.advice = [*of_queue, *answer.advice]
+        answer.advice = in_order(of_queue, answer.advice)
         answer.fixes = [fix.told for fix in answer.advice]
         cures = [(reason, count) for reason, count in cures if reason.code not in RAISED]
     if answer.fits:

@@ -38,6 +38,9 @@ Json = dict[str, Any]
 
 # What is raised where a queue stands against a pod because of it.
 RAISED: Final = {"QueueLimit": "limit", "QueueQuota": "quota", "QueueShare": "quota"}
+# Ranks of what only time brings, and of a change that takes more besides.
+_LATER: Final = 6
+_NOT_ENOUGH: Final = 7
 _UNITS: Final = {"cpu": 1.0, "memory": float(MEMORY_UNIT), GPU: 1.0}
 _MOST_RAISED: Final = 6
 _MOST_NAMED: Final = 3
@@ -55,6 +58,12 @@ class Entry(NamedTuple):
 def if_in_turn(fix: Fix) -> Fix:
     """Told of a change with which a node would do, where it was not found out whose turn it is then."""
     return msgspec.structs.replace(fix, when=f"{fix.when}, if it is its turn then") if fix.nodes else fix
+
+
+def in_order(of_queue: Sequence[Fix], others: Sequence[Fix]) -> list[Fix]:
+    """What would do as it stands first, of the queue before of the nodes; then what has to be waited for or added, and last what
+    would not do alone."""
+    return sorted([*of_queue, *others], key=lambda fix: max(fix.rank, _LATER - 1))
 
 
 class QueueAdvisor:
@@ -112,7 +121,7 @@ class QueueAdvisor:
                 found.append(Fix(f"ask for at most {most} {entry.resource}", tried=False, rank=3))
         elif amounts.held or reason.code == "QueueShare":
             whose = "other queues" if reason.code == "QueueShare" else f"queue {entry.queue}"
-            found.append(Fix(f"wait until pods of {whose} end", rank=6))
+            found.append(Fix(f"wait until pods of {whose} end", rank=_LATER))
         return found
 
     def _raised(self) -> list[Fix]:
@@ -138,7 +147,7 @@ class QueueAdvisor:
             for entry, amount in entries.items()
         )
         command = "\n".join(_patching("queue", name, patch) for name, patch in self._patches(entries).items())
-        return [Fix(f"{order} {self._then(then)}", command, rank=2)]
+        return [Fix(f"{order} {self._then(then)}", command, rank=2 if self._helps(then) else _NOT_ENOUGH)]
 
     def _helps(self, then: Then) -> bool:
         """Whether all that are to start together do, or room is made for them; of pods that start alone, one of the owner's."""
@@ -148,12 +157,21 @@ class QueueAdvisor:
     def _then(self, then: Then) -> str:
         who = f"all {len(self._members)} pods start together" if len(self._members) > 1 else "it starts"
         if not self._helps(then):
-            return f"(that alone would not do: {_said(_refusal(then)) or 'it waits then, too'})"
+            return f"(that alone would not do: {self._besides(then) or 'it waits then, too'})"
         plan = then.session.plans.get(then.job.key) if then.job is not None else None
         leaving = sorted(placed.pod.key for step in plan.evicted for placed in step.pods) if plan is not None else []
         more = f" and {len(leaving) - _MOST_NAMED} more" if len(leaving) > _MOST_NAMED else ""
         when = f" when {', '.join(leaving[:_MOST_NAMED])}{more} {'have' if len(leaving) > 1 else 'has'} left" if leaving else ""
         return f"(then {who}{when})"
+
+    def _besides(self, then: Then) -> str:
+        """What stands against it then. What did before and does still is told already, where there is something else."""
+        refusal, before = _refusal(then), _refusal(self._now)
+        if refusal is None or before is None:
+            return _said(refusal)
+        known = {message([counted], before.nodes) for counted in before.reasons}
+        new = tuple(counted for counted in refusal.reasons if message([counted], refusal.nodes) not in known)
+        return _said(msgspec.structs.replace(refusal, reasons=new) if new else refusal)
 
     def _preemptible(self, job: Job) -> list[Fix]:
         """What may be preempted is not held to the quota."""
