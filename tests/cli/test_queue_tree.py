@@ -8,11 +8,12 @@ from typing import Any
 
 from click.testing import CliRunner
 
+from dray.api import kinds
 from dray.cli import root
 from dray.explain.snapshot import KINDS
 from tests.scheduling.scheduling_cluster import Sim
 from tests.scheduling.test_counters_in_shares import MEMORY, add_team, add_user, mig
-from tests.scheduling.test_queues_and_gangs import add_queue, add_single, cluster
+from tests.scheduling.test_queues_and_gangs import add_queue, add_single, cluster, running
 
 
 def shown(sim: Sim, folder: Path, *arguments: str) -> str:
@@ -115,3 +116,20 @@ def test_wide_has_gpus_cpu_and_memory_whoever_uses_them(tmp_path: Path) -> None:
     found = lines(shown(sim, tmp_path, "-o", "wide"))
     assert found[0][3:] == ["RESOURCE", "USED", "SHARE", "QUOTA", "LIMIT"]
     assert [line[-5] for line in found[1:]] == ["gpu", "cpu", "memory"]
+
+
+def test_what_runs_of_a_queue_that_was_deleted_is_told(tmp_path: Path) -> None:
+    """It holds what others deserve, and is in no row."""
+    sim = cluster(2)
+    add_queue(sim, "gone", 2)
+    add_queue(sim, "vision", 2)
+    for index in range(2):
+        add_single(sim, f"p{index}", "gone")
+    sim.settle(5)
+    sim.remove(kinds.QUEUES, "gone")
+    add_single(sim, "late", "gone")
+    add_single(sim, "other", "vision")
+    sim.settle(5)
+    assert running(sim) == {"p0", "p1"}
+    told = "queue gone does not exist: 1 pod waits in it; 2 pods of it run, from which no queue takes anything back"
+    assert told in shown(sim, tmp_path)

@@ -111,9 +111,15 @@ def _show(tree: QueueTree, screen: Console, *, wide: bool) -> None:
     screen.print(_beside(tree, names) if narrow else _below(tree, names, every=wide))
     for name, error in tree.wrong.items():
         screen.print(f"queue {name} is not used: {error}", style="yellow", markup=False)
-    for name, count in tree.missing.items():
-        told = f"{counted(count, 'pod')} {'waits' if count == 1 else 'wait'} in it"
-        screen.print(f"queue {name} does not exist: {told}", style="yellow", markup=False)
+    for name in sorted({*tree.missing, *tree.left}):
+        told = []
+        if count := tree.missing.get(name):
+            told.append(f"{counted(count, 'pod')} {'waits' if count == 1 else 'wait'} in it")
+        if count := tree.left.get(name):
+            told.append(
+                f"{counted(count, 'pod')} of it {'runs' if count == 1 else 'run'}, from which no queue takes anything back"
+            )
+        screen.print(f"queue {name} does not exist: {'; '.join(told)}", style="yellow", markup=False)
 
 
 def _beside(tree: QueueTree, names: list[str]) -> Fitted:

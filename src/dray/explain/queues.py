@@ -40,6 +40,8 @@ class QueueTree(msgspec.Struct, rename="camel"):
     wrong: dict[str, str]
     # Queues that do not exist, and how many pods wait in them all the same.
     missing: dict[str, int] = {}
+    # And how many pods run that name them: nobody takes anything back from these.
+    left: dict[str, int] = {}
 
 
 def of_queues(world: World) -> Config:
@@ -86,12 +88,13 @@ def survey(world: World, now: float, config: Config | None = None, gates: Gates 
 
     walk("", 0)
     total = {name: told(name, value) for name, value in sorted(session.total.items())}
-    return QueueTree(rows, total, dict(scheduler.workloads.jobs.wrong), _missing(world))
+    missing, left = _missing(world, running=False), _missing(world, running=True)
+    return QueueTree(rows, total, dict(scheduler.workloads.jobs.wrong), missing, left)
 
 
-def _missing(world: World) -> dict[str, int]:
-    """A name that is mistyped is in no row: who looks at queues is to see it all the same."""
-    pods = (pod for pod in world.all(PODS).values() if not pod.spec.node_name and not pod.terminal)
+def _missing(world: World, *, running: bool) -> dict[str, int]:
+    """A name that is mistyped, or of a queue that was deleted, is in no row: who looks at queues is to see it all the same."""
+    pods = (pod for pod in world.all(PODS).values() if bool(pod.spec.node_name) == running and not pod.terminal)
     named = Counter(_queue_of(world, pod) for pod in pods)
     return {name: count for name, count in sorted(named.items()) if name and world.get(QUEUES, name) is None}
 
