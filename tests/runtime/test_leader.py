@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from dray.api.kinds import EVENTS, LEASES
 from dray.apiserver.embedded import Embedded
-from dray.cluster.port import ClusterError, Decider, Unreachable, Write
+from dray.cluster.port import Cluster, ClusterError, Decider, Forbidden, Unreachable, Write
 from dray.cluster.world import World
 from dray.runtime.inprocess import InProcess
 from dray.runtime.leader import Election, Elector, LeadershipLost, Settings
@@ -167,6 +167,19 @@ async def test_who_waits_says_once_who_leads(cluster: Embedded, caplog: pytest.L
         task.cancel()
     await asyncio.gather(waiting, leading, return_exceptions=True)
     assert [record.holder for record in caplog.records if "another instance leads" in record.message] == ["a"]
+
+
+async def test_who_may_not_have_the_lease_warns_once(cluster: Embedded, caplog: pytest.LogCaptureFixture) -> None:
+    class Barred:
+        async def get(self, *_: object) -> dict[str, Any]:
+            raise Forbidden(403, "Forbidden", "may not get leases")
+
+    waiting = asyncio.create_task(Elector(cast("Cluster", Barred()), FAST).run())
+    with caplog.at_level("INFO", "dray.runtime.leader"):
+        await asyncio.sleep(5 * FAST.retry_period)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert [(record.levelname, record.error) for record in caplog.records] == [("WARNING", "403 Forbidden: may not get leases")]
 
 
 async def test_a_leader_that_cannot_renew_stops_before_another_can_start(cluster: Embedded) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from dray import __version__
 from dray.cli.running import Connection, cluster_options, run_on_cluster
+from dray.cli.trouble import told
 from dray.cluster.port import Decider
 from dray.cluster.world import World
 from dray.runtime.metrics import Metrics
@@ -16,6 +19,8 @@ from dray.scheduling.kinds import KINDS
 
 if TYPE_CHECKING:
     from dray.scheduling.config import Config
+
+log = logging.getLogger(__name__)
 
 
 @click.command()
@@ -52,6 +57,7 @@ def scheduler(scheduler_name: str, config_file: Path | None, writes_in_flight: i
         from dray.scheduling.scheduler import Scheduler
 
         chosen = config or Config((Profile(scheduler_name or "dray"),))
+        log.info("scheduling pods", extra={"of": ", ".join(chosen.by_name), "version": __version__})
         return [Scheduler(world, chosen, connection.gates, meter=Meter(metrics.registry, METRICS))]
 
     part = Part(KINDS, build, connection.serve, connection.election, writes_in_flight, gates=connection.gates)
@@ -70,6 +76,8 @@ def _read(file: Path, connection: Connection) -> Config:
     try:
         config = load(file.read_text(), connection.gates)
         connection.adopt(config)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise click.ClickException(told(error)) from error
+    except ValueError as error:
         raise click.ClickException(f"{file}: {error}") from error
     return config

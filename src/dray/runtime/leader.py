@@ -24,7 +24,7 @@ from dray.api.events import event_body
 from dray.api.kinds import EVENTS, LEASES
 from dray.api.meta import Object, ObjectMeta, decode
 from dray.api.times import format_micro_time
-from dray.cluster.port import Cluster, ClusterError, NotFound, Write
+from dray.cluster.port import Cluster, ClusterError, Forbidden, NotFound, Write
 
 JITTER: Final = 1.2
 HEALTH_SLACK_SECONDS: Final = 20.0
@@ -210,17 +210,28 @@ class Elector:
                 started = self._monotonic()
                 write = election.attempt(started, self._wall())
                 if write is None:
+                    self._trouble = ""
                     return False
                 election.won(await self._cluster.write(write), started)
                 self._trouble = ""
                 return True
         except (ClusterError, TimeoutError) as error:
             election.doubt()
-            self._trouble = str(error) or self._trouble or f"no answer in {seconds:.3g} seconds"
-            # A leader ends when this goes on; who waits for the lease has time.
-            level = logging.WARNING if election.leading else logging.INFO
-            log.log(level, "lease was not taken or renewed", extra={"lease": election.settings.name, "error": self._trouble})
+            said, self._trouble = self._trouble, str(error) or self._trouble or f"no answer in {seconds:.3g} seconds"
+            log.log(
+                self._urgency(error, said), "lease was not taken or renewed",
+                extra={"lease": election.settings.name, "error": self._trouble},
+            )  # fmt: skip
             return False
+
+    def _urgency(self, error: Exception, said: str) -> int:
+        """A leader ends when this goes on. Who waits for the lease has time, and says the same once; a right that it lacks it
+        will lack until somebody grants it."""
+        if self.election.leading:
+            return logging.WARNING
+        if said == self._trouble:
+            return logging.DEBUG
+        return logging.WARNING if isinstance(error, Forbidden) else logging.INFO
 
     def _lost(self) -> str:
         settings, holder = self.election.settings, self.election.holder
