@@ -234,6 +234,14 @@ def test_when_zones_were_lost_by_the_time_they_are_ready_none_is_bound() -> None
     assert running(sim) == set()
 
 
+def test_autoscalers_see_where_those_go_who_wait_for_the_others() -> None:
+    sim = beside_ready()
+    assert [sim.pod(name)["status"].get("nominatedNodeName") for name in ("w0", "w1")] == ["n0", "n0"]
+    sim.remove(kinds.NODES, "n0")
+    sim.settle(30)
+    assert [sim.pod(name)["status"].get("nominatedNodeName") for name in ("w0", "w1")] == [None, None]
+
+
 RESOURCES = ("example.com/gpu", "example.com/plain")
 
 

@@ -137,6 +137,7 @@ def test_a_pod_whose_volume_comes_to_nothing_may_go_to_a_device_plugin(sim: Sim)
     sim.add_pod("p", volumes=using("data"), containers=[{"name": "c", "resources": asks}])
     sim.settle(5)
     assert sim.api.objects[kinds.PERSISTENT_VOLUME_CLAIMS]["default/data"]["metadata"]["annotations"] == {SELECTED: "a"}
+    assert sim.pod("p")["status"]["nominatedNodeName"] == "a"
     sim.add_node("b", labels={ZONE: "b"}, resources={resource: "1"})
     volume(sim, "v", "b", cls="fast")
     bind(sim, "data", "v")

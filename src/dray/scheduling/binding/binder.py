@@ -163,6 +163,8 @@ class Binder:
                 self.outbox.send(binds_volume(claim, volume, binding.key))
         for claim in placement.provisioned:
             self.outbox.send(binds_volume(claim, binding.node, binding.key))
+        if placement.provisioned:
+            self.outbox.nominate(binding)
         self.bindings.remind(binding, now + binding.profile.volume_timeout)
 
     def volume_changed(self, key: str, now: float) -> None:
@@ -306,11 +308,10 @@ class Binder:
         binding.waited = now
         if self._check_conditions(binding, now):
             return
-        pod = binding.pod
         note = f"waiting for binding conditions for device on node {binding.node}"
         self.outbox.tell(binding, now, "BindingConditionsPending", note, "Scheduling")
-        if pod.status.nominated_node_name != binding.node:
-            self.outbox.send(pod_status(pod, {"nominatedNodeName": binding.node}))
+        for each in binding.gang.under_way if binding.gang is not None else (binding,):
+            self.outbox.nominate(each)
 
     def _check_conditions(self, binding: Binding, now: float) -> bool:
         """Whether the wait is over, one way or the other."""

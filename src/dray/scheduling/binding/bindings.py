@@ -46,6 +46,8 @@ class Binding:
     # Since when devices have been waited for.
     waited: float | None = None
     due = 0.0
+    # Whether its node was told while it waits.
+    nominated = False
     # Why it was given up, and on which node its room is kept.
     reason: Reason | None = None
     keeps = ""

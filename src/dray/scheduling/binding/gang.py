@@ -28,6 +28,11 @@ class Gang(Generic[T]):
         """Those without which no other one is bound."""
         return () if self._released else self._under_way.keys() - self._ready
 
+    @property
+    def under_way(self) -> Iterable[T]:
+        """Those that are not bound yet."""
+        return self._under_way.values()
+
     def join(self, name: str, binding: T) -> None:
         self._under_way[name] = binding
 

@@ -9,6 +9,7 @@ from dray.api.events import event_body
 from dray.api.kinds import EVENTS, PODS
 from dray.cluster.port import Write
 from dray.scheduling.binding.bindings import Binding, Ended
+from dray.scheduling.binding.writing import pod_status
 
 
 class Outbox:
@@ -28,6 +29,12 @@ class Outbox:
             return False
         self._writes, binding.writing = left, None
         return True
+
+    def nominate(self, binding: Binding) -> None:
+        """Others see where the pod goes while it waits: an autoscaler leaves that node alone."""
+        if not binding.nominated and binding.stage != "binding" and binding.pod.status.nominated_node_name != binding.node:
+            binding.nominated = True
+            self.send(pod_status(binding.pod, {"nominatedNodeName": binding.node}))
 
     def tell(self, binding: Binding, now: float, reason: str, note: str, action: str) -> None:
         pod, controller = binding.pending.pod, binding.profile.scheduler_name
