@@ -123,6 +123,20 @@ def test_the_image_stands_in_one_place() -> None:
         assert DEPLOY / "components/image" in {(folder / each).resolve() for each in files[folder]["components"]}, folder
 
 
+@pytest.mark.parametrize("file", [file for file in FILES if "components" in file.parts], ids=str)
+def test_what_a_component_adds_to_an_overlay_goes_to_a_namespace(file: Path) -> None:
+    """An overlay of one's own need not name one, and what names none would go where kubectl happens to be."""
+    for found in yaml.safe_load_all(file.read_text()):
+        cluster_wide = found["kind"].startswith("Cluster")
+        assert ("namespace" in found["metadata"]) is not cluster_wide, found["kind"]
+
+
+def test_metrics_are_read_of_every_part_wherever_it_runs() -> None:
+    (monitor,) = (found for found in OBJECTS if found["kind"] == "PodMonitor")
+    made = {found["metadata"]["name"] for found in OBJECTS if found["kind"] == "Namespace"}
+    assert set(monitor["spec"]["namespaceSelector"]["matchNames"]) == made
+
+
 def test_the_address_of_metrics_in_the_help_is_that_of_the_service() -> None:
     told = root.get_command(click.Context(root), "ui").help or ""  # type: ignore[union-attr]
     (service,) = (found for found in OBJECTS if found["kind"] == "Service")
