@@ -104,7 +104,7 @@ def test_what_would_do_is_told_before_what_would_not_alone_and_that_says_only_wh
     sim.settle(5)
     first, *others, last = asked(sim, "p").fixes
     assert first == "end pods default/a1, default/b0 (then node n0 would do)"
-    assert others == ["wait until pods of other queues end", "add a node like n0, which would do when empty"]
+    assert others == ["add a node like n0, which would do when empty", "wait until pods of other queues end"]
     assert last == (
         "raise the quota of gpu of queue a to 4 (that alone would not do: queue a cannot take back enough of gpu: it holds 2 and "
         "deserves 4, 2 more are asked for, 0 are free, and other queues hold no more than their shares)"

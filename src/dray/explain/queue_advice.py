@@ -38,9 +38,9 @@ Json = dict[str, Any]
 
 # What is raised where a queue stands against a pod because of it.
 RAISED: Final = {"QueueLimit": "limit", "QueueQuota": "quota", "QueueShare": "quota"}
-# Ranks of what only time brings, and of a change that takes more besides.
-_LATER: Final = 6
-_NOT_ENOUGH: Final = 7
+# Ranks of what only time brings, and of a change that takes more besides; whatever else was tried is before them.
+_LATER: Final = 7
+_NOT_ENOUGH: Final = 8
 _UNITS: Final = {"cpu": 1.0, "memory": float(MEMORY_UNIT), GPU: 1.0}
 _MOST_RAISED: Final = 6
 _MOST_NAMED: Final = 3
@@ -61,8 +61,7 @@ def if_in_turn(fix: Fix) -> Fix:
 
 
 def in_order(of_queue: Sequence[Fix], others: Sequence[Fix]) -> list[Fix]:
-    """What would do as it stands first, of the queue before of the nodes; then what has to be waited for or added, and last what
-    would not do alone."""
+    """What would do first, of the queue before of the nodes; then what has to be waited for, and last what would not do alone."""
     return sorted([*of_queue, *others], key=lambda fix: max(fix.rank, _LATER - 1))
 
 
