@@ -81,6 +81,17 @@ class TestAQueue:
         assert told(sim, "in-c") == "queue c cannot be used: its parent 'b' cannot be used."
         assert told(sim, "in-a") == "queue a cannot be used: its parent 'b' cannot be used."
 
+    @pytest.mark.parametrize("first", ["above", "team"])
+    def test_below_one_that_is_wrong_too_is_told_what_is_wrong_with_itself_whichever_came_first(self, first: str) -> None:
+        sim = cluster(1)
+        parents = {"above": "", "team": "above"}
+        for name in sorted(parents, key=lambda name: name != first):
+            add_queue(sim, name, 1, parent=parents[name])
+            change_queue(sim, name, reclaimMinRuntime="1 day")
+        add_single(sim, "p", "team")
+        problem = "reclaimMinRuntime: '1 day' is not a duration; write 30s, 1m30s or 500ms"
+        assert told(sim, "p") == f"queue team cannot be used: {problem}."
+
     @pytest.mark.parametrize(
         ("spec", "problem"),
         [

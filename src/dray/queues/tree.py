@@ -65,6 +65,10 @@ class QueueError(ValueError):
         self.problem, self.queue = problem, queue
 
 
+class ParentMissing(QueueError):
+    """Nothing is wrong with the queue itself, but that it is in no tree."""
+
+
 class Tree:
     """Queues by name. Always a forest: every queue has a name, every parent exists, nobody is its own ancestor."""
 
@@ -80,7 +84,7 @@ class Tree:
             self.children.setdefault(queue.parent, []).append(queue)
         for queue in self.queues.values():
             if queue.parent and queue.parent not in self.queues:
-                raise QueueError(f"parent {queue.parent!r} does not exist", queue.name)
+                raise ParentMissing(f"parent {queue.parent!r} does not exist", queue.name)
         if unreached := self.queues.keys() - {queue.name for queue in self.downwards()}:
             loop = self._loop(min(unreached))
             raise QueueError(f"it is its own ancestor: {' below '.join((*loop, loop[0]))}", loop[0])

@@ -28,7 +28,7 @@ from dray.books.nodes import Given, Placed
 from dray.cluster.world import World
 from dray.devices import Devices
 from dray.queues.gangs import Gang, Member, Near, Part, State, is_preemptible
-from dray.queues.tree import UNLIMITED, Entitlement, Queue, QueueError, Tree
+from dray.queues.tree import UNLIMITED, Entitlement, ParentMissing, Queue, QueueError, Tree
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.plugins.resources import readable
 from dray.scheduling.shape.claims import claim_keys
@@ -283,7 +283,8 @@ class Jobs:
         self._tree = None
 
     def _grown(self) -> Tree:
-        """Queues that form no tree are left out, and ``wrong`` says why."""
+        """Queues that form no tree are left out, and ``wrong`` says why: whichever came first, what is wrong with a queue itself
+        before what is wrong with one above it."""
         self.wrong = {}
         listed = self._world.all(QUEUES).values() if QUEUES in self._kinds else ()
         found: dict[str, queues.Queue] = {queue.metadata.name: queue for queue in listed}
@@ -294,7 +295,8 @@ class Jobs:
                 return Tree([*(_queue(queue, names) for queue in found.values()), free])
             except QueueError as error:
                 parent = found.pop(error.queue).spec.parent_queue
-                problem = f"its parent {parent!r} cannot be used" if parent in self.wrong else error.problem
+                left_out = isinstance(error, ParentMissing) and parent in self.wrong
+                problem = f"its parent {parent!r} cannot be used" if left_out else error.problem
                 self.wrong[error.queue] = problem
                 log.error("a queue cannot be used", extra={"queue": error.queue, "error": problem})
 
