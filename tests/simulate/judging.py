@@ -60,7 +60,7 @@ _PAUSED: Final = re.compile(r", (?:pod \S+|it) evicts nobody before [^,]*: [^,]*
 _OF_THE_LAST_ATTEMPT: Final = ("could not be bound to node", "did not become ready within")
 _NUMBER: Final = re.compile(r"(?<!\S)\d+(?:m|[kMGTPE]i?)?(?![\w/])")  # not of a name or a port
 _SECONDS_TO_ATTACH: Final = re.compile(r'"fabric\.dray\.dev/attach-seconds": "(\d+)s"')
-_SINGULAR: Final = {"have": "has", "are": "is", "do": "does"}
+_SINGULAR: Final = {"have": "has", "are": "is", "do": "does", "require": "requires"}
 
 
 class Failure(msgspec.Struct, frozen=True, order=True):

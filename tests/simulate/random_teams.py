@@ -99,7 +99,8 @@ class Teams:
     def _share(self, unit: int) -> Document:
         rng = self.rng
         limit = rng.choice((-1, -1, -1, -1, -1, rng.randint(2, 8) * unit))
-        return {"quota": rng.choice((0, 1, 2, 3, 4, -1)) * unit, "limit": limit, "overQuotaWeight": rng.randint(0, 2)}
+        quota = rng.choice((0, 1, 2, 3, 4, -1))
+        return {"quota": max(quota * unit, -1), "limit": limit, "overQuotaWeight": rng.randint(0, 2)}
 
     def _further(self) -> str:
         names = (pair for family in dict.fromkeys(self.drawing.families) for pair in _COUNTED.get(family, ()))
