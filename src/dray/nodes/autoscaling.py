@@ -104,22 +104,24 @@ class DeviceAutoscaler:
     def act(self, now: float) -> list[Write]:
         if self._look_at is None or now < self._look_at:
             return []
-        waiting = self._waiting(now)
-        events = self._choose(waiting, now)
+        refused = self._refused()
+        events = self._choose([pod for pod, since in refused if since + PATIENCE_SECONDS <= now], now)
         writes = [*self._attach(now), *self._detach(now)]
         writes = [write for write in writes if write.name not in self._writing]
         self._writing |= {write.name for write in writes}
-        busy = waiting or self._attaching or attached_slices(self._world)
+        # Who was refused only just is looked at again.
+        busy = refused or self._attaching or attached_slices(self._world)
         self._look_at = now + LOOK_SECONDS if busy else None
         return [*writes, *events]
 
     # ------------------------------------------------------------------------------------------------------ attaching
 
-    def _waiting(self, now: float) -> list[Pod]:
-        """Pods that a scheduler could not place for a while, the most important first."""
+    def _refused(self) -> list[tuple[Pod, float]]:
+        """Pods that a scheduler could not place, and since when, the most important first."""
         pods: Iterable[Pod] = self._world.all(PODS).values()
-        found = [pod for pod in pods if not pod.spec.node_name and not pod.terminal and _refused_since(pod, now)]
-        return sorted(found, key=lambda pod: (-(pod.spec.priority or 0), pod.metadata.creation_timestamp or "", pod.key))
+        waiting = ((pod, _refused_since(pod)) for pod in pods if not pod.spec.node_name and not pod.terminal)
+        found = [(pod, since) for pod, since in waiting if since is not None]
+        return sorted(found, key=lambda each: (-(each[0].spec.priority or 0), each[0].metadata.creation_timestamp, each[0].key))
 
     def _choose(self, waiting: Sequence[Pod], now: float) -> list[Write]:
         """What each of them needs attached, if anything would do; one look at the cluster for all. Gangs are decided on while
@@ -249,12 +251,12 @@ def _has(spare: ResourceSlice, wanted: Attachment, attached: Sequence[ResourceSl
     return set(wanted.devices) <= {device.name for device in free(spare, attached, set())}
 
 
-def _refused_since(pod: Pod, now: float) -> bool:
+def _refused_since(pod: Pod) -> float | None:
     for condition in pod.status.conditions:
         if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
             since = condition.last_transition_time
-            return not since or parse_time(since) + PATIENCE_SECONDS <= now
-    return False
+            return parse_time(since) if since else 0.0
+    return None
 
 
 def _published(body: Plain, known: ResourceSlice | None) -> Write:
