@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from dray.api.kinds import EVENTS, PODS, RESOURCE_SLICES
-from dray.nodes.attaching import DETACHED, DETACHING, FROM, SPARE
+from dray.devices.amounts import DETACHED
+from dray.nodes.attaching import DETACHING, FROM, SPARE
 from dray.nodes.autoscaling import DeviceAutoscaler
 from dray.testing import (
     VirtualCluster,
@@ -129,6 +130,34 @@ def test_why_tells_that_a_device_of_the_fabric_would_do() -> None:
     made.create(pod("train", template="one"))
     made.run(10)
     assert "attach device gpu-0 of the fabric (gpu.example.com) to node on (then node on would do)" in made.why("train").fixes
+
+
+def test_who_was_refused_only_just_is_not_forgotten() -> None:
+    """Nothing else happens any more in the cluster, and a queue decides a second after its pods came."""
+    spec = {"resources": {name: {"quota": -1, "limit": -1} for name in ("cpu", "memory", "gpu")}}
+    queue = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": "a"}, "spec": spec}
+    made = cluster(queue, *(pod(f"a-{n}", template="one", labels={"kai.scheduler/queue": "a"}) for n in range(2)))
+    made.run(60)
+    assert_running(made, "a-0")
+    assert_running(made, "a-1")
+
+
+def test_queues_divide_what_is_attached_and_not_what_is_spare_besides() -> None:
+    """The fabric goes on publishing what it has attached: counted twice, who has all of it would seem to have his half."""
+    counted = {"dray.dev/resources": '{"deviceclass/gpu": {"quota": 0}}'}
+    unlimited = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+    spec = {"resources": dict.fromkeys(("cpu", "memory", "gpu"), unlimited)}
+    about = {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "spec": spec}
+    queues = [{**about, "metadata": {"name": name, "annotations": counted}} for name in ("a", "b")]
+    labels = {"kai.scheduler/queue": "a"}
+    made = cluster(*queues, *(pod(f"a-{n}", template="one", labels=labels) for n in range(4)))
+    made.run(60)
+    assert attached(made) == {"on": ["gpu-0", "gpu-1", "gpu-2", "gpu-3"]}
+    made.create(*(pod(f"b-{n}", template="one", labels={"kai.scheduler/queue": "b"}) for n in range(4)))
+    made.run(60)
+    bound = [body["metadata"]["name"] for body in made.all(PODS) if body["spec"].get("nodeName")]
+    assert sorted(name[0] for name in bound) == ["a", "a", "b", "b"]
+    assert_sound(made)
 
 
 def test_nobody_is_told_to_tolerate_that_a_device_is_not_attached() -> None:

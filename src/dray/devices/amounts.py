@@ -1,7 +1,8 @@
 """How much there is of what devices have, and how much claims take: devices of classes, shared counters, consumable capacity.
 
-Always true: a device and a counter set count once, however many nodes see them. A device takes its counters as a whole, also
-where claims share it: then each of them counts as taking all. Amounts are in the units in which drivers publish them.
+Always true: a device and a counter set count once, however many nodes see them, and what a fabric could attach counts where it is
+attached. A device takes its counters as a whole, also where claims share it: then each of them counts as taking all. Amounts are
+in the units in which drivers publish them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from dray.devices.views import NodeLayout, NodeView
 
 COUNTER: Final = "counter"
 CAPACITY: Final = "capacity"
+# The taint of devices that a fabric has and that are on no node, or that are published on theirs once more.
+DETACHED: Final = "fabric.dray.dev/detached"
 
 
 class Stock(NamedTuple):
@@ -74,6 +77,10 @@ class Stocks:
         return self._sum(nodes, lambda layout: layout.here, lambda kind: _capacity(kind, stock))
 
     def _sum(self, nodes: Iterable[str], mask: Callable[[NodeLayout], int], worth: Callable[[Kind], float]) -> float:
+        def found(layout: NodeLayout, position: int) -> float:
+            kind = layout.kinds[position]
+            return 0.0 if any(taint.key == DETACHED for taint in kind.taints) else worth(kind)
+
         total = 0.0
         seen: set[DeviceKey] = set()
         alike: dict[int, float] = {}
@@ -81,11 +88,11 @@ class Stocks:
             layout = view.layout
             if view.fabric:
                 keys = {view.key(position): position for position in positions(mask(layout))}
-                total += sum(worth(layout.kinds[position]) for key, position in keys.items() if key not in seen)
+                total += sum(found(layout, position) for key, position in keys.items() if key not in seen)
                 seen.update(keys)
                 continue
             if layout.serial not in alike:
-                alike[layout.serial] = sum(worth(layout.kinds[position]) for position in positions(mask(layout)))
+                alike[layout.serial] = sum(found(layout, position) for position in positions(mask(layout)))
             total += alike[layout.serial]
         return total
 

@@ -22,6 +22,7 @@ from dray.api.reason import Reason
 from dray.api.requests import container_requests
 from dray.api.resource import UNMADE, ResourceClaim
 from dray.cluster.world import World
+from dray.devices.amounts import DETACHED
 from dray.devices.changes import Change
 from dray.devices.explain import Explanation
 from dray.explain.fix import (
@@ -40,7 +41,7 @@ from dray.explain.fix import (
 from dray.explain.owners import made_again, siblings
 from dray.explain.supposed import Changed, claim_changed, labelled, uncordoned, untainted, with_nodes, with_pods, without
 from dray.explain.tainted import Lifted, kept_by, lifted
-from dray.nodes.attaching import DETACHED, DETACHING
+from dray.nodes.attaching import DETACHING
 from dray.numa.intent import SAID, SPANS
 from dray.scheduling.ask import Ask, requirement, unmatched
 from dray.scheduling.placing.state import CycleState, NotPlaced

@@ -18,6 +18,7 @@ from dray.api.kinds import NODES, PODS, RESOURCE_SLICES
 from dray.api.resource import Device, ResourceSlice
 from dray.api.selectors import node_selector_matches
 from dray.cluster.world import World
+from dray.devices.amounts import DETACHED
 from dray.devices.ledger import DeviceKey
 from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config
@@ -29,8 +30,7 @@ from dray.scheduling.workloads.session import Session
 
 SPARE: Final = "fabric.dray.dev/spare"
 FROM: Final = "fabric.dray.dev/attached-from"
-# Keeps everybody from a device: where the fabric has it, and while it is taken away from a node.
-DETACHED: Final = "fabric.dray.dev/detached"
+# Keeps everybody from a device while it is taken away from a node, as DETACHED does where the fabric has it.
 DETACHING: Final = "fabric.dray.dev/detaching"
 _MOST_DEVICES: Final = 8
 _MOST_NODES: Final = 100
