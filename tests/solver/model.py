@@ -96,7 +96,7 @@ class Pool:
 
     @property
     def conditioned(self) -> bool:
-        return any(d.here and d.conditioned for d in self.devices)
+        return any(d.conditioned for d in self.devices)
 
 
 @dataclass(frozen=True)
