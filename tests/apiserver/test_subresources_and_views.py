@@ -71,11 +71,18 @@ class TestStatus:
 
 
 class TestContainers:
-    @pytest.mark.parametrize("wanted", ["log", "exec", "attach", "portforward", "ephemeralcontainers"])
-    def test_what_only_a_container_could_answer_is_refused_in_words(self, cluster: Cluster, wanted: str) -> None:
+    @pytest.mark.parametrize(
+        ("wanted", "lacking"),
+        [
+            *((name, name) for name in ("log", "exec", "attach")),
+            ("portforward", "port to forward"),
+            ("ephemeralcontainers", "place for ephemeral ones"),
+        ],
+    )
+    def test_what_only_a_container_could_answer_is_refused_in_words(self, cluster: Cluster, wanted: str, lacking: str) -> None:
         cluster.post(PODS, pod())
         status = cluster.call("GET", f"{PODS}/p/{wanted}", code=400)
-        assert f'pod "p" is simulated and has no container, so there is no {wanted}' in status["message"]
+        assert f'pod "p" is simulated and has no container, so there is no {lacking};' in status["message"]
 
     def test_a_pod_that_is_not_there_is_not_found(self, cluster: Cluster) -> None:
         assert cluster.call("GET", f"{PODS}/absent/log", code=404)["message"] == 'pods "absent" not found'

@@ -68,8 +68,9 @@ def no_such_path() -> ApiError:
 
 
 def no_container(name: str, wanted: str) -> ApiError:
+    lacking = {"portforward": "port to forward", "ephemeralcontainers": "place for ephemeral ones"}.get(wanted, wanted)
     message = (
-        f'pod "{name}" is simulated and has no container, so there is no {wanted}; kubectl describe and dray story tell about it'
+        f'pod "{name}" is simulated and has no container, so there is no {lacking}; kubectl describe and dray story tell about it'
     )
     return ApiError(400, "BadRequest", message)
 
