@@ -227,6 +227,15 @@ async def test_a_list_is_read_page_by_page(remote: Remote, script: Script) -> No
     assert script.asked[1].query["continue"] == "more"
 
 
+async def test_a_list_whose_snapshot_is_compacted_between_pages_is_read_at_once(remote: Remote, script: Script) -> None:
+    first = {"metadata": {"resourceVersion": "9", "continue": "more"}, "items": [POD]}
+    whole = {"metadata": {"resourceVersion": "12"}, "items": [POD, POD, POD]}
+    script.answers = [answer(200, first), answer(410, failure(410, "Expired")), answer(200, whole)]
+    raws, version = await remote.list(PODS, label_selector="a=b")
+    assert (len(raws), version) == (3, "12")
+    assert dict(script.asked[2].query) == {"labelSelector": "a=b"}
+
+
 async def test_events_split_over_chunks_and_very_long_ones_arrive_whole(remote: Remote, script: Script) -> None:
     long = event("ADDED", 7, "x" * 500_000)
     script.answers = [stream(event("ADDED", 6)[:30], event("ADDED", 6)[30:] + long[:9], long[9:])]

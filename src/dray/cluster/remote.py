@@ -33,7 +33,7 @@ from dray.api.kinds import Kind
 from dray.cluster import protobuf
 from dray.cluster.connections import Answer, Broken, Connections, NotSent, Stream
 from dray.cluster.kubeconfig import Access, Identity, KubeconfigError
-from dray.cluster.port import Unreachable, WatchEvent, Write, refused
+from dray.cluster.port import Expired, Unreachable, WatchEvent, Write, refused
 from dray.cluster.requests import as_request, refusal, write_refusal
 
 if TYPE_CHECKING:
@@ -106,11 +106,18 @@ class Remote:
     async def list(
         self, kind: Kind, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
     ) -> tuple[list[bytes], str]:
-        """Every object, in pages of one consistent snapshot, and the resourceVersion to watch from."""
+        """Every object, in pages of one consistent snapshot, and the resourceVersion to watch from. When the snapshot is
+        compacted between two pages, everything is asked for at once."""
         query = {"limit": str(PAGE), **_selectors(label_selector, field_selector)}
         found: list[bytes] = []
         while True:
-            page = decoded(_list_decoder, await self._read(kind.path(namespace), query))
+            try:
+                page = decoded(_list_decoder, await self._read(kind.path(namespace), query))
+            except Expired:
+                if "continue" not in query:
+                    raise
+                query, found = _selectors(label_selector, field_selector), []
+                continue
             found.extend(map(bytes, page.items or ()))
             if not page.metadata.continue_:
                 return found, page.metadata.resourceVersion
