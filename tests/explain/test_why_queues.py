@@ -128,6 +128,21 @@ def lent_by_quota(quota: int) -> Sim:
     return sim
 
 
+def test_what_is_free_lies_apart_and_others_keep_what_they_deserve() -> None:
+    sim = cluster(2, 2)
+    add_queue(sim, "a", 2)
+    add_queue(sim, "b", 2)
+    for index in range(2):
+        add_single(sim, f"a{index}", "a", nodeSelector={"kubernetes.io/hostname": f"n{index}"})
+    sim.settle(5)
+    add_single(sim, "b0", "b", 2)
+    sim.settle(5)
+    assert "2 more are asked for, 2 are free, and other queues hold no more than their shares" in asked(sim, "b0").summary
+    add_single(sim, "b1", "b", nodeSelector={"nowhere": "at all"})
+    sim.settle(5)
+    assert "cannot take back" not in asked(sim, "b1").summary, "whoever left, it would not help"
+
+
 def test_what_is_free_in_the_wrong_places_is_not_told_as_taken_by_others() -> None:
     sim = cluster(1, 1)
     add_queue(sim, "a", 1)

@@ -153,7 +153,7 @@ class Denials:
         denied = may_reclaim(self.reclaimer(job, self._asking.next_of(job)), self._standings)
         if denied is None and first is not None and first.waiting:
             return _because(missing, "QueueBehind", job.queue, first=first.in_turn()[0].key)
-        if denied is None and (lent := self._too_little_lent(job)) is not None:
+        if denied is None and _would_help(missing.refusal) and (lent := self._too_little_lent(job)) is not None:
             return _because(missing, "QueueNothingLent", job.queue, **lent)
         if denied is None or denied.rule != "fair share of the reclaimer" or not self._others_hold(job, denied.resource):
             return missing
@@ -164,19 +164,18 @@ class Denials:
 
     def with_age(self, missing: Missing, young: Young | None) -> Missing:
         """Besides, from when on somebody may have to leave for the job."""
-        others_hold = not CURABLE.isdisjoint(missing.refusal.codes) or "QueueLimit" in missing.refusal.codes
-        if young is None or not others_hold:
+        if young is None or not (_would_help(missing.refusal) or "QueueLimit" in missing.refusal.codes):
             return missing
         until = format_time(math.ceil(young.until))
         return _because(missing, "QueueMinRuntime", young.queue, seconds=f"{young.seconds:g}", until=until)
 
     def _too_little_lent(self, job: Job) -> dict[str, str] | None:
-        """Of a resource that is used up, and of which the queue of the job deserves what that asks for: what others have above
-        their shares. Devices before cpu and memory."""
+        """Of a resource of which the queue of the job deserves what that asks for: what is free, though not where it is needed,
+        and what others have above their shares. Devices before cpu and memory."""
         standing, asked = self._standings[job.queue], self._asking.least(job)
         for name in sorted(asked, key=lambda name: (name in (CPU, MEMORY), name)):
             free = max(0.0, self._total.get(name, 0.0) - self._held_in_all(name))
-            if not asked[name] or free >= asked[name] or not standing.queue.of(name).binds or not self._others_hold(job, name):
+            if not asked[name] or not standing.queue.of(name).binds or not self._others_hold(job, name):
                 continue
             others = [self._standings[each] for each in self._tree.queues if each != job.queue and self._tree.is_leaf(each)]
             above = sum(max(0.0, each.allocated.get(name, 0.0) - each.fair_share.get(name, 0.0)) for each in others)
@@ -207,6 +206,11 @@ def _incomplete(job: Job, gang: Gang, part: Part) -> Refusal:
     named = {"part": part.name} if part.name else {}
     pods = max(0, part.least - gang.lacks(part))
     return Refusal.of("GangIncomplete", job.group, **named, pods=pods, needed=part.least)
+
+
+def _would_help(refusal: Refusal) -> bool:
+    """That others leave."""
+    return not CURABLE.isdisjoint(refusal.codes)
 
 
 def _asks_for_the_same(one: QueuedPod, other: QueuedPod) -> bool:
