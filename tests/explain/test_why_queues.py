@@ -619,6 +619,27 @@ def test_that_who_would_have_to_leave_may_run_for_a_while_yet(limited: bool) -> 
     assert {"b0", "b1"} <= running(sim)
 
 
+def test_who_lacks_pods_is_told_that_also_where_others_may_run_for_a_while_yet() -> None:
+    sim = cluster(4)
+    add_queue(sim, "a", 0)
+    add_queue(sim, "b", 2)
+    young = sim.api.objects[kinds.QUEUES]["a"]
+    sim.api.put(kinds.QUEUES, {**young, "spec": {**young["spec"], "reclaimMinRuntime": "60s"}})
+    for index in range(4):
+        add_single(sim, f"a{index}", "a")
+    sim.settle(10)
+    for index in range(4):
+        started = sim.pod(f"a{index}")
+        sim.api.put(kinds.PODS, {**started, "status": {**started["status"], "startTime": format_time(sim.now)}})
+    add_single(sim, "b0", "b")
+    add_group(sim, "gang", "b", 2)
+    add_member(sim, "g0", "gang")
+    sim.settle(5)
+    assert "queue a keeps its pods" in sim.condition("b0")["message"]
+    assert "keeps its pods" not in sim.condition("g0")["message"]
+    assert "1 of 2" in sim.condition("g0")["message"]
+
+
 def test_who_is_beyond_its_share_is_not_told_to_wait_for_those_that_run_for_a_while() -> None:
     sim = lent_by_quota(4)
     known = sim.api.objects[kinds.QUEUES]["a"]

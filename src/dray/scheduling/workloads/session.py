@@ -150,7 +150,8 @@ class Session:
             if missing is not None and missing.refused is not None:
                 behind, overtaken = self.turns.behind.get(job.key), self.turns.overtaking.get(job.key)
                 missing = self.missing[job.key] = self.denials.with_share(job, missing, behind, overtaken)
-            if missing is not None and self.taking.young:
+            # Of a job that was not looked at, as it lacks pods or may not start, nobody knows what it asks for.
+            if missing is not None and self.taking.young and self.asking.noted(job):
                 self.missing[job.key] = self.denials.with_age(missing, self.taking.next_of_age(job))
 
     def _ready(self) -> list[Job]:
