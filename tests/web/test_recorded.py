@@ -95,7 +95,7 @@ async def test_the_page_goes_to_any_time_and_says_what_is_true_then(recording: P
 def test_a_file_that_is_no_recording_is_said_to_be_none(tmp_path: Path, recording: Path) -> None:
     text, lines = tmp_path / "text.gz", gzip.decompress(recording.read_bytes()).splitlines()
     broken: list[tuple[bytes, str]] = [
-        (b"hello", "cannot be read"),
+        (b"hello", "not a recording of `dray simulate --record`"),
         (gzip.compress(b"hello"), "not a recording"),
         (gzip.compress(b'{"recording": 9, "seed": 0, "until": 1, "start": 1}'), "version 9"),
         (recording.read_bytes()[:-500], "cannot be read"),

@@ -188,5 +188,7 @@ def _lines(path: Path) -> Iterator[bytes]:
                 if left < 0:
                     raise RecordingError(f"{path}: holds more than {BYTES_MAX >> 30} GiB")
                 yield line
+    except gzip.BadGzipFile as error:
+        raise RecordingError(f"{path}: not a recording of `dray simulate --record`: {error}") from error
     except (OSError, EOFError, zlib.error) as error:
         raise RecordingError(f"{path}: cannot be read: {error}") from error
