@@ -285,6 +285,8 @@ class TestWhatCannotBeMeant:
         add_gang(sim, "train", "team", 2, topologyConstraint=RACK)
         sim.settle(5)
         assert "into no domain of level rack that any node is in" in sim.condition("train-0")["message"]
+        told = why(sim.world, sim.world.get(kinds.PODS, "default/train-0"), now=sim.now).fixes
+        assert any("a node that lacks the label of the level, or of one above it, is in no domain" in fix for fix in told)
 
 
 class TestKubernetesOwnGroups:

@@ -160,7 +160,8 @@ TABLE: Final[dict[str, Code]] = {
         says="<fit> into no domain[ of level {level}][ of the {tried} that were tried]"
         "[: {placed} of {needed} pods fit into {domain}, which comes closest, and then there is no place for {member}"
         "|| that any node is in]",
-        cure="make room for all of them in one domain, or require a wider level",
+        cure="make room for all of them in one domain, or require a wider level; a node that lacks the label of the level,"
+        " or of one above it, is in no domain",
         curable=True,
     ),
     "OutsideDomain": Code(
