@@ -134,6 +134,15 @@ class TestCheck:
         assert answer["predicted"]["masks"] == [["0", "1"], ["0", "1"]]
         assert answer["predicted"]["aligned"]
 
+    def test_a_zone_that_serves_a_container_alone_is_not_bound_any_more_for_those_after_it(self) -> None:
+        """The first container's huge pages bind both zones; the second is served from one of them, and the bond is forgotten."""
+        zones = {"cpu": "8", "memory": "7", "hugepages-1Gi": "3"}
+        asked = guaranteed(cpu="1", memory="2")
+        needs: list[Json] = [{"cpu": "1", "memory": "1", "hugepages-1Gi": "4"}, {"cpu": "1", "memory": "6"}]
+        asked["spec"]["initContainers"] = [{"name": f"i{n}", "resources": {"limits": each}} for n, each in enumerate(needs)]
+        (answer,), _ = ask("check", {"topology": node(zones, zones), "pod": asked})
+        assert (answer["admit"], answer["masks"]) == (True, [["0"]])
+
     def test_settings_and_ignored_resources(self) -> None:
         line = {"topology": node(*ZONES), "pod": guaranteed(gpu="6", cpu="10")}
         off, ignored = ask("check", {**line, "kubelet": {"cpuManagerPolicy": "none"}}, {**line, "ignore": ["cpu"]})[0]

@@ -44,6 +44,8 @@ class Room:
         self.layout = state.layout
         self.free: list[Sequence[int]] = list(state.free)
         self._singles, self._groups = state.singles, state.groups
+        # Zones of groups that have served one of the containers alone since: the Memory Manager forgets their bond then.
+        self._forgotten = 0
         # By row, by position; memory by mask, then row.
         self._reuse: dict[int, list[int]] = {}
         self._memory_reuse: dict[int, dict[int, int]] = {}
@@ -57,7 +59,7 @@ class Room:
         places: Sequence[int] = self.layout.places
         known: list[int] = []
         if needs.memory and (self._groups or self._singles):
-            grouped = _union(self._groups)
+            grouped = _union(self._groups) & ~self._forgotten
             taken = grouped if number == 1 else grouped | self._singles
             places = [place for place in places if not taken >> place & 1]
             known = [mask for mask in self._groups if mask.bit_count() == number and self._group_holds(mask, forced, needs)]
@@ -183,7 +185,10 @@ class Room:
     def memory_usable(self, mask: int, needs: Needs) -> bool:
         """Whether the Memory Manager would offer this set."""
         together = mask.bit_count() > 1
-        if any(mask & group and (not together or mask != group) for group in self._groups) or (together and mask & self._singles):
+        bound = mask & ~self._forgotten
+        if any(bound & group and (not together or mask != group) for group in self._groups) or (
+            together and mask & self._singles
+        ):
             return False
         again = self._memory_reuse.get(mask, {})
         return holds(bits(mask), [(self.free[row], amount - again.get(row, 0)) for row, amount in needs.memory])
@@ -259,7 +264,10 @@ class Room:
                 again[row] = max(reused - amount, 0)
         if len(places) == 1:
             self._singles |= mask
-        elif mask not in self._groups:
+            self._forgotten |= mask
+            return
+        self._forgotten &= ~mask
+        if mask not in self._groups:
             self._groups = tuple(sorted((*self._groups, mask)))
 
     def _draw(self, row: int, amount: int, places: Sequence[int]) -> None:
