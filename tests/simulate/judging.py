@@ -58,7 +58,7 @@ _NEXT: Final = re.compile(r", (?=\d+ nodes? |and \d+ more reasons?$|(?:it|pod|po
 _PAUSED: Final = re.compile(r", (?:pod \S+|it) evicts nobody before [^,]*: [^,]*, \d+ times?")
 # How the last attempt ended is so whatever is found out since, until the next one.
 _OF_THE_LAST_ATTEMPT: Final = ("could not be bound to node", "did not become ready within")
-_NUMBER: Final = re.compile(r"(?<!\S)\d+(?:m|[kMGTPE]i?)?(?![\w/])")  # not of a name or a port
+_NUMBER: Final = re.compile(r"(?<!\S)\d+(?:\.\d+)?(?:m|[kMGTPE]i?)?(?![\w/])")  # not of a name or a port
 _SECONDS_TO_ATTACH: Final = re.compile(r'"fabric\.dray\.dev/attach-seconds": "(\d+)s"')
 _SINGULAR: Final = {"have": "has", "are": "is", "do": "does", "require": "requires"}
 

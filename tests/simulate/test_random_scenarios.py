@@ -267,8 +267,12 @@ def test_owners_that_drive_out_each_other_are_told() -> None:
             "1 node has not enough devices for request r/b (needs 2), nor for r/c (needs 4).",
             "1 node has not enough devices for request r/b (needs 2), nor for r/a (needs 3) nor for r/c (needs 4).",
         ),
+        (
+            "1 node has not enough cpu (needs 2), queue red cannot take back enough of cpu: it holds 1, 0.4 are free.",
+            "1 node has not enough cpu (needs 2), queue red cannot take back enough of cpu: it holds 1, 1.5 are free.",
+        ),
     ],
-    ids=("alternatives", "a check before it", "amounts", "fewer alternatives"),
+    ids=("alternatives", "a check before it", "amounts", "fewer alternatives", "parts of amounts"),
 )
 def test_a_reason_that_is_still_so_in_other_words_is_not_wrong(told: str, now: str) -> None:
     assert untrue(f"0/2 nodes are available: {told}", f"it cannot be scheduled now: 0/2 nodes are available: {now}") == ""
