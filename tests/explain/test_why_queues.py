@@ -76,7 +76,7 @@ def test_who_would_move_for_devices_that_no_queue_counts() -> None:
         sim.add_slice(f"n{index}", 2)
         sim.add_claim(f"c{index}")
         on = {"kubernetes.io/hostname": f"n{index}"} if not index else {}
-        add_single(sim, f"p{index}", "a", 0, claims=[f"c{index}"], nodeSelector=on)
+        add_single(sim, f"p{index}", "a", 0, claims=[f"c{index}"], nodeSelector=on, again=True)
         sim.settle(5)
         sim.api.put(kinds.NODES, {**sim.api.objects[kinds.NODES]["n0"], "spec": {"unschedulable": not index}})
     sim.settle(5)
@@ -169,7 +169,8 @@ def test_who_would_move_and_where_to() -> None:
     add_queue(sim, "a", 4)
     labels = {"kai.scheduler/queue": "a"}
     for index in range(2):
-        sim.api.put(kinds.PODS, pod(f"a{index}", requests={GPU: "1"}, labels=labels, node_name=f"n{index}", phase="Running"))
+        made = pod(f"a{index}", requests={GPU: "1"}, labels=labels, node_name=f"n{index}", phase="Running", again=True)
+        sim.api.put(kinds.PODS, made)
     add_single(sim, "large", "a", 2)
     found = asked(sim, "large")
     assert found.evicts is not None

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from dray.api.kinds import PODS
 from dray.cli import root
 from dray.testing import node_with_devices, pod
-from tests.plan.clusters import cluster, read
+from tests.plan.clusters import cluster, deployment, read
 from tests.plan.test_plan import Asked, working
 
 Plain = dict[str, Any]
@@ -143,10 +143,17 @@ def test_a_quota_that_grows_lets_who_waits_take_it_back(borrowed: Asked, tmp_pat
     assert gone["why"].endswith("queue b takes back its share from queue a")
 
 
+def one(name: str) -> Plain:
+    """A pod with one device, which is made again when it is gone."""
+    made = deployment(name, 1, of("a", "x", 1))
+    made["spec"]["template"]["metadata"]["labels"]["kai.scheduler/queue"] = "a"
+    return made
+
+
 def test_who_is_moved_is_told_where_to(tmp_path: Path) -> None:
     """Six devices are free, three on each node; four are wanted on one."""
-    made = cluster(*node_with_devices("n1", 4), queue("a", 8), of("a", "p1", 1), of("a", "fill", 3))
-    made.create(*node_with_devices("n2", 4), of("a", "p2", 1))
+    made = cluster(*node_with_devices("n1", 4), queue("a", 8), one("p1"), of("a", "fill", 3))
+    made.create(*node_with_devices("n2", 4), one("p2"))
     made.run(30)
     made.delete(PODS, "fill")
     made.run(60)

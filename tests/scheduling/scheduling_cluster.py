@@ -213,16 +213,20 @@ def pod(
     node_name: str = "",
     phase: str = "Pending",
     status: dict[str, Any] | None = None,
+    again: bool = False,
     **spec: Any,
 ) -> dict[str, Any]:
+    """``again``: a controller makes it again when it is gone."""
     containers = spec.pop("containers", None) or [{"name": "main", "image": "app", "resources": {"requests": requests or {}}}]
     body: dict[str, Any] = {"schedulerName": "default-scheduler", "containers": containers, **spec}
     if claims:
         body["resourceClaims"] = [{"name": f"c{i}", "resourceClaimName": claim} for i, claim in enumerate(claims)]
     if node_name:
         body["nodeName"] = node_name
+    owner = {"apiVersion": "example.com/v1", "kind": "Work", "name": "work", "uid": "work", "controller": True}
+    owners = {"ownerReferences": [owner]} if again else {}
     return {
-        "metadata": {"name": name, "namespace": namespace, "labels": labels or {}},
+        "metadata": {"name": name, "namespace": namespace, "labels": labels or {}, **owners},
         "spec": body,
         "status": {"phase": phase, **(status or {})},
     }

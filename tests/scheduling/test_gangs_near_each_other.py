@@ -223,7 +223,7 @@ class TestMakingRoom:
         moves = listened(sim)
         add_queue(sim, "team", 6)
         for index, name in enumerate(("a0", "b0", "c0")):
-            add_single(sim, f"s{index}", "team", node_name=name, phase="Running")
+            add_single(sim, f"s{index}", "team", node_name=name, phase="Running", again=True)
         sim.settle(5)
         add_gang(sim, "train", "team", 2, topologyConstraint=RACK)
         sim.settle(20)
@@ -238,7 +238,7 @@ class TestMakingRoom:
         add_queue(sim, "team", 100)
         add_group(sim, "near", "team", 2, topologyConstraint=RACK)
         for name, where in (("near-0", "a0"), ("near-1", "a1")):
-            add_member(sim, name, "near", node_name=where, phase="Running")
+            add_member(sim, name, "near", node_name=where, phase="Running", again=True)
         sim.settle(5)
         add_single(sim, "large", "team", gpus=2)
         sim.settle(20)

@@ -171,13 +171,31 @@ class TestNodes:
         sim = cluster(4, 4)
         add_queue(sim, "a", 8)
         for index in range(2):
-            add_single(sim, f"s{index}", "a", 1)
+            add_single(sim, f"s{index}", "a", 1, again=True)
         sim.settle(3)
         assert len({sim.node_of(f"s{index}") for index in range(2)}) == 2
         add_single(sim, "large", "a", 4)
         sim.settle(5)
         assert "large" in running(sim)
         assert len(deletions(sim)) == 1
+
+    def test_nobody_is_moved_whom_no_controller_makes_again(self) -> None:
+        """There is room for each elsewhere, and nobody to go there. Of two the one moves that is made again."""
+        sim = cluster(4, 4)
+        add_queue(sim, "a", 8)
+        for index in range(2):
+            add_single(sim, f"s{index}", "a", 1, node_name=f"n{index}", phase="Running")
+        add_single(sim, "large", "a", 4)
+        sim.settle(5)
+        assert running(sim) == {"s0", "s1"}
+        assert not deletions(sim)
+        sim = cluster(4, 4)
+        add_queue(sim, "a", 8)
+        for index in range(2):
+            add_single(sim, f"s{index}", "a", 1, node_name=f"n{index}", phase="Running", again=bool(index))
+        add_single(sim, "large", "a", 4)
+        sim.settle(5)
+        assert deletions(sim) == ["s1"]
 
     def test_nobody_is_moved_who_would_not_find_a_place(self) -> None:
         sim = cluster(4, 2)
@@ -357,7 +375,7 @@ def test_so_it_is_rather_than_that_the_last_one_goes_and_another_moves_into_its_
     add_queue(sim, "a", 3)
     add_group(sim, "train", "a", 2)
     for index in range(3):
-        add_member(sim, f"w{index}", "train")
+        add_member(sim, f"w{index}", "train", again=True)
         settle(sim, 2)
     add_single(sim, "high", "a", priority=60, nodeSelector={"kubernetes.io/hostname": sim.node_of("w0")})
     settle(sim, 5)

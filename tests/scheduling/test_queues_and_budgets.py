@@ -108,7 +108,7 @@ def test_nobody_is_moved_against_a_budget(allowed: int, moves: bool) -> None:
     add_queue(sim, "a", 4)
     labels = {"kai.scheduler/queue": "a", "app": "guarded"}
     for index in range(2):
-        made = pod(f"a{index}", requests={GPU: "1"}, labels=labels, node_name=f"n{index}", phase="Running")
+        made = pod(f"a{index}", requests={GPU: "1"}, labels=labels, node_name=f"n{index}", phase="Running", again=True)
         sim.api.put(kinds.PODS, made)
     protect(sim, "guarded", allowed)
     add_single(sim, "large", "a", 2)

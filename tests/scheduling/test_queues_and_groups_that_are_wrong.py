@@ -227,7 +227,7 @@ class TestNobodyMovesWhoCouldNotComeBack:
         add_queue(sim, "other", 8)
         for index in range(2):
             add_group(sim, f"g{index}", "team", 1)
-            add_member(sim, f"s{index}", f"g{index}", 2)
+            add_member(sim, f"s{index}", f"g{index}", 2, again=True)
         sim.settle(3)
         assert len({sim.node_of(f"s{index}") for index in range(2)}) == 2
         return sim

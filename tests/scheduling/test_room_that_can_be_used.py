@@ -244,10 +244,10 @@ def test_consolidation_moves_who_finds_an_aligned_place_and_nobody_else(world: t
     """Each zone of the first node lacks one core for the large pod; only the pod of two fits beside the others' on the second."""
     found = world(2)
     found.quota("a", 16)
-    found.put("three", "a", 3, 0)
-    found.put("two", "a", 2, 1)
-    found.put("x", "a", 3, 0, "n1")
-    found.put("y", "a", 2, 1, "n1")
+    found.put("three", "a", 3, 0, again=True)
+    found.put("two", "a", 2, 1, again=True)
+    found.put("x", "a", 3, 0, "n1", again=True)
+    found.put("y", "a", 2, 1, "n1", again=True)
     found.sim.settle(2)
     found.add("four", "a", 4)
     settle(found)
@@ -261,7 +261,7 @@ def test_who_was_moved_runs_again_when_it_comes_back(world: type[Either]) -> Non
     found = world(2)
     found.quota("a", 16)
     for name, amount, zone, node in (("three", 3, 0, "n0"), ("two", 2, 1, "n0"), ("x", 3, 0, "n1"), ("y", 2, 1, "n1")):
-        found.put(name, "a", amount, zone, node)
+        found.put(name, "a", amount, zone, node, again=True)
     found.sim.settle(2)
     found.add("four", "a", 4)
     settle(found)

@@ -533,6 +533,7 @@ def _pod(pod: PodLine, group: GroupLine, index: int) -> Json:
         "creationTimestamp": format_time(START - 900_000 + index),
         "labels": labels,
         "annotations": annotations,
+        "ownerReferences": [{"apiVersion": "v1", "kind": "World", "name": "all", "uid": "uid", "controller": True}],
     }
     status: Json = {"phase": "Pending"}
     if pod.state in _ON_NODE and pod.node:

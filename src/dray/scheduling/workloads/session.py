@@ -182,9 +182,13 @@ class Session:
         return missing if self._jobs.unusable(job.queue) is not None else self.denials.of_pod(job, pod, missing)
 
     def comes_back(self, job: Job) -> bool:
-        """Whether a job that runs may start again elsewhere, if it has room there as things stand in a trial. What its pods said
-        when they started may have been changed since, and counts when they are made again."""
-        return self.barred(job, job.pods) is None and self._use.within_limits(job)
+        """Whether a job that runs may start again elsewhere, if it has room there as things stand in a trial."""
+        return self.is_made_again(job) and self._use.within_limits(job)
+
+    def is_made_again(self, job: Job) -> bool:
+        """Whether somebody makes its pods again when they are gone, and such as may start. What they said when they started may
+        have been changed since, and counts then."""
+        return all(pod.metadata.controller for pod in job.pods.values()) and self.barred(job, job.pods) is None
 
     # ------------------------------------------------------------------------------------------------------------ allocate
 

@@ -62,7 +62,7 @@ class Taking:
         self._victims = Victims(session, self, jobs, parts.nodes, use)
         self._freeing = Freeing(parts, room.preemption, jobs.log, self.job_of, self._job, session.members.key)
         # Who may be moved, if there is another place.
-        self._movable = Those(jobs.log, jobs, lambda job: job.preemptible and session.barred(job) is None)
+        self._movable = Those(jobs.log, jobs, lambda job: job.preemptible and session.is_made_again(job))
         self._budgets = Budgets(parts.world)
         self._slots = Slots(parts, room.preemption, lambda pending: together.open_claims((pending,)))
         self._tries = MOST_TRIES
