@@ -166,14 +166,18 @@ class Taking:
 
     def _min_runtime(self, job: Job, action: str) -> Callable[[str], float]:
         """How long jobs of a queue are safe from the job."""
-        tree, minima = self._session.tree, self._jobs.minima(f"{action}_min_runtime")
+        tree, minima = self._session.tree, self._minima(action)
         if action == "preempt":
             least = preempt_min_runtime(job.queue, tree, minima)
             return lambda _: least
         return cache(lambda queue: reclaim_min_runtime(job.queue, queue, tree, minima))
 
+    def _minima(self, action: str) -> dict[str, float]:
+        """By queue; what is neither reclaim nor preempt takes from other queues, as reclaim does."""
+        return self._jobs.minima("preempt_min_runtime" if action == "preempt" else "reclaim_min_runtime")
+
     def _note_young(self, job: Job, action: str, candidates: Iterable[Job]) -> None:
-        if not self._jobs.minima(f"{action}_min_runtime"):
+        if not self._minima(action):
             return
         least, now, active = self._min_runtime(job, action), self._session.now, self._session.members.is_active
         found = [
