@@ -230,6 +230,18 @@ class TestCapacity:
         assert (found["rule"], found["detail"]) == ("capacity", "bandwidth: 11G consumed of 10G")
 
 
+def zone_has(name: str, amount: str) -> Plain:
+    return {"name": name, "capacity": amount, "allocatable": amount, "available": amount}
+
+
+def observed(name: str, zone: int, **amount: str) -> Plain:
+    """A pod of which an exporter said what it has in a zone."""
+    made = pod(name, node="n1", phase="Running")
+    shares = json.dumps([{"zone": f"node-{zone}", "amount": amount}])
+    made["metadata"]["annotations"] = {"kai.scheduler/numa-placement-observed": shares}
+    return made
+
+
 class TestLeftovers:
     def objects(self) -> list[Plain]:
         return [
@@ -244,6 +256,21 @@ class TestLeftovers:
         assert answer.exit_code == 0
         rules = {found["rule"] for found in json.loads(answer.stdout)["leftovers"]}
         assert rules == {"reserved-for-nobody", "device-vanished", "claim-stuck"}
+
+    def test_more_cores_of_a_zone_than_it_has_were_observed(self, dray: Run) -> None:
+        """Nothing else than the kubelets' own word shows who has which."""
+        zones = [
+            {"name": f"node-{at}", "type": "Node", "resources": [zone_has("cpu", "4"), zone_has("memory", "1Gi")]}
+            for at in (0, 1)
+        ]
+        topology = {"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology", "metadata": {"name": "n1"}}
+        objects: list[Plain] = [*healthy(), {**topology, "zones": zones}]
+        for name, zone, cores in (("a", 0, 3), ("b", 0, 1), ("c", 1, 4)):
+            objects.append(observed(name, zone, cpu=str(cores), memory="900Mi"))
+        assert json.loads(dray("verify", objects, "-o", "json").stdout)["leftovers"] == []
+        (found,) = json.loads(dray("verify", [*objects, observed("d", 0, cpu="2")], "-o", "json").stdout)["leftovers"]
+        assert (found["rule"], found["objects"]) == ("zone-resources", ["node/n1", "pod/ns/a", "pod/ns/b", "pod/ns/d"])
+        assert found["detail"] == "zone node-0, cpu: pods were observed with 6 of 4"
 
     def test_fail_when_strict(self, dray: Run) -> None:
         assert len(violations(dray, self.objects(), "--strict")) == 3

@@ -15,13 +15,15 @@ import msgspec
 
 from dray.api.consumers import claims_of, is_pod, reserves
 from dray.api.core import Node, Pod
-from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
+from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 from dray.api.quantity import Quantity
 from dray.api.resource import FINALIZER, RESERVED_FOR_MAX, RESULTS_MAX, ResourceClaim
 from dray.api.selectors import node_selector_matches
+from dray.api.topology import NodeResourceTopology
 from dray.cluster.world import World
 from dray.explain.published import Holder, Identity, Published
 from dray.explain.usage import node_usage
+from dray.numa.placement import OBSERVED, shares_of
 
 EXTENDED_RESULTS_MAX: Final = 128
 _EVERYTHING_KNOWN: Final[Mapping[Kind, str]] = {}
@@ -325,6 +327,33 @@ def _stuck_claims(published: Published) -> Iterator[Finding]:
             yield Finding("claim-stuck", (f"claim/{claim.key}",), f"is deleted, has no users, and is held by {held or 'nothing'}")
 
 
+def _zones(published: Published) -> Iterator[Finding]:
+    """CPUs that pods have for themselves, and devices, by what was observed of running pods; a record may be a little older than
+    the next pod. Memory may come from several zones together."""
+    topologies: Mapping[str, NodeResourceTopology] = (
+        published.world.all(NODE_RESOURCE_TOPOLOGIES) if NODE_RESOURCE_TOPOLOGIES in published.world.kinds else {}
+    )
+    held: dict[tuple[str, str, str], list[tuple[Pod, Quantity]]] = {}
+    for pod, _ in _placed(published):
+        for share in shares_of(pod.metadata.annotations.get(OBSERVED, "")) if pod.spec.node_name in topologies else ():
+            for resource, amount in share.amount.items():
+                if resource != "memory" and not resource.startswith("hugepages-"):
+                    held.setdefault((pod.spec.node_name, share.zone, resource), []).append((pod, Quantity.parse(amount)))
+    for (node, zone, resource), shares in sorted(held.items()):
+        limit = _zone_has(topologies[node], zone, resource)
+        total = sum((amount for _, amount in shares), Quantity(0))
+        if limit is not None and total > limit:
+            objects = (f"node/{node}", *(f"pod/{pod.key}" for pod, _ in shares))
+            yield Finding("zone-resources", objects, f"zone {zone}, {resource}: pods were observed with {total} of {limit}")
+
+
+def _zone_has(topology: NodeResourceTopology, name: str, resource: str) -> Quantity | None:
+    """What may be given out there; None where that is not published."""
+    found = (each for zone in topology.zones if zone.name == name for each in zone.resources if each.name == resource)
+    amount = next((each.allocatable if each.allocatable is not None else each.capacity for each in found), None)
+    return Quantity.parse(amount) if amount is not None else None
+
+
 Rule = Callable[[Published], Iterator[Finding]]
 _RULES: Final[tuple[Rule, ...]] = (
     _one_owner,
@@ -341,7 +370,7 @@ _RULES: Final[tuple[Rule, ...]] = (
     _node_resources,
     _host_ports,
 )
-_LEFTOVERS: Final[tuple[Rule, ...]] = (_stale_reservations, _vanished_devices, _vanished_counters, _stuck_claims)
+_LEFTOVERS: Final[tuple[Rule, ...]] = (_stale_reservations, _vanished_devices, _vanished_counters, _stuck_claims, _zones)
 # Rules about what is not there, and the kind of it: where nothing is known of that kind, they are no finding.
 _ABSENCES: Final[Mapping[str, Kind]] = {
     "pod-claim": RESOURCE_CLAIMS,
