@@ -110,9 +110,9 @@ def test_a_gang_that_lost_a_member_is_stale_until_its_grace_ends() -> None:
 def test_a_part_that_the_gang_can_do_without_breaks_alone() -> None:
     enough = mixed(leader=1, replica_0=2, replica_1=2)
     assert is_running(MIXED, enough)
-    assert broken(enough) is None, "minSubGroup says that two parts are enough"
-    assert broken(mixed(leader=1, replica_0=2, replica_1=2, replica_2=1)) == MIXED.parts[1].parts[2]
-    assert broken(mixed(leader=1, replica_0=2, replica_1=1)) == MIXED, "nothing of it runs without its workers"
+    assert broken(enough) == [], "minSubGroup says that two parts are enough"
+    assert broken(mixed(leader=1, replica_0=2, replica_1=2, replica_2=1)) == [MIXED.parts[1].parts[2]]
+    assert broken(mixed(leader=1, replica_0=2, replica_1=1)) == [MIXED], "nothing of it runs without its workers"
 
 
 def test_work_below_priority_100_can_be_preempted_unless_it_says_otherwise() -> None:

@@ -208,6 +208,39 @@ class TestGangs:
         sim.settle(40)
         assert running(sim) == set(), "one is not enough"
 
+    def test_each_sub_group_that_broke_has_its_own_grace(self) -> None:
+        """It had what was left of the grace of the one before it, also where that one was whole again."""
+        sim = cluster(8)
+        add_queue(sim, "team", 8)
+        parts = [{"name": part, "minMember": 2} for part in ("a", "b", "c", "d")]
+        add_group(sim, "train", "team", 0, minSubGroup=1, subGroups=parts, stalenessGracePeriod="30s")
+        for name in ("a0", "a1", "b0", "b1", "c0", "c1", "d0", "d1"):
+            add_member(sim, name, "train", labels={"kai.scheduler/subgroup-name": name[0]})
+        sim.settle(5)
+        sim.remove(kinds.PODS, "default/a1")
+        sim.remove(kinds.PODS, "default/b1")
+        sim.settle(25)
+        sim.remove(kinds.PODS, "default/c1")
+        add_member(sim, "b1", "train", labels={"kai.scheduler/subgroup-name": "b"})
+        sim.settle(25)
+        assert running(sim) == {"b0", "b1", "c0", "d0", "d1"}
+        sim.settle(10)
+        assert running(sim) == {"b0", "b1", "d0", "d1"}
+
+    def test_a_broken_gang_that_is_to_be_one_pod_from_now_on_is_not_broken(self) -> None:
+        sim = cluster(2)
+        add_queue(sim, "team", 8)
+        add_group(sim, "train", "team", 2, stalenessGracePeriod="30s")
+        for index in range(2):
+            add_member(sim, f"w{index}", "train")
+        sim.settle(5)
+        sim.remove(kinds.PODS, "default/w1")
+        sim.settle(5)
+        add_group(sim, "train", "team", 1, stalenessGracePeriod="30s")
+        sim.settle(40)
+        assert running(sim) == {"w0"}
+        assert sim.scheduler.workloads.jobs.stirred == {}, "nobody looks at it again and again"
+
     def test_an_owner_asks_for_its_pods_to_start_together(self) -> None:
         sim = cluster(1)
         add_queue(sim, "default-queue", 8)

@@ -212,11 +212,15 @@ def _surplus_part(gang: Gang, part: Part) -> Part | None:
     return next((found for child in reversed(running) if (found := _surplus_part(gang, child)) is not None), None)
 
 
-def _leaves(part: Part) -> Iterator[Part]:
-    if part.is_leaf:
-        yield part
+def parts_of(part: Part) -> Iterator[Part]:
+    """This one, and all that it is made of."""
+    yield part
     for child in part.parts:
-        yield from _leaves(child)
+        yield from parts_of(child)
+
+
+def _leaves(part: Part) -> Iterator[Part]:
+    return (each for each in parts_of(part) if each.is_leaf)
 
 
 def _leaves_in_order(gang: Gang, part: Part) -> Sequence[Part]:
@@ -230,21 +234,23 @@ def _leaves_in_order(gang: Gang, part: Part) -> Sequence[Part]:
 
 def is_stale(gang: Gang) -> bool:
     """It runs, at least in part, and something of it lacks pods that it needs to."""
-    return broken(gang) is not None
+    return bool(broken(gang))
 
 
-def broken(gang: Gang) -> Part | None:
-    """The first part that holds something and lacks its minimum: of the whole gang, else of what it could do without. Where
+def broken(gang: Gang) -> list[Part]:
+    """The parts that hold something and lack their minimum: the whole gang, else those of what it could do without. Where
     something succeeded, the others are about to end, too."""
-    return None if gang.members("succeeded") else _broken(gang, gang.root)
+    return [] if gang.members("succeeded") else list(_broken(gang, gang.root))
 
 
-def _broken(gang: Gang, part: Part) -> Part | None:
+def _broken(gang: Gang, part: Part) -> Iterator[Part]:
     if not members_of(gang, part, "active", "leaving"):
-        return None
+        return
     if not is_running(part, gang):
-        return part
-    return next((found for child in part.parts if (found := _broken(gang, child)) is not None), None)
+        yield part
+        return
+    for child in part.parts:
+        yield from _broken(gang, child)
 
 
 def stale_until(since: float, grace: float | None = None) -> float | None:

@@ -212,7 +212,7 @@ def _queues(workloads: Workloads) -> Iterator[str]:
     for job in workloads.jobs:
         if job.waiting and job not in listed:
             yield f"{job}: waits, and is not among those who do"
-        broken = job.stale_since is not None or (not job.single and is_stale(members.gang(job)))
+        broken = bool(job.stale) or (not job.single and is_stale(members.gang(job)))
         if broken and job.key not in workloads.jobs.stirred:
             yield f"{job}: is broken, and nobody looks at it"
 

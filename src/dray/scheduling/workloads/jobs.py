@@ -80,7 +80,7 @@ class Job:
         "queue",
         "root",
         "said",
-        "stale_since",
+        "stale",
         "subgroups",
         "uid",
         "waiting",
@@ -106,7 +106,8 @@ class Job:
         self.said: Counter[str] = Counter()
         self.grace: float | None = None
         self.delay = 0.0
-        self.stale_since: float | None = None
+        # By the names of its parts, since when one is broken, and may still be.
+        self.stale: dict[str, float] = {}
         self.last_start: float | None = None
         self.evicted_at: float | None = None
         self.pods: dict[str, Pod] = {}
@@ -430,9 +431,11 @@ class Jobs:
         job.preemptible = is_preemptible(grouping.explicit(spec.preemptibility), job.priority)
         if not job.wrong:
             job.grace, job.delay = queues.seconds(spec.staleness_grace_period), queues.seconds(spec.preemption_delay) or 0.0
-        for name, stamp in (("stale_since", queues.STALE_ANNOTATION), ("last_start", queues.LAST_START_ANNOTATION)):
-            if (text := group.metadata.annotations.get(stamp)) and getattr(job, name) is None:
-                setattr(job, name, _time(text))
+        said = group.metadata.annotations
+        if not job.stale and (since := _time(said.get(queues.STALE_ANNOTATION, ""))) is not None:
+            job.stale = {job.root.name: since}
+        if job.last_start is None:
+            job.last_start = _time(said.get(queues.LAST_START_ANNOTATION, ""))
 
     def _describe_core(self, job: Job, key: str) -> None:
         """As a PodGroup of Kubernetes says: its gang starts together; without one its pods go by themselves."""

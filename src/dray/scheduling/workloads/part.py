@@ -440,9 +440,8 @@ class Workloads:
         """Stale gangs and delays end without any event, and so may what is waited for."""
         times = []
         for job in self.jobs.stirred.values():
-            if job.stale_since is not None:
-                grace = self._settings.staleness_grace if job.grace is None else job.grace
-                times += [job.stale_since + grace] if grace >= 0 else []
+            grace = self._settings.staleness_grace if job.grace is None else job.grace
+            times += [since + grace for since in job.stale.values() if grace >= 0]
         for job in self.jobs.with_waiting():
             if job.delay > 0 and (until := max(job.created, job.evicted_at or 0.0) + job.delay) > now:
                 times.append(until)

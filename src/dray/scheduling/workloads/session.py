@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from dray.api.core import Pod
 from dray.api.times import parse_time
 from dray.books.nodes import Placed
-from dray.queues.gangs import Part, State, broken, is_running, is_stale, members_of, stale_until
+from dray.queues.gangs import Part, State, broken, is_running, is_stale, members_of, parts_of, stale_until
 from dray.scheduling.actions.preemption import Preemption
 from dray.scheduling.config import QueueSettings
 from dray.scheduling.parts import Parts
@@ -484,21 +484,26 @@ class Session:
 
     def _evict_stale(self) -> None:
         for job in self._jobs.take_stirred():
-            if not job.single:
+            if job.single:
+                job.stale = {}
+            else:
                 self._evict_if_stale(job)
-            if job.stale_since is not None:
+            if job.stale:
                 self._jobs.stirred[job.key] = job
 
     def _evict_if_stale(self, job: Job) -> None:
         gang = self.members.gang(job)
-        if (part := broken(gang)) is None:
-            # Who is still to be bound may yet fail, again and again: that mends nothing.
-            if all(job.pods[each.name].spec.node_name for each in gang.members("active")):
-                job.stale_since = None
-            return
-        if job.stale_since is None:
-            job.stale_since = self.now
-        until = stale_until(job.stale_since, self._settings.staleness_grace if job.grace is None else job.grace)
-        if until is not None and self.now >= until:
-            active = [self._parts.nodes.placed(each.name) for each in members_of(gang, part, "active")]
-            self._decisions.evict_stale(job, part, [placed for placed in active if placed is not None])
+        found = {part.name: part for part in broken(gang)}
+        known = [part.name for part in parts_of(gang.root) if part.name in job.stale and self._may_break(job, part)]
+        job.stale = {name: job.stale.get(name, self.now) for name in (*found, *known)}
+        grace = self._settings.staleness_grace if job.grace is None else job.grace
+        for name, part in found.items():
+            until = stale_until(job.stale[name], grace)
+            if until is not None and self.now >= until:
+                active = [self._parts.nodes.placed(each.name) for each in members_of(gang, part, "active")]
+                self._decisions.evict_stale(job, part, [placed for placed in active if placed is not None])
+
+    def _may_break(self, job: Job, part: Part) -> bool:
+        """Who is still to be bound may yet fail, again and again: that mends nothing."""
+        active = members_of(self.members.gang(job), part, "active")
+        return not all(job.pods[each.name].spec.node_name for each in active)
