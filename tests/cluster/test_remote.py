@@ -227,6 +227,46 @@ async def test_a_list_is_read_page_by_page(remote: Remote, script: Script) -> No
     assert script.asked[1].query["continue"] == "more"
 
 
+async def test_a_page_that_is_larger_than_is_taken_is_asked_for_in_smaller_ones(
+    remote: Remote, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dray.cluster.connections.ANSWER_MAX", 5000)
+    names = [{"metadata": {"name": f"p{number}" + "x" * 1000}} for number in range(6)]
+    whole = {"metadata": {"resourceVersion": "9"}, "items": names}
+    first = {"metadata": {"resourceVersion": "9", "continue": "more"}, "items": names[:3]}
+    rest = {"metadata": {"resourceVersion": "9"}, "items": names[3:]}
+    script.answers = [answer(200, whole), answer(200, first), answer(200, rest)]
+    items, version = await remote.list(PODS)
+    assert (len(items), version) == (6, "9")
+    assert [request.query.get("limit") for request in script.asked] == ["2000", "500", "500"]
+
+
+async def test_a_page_that_does_not_come_in_time_is_asked_for_in_smaller_ones_until_that_is_in_vain(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(60)
+        return web.Response()
+
+    monkeypatch.setattr("dray.cluster.remote.REQUEST_SECONDS", 0.5)
+    remote = Remote(Access(server=script.url, credentials=Fixed(Identity())))
+    script.answers = [never] * 9
+    with pytest.raises(Unreachable, match="timed out"):
+        await remote.list(PODS)
+    assert [request.query.get("limit") for request in script.asked] == ["2000", "500", "125"]
+    await remote.close()
+
+
+async def test_an_answer_that_is_larger_than_is_taken_is_not_asked_for_again(
+    remote: Remote, script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dray.cluster.connections.ANSWER_MAX", 50)
+    script.answers = [answer(200, {"metadata": {"name": "x" * 100}})] * 9
+    with pytest.raises(Unreachable, match="larger than"):
+        await remote.get(PODS, "n", "p")
+    assert len(script.asked) == 1
+
+
 async def test_a_list_whose_snapshot_is_compacted_between_pages_is_read_at_once(remote: Remote, script: Script) -> None:
     first = {"metadata": {"resourceVersion": "9", "continue": "more"}, "items": [POD]}
     whole = {"metadata": {"resourceVersion": "12"}, "items": [POD, POD, POD]}

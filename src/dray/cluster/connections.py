@@ -20,7 +20,8 @@ from typing import Final, TypeVar, cast
 import httptools
 
 IDLE_SECONDS: Final = 20.0
-ANSWER_MAX: Final = 64 * 1024 * 1024
+# Many slices of many devices, all pods of a large cluster at once: hundreds of megabytes. More is no answer of an API server.
+ANSWER_MAX: Final = 512 * 1024 * 1024
 # The server is not read any further while this much of a stream is not taken yet.
 UNREAD_MAX: Final = 4 * 1024 * 1024
 # Watches of many kinds begin together; all their handshakes at once would keep a write waiting, such as the first binding.
@@ -37,6 +38,10 @@ class NotSent(Exception):
 
 class Broken(Exception):
     """The connection broke, or stayed silent, before the answer was complete."""
+
+
+class TooMuch(Broken):
+    """The answer is larger than is taken, or was not complete in its time: asking for the same again would not help."""
 
 
 class Answer:
@@ -84,23 +89,23 @@ class _Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._fail(f"the answer is not HTTP: {error}")
+            self._fail(Broken(f"the answer is not HTTP: {error}"))
 
     def connection_lost(self, error: Exception | None) -> None:
         self.reusable = False
         if error is None and self._open_ended:
             self.on_message_complete()
-        self._fail(str(error) if error else "the server closed the connection")
+        self._fail(Broken(str(error) if error else "the server closed the connection"))
 
     def close(self) -> None:
         self.reusable = False
         if self._transport is not None:
             self._transport.abort()
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, why: Broken) -> None:
         waiting, self._waiting = self._waiting, None
         if waiting is not None and not waiting.done():
-            waiting.set_exception(Broken(why))
+            waiting.set_exception(why)
             self.close()
 
     # ------------------------------------------------------------------------------------------- called by the parser
@@ -117,7 +122,7 @@ class _Connection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         self._length += len(body)
         if self._length > ANSWER_MAX:
-            self._fail(f"the answer is larger than {ANSWER_MAX} bytes")
+            self._fail(TooMuch(f"the answer is larger than {ANSWER_MAX >> 20} MiB"))
         else:
             self._body.append(body)
 
@@ -300,4 +305,4 @@ class Connections:
 
 def _late(waiting: asyncio.Future[Answer]) -> None:
     if not waiting.done():
-        waiting.set_exception(Broken("timed out"))
+        waiting.set_exception(TooMuch("timed out"))

@@ -14,7 +14,7 @@ from typing import Any, Final
 import aiohttp
 from yarl import URL
 
-from dray.cluster.connections import Answer, Broken, NotSent
+from dray.cluster.connections import Answer, Broken, NotSent, TooMuch
 
 _NOT_SENT: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _BROKEN: Final = (aiohttp.ClientError, TimeoutError, ConnectionError)
@@ -67,6 +67,8 @@ class Proxied:
                 return Answer(response.status, await response.read(), response.headers.get("Retry-After", ""))
         except _NOT_SENT as error:
             raise NotSent(_words(error)) from error
+        except TimeoutError as error:
+            raise TooMuch(_words(error)) from error
         except _BROKEN as error:
             raise Broken(_words(error)) from error
 

@@ -8,6 +8,8 @@ What is retried here, and what never is:
   be made are not: that is for the user, and was no fault of the server.
 - The connection broke while a read was in flight: read again. While a write was in flight: ``Unreachable``, because it
   may have happened; the watch will show it, and preconditions keep a second try from doing it twice.
+- An answer that was not complete in a minute, or is larger than is taken: the same is not asked for again, but smaller pages of
+  a list.
 - 401: the credentials are made anew once (exec plugins, rotated token files).
 - A claim that cannot be written in JSON (``dray.cluster.protobuf`` says why) is written in protobuf.
 - Everything else is an answer and becomes an error of ``dray.cluster.port``; a 5xx leaves in doubt whether a write happened.
@@ -31,7 +33,7 @@ import msgspec
 
 from dray.api.kinds import Kind
 from dray.cluster import protobuf
-from dray.cluster.connections import Answer, Broken, Connections, NotSent, Stream
+from dray.cluster.connections import Answer, Broken, Connections, NotSent, Stream, TooMuch
 from dray.cluster.kubeconfig import Access, Identity, KubeconfigError
 from dray.cluster.port import Expired, Unreachable, WatchEvent, Write, refused
 from dray.cluster.requests import as_request, refusal, write_refusal
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PAGE: Final = 2000
+SMALLEST_PAGE: Final = 100
 CONNECTIONS: Final = 128
 REQUEST_SECONDS: Final = 60.0
 CONNECT_SECONDS: Final = 10.0
@@ -113,6 +116,12 @@ class Remote:
         while True:
             try:
                 page = decoded(_list_decoder, await self._read(kind.path(namespace), query))
+            except Unreachable as error:
+                smaller = int(query.get("limit", "0")) // 4
+                if not isinstance(error.__cause__, TooMuch) or smaller < SMALLEST_PAGE:
+                    raise
+                query["limit"] = str(smaller)
+                continue
             except Expired:
                 if "continue" not in query:
                     raise
@@ -196,7 +205,7 @@ class Remote:
             try:
                 status, answer = await self._answer("GET", path, query, headers, None)
             except Unreachable as error:
-                if again == TRIES - 1 or isinstance(error.__cause__, NotSent | KubeconfigError):
+                if again == TRIES - 1 or isinstance(error.__cause__, NotSent | KubeconfigError | TooMuch):
                     raise  # opening a connection was tried again already
                 await asyncio.sleep(_pause(again))
                 continue
