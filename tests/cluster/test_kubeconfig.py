@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,20 @@ async def test_a_plugin_that_fails_is_not_run_for_each_of_many_requests(tmp_path
     failures = await asyncio.gather(*(remote.raw(f"/apis/{number}") for number in range(5)), return_exceptions=True)
     assert all(isinstance(failure, Unreachable) and "exited with 3" in str(failure) for failure in failures)
     assert (tmp_path / "runs").read_text() == "run\n"
+
+
+async def test_a_plugin_that_hangs_ends_when_who_asked_gives_up(tmp_path: Path) -> None:
+    """It closes the pipe that it was started with when it ends."""
+    os.mkfifo(tmp_path / "alive")
+    spec = plugin(tmp_path / "helper", f"sleep 0.2; exec sleep 600 > {tmp_path}/alive")
+    asked = asyncio.create_task(load(config(tmp_path / "config", users=user(exec=spec))).credentials.identity())
+    async with asyncio.timeout(20):
+        alive = await asyncio.to_thread((tmp_path / "alive").open, "rb")  # once it writes to it
+        asked.cancel()
+        await asyncio.wait({asked})
+        with alive:
+            assert await asyncio.to_thread(alive.read) == b""
+    assert asked.cancelled()
 
 
 async def test_a_missing_plugin_gives_the_hint_how_to_install_it(tmp_path: Path) -> None:

@@ -146,8 +146,11 @@ class ExecPlugin(Credentials):
         try:
             out, err = await asyncio.wait_for(process.communicate(), EXEC_TIMEOUT_SECONDS)
         except TimeoutError:
-            process.kill()
             raise KubeconfigError(f"{self._where}: {self._command[0]!r} did not end in {EXEC_TIMEOUT_SECONDS:.0f} s") from None
+        finally:
+            # Also where whoever asked gives up, as a leader election does: else one more would hang with every try.
+            if process.returncode is None:
+                process.kill()
         if process.returncode != 0:
             said = err.decode(errors="replace").strip()[:500]
             raise KubeconfigError(f"{self._where}: {self._command[0]!r} exited with {process.returncode}: {said}")
