@@ -13,7 +13,7 @@ from dray.apiserver.embedded import Embedded
 from dray.cluster.port import Cluster, ClusterError, Decider, Forbidden, Unreachable, Write
 from dray.cluster.world import World
 from dray.runtime.inprocess import InProcess
-from dray.runtime.leader import Election, Elector, LeadershipLost, Settings
+from dray.runtime.leader import Election, Elector, LeadershipLost, Settings, awake_or_not
 from dray.runtime.metrics import Metrics
 from dray.runtime.process import Part, run
 from dray.runtime.virtual import Clock
@@ -221,6 +221,15 @@ async def test_a_leader_whose_machine_slept_does_not_lead_until_it_has_looked(
     assert not elector.leading
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+def test_where_linux_clock_is_missing_the_clock_that_goes_on_in_sleep_on_macos_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(time, "CLOCK_BOOTTIME", raising=False)
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: 700.0 if clock == time.CLOCK_MONOTONIC else 0.0)
+    assert awake_or_not() == 700.0
+    monkeypatch.delattr(time, "CLOCK_MONOTONIC")
+    monkeypatch.setattr(time, "monotonic", lambda: 30.0)
+    assert awake_or_not() == 30.0
 
 
 async def test_who_leads_is_a_metric_by_upstreams_name(cluster: Embedded) -> None:

@@ -50,8 +50,10 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def awake_or_not() -> float:
-    """Seconds that passed, those included in which the machine slept, where the system counts them."""
-    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    """Seconds that passed, those included in which the machine slept."""
+    # Linux has a clock of its own for this. On macOS CLOCK_MONOTONIC goes on in sleep, and time.monotonic(), which is another
+    # there, does not. On Windows, which has neither, it does.
+    clock = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
     return time.clock_gettime(clock) if clock is not None else time.monotonic()
 
 
