@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dray.api import kinds
 from dray.api.times import format_time
 from dray.cluster.port import ClusterError, Conflict, Unreachable, Write
 from dray.explain.why import why
+from dray.scheduling.binding import binder
 from tests.scheduling.scheduling_cluster import Sim
 from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, cluster, running
 
@@ -299,3 +302,30 @@ def test_each_is_told_its_claim_before_any_is_bound_however_often_that_fails(num
     numbers.settle(60)
     assert running(numbers) == {"w0", "w1"}
     assert (special(numbers), untold) == (claims, [])
+
+
+def looks(monkeypatch: pytest.MonkeyPatch, members: int) -> int:
+    """How often it is looked whether a device must be left, until a gang of so many is bound."""
+    found, original = list[Any](), binder.must_be_left
+
+    def counted(*given: Any) -> Any:
+        found.append(given)
+        return original(*given)
+
+    sim = cluster(0)
+    sim.add_class(extended=RESOURCES[0])
+    sim.add_slice("n0", members)
+    add_queue(sim, "team", 8)
+    add_group(sim, "train", "team", members)
+    asks = {"requests": {RESOURCES[0]: "1"}, "limits": {RESOURCES[0]: "1"}}
+    for index in range(members):
+        add_member(sim, f"w{index}", "train", 0, containers=[{"name": "c", "resources": asks}])
+    with monkeypatch.context() as patched:
+        patched.setattr(binder, "must_be_left", counted)
+        sim.settle(10)
+    assert len(running(sim)) == members
+    return len(found)
+
+
+def test_what_it_costs_to_tell_them_their_claims_grows_with_how_many_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 0 < looks(monkeypatch, 40) <= 4 * looks(monkeypatch, 10)

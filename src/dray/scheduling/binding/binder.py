@@ -267,6 +267,8 @@ class Binder:
     def _bind_together(self, members: list[Binding], now: float) -> None:
         """When the status of each names its claim, which no server lets go of, and which the last of them could still come to
         nothing before; in their order where they come to the same kubelet: who comes after one that must wait waits too."""
+        if any(each.mapping is not None for each in members):
+            return  # It goes on with the answer for the last of them.
         if any(each.stage != "binding" and self._leaves(each, now) for each in members):
             return
         untold = [each for each in members if not self._mapped(each)]
