@@ -4,10 +4,12 @@
     python3 run.py test [OPTIONS OF pytest]        the tests
     python3 run.py set-up [dev|page]               only set it up, with what the tests or those of the page need
 
-What is set up already is left as it is, until ``pyproject.toml`` changes. This file alone also runs on older Pythons, to say so.
+What is set up already is left as it is, until ``pyproject.toml`` changes or the Python goes that it was made of. This file alone also
+runs on older Pythons, to say so.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -15,7 +17,7 @@ import venv
 HERE = os.path.dirname(os.path.abspath(__file__))
 VENV = os.path.join(HERE, ".venv")
 BIN = os.path.join(VENV, "Scripts" if os.name == "nt" else "bin")
-PYTHON = os.path.join(BIN, "python")
+PYTHON = os.path.join(BIN, "python.exe" if os.name == "nt" else "python")
 NEEDED = (3, 11)
 # The tests that a change must pass before anything else; make has the others.
 TESTS = ["-m", "pytest", "-m", "not real and not slow", "-n", "auto"]
@@ -42,17 +44,26 @@ def main(arguments):
 def set_up(extra):
     """``extra``: dependencies beyond those that Dray itself needs, by their name in pyproject.toml."""
     done = os.path.join(VENV, "." + (extra or "installed"))
-    if os.path.exists(done) and os.path.getmtime(done) >= os.path.getmtime(os.path.join(HERE, "pyproject.toml")):
+    there = os.path.exists(PYTHON)  # and not gone with the Python that it was made of
+    if there and os.path.exists(done) and os.path.getmtime(done) >= os.path.getmtime(os.path.join(HERE, "pyproject.toml")):
         return
     print("Setting up .venv{}; the first time this takes a minute …".format(" for " + extra if extra else ""), flush=True)
     pip = the_pip_at_hand()
-    if not os.path.exists(PYTHON):
-        venv.create(VENV, with_pip=not pip)
+    if not there:
+        make_environment(with_pip=not pip)
     what = f"{HERE}[{extra}]" if extra else HERE
     install = ["install", "--quiet", "--disable-pip-version-check", "-e", what]
     subprocess.run([*(pip or [PYTHON, "-m", "pip"]), *install], check=True)
     with open(done, "w"):
         pass
+
+
+def make_environment(with_pip):
+    try:
+        venv.create(VENV, clear=True, with_pip=with_pip)
+    except subprocess.CalledProcessError:
+        shutil.rmtree(VENV)  # half of one would be taken for a whole one
+        raise
 
 
 def the_pip_at_hand():
@@ -73,4 +84,5 @@ if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
     except subprocess.CalledProcessError as failed:
+        print((failed.output or b"").decode(errors="replace"), end="", flush=True)
         sys.exit(f"pip could not install what Dray needs (exit code {failed.returncode}); what it said is above.")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import runpy
+import shutil
 import subprocess
 import sys
+import venv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,9 +47,57 @@ def test_nothing_is_set_up_that_is_set_up_already(monkeypatch: pytest.MonkeyPatc
     (tmp_path / ".venv").mkdir()
     (tmp_path / "pyproject.toml").touch()
     (tmp_path / ".venv" / ".dev").touch()
+    (tmp_path / ".venv" / "python").symlink_to(sys.executable)
     monkeypatch.setitem(set_up.__globals__, "HERE", str(tmp_path))
     monkeypatch.setitem(set_up.__globals__, "VENV", str(tmp_path / ".venv"))
+    monkeypatch.setitem(set_up.__globals__, "PYTHON", str(tmp_path / ".venv" / "python"))
     asked: list[object] = []
     monkeypatch.setattr(subprocess, "run", lambda *given, **more: asked.append(given))
     set_up("dev")
     assert not asked
+
+
+def copied(tmp_path: Path) -> Path:
+    """run.py beside a project that needs nothing to be downloaded."""
+    (tmp_path / "pyproject.toml").write_text("[project]\nname = 'nothing'\nversion = '1'\n")
+    shutil.copy(RUN, tmp_path)
+    return tmp_path / "run.py"
+
+
+def test_it_is_set_up_anew_where_the_python_that_it_was_made_of_is_gone(tmp_path: Path) -> None:
+    """As after an upgrade of Python: its tools and what it has are those of the old one."""
+    names = runpy.run_path(str(copied(tmp_path)))
+    python, done = Path(names["PYTHON"]), tmp_path / ".venv" / ".installed"
+    python.parent.mkdir(parents=True)
+    python.symlink_to(tmp_path / "gone")
+    done.touch()
+    (python.parent / "left").touch()
+    names["set_up"].__globals__["the_pip_at_hand"] = lambda: [
+        sys.executable,
+        "-c",
+        "import sys; open(sys.argv[-1] + '/ran', 'w')",
+    ]
+    names["set_up"]("")
+    assert python.exists()
+    assert done.exists()
+    assert (tmp_path / "ran").exists()
+    assert not (python.parent / "left").exists()
+
+
+def test_what_kept_pip_from_coming_is_said_and_no_half_of_an_environment_is_left(tmp_path: Path) -> None:
+    """As where a distribution ships Python without what brings pip."""
+    without = tmp_path / "without"
+    without.mkdir()
+    (without / "sitecustomize.py").write_text(
+        "import subprocess, sys, venv\n"
+        "venv.EnvBuilder._setup_pip = lambda self, context: subprocess.check_output("
+        "[sys.executable, '-S', '-c', 'import sys; sys.exit(\"no pip is shipped\")'], stderr=subprocess.STDOUT)\n"
+    )
+    venv.create(tmp_path / "python", with_pip=False)
+    run = copied(tmp_path)
+    python = tmp_path / "python" / "bin" / "python"
+    done = subprocess.run([python, run, "set-up"], env={"PYTHONPATH": str(without)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "no pip is shipped" in done.stdout
+    assert "what it said is above" in done.stderr
+    assert not (tmp_path / ".venv").exists()
