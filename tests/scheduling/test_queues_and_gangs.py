@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from dray.api import kinds
 from dray.cluster.port import Refused
 from dray.explain.queues import survey
+from dray.queues.gangs import Gang, Member, State
+from dray.scheduling.workloads import jobs
 from tests.scheduling.scheduling_cluster import Sim, node, pod
 
 GPU = "nvidia.com/gpu"
@@ -172,6 +176,30 @@ class TestGangs:
         sim.fault = None
         sim.settle(30)
         assert running(sim) == {"w0", "w1"}
+
+    def test_what_a_sub_group_lacks_is_found_out_once_however_many_are_told(self) -> None:
+        looked = list[str]()
+
+        class Watched(Gang):
+            def of(self, leaf: str, *states: State) -> list[Member]:
+                looked.append(leaf)
+                return super().of(leaf, *states)
+
+        def looks(pods: int) -> int:
+            sim = cluster(1)
+            add_queue(sim, "team", 8)
+            parts = [{"name": "leader", "minMember": 1}, {"name": "worker", "minMember": 99}]
+            add_group(sim, "train", "team", 0, subGroups=parts)
+            for index in range(pods):
+                add_member(sim, f"w{index}", "train", labels={"kai.scheduler/subgroup-name": "worker"})
+            looked.clear()
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(jobs, "Gang", Watched)
+                sim.settle(2)
+            assert f"{pods} of 100" in sim.condition("w0")["message"]
+            return len(looked)
+
+        assert 0 < looks(40) < 1.5 * looks(10)
 
     def test_a_broken_gang_is_given_up_after_its_grace(self) -> None:
         sim = cluster(2)

@@ -53,6 +53,8 @@ class Denials:
     def __init__(self, tree: Tree, standings: Standings, total: Amounts, use: QueueUse, members: Members, asking: Asking) -> None:
         self._tree, self._standings, self._total = tree, standings, total
         self._use, self._members, self._asking = use, members, asking
+        # By job, how often it had changed, and leaf: what its pods there are told of the part that lacks pods.
+        self._lacking: dict[tuple[str, int, str], Missing] = {}
 
     def reclaimer(self, job: Job, request: Amounts) -> Reclaimer:
         return Reclaimer(job.queue, request, job.preemptible)
@@ -110,7 +112,10 @@ class Denials:
         if leaf not in gang.leaves:
             return Missing(_in_no_part(job, gang, pod))
         if missing is not None and "GangIncomplete" in missing.refusal.codes:
-            return Missing(_incomplete(job, gang, next_part(gang, leaf)))
+            known = job.key, job.changes, leaf
+            if known not in self._lacking:
+                self._lacking[known] = Missing(_incomplete(job, gang, next_part(gang, leaf)))
+            return self._lacking[known]
         return missing
 
     def blocked(self, job: Job, members: Sequence[QueuedPod], found: Blocked) -> Missing:
