@@ -4,8 +4,8 @@
     python3 run.py test [OPTIONS OF pytest]        the tests
     python3 run.py set-up [dev|page]               only set it up, with what the tests or those of the page need
 
-What is set up already is left as it is, until ``pyproject.toml`` changes or the Python goes that it was made of. This file alone also
-runs on older Pythons, to say so.
+What is set up already is left as it is, until ``pyproject.toml`` changes or the Python goes that it was made of. This file alone
+also runs on older Pythons, to say so.
 """
 
 import os
