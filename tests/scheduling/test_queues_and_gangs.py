@@ -236,6 +236,22 @@ class TestGangs:
         sim.settle(40)
         assert running(sim) == set(), "one is not enough"
 
+    def test_what_is_left_of_a_sub_group_that_the_gang_does_without_leaves_for_others_before_the_rest(self) -> None:
+        sim = cluster(4)
+        add_queue(sim, "team", 8)
+        parts = [{"name": part, "minMember": 2} for part in ("a", "b")]
+        add_group(sim, "train", "team", 0, minSubGroup=1, subGroups=parts, stalenessGracePeriod="300s")
+        for name in ("a0", "a1", "b0", "b1"):
+            add_member(sim, name, "train", labels={"kai.scheduler/subgroup-name": name[0]})
+        sim.settle(5)
+        sim.remove(kinds.PODS, "default/b1")
+        add_single(sim, "other", "team", priority=5)
+        sim.settle(5)
+        assert running(sim) == {"a0", "a1", "b0", "other"}
+        add_single(sim, "high", "team", priority=50)
+        sim.settle(10)
+        assert running(sim) == {"a0", "a1", "high", "other"}
+
     def test_each_sub_group_that_broke_has_its_own_grace(self) -> None:
         """It had what was left of the grace of the one before it, also where that one was whole again."""
         sim = cluster(8)

@@ -183,11 +183,15 @@ def _in_order(gang: Gang, part: Part) -> list[Part]:
 
 
 def next_victims(gang: Gang) -> list[Member]:
-    """What the gang loses in one step: a surplus pod, else a surplus part, else all that it has."""
+    """What the gang loses in one step: a surplus pod, else what is left of a part that it does without, else a surplus part, else
+    all that it has."""
     for leaf in reversed(_leaves_in_order(gang, gang.root)):
         active = gang.of(leaf.name, "active")
         if len(active) > leaf.needed:
             return active[-1:]
+    for part in reversed(broken(gang)):
+        if left := members_of(gang, part, "active"):
+            return left
     surplus = _surplus_part(gang, gang.root)
     return members_of(gang, surplus if surplus is not None else gang.root, "active")
 
