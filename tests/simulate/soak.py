@@ -5,6 +5,7 @@ python -m tests.simulate.soak --count 500 --start 0
 python -m tests.simulate.soak --seed 113         this one again, minimised and written to a file
 python -m tests.simulate.soak --teams            with queues and gangs that need more than there is, in every one of them
 python -m tests.simulate.soak --crowds           gangs that would fit, too many of them: one leaves for another all the time
+python -m tests.simulate.soak --hands            with hands that edit objects while everything runs; with any of the others
 python -m tests.simulate.soak FILE …             scenario files: what goes wrong with them
 python -m tests.simulate.soak --pods 1000000     so many pods come and go in one cluster: what is remembered of them must not grow
 python -m tests.simulate.soak --pods 1000000 --lean    without kubelets, most pods without devices: in a fifth of the time
@@ -29,6 +30,7 @@ from tests.simulate.churning import told
 from tests.simulate.judging import Outcome, judge
 from tests.simulate.minimising import Minimising
 from tests.simulate.random_crowds import crowd
+from tests.simulate.random_hands import with_hands
 from tests.simulate.random_scenarios import Document, generate
 
 COUNT = 100_000
@@ -42,13 +44,16 @@ class Flavour(msgspec.Struct, frozen=True):
     company: bool = False
     teams: bool = False
     crowds: bool = False
+    hands: bool = False
 
     def drawn(self, seed: int) -> list[Document]:
-        return crowd(seed) if self.crowds else generate(seed, company=self.company, teams=self.teams)
+        drawn = crowd(seed) if self.crowds else generate(seed, company=self.company, teams=self.teams)
+        return with_hands(drawn, seed) if self.hands else drawn
 
     @property
     def options(self) -> str:
-        return " --crowds" if self.crowds else f"{'' if self.company else ' --alone'}{' --teams' if self.teams else ''}"
+        said = " --crowds" if self.crowds else f"{'' if self.company else ' --alone'}{' --teams' if self.teams else ''}"
+        return f"{said}{' --hands' if self.hands else ''}"
 
 
 def judged(seed: int, flavour: Flavour) -> tuple[int, Outcome]:
@@ -92,7 +97,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _flavour(asked: argparse.Namespace) -> Flavour:
-    return Flavour(company=not asked.alone, teams=asked.teams, crowds=asked.crowds)
+    return Flavour(company=not asked.alone, teams=asked.teams, crowds=asked.crowds, hands=asked.hands)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -106,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--crowds", action="store_true", help="instead: gangs that would fit, and leave for each other all the time"
     )
+    parser.add_argument("--hands", action="store_true", help="and hands that edit objects while everything runs")
     parser.add_argument("--pods", type=int, help="instead: so many pods that come and go, and what is remembered of them")
     parser.add_argument("--lean", action="store_true", help="with --pods: without kubelets, most pods without devices")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
