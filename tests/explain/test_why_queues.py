@@ -641,6 +641,25 @@ def test_who_lacks_pods_is_told_that_also_where_others_may_run_for_a_while_yet()
     assert "1 of 2" in sim.condition("g0")["message"]
 
 
+def test_nobody_waits_for_those_to_have_run_who_have_no_more_than_their_share() -> None:
+    """Quotas exceed what there is."""
+    sim = cluster(4)
+    add_queue(sim, "a", 4)
+    add_queue(sim, "b", 2)
+    known = sim.api.objects[kinds.QUEUES]["a"]
+    sim.api.put(kinds.QUEUES, {**known, "spec": {**known["spec"], "reclaimMinRuntime": "60s"}})
+    for index in range(4):
+        add_single(sim, f"a{index}", "a")
+    sim.settle(5)
+    add_single(sim, "b0", "b")
+    sim.settle(5)
+    told = sim.condition("b0")["message"]
+    assert "other queues hold no more than their shares" in told
+    assert "keeps its pods" not in told
+    sim.settle(80)
+    assert "b0" not in running(sim)
+
+
 def test_who_is_beyond_its_share_is_not_told_to_wait_for_those_that_run_for_a_while() -> None:
     sim = lent_by_quota(4)
     known = sim.api.objects[kinds.QUEUES]["a"]

@@ -137,7 +137,9 @@ class Taking:
         if plan is None and refused:
             plan = self._make_room(job, members, candidates, protected, judge, self._may_lose(job, standings))
         if plan is None:
-            self._note_young(job, "reclaim", candidates)
+            # Of a queue with no more than its share nobody leaves, however long they have run.
+            losses = Losses(self._denials.reclaimer(job, self._asking.least(job)), self._session.tree, standings)
+            self._note_young(job, "reclaim", (each for each in candidates if losses.take(each.queue, {}) is None))
         return plan
 
     def _may_lose(self, job: Job, standings: Mapping[str, Standing]) -> Choose:
