@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import closing
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
@@ -232,6 +232,31 @@ async def test_a_list_is_read_page_by_page(remote: Remote, script: Script) -> No
     raws, version = await remote.list(PODS)
     assert (len(raws), version) == (2, "9")
     assert script.asked[1].query["continue"] == "more"
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_who_sends_elsewhere_is_told_so_and_not_followed(remote: Remote, script: Script, status: int) -> None:
+    """As an http:// address that sends to https://, or a login page: our token is for nobody else."""
+    script.answers = [answer(status, Location="http://127.0.0.1:1/")] * 2
+    for asked in (remote.get(PODS, "n", "p"), remote.write(WRITE)):
+        with pytest.raises(Unreachable, match=f"sends elsewhere \\({status}\\); is this a Kubernetes API server"):
+            await asked
+    assert len(script.asked) == 2
+
+
+async def test_who_speaks_another_protocol_is_told_so(script: Script, remote: Remote, caplog: pytest.LogCaptureFixture) -> None:
+    async def upgraded(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        cast("asyncio.Transport", request.transport).write(
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: other\r\nConnection: upgrade\r\n\r\nand so on"
+        )
+        request.transport.close()
+        return web.Response()
+
+    script.answers = [upgraded]
+    with pytest.raises(Unreachable, match="is not HTTP"):
+        await remote.write(WRITE)
+    assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
 async def test_a_page_that_is_larger_than_is_taken_is_asked_for_in_smaller_ones(

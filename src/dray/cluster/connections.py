@@ -53,6 +53,8 @@ class Answer:
         self.status, self.body, self.retry_after = status, body, retry_after
 
 
+# The second where it speaks another protocol from here on, which nobody asked for.
+_NOT_HTTP: Final = (httptools.HttpParserError, httptools.HttpParserUpgrade)
 # Headers that say where an answer ends.
 _MEASURES: Final = frozenset({b"content-length", b"transfer-encoding"})
 
@@ -88,7 +90,7 @@ class _Connection(asyncio.Protocol):
             return
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except _NOT_HTTP as error:
             self._fail(Broken(f"the answer is not HTTP: {error}"))
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -205,7 +207,7 @@ class Stream(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except _NOT_HTTP as error:
             self._broken = f"the answer is not HTTP: {error}"
         self._stirred.set()
 

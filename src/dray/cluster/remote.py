@@ -10,6 +10,7 @@ What is retried here, and what never is:
   may have happened; the watch will show it, and preconditions keep a second try from doing it twice.
 - An answer that was not complete in a minute, or is larger than is taken: the same is not asked for again, but smaller pages of
   a list.
+- A redirect is not followed, and nobody else gets our token: whoever sends elsewhere is no API server.
 - 401: the credentials are made anew once (exec plugins, rotated token files).
 - A claim that cannot be written in JSON (``dray.cluster.protobuf`` says why) is written in protobuf.
 - Everything else is an answer and becomes an error of ``dray.cluster.port``; a 5xx leaves in doubt whether a write happened.
@@ -205,8 +206,9 @@ class Remote:
             try:
                 status, answer = await self._answer("GET", path, query, headers, None)
             except Unreachable as error:
-                if again == TRIES - 1 or isinstance(error.__cause__, NotSent | KubeconfigError | TooMuch):
-                    raise  # opening a connection was tried again already
+                cause = error.__cause__
+                if again == TRIES - 1 or not isinstance(cause, Broken) or isinstance(cause, TooMuch):
+                    raise
                 await asyncio.sleep(_pause(again))
                 continue
             if status >= 400:
@@ -242,6 +244,8 @@ class Remote:
             if answer.status == 401 and not renewed:
                 renewed = True
                 self.access.credentials.refresh(identity)
+            elif 300 <= answer.status < 400:
+                raise Unreachable(f"{self.access.server} sends elsewhere ({answer.status}); is this a Kubernetes API server?")
             elif last or not _again_later(answer, final_429):
                 return answer.status, answer.body
             else:
