@@ -12,6 +12,7 @@ from dray.api.core import PersistentVolume
 from dray.api.meta import decode
 from dray.books.journal import Books
 from dray.books.volumes import VolumeAccount
+from dray.explain.why import why
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.plugins.in_tree import Migration
 from dray.testing import VirtualCluster, assert_sound, device_class, node_with_devices
@@ -143,6 +144,26 @@ def test_a_pod_whose_volume_comes_to_nothing_may_go_to_a_device_plugin(sim: Sim)
     bind(sim, "data", "v")
     sim.settle(15)
     assert sim.node_of("p") == "b"
+
+
+def test_who_waits_for_a_volume_that_is_being_made_is_told_so_and_whom_to_look_at(sim: Sim) -> None:
+    """It read that a scheduler had to be started."""
+    sim.add_node("a")
+    storage_class(sim, "fast")
+    claim(sim, "data", cls="fast")
+    sim.add_pod("p", volumes=using("data"))
+    sim.settle(5)
+    told = why(sim.world, sim.world.get(kinds.PODS, "default/p"), now=sim.now)
+    assert told.verdict == "waiting"
+    assert told.summary == "pod default/p waits for volume claim default/data, to be provisioned by csi.example.com for node a."
+    assert told.fixes == [
+        "see what its provisioner says of the volume claim: kubectl describe pvc data -n default",
+        "see whether the provisioner csi.example.com runs",
+    ]
+    volume(sim, "v", cls="fast")
+    bind(sim, "data", "v")
+    sim.settle(5)
+    assert sim.node_of("p") == "a"
 
 
 def test_zone_labels_of_a_volume_decide_too(zones: Sim) -> None:

@@ -29,7 +29,7 @@ from dray.api.words import Counted, counted, fixes, in_upstream_words, message, 
 from dray.cluster.world import World
 from dray.devices.ledger import DeviceKey
 from dray.explain import awaited as awaiting
-from dray.explain import missing, tainted
+from dray.explain import missing, tainted, volumes
 from dray.explain.advice import Advisor, Refused, is_tried
 from dray.explain.answer import NEVER, PASSING, VerdictName, Why, as_it_stands, sentence
 from dray.explain.awaited import Awaited
@@ -353,6 +353,9 @@ class _Question:
         by = self._profile.scheduler_name
         summary = f"pod {self._pod.key} fits on {named}; scheduler {by} has not placed it yet."
         refused = [node for node in nodes if node.reasons]
+        if making := volumes.being_made(self._world, self._pod):
+            said = volumes.summary(self._pod, making)
+            return Why(self._pod.key, "waiting", said, [], refused, volumes.help_with(making), fits)
         help_ = [f"make sure that a scheduler with the name {by} runs", "wait: it is next, or backs off after a failed attempt"]
         failed, told = self._last_failure(), refusal_of(self._pod)
         if failed is not None or told:

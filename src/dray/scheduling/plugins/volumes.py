@@ -70,14 +70,7 @@ class Volumes:
         return self._world.get(kind, key) if kind in self._world.kinds else None
 
     def claim_names(self, demand: Demand) -> list[str]:
-        """Keys of the volume claims that the pod uses, generated ones included."""
-        names: list[str] = []
-        for volume in demand.volumes:
-            if volume.persistent_volume_claim is not None:
-                names.append(f"{demand.namespace}/{volume.persistent_volume_claim.claim_name}")
-            elif volume.ephemeral is not None:
-                names.append(f"{demand.namespace}/{demand.pod_name}-{volume.name}")
-        return names
+        return volume_claim_keys(demand.namespace, demand.pod_name, demand.volumes)
 
     def _claims(self, demand: Demand) -> list[PersistentVolumeClaim]:
         found = (self._get(PERSISTENT_VOLUME_CLAIMS, key) for key in self.claim_names(demand))
@@ -279,6 +272,17 @@ class Volumes:
 
 def _size(claim: PersistentVolumeClaim) -> Quantity:
     return Quantity.parse(claim.spec.resources.requests.get("storage", "0"))
+
+
+def volume_claim_keys(namespace: str, pod_name: str, volumes: Iterable[Volume]) -> list[str]:
+    """Keys of the volume claims that a pod uses, generated ones included."""
+    names: list[str] = []
+    for volume in volumes:
+        if volume.persistent_volume_claim is not None:
+            names.append(f"{namespace}/{volume.persistent_volume_claim.claim_name}")
+        elif volume.ephemeral is not None:
+            names.append(f"{namespace}/{pod_name}-{volume.name}")
+    return names
 
 
 def bound(claim: PersistentVolumeClaim) -> bool:
