@@ -2,8 +2,9 @@
 
 A gang is a tree: leaves are sets of pods with a minimum, groups say how many of their children must be satisfied. Below its
 minimum a gang gets exactly what is missing, all or nothing; above it, one pod or one more part at a time. It loses in the
-opposite order: surplus pods one by one, surplus parts as a whole, then everything. A part that lost pods which it needs goes as a
-whole, and all others with it that can do nothing without it.
+opposite order: surplus pods one by one, what is left of a broken part that it does without, surplus parts as a whole, then
+everything. A part that lost pods which it needs goes as a whole after its own grace, and all others with it that can do nothing
+without it.
 """
 
 from __future__ import annotations
