@@ -67,6 +67,23 @@ def test_of_parts_of_which_some_are_enough_only_these_count() -> None:
     assert "has too few pods to start: 3 of 4" in found.summary
 
 
+def test_nothing_of_cores_that_are_free_where_devices_are_missing() -> None:
+    """Of the devices no queue counts anything; that others keep their cores is not why the pod waits."""
+    sim = cluster(0)
+    sim.add_class()
+    for queue in ("a", "b"):
+        add_queue(sim, queue)
+    sim.add_slice("n0", 1)
+    for queue in ("a", "b"):
+        sim.add_claim(f"of-{queue}", count=1)
+        made = pod(f"p-{queue}", requests={"cpu": "1"}, labels={"kai.scheduler/queue": queue}, claims=[f"of-{queue}"])
+        sim.api.put(kinds.PODS, made)
+        sim.settle(5)
+    found = asked(sim, "p-b")
+    assert "not enough devices of class gpu" in found.summary
+    assert "queue b" not in found.summary
+
+
 def test_who_would_move_for_devices_that_no_queue_counts() -> None:
     """Devices of a class that is neither a GPU nor in an annotation of the queues."""
     sim = cluster(0, 0)

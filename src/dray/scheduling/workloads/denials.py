@@ -176,11 +176,15 @@ class Denials:
 
     def _too_little_lent(self, job: Job) -> dict[str, str] | None:
         """Of a resource of which the queue of the job deserves what that asks for: what is free, though not where it is needed,
-        and what others have above their shares. Devices before cpu and memory."""
+        and what others have above their shares. Devices before cpu and memory, of which enough may be free beside devices that
+        no queue counts."""
+        devices = any(_asks_for_devices(pending) for pending in self._members.next(job))
         standing, asked = self._standings[job.queue], self._asking.least(job)
         for name in sorted(asked, key=lambda name: (name in (CPU, MEMORY), name)):
             free = max(0.0, self._total.get(name, 0.0) - self._held_in_all(name))
             if not asked[name] or not standing.queue.of(name).binds or not self._others_hold(job, name):
+                continue
+            if devices and name in (CPU, MEMORY) and asked[name] <= free:
                 continue
             others = [self._standings[each] for each in self._tree.queues if each != job.queue and self._tree.is_leaf(each)]
             above = sum(max(0.0, each.allocated.get(name, 0.0) - each.fair_share.get(name, 0.0)) for each in others)
@@ -216,6 +220,10 @@ def _incomplete(job: Job, gang: Gang, part: Part) -> Refusal:
 def _would_help(refusal: Refusal) -> bool:
     """That others leave."""
     return not CURABLE.isdisjoint(refusal.codes)
+
+
+def _asks_for_devices(pending: QueuedPod) -> bool:
+    return bool(pending.pod.spec.resource_claims) or any("/" in name for name, _ in pending.demand.requests)
 
 
 def _asks_for_the_same(one: QueuedPod, other: QueuedPod) -> bool:
