@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
 from benchmarks.queues import group, measure, running, with_devices, world
+from dray.api.resource import AllocationResult, DeviceAllocationResult, DeviceRequestAllocationResult
 from dray.books.nodes import Placed
+from dray.devices import DeviceKey
 from dray.scheduling.placing.state import NotPlaced, Placement
 from dray.scheduling.waiting.queue import QueuedPod
-from dray.scheduling.workloads.freeing import ToFree
+from dray.scheduling.workloads.freeing import Leaving, ToFree, _coming
 from dray.scheduling.workloads.room import Room
 from dray.scheduling.workloads.taking import Taking
 from dray.simulate.settle import ROUNDS, Settling, WorldLine
@@ -75,6 +78,14 @@ def test_one_fewer_is_never_enough(monkeypatch: pytest.MonkeyPatch, devices: boo
             settling.between()
     assert tried.tried > 40
     assert not tried.enough
+
+
+def test_who_comes_only_to_look_at_a_device_takes_none() -> None:
+    looks, has = (DeviceRequestAllocationResult("r", "d", "p", name, admin_access=name == "g0") for name in ("g0", "g1"))
+    given = AllocationResult(devices=DeviceAllocationResult(results=(looks, has)))
+    place: Any = SimpleNamespace(given=[(None, given)])
+    pod: Any = None
+    assert _coming(Leaving([], [(pod, place)]), {DeviceKey("d", "p", name) for name in ("g0", "g1", "g2")}) == 1
 
 
 @pytest.mark.parametrize("devices", [False, True], ids=["GPUs of nodes", "claims"])

@@ -202,9 +202,9 @@ def _by_node(leaving: Sequence[Placed], places: Mapping[str, Placement]) -> dict
 
 
 def _coming(on_it: Leaving, keys: set[DeviceKey]) -> int:
-    """How many of these devices those get who come."""
+    """How many of these devices those get who come; who only looks at one takes none."""
     results = (each for _, place in on_it.coming for _, given in place.given for each in given.devices.results)
-    return sum(DeviceKey(each.driver, each.pool, each.device) in keys for each in results)
+    return sum(not each.admin_access and DeviceKey(each.driver, each.pool, each.device) in keys for each in results)
 
 
 def _fewest(amounts: Iterable[int], lacks: int, all_of_them: int) -> int:
