@@ -102,6 +102,11 @@ def is_candidate(job: Reclaimer, victim: str, tree: Tree, standings: Standings) 
     return any(amount > quota for amount, quota in held) or all(amount >= quota for amount, quota in held)
 
 
+def may_lose(job: Reclaimer, victim: str, tree: Tree, standings: Standings) -> bool:
+    """Whether the job may take anything from the queue at all: what may not be taken first may not be taken later."""
+    return Losses(job, tree, standings).take(victim, {}) is None
+
+
 def may_take(
     job: Reclaimer, blocks: Iterable[tuple[str, Amounts]], tree: Tree, standings: Standings, *, multiplier: float = 1.0
 ) -> Denial | None:

@@ -224,7 +224,7 @@ class Session:
         if not isinstance(found, Missing):
             self._started(job, found, line)
             return True
-        if (plan := self._when_they_left(job, members)) is not None:
+        if (plan := self.when_they_left(job, members)) is not None:
             self.plan(job, plan, "allocate")
         else:
             failed[likeness] = self.missing[job.key] = found
@@ -282,7 +282,7 @@ class Session:
                 line.push(job)
         return found
 
-    def _when_they_left(self, job: Job, members: Sequence[QueuedPod]) -> Plan | None:
+    def when_they_left(self, job: Job, members: Sequence[QueuedPod]) -> Plan | None:
         """Pods that are leaving anyhow make enough room: nobody else has to go."""
         if not self._room.leaving or self._preemption.made_for_others(members):
             return None
@@ -375,7 +375,7 @@ class Session:
             likeness = self._likeness(first, members)
             if likeness in tried or not self._may_start(first, members):
                 continue
-            if self._when_they_left(first, members) is not None:
+            if self.when_they_left(first, members) is not None:
                 return True
             tried.add(likeness)
             if len(tried) >= MOST_BEFORE:

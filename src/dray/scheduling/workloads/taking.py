@@ -18,6 +18,7 @@ from dray.queues.reclaim import (
     is_candidate,
     is_guaranteed,
     is_protected,
+    may_lose,
     may_reclaim,
     may_take,
     preempt_min_runtime,
@@ -133,14 +134,32 @@ class Taking:
             return allowed
 
         candidates, protected = self._of_others(job, standings), self._too_young(job, "reclaim")
-        plan = self._make_room(job, members, candidates, protected, judge)
-        if plan is None and refused:
-            plan = self._make_room(job, members, candidates, protected, judge, self._may_lose(job, standings))
+        if candidates and not self._lends(job, candidates, standings):
+            plan = self._without_evicting(job, members, judge)
+        else:
+            plan = self._make_room(job, members, candidates, protected, judge)
+            if plan is None and refused:
+                plan = self._make_room(job, members, candidates, protected, judge, self._may_lose(job, standings))
         if plan is None:
             # Of a queue with no more than its share nobody leaves, however long they have run.
             losses = Losses(self._denials.reclaimer(job, self._asking.least(job)), self._session.tree, standings)
             self._note_young(job, "reclaim", (each for each in candidates if losses.take(each.queue, {}) is None))
         return plan
+
+    def _lends(self, job: Job, candidates: Iterable[Job], standings: Mapping[str, Standing]) -> bool:
+        """Whether anybody may be evicted for the job at all."""
+        reclaimer = self._denials.reclaimer(job, self._asking.least(job))
+        return any(may_lose(reclaimer, queue, self._session.tree, standings) for queue in {each.queue for each in candidates})
+
+    def _without_evicting(self, job: Job, members: list[QueuedPod], judge: Callable[[Plan], bool]) -> Plan | None:
+        """Room that others leave anyhow, or that is there when they move."""
+        if not self._denials.quota_allows(job):
+            return None
+        plan = self._session.when_they_left(job, members)
+        if plan is None and self._tries > 0:
+            plan = self._moving(job, members)
+            self._tries -= plan is None
+        return plan if plan is not None and judge(plan) else None
 
     def _may_lose(self, job: Job, standings: Mapping[str, Standing]) -> Choose:
         """Of these steps those that their queues may lose, each after those before it. Others are worth a try only if they find
