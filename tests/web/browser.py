@@ -20,6 +20,8 @@ from dray.web.server import Page
 
 TOKEN = "a-token"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+# The canvas of the map.
+MAP = ".stage canvas[role=application]"
 
 
 def found() -> str:

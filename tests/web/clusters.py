@@ -152,12 +152,15 @@ def queue(name: str, gpus: int, parent: str = "") -> Plain:
 
 
 def queued() -> list[Plain]:
-    """The small cluster, divided between two teams."""
+    """The small cluster, divided between two teams; their pods are made again when they are gone."""
     tree = [queue("research", 12), queue("vision", 8, "research"), queue("speech", 4, "research")]
+    job = {"apiVersion": "batch/v1", "kind": "Job", "controller": True}
     made = small()
     for found in made:
         if found["kind"] == "Pod":
-            found["metadata"]["labels"] = {"kai.scheduler/queue": "vision" if "gpu8" in found["metadata"]["name"] else "speech"}
+            name = found["metadata"]["name"]
+            found["metadata"]["labels"] = {"kai.scheduler/queue": "vision" if "gpu8" in name else "speech"}
+            found["metadata"]["ownerReferences"] = [{**job, "name": name, "uid": f"uid-job-{name}"}]
     return [*made, *tree]
 
 

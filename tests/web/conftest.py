@@ -19,7 +19,7 @@ from dray.web.guard import Guard
 from dray.web.moments import Scene, Still
 from dray.web.server import Page
 from tests.web import browser
-from tests.web.clusters import world_of
+from tests.web.clusters import small, world_of
 
 TOKEN = "a-token"
 NOW = 1_800_000_000.0
@@ -86,3 +86,9 @@ def chromium() -> Iterator[Any]:
         started = playwright.chromium.launch(executable_path=browser.found(), args=arguments)
         yield started
         started.close()
+
+
+@pytest.fixture(scope="module")
+def shown() -> Iterator[browser.Served]:
+    with browser.in_a_thread(lambda: still(small())) as served:
+        yield served
