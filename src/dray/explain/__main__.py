@@ -2,38 +2,43 @@
 
 from __future__ import annotations
 
-from dray.api.codes import CODES
+from collections.abc import Mapping
+
+from dray.api.codes import SECTIONS, Code
 from dray.api.reason import Reason
 from dray.api.words import data_keys, in_upstream_words
 
 _HEAD = """# Reasons
 
-Why Dray refuses something is data before it is words: a code, the object, and the numbers. `dray why -o json`,
-`dray allocate` and `dray simulate -o json` print each reason as
+When Dray refuses something, the reason is data first and text second: a code, the object, and the numbers. `dray why -o json`,
+`dray allocate` and `dray simulate -o json` print each reason like this:
 
 ```json
 {"code": "NotEnoughDevices", "message": "node n1 has not enough devices of class gpu (needs 2, 1 free)",
  "object": "node/n1", "data": {"class": "gpu", "needed": 2, "free": 1}}
 ```
 
-The codes below are the whole list; a new one is added here first. The data are those that a reason may carry; one that is
-not known is left out. Messages may be worded better at any time: scripts should read `code` and `data`.
-
-Events and the pod's condition have kube-scheduler's words for the same behind Dray's own ("In kube-scheduler's words: 3 cannot
-allocate all claims"), so that searches and alerts made for kube-scheduler go on working; `dray why -o json` has them, too
-(`upstream`).
+- **Scripts should read `code` and `data`.** The wording of messages may change at any time.
+- **The list of codes is complete**, apart from those that [plugins](plugins.md) of other packages add. The column `data` lists
+  what a reason may carry; a value that is not known is left out.
+- **kube-scheduler's phrase for the same problem** follows Dray's own text in events and in the pod's condition
+  ("In kube-scheduler's words: 3 cannot allocate all claims"), so that searches and alerts made for kube-scheduler still work.
+  `dray why -o json` has it as `upstream`.
 
 This page is made from `dray.api.codes` (`python -m dray.explain > docs/reasons.md`); a test compares the two.
-
-| code | about | means | data | kube-scheduler says |
+"""
+_COLUMNS = """| code | about | meaning | data | kube-scheduler says |
 | --- | --- | --- | --- | --- |"""
 
 
 def page() -> str:
-    rows = [
-        f"| `{code}` | {found.subject} | {found.meaning} | {_keys(code)} | {_phrase(code)} |" for code, found in CODES.items()
-    ]
-    return "\n".join([_HEAD, *rows, ""])
+    return "\n".join([_HEAD, *(f"## {title}\n\n{_COLUMNS}\n{_rows(table)}" for title, table in SECTIONS.items())])
+
+
+def _rows(table: Mapping[str, Code]) -> str:
+    return "".join(
+        f"| `{code}` | {found.subject} | {found.meaning} | {_keys(code)} | {_phrase(code)} |\n" for code, found in table.items()
+    )
 
 
 def _keys(code: str) -> str:

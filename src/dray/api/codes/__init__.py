@@ -11,9 +11,17 @@ from typing import Final
 from dray.api.codes import claims, devices, pods, queues, zones
 from dray.api.codes.code import Code
 
-__all__ = ["CODES", "CURABLE", "Code", "register"]
+__all__ = ["CODES", "CURABLE", "SECTIONS", "Code", "register"]
 
-CODES: Final[dict[str, Code]] = {**devices.TABLE, **claims.TABLE, **pods.TABLE, **queues.TABLE, **zones.TABLE}
+SECTIONS: Final[dict[str, dict[str, Code]]] = {
+    "Devices": devices.TABLE,
+    "Claims": claims.TABLE,
+    "Pods, nodes and volumes": pods.TABLE,
+    "Queues and gangs": queues.TABLE,
+    "NUMA zones": zones.TABLE,
+}
+"""Dray's own codes, as the page has them."""
+CODES: Final[dict[str, Code]] = {code: found for table in SECTIONS.values() for code, found in table.items()}
 CURABLE: Final = {code for code, found in CODES.items() if found.curable}
 """Reasons that the eviction of pods can cure. All others stay whatever is evicted."""
 

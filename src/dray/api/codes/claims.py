@@ -73,7 +73,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "ClaimInFlight": Code(
         plugins=("DynamicResources",),
-        meaning="the claim is being allocated for another pod, or given back",
+        meaning="the claim is being allocated for another pod, or is being given back",
         wakes=(ITSELF,),
         subject="claim",
         says="<is> being allocated[ for pod {pod}] or given back",
@@ -81,7 +81,8 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "ClaimPromised": Code(
         plugins=("DynamicResources",),
-        meaning="the pods that use the claim leave for a pod that is to have its devices and is at least as important",
+        meaning="the devices of the claim are promised to a pod of equal or higher priority, for which the pods that "
+        "use the claim leave",
         wakes=(FREE, DEVICES),
         subject="claim",
         says="<is> being given back: its devices are promised[ to pod {pod}|| to another pod]",
@@ -89,7 +90,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "ClaimFull": Code(
         plugins=("DynamicResources",),
-        meaning="the claim is reserved for as many pods as it can be",
+        meaning="the claim is already reserved for the maximum number of pods",
         wakes=(ITSELF,),
         subject="claim",
         says="<is> reserved for as many pods as it can be[ ({limit})]",
@@ -106,8 +107,9 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "ClaimCrossed": Code(
         plugins=("DynamicResources",),
-        meaning="the claim and another one hold more than there is (a device, capacity, counters, groups that do not go "
-        "together): two schedulers gave it out at the same time, or the driver has less by now",
+        meaning="the claim and another one together hold more than there is (a device, capacity, counters, or "
+        "incompatible groups), because two schedulers allocated at the same time, or because the driver now "
+        "publishes less",
         wakes=(DEVICES,),
         subject="claim",
         says="<hold>[ device {device}|| a device][ beside claim {other} on counter set {counterSet}"
@@ -125,7 +127,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "ConditionsDropped": Code(
         plugins=("DynamicResources",),
-        meaning="the API server does not keep the binding conditions of the devices that were allocated",
+        meaning="the API server does not keep the binding conditions of the allocated devices",
         wakes=(ITSELF,),
         subject="claim",
         says="<has> devices that must be ready first, and the API server drops their binding conditions",

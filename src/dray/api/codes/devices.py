@@ -60,7 +60,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "CapacityExhausted": Code(
         plugins=("DynamicResources",),
-        meaning="the device has not enough capacity left for this share",
+        meaning="the device does not have enough capacity left for this share",
         wakes=(DEVICES,),
         subject="device",
         says="<has> not enough capacity left[: {capacity} needs {needed}, {free} left]",
@@ -102,7 +102,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "ConstraintViolated": Code(
         plugins=("DynamicResources",),
-        meaning="a matchAttribute or distinctAttribute constraint would not hold",
+        meaning="a matchAttribute or distinctAttribute constraint would be violated",
         wakes=(DEVICES,),
         subject="device",
         says="<does> not satisfy the constraint[ {constraint}][ on {attribute}][: {value}, needs {expected}]",
@@ -155,7 +155,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "DeviceCoolingDown": Code(
         plugins=("DynamicResources",),
-        meaning="binding to this device failed a short while ago",
+        meaning="binding to this device failed a short time ago",
         wakes=(DEVICES,),
         subject="device",
         says="failed to bind a short while ago[, and <is> the last choice until {until}]",
@@ -189,7 +189,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "AllDevicesBusy": Code(
         plugins=("DynamicResources",),
-        meaning="the request asks for all matching devices and at least one cannot be used",
+        meaning="the request asks for all matching devices, and at least one of them cannot be used",
         wakes=(DEVICES,),
         subject="node",
         says="<has> not all devices[ of class {class}] available[ for request {request}]"
@@ -200,7 +200,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "PoolIncomplete": Code(
         plugins=("DynamicResources",),
-        meaning="the pool is being updated: not all its slices are published",
+        meaning="the pool is being updated: not all of its slices are published yet",
         wakes=(DEVICES,),
         subject="node",
         says="<is> served by an incomplete pool[ {pool}][ of {driver}][: {published} of {expected} slices published]",
@@ -262,7 +262,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "SearchBudget": Code(
         plugins=("DynamicResources",),
-        meaning="the search was given up after its budget of steps",
+        meaning="the search reached its limit of steps",
         wakes=(DEVICES,),
         subject="node",
         says="<has> too many possible combinations of devices to decide[ in {steps} steps]",

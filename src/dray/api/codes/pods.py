@@ -18,7 +18,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "NodeNameMismatch": Code(
         plugins=("NodeName",),
-        meaning="the pod asks for another node by name",
+        meaning="the pod requests another node by name",
         wakes=(NODE,),
         subject="node",
         says="<is> not the node that the pod names[ ({node})]",
@@ -73,7 +73,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "ResourcesInsufficient": Code(
         plugins=("NodeResourcesFit",),
-        meaning="the node has not enough of a resource left",
+        meaning="the node does not have enough of a resource left",
         wakes=(FREE,),
         subject="node",
         says="<has> not enough[ {resource}|| of a resource][ (needs {needed}[, {free} free][ of {total}])]",
@@ -96,7 +96,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "TooManyPods": Code(
         plugins=("NodeResourcesFit",),
-        meaning="the node runs as many pods as it may",
+        meaning="the node already runs its maximum number of pods",
         wakes=(FREE,),
         subject="node",
         says="<run> as many pods as possible[ ({limit})]",
@@ -119,7 +119,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "PodAffinity": Code(
         plugins=("InterPodAffinity",),
-        meaning="no pod that this pod must be near is here",
+        meaning="no pod that this pod must be near is in the node's topology domain",
         wakes=(PODS,),
         subject="node",
         says="<has> no pod that this pod must be near[ (by {topologyKey})]",
@@ -128,7 +128,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "PodAntiAffinity": Code(
         plugins=("InterPodAffinity",),
-        meaning="a pod that this pod must stay away from is here",
+        meaning="a pod that this pod must stay away from is in the node's topology domain",
         wakes=(PODS,),
         subject="node",
         says="<has> a pod that this pod must stay away from[ ({pod})][ (by {topologyKey})]",
@@ -139,7 +139,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "PodAntiAffinityExisting": Code(
         plugins=("InterPodAffinity",),
-        meaning="a pod that is here must stay away from this pod",
+        meaning="a pod in the node's topology domain must stay away from this pod",
         wakes=(PODS,),
         subject="node",
         says="<has> a pod that must stay away from this pod[ ({pod})][ (by {topologyKey})]",
@@ -150,7 +150,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "NotRead": Code(
         plugins=("DynamicResources", "VolumeBinding"),
-        meaning="the answer depends on an object of a kind that could not be read; the scheduler may know better",
+        meaning="the answer depends on a kind of object that could not be read here; the scheduler may know it",
         wakes=(ITSELF,),
         subject="pod",
         says="<depend> on an object of which nothing is known[: {kind} {name}][ ({why})]",
@@ -218,7 +218,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "WriteFailed": Code(
         plugins=("Scheduler",),
-        meaning="the API server refused a write; it is tried again",
+        meaning="the API server refused a write, which will be tried again",
         wakes=(ITSELF,),
         subject="pod",
         says="<is> held up because the API server refused a write[: {error}]",
@@ -234,7 +234,8 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "EvictionsPaused": Code(
         plugins=("DefaultPreemption",),
-        meaning="devices failed the pod each time that others had left for it, so for a while nobody else has to",
+        meaning="devices failed the pod each time after other pods had been evicted for it, so for a while no pod is "
+        "evicted for it",
         wakes=(ITSELF,),
         subject="pod",
         says="<evict> nobody[ before {until}]: devices failed it after others had left for it[, {times} times]",

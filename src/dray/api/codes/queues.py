@@ -17,7 +17,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "QueueInvalid": Code(
         plugins=("Scheduler",),
-        meaning="the queue that the pod names cannot be used as it is: something in it cannot be read, or it is in no tree",
+        meaning="the queue that the pod names is invalid: something in it cannot be read, or it is not part of a tree of queues",
         wakes=(ITSELF,),
         subject="queue",
         says="cannot be used[: {error}]",
@@ -25,7 +25,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "QueueHasChildren": Code(
         plugins=("Scheduler",),
-        meaning="the queue that the pod names has queues below it: pods wait in those",
+        meaning="the queue that the pod names has child queues, so it takes no pods itself",
         wakes=(ITSELF,),
         subject="queue",
         says="<take> no pods itself because it has queues below it[: {children}]",
@@ -48,7 +48,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "QueueQuota": Code(
         plugins=("Scheduler",),
-        meaning="with the pod, what cannot be preempted would exceed a queue's quota",
+        meaning="with the pod, a queue would exceed its quota with pods that cannot be preempted",
         wakes=(FREE, ITSELF),
         subject="queue",
         says="would exceed its quota[ of {resource}] with pods that cannot be preempted[: {held} and {asked} more, of {limit}]",
@@ -64,7 +64,8 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "QueueNothingLent": Code(
         plugins=("Scheduler",),
-        meaning="the pod's queue would keep to its share with it, and others hold too little above theirs that may be taken",
+        meaning="with the pod, its queue would stay within its share, but other queues hold too little above theirs "
+        "that may be taken",
         wakes=(FREE, ITSELF),
         subject="queue",
         says="cannot take back enough[ of {resource}: it holds {held} and deserves {share}, {asked} more are asked for,"
@@ -73,7 +74,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "QueueMinRuntime": Code(
         plugins=("Scheduler",),
-        meaning="pods that may have to leave for the pod have not run for as long as their queue lets them",
+        meaning="pods that may have to leave for the pod have not run for the minimum runtime of their queue yet",
         wakes=(FREE, ITSELF),
         subject="queue",
         says="<keep> its pods until they have run for[ {seconds} s|| its min-runtime][: the first of them at {until}]",
@@ -81,7 +82,8 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "QueueBehind": Code(
         plugins=("Scheduler",),
-        meaning="another job is first in the pod's queue, and before what that one asks for comes who would have to leave",
+        meaning="another job is first in the pod's queue, and asks for so much that the pods which would have to "
+        "leave are due before it",
         wakes=(FREE, ITSELF),
         subject="queue",
         says="takes nothing from other queues while[ {first}|| another job] is first in it and asks for more than it would get",
@@ -89,7 +91,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "QueueOvertaking": Code(
         plugins=("Scheduler",),
-        meaning="a job before it in the queue asks for no more and finds no room either: nobody overtakes by evicting",
+        meaning="an earlier job in the queue asks for no more and finds no room either, and no job overtakes another by evicting",
         wakes=(FREE, ITSELF),
         subject="queue",
         says="evicts nobody for it while[ {first}|| another job], which asks for no more, waits before it and finds no room",
@@ -97,7 +99,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "MakingRoom": Code(
         plugins=("Scheduler",),
-        meaning="pods are evicted or moved to make room: their queue gives back, or they are less important in the same queue",
+        meaning="pods are evicted or moved to make room: their queue gives back, or they have lower priority in the same queue",
         wakes=(FREE,),
         subject="pod",
         says="<wait> until other pods have made room[ on {node}][: {victims}][ and {more} more]",
@@ -113,7 +115,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "PodGroupInvalid": Code(
         plugins=("Scheduler",),
-        meaning="the PodGroup that the pod names cannot be gone by as it is",
+        meaning="the PodGroup that the pod names is invalid",
         wakes=(ITSELF,),
         subject="podgroup",
         says="cannot be used[: {error}]",
@@ -121,7 +123,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "SubGroupMissing": Code(
         plugins=("Scheduler",),
-        meaning="the pod names no sub-group of its pod group, or one that has no pods of its own",
+        meaning="the pod names no sub-group of its pod group, or names one that has no pods of its own",
         wakes=(ITSELF,),
         subject="pod",
         says="<name>[ {subgroup}|| nothing] in the label kai.scheduler/subgroup-name, and has to name[ {has}|| a sub-group]"
@@ -130,7 +132,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "PodSaysUnreadable": Code(
         plugins=("Scheduler",),
-        meaning="an annotation or a label of the pod says how it starts, or whether it may be preempted, and cannot be read",
+        meaning="an annotation or label of the pod, about how it starts or whether it may be preempted, cannot be read",
         wakes=(ITSELF,),
         subject="pod",
         says="<has>[ the {sort} {said}|| an annotation], which cannot be gone by[: it has to be {wanted}]",
@@ -138,7 +140,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "GpuSharing": Code(
         plugins=("Scheduler",),
-        meaning="the pod asks for a part of a GPU by an annotation of KAI-Scheduler, which would not be kept to",
+        meaning="the pod asks for a part of a GPU with an annotation of KAI-Scheduler, which Dray does not support",
         wakes=(ITSELF,),
         subject="pod",
         says="<ask> for a part of a GPU by the annotation[ {annotation}], which is not supported",
@@ -154,7 +156,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "TopologyConstraint": Code(
         plugins=("Scheduler",),
-        meaning="the pods that have to be in one domain of a topology do not fit into any",
+        meaning="the pods that have to be in one domain of a topology fit into none",
         wakes=(NODE, FREE, DEVICES),
         subject="podgroup",
         says="<fit> into no domain[ of level {level}][ of the {tried} that were tried]"
@@ -192,7 +194,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "GangNext": Code(
         plugins=("Scheduler",),
-        meaning="another pod of the gang, which asks for something else, is to be placed before this one",
+        meaning="another pod of the gang, with other requirements, has to be placed before this one",
         wakes=(NODE, FREE, DEVICES),
         subject="podgroup",
         says="<is> to place[ {member}|| another of its pods] next, for which there is no place",
@@ -201,7 +203,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "GangMemberFailed": Code(
         plugins=("Scheduler",),
-        meaning="another pod of the gang could not be bound, so none is",
+        meaning="another pod of the gang could not be bound, so none of them is",
         wakes=(ITSELF,),
         subject="pod",
         says="<was> not bound because[ {member}|| another pod] of the same gang could not be",

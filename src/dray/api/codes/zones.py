@@ -9,7 +9,7 @@ from dray.api.codes.code import DEVICES, FREE, ITSELF, NODE, PODS, Code
 TABLE: Final[dict[str, Code]] = {
     "ZoneTooSmall": Code(
         plugins=("NUMA",),
-        meaning="a resource needs more zones than the node's policy allows, however empty they are",
+        meaning="a resource needs more zones than the node's policy allows, even if the zones are empty",
         wakes=(NODE,),
         subject="node",
         says="<has> zones too small for[ {needed}|| so much][ {resource}]"
@@ -27,7 +27,8 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "ZonesApart": Code(
         plugins=("NUMA",),
-        meaning="no zones that the policy allows have enough of everything that must be aligned, however empty they are",
+        meaning="no set of zones that the policy allows has enough of everything that must be aligned, even if the "
+        "zones are empty",
         wakes=(NODE,),
         subject="node",
         says="<has> no zones with enough of[ {requests}|| everything] together, however empty"
@@ -36,7 +37,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "ZonesFull": Code(
         plugins=("NUMA",),
-        meaning="no zones together have enough left of everything that must be aligned",
+        meaning="no set of zones has enough left of everything that must be aligned",
         wakes=(FREE, NODE),
         subject="node",
         says="<has> not enough[ {resource}|| of everything] free in the same zones"
@@ -47,7 +48,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "ZonesOfInit": Code(
         plugins=("NUMA",),
-        meaning="zones that an init container uses must be used by the containers after it, and these do not fit there",
+        meaning="the containers must use the zones that an init container uses, and do not fit there",
         wakes=(FREE, NODE),
         subject="node",
         says="<has> room only outside the zones that an init container of the pod would use",
@@ -56,7 +57,8 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "ZoneMemoryGroups": Code(
         plugins=("NUMA",),
-        meaning="zones with room are bound to others, or cannot be, by memory that is already given out",
+        meaning="zones with room are bound to other zones, or cannot be bound together, because of memory that is "
+        "already given out",
         wakes=(FREE, NODE),
         subject="node",
         says="<has> zones with room[ ({nearest})] that memory given out before binds to other zones, or keeps from being joined"
@@ -85,7 +87,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "ZoneIntentInvalid": Code(
         plugins=("NUMA",),
-        meaning="what the pod says about its zones cannot be read",
+        meaning="the annotations of the pod about its zones cannot be read",
         wakes=(ITSELF,),
         subject="pod",
         says="<has> a wrong annotation[: {error}]",
@@ -93,7 +95,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "ZoneDevicesApart": Code(
         plugins=("NUMA",),
-        meaning="there are too few devices for the pod in the zones of its CPUs and memory",
+        meaning="the zones of the pod's CPUs and memory have too few devices for it",
         wakes=(FREE, DEVICES, NODE),
         subject="node",
         says="<has> too few devices[ of {claim}] in the zones that have the pod's other resources[ ({mask})]",
@@ -102,7 +104,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "ZonePlacementUnknown": Code(
         plugins=("NUMA",),
-        meaning="where a pod on the node has its resources is not known yet",
+        meaning="it is not known yet in which zones a pod on the node has its resources",
         wakes=(PODS, FREE),
         subject="node",
         says="<has> a pod[ {pod}] whose zones are not known yet",
@@ -110,7 +112,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "ZonesKept": Code(
         plugins=("NUMA",),
-        meaning="a pod that waits for its devices or volumes would not fit into the zones any more if this one came first",
+        meaning="a pod that waits for its devices or volumes would no longer fit into the zones if this one came first",
         wakes=(PODS, FREE),
         subject="node",
         says="<has> zones that are kept for a pod[ {pod}] whose devices or volumes are being made ready",
@@ -118,7 +120,7 @@ TABLE: Final[dict[str, Code]] = {
     ),
     "ZonesLost": Code(
         plugins=("NUMA",),
-        meaning="the zones that a pod was to have were taken by others while its devices or volumes were made ready",
+        meaning="other pods took the zones of the pod while its devices or volumes were made ready",
         wakes=(FREE, PODS),
         subject="node",
         says="<has> no zones for the pod any more: others came while its devices or volumes were made ready",
