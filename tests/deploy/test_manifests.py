@@ -21,6 +21,7 @@ from dray.scheduling.configuration import parse
 from dray.scheduling.kinds import KINDS as SCHEDULER_KINDS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
+PAGE = DEPLOY.parent / "docs" / "deploy.md"
 FILES = sorted(path for path in DEPLOY.rglob("*.yaml") if path.name != "kustomization.yaml")
 OBJECTS: list[dict[str, Any]] = [found for file in FILES for found in yaml.safe_load_all(file.read_text())]
 
@@ -103,6 +104,18 @@ def may_follow(role: dict[str, Any]) -> set[tuple[str, str]]:
 def test_a_role_may_follow_every_kind_that_its_part_follows(role: str, kinds: Sequence[Kind]) -> None:
     (found,) = [each for each in OBJECTS if (each["kind"], each["metadata"]["name"]) == ("ClusterRole", role)]
     assert {(kind.group, kind.plural) for kind in kinds} <= may_follow(found)
+
+
+@pytest.mark.parametrize(
+    ("role", "heading"), [("dray-scheduler", "Rights"), ("dray-controllers", "Controllers"), ("dray-nodes", "Simulated nodes")]
+)
+def test_the_page_names_every_right_to_write(role: str, heading: str) -> None:
+    (found,) = [each for each in OBJECTS if (each["kind"], each["metadata"]["name"]) == ("ClusterRole", role)]
+    rows = re.findall(r"^\| (.+?) \|", PAGE.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0], re.MULTILINE)
+    for rule in found["rules"]:
+        for verb in set(rule["verbs"]) - {"get", "list", "watch"}:
+            for resource in rule["resources"]:
+                assert any(verb in row and f"`{resource}`" in row for row in rows), f"{verb} {resource}"
 
 
 def test_the_devices_of_a_fabric_are_those_of_the_drivers_that_nodes_may_speak_for() -> None:
