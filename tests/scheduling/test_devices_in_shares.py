@@ -121,6 +121,28 @@ def test_a_claim_that_is_seen_after_its_pod_counts_too() -> None:
     assert held(sim, "a") == 2
 
 
+def test_a_claim_that_names_nobody_counts_for_the_pods_that_name_it() -> None:
+    """Somebody took its allocation and its reservations away, and pods still run with it: before and after a restart."""
+    sim = devices(3)
+    add_team(sim, "a", 4)
+    add_single(sim, "first", "a", 0)
+    add_single(sim, "p", "a", 0, claims=["late"], node_name="n0", phase="Running")
+    sim.settle(5)
+    add_claim(sim, "late", count=2)
+    sim.settle(5)
+    assert held(sim, "a") == 2
+    sim.remove(kinds.RESOURCE_CLAIMS, "default/late")
+    sim.settle(5)
+    assert held(sim, "a") == 0
+    add_claim(sim, "late", count=3)
+    sim.settle(5)
+    assert held(sim, "a") == 3
+    sim.restart()
+    add_single(sim, "second", "a", 0)
+    sim.settle(5)
+    assert held(sim, "a") == 3
+
+
 def test_of_alternatives_the_one_that_is_taken_counts() -> None:
     sim = devices(2)
     add_team(sim, "a", 4, limit=4)

@@ -40,19 +40,20 @@ class Guess(NamedTuple):
 
 class Asked(NamedTuple):
     """What a pod takes by itself, and by claim (uid) what it takes together with whoever else uses the claim; ``between``: the
-    least and the most of claims of which that is not certain."""
+    least and the most of claims of which that is not certain; ``missing``: the keys of claims that do not count yet."""
 
     own: Amounts
     claims: dict[str, Amounts]
-    between: dict[str, tuple[Amounts, Amounts]] = {}
+    between: dict[str, tuple[Amounts, Amounts]]
+    missing: list[str]
 
     @property
     def least(self) -> Asked:
-        return self if not self.between else Asked(self.own, self.claims | {u: each[0] for u, each in self.between.items()})
+        return self if not self.between else self._replace(claims=self.claims | {u: each[0] for u, each in self.between.items()})
 
     @property
     def most(self) -> Asked:
-        return self if not self.between else Asked(self.own, self.claims | {u: each[1] for u, each in self.between.items()})
+        return self if not self.between else self._replace(claims=self.claims | {u: each[1] for u, each in self.between.items()})
 
 
 def together(asked: Iterable[Asked], held: Container[str] = ()) -> Amounts:

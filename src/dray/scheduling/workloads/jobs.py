@@ -472,12 +472,14 @@ class Jobs:
                 found[name] += value
             elif (counted := _counted_as(name)) == GPU or counted in others:
                 found[counted] = found.get(counted, 0.0) + value
-        asked = Asked(found, {}, {})
+        asked = Asked(found, {}, {}, [])
         for key in claim_keys(pod) if pod.spec.resource_claims else ():
-            if (claim := self._world.get(RESOURCE_CLAIMS, key)) is not None:
-                # In a trial a claim may be given other devices than it shows.
-                _, allocation = given.get(claim.uid) or (claim, claim.status.allocation)
-                self._add_claim(asked, claim, allocation, node, others)
+            if (claim := self._world.get(RESOURCE_CLAIMS, key)) is None:
+                asked.missing.append(key)
+                continue
+            # In a trial a claim may be given other devices than it shows.
+            _, allocation = given.get(claim.uid) or (claim, claim.status.allocation)
+            self._add_claim(asked, claim, allocation, node, others)
         self._add_extended(asked, pod, demand, node, given, others)
         return asked
 
@@ -516,6 +518,8 @@ class Jobs:
         claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key) if key else None
         if claim is not None and claim.status.allocation is not None:
             return claim, claim.status.allocation
+        if key:
+            asked.missing.append(key)
         return next((each for uid, each in given.items() if uid not in asked.claims), (ResourceClaim(), None))
 
 

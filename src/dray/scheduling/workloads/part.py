@@ -38,7 +38,6 @@ from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.placing.state import CycleState, NotPlaced
-from dray.scheduling.shape.extended import owner_uid
 from dray.scheduling.telling import reports
 from dray.scheduling.telling.reports import Reports
 from dray.scheduling.waiting import events
@@ -168,14 +167,13 @@ class Workloads:
             return
         old: Any = change.old
         new: Any = change.new
-        there = old is not None and new is not None
-        self._dirty = self._dirty or not there
-        if there and old.status.allocation == new.status.allocation:
+        same = old is not None and new is not None and old.uid == new.uid
+        self._dirty = self._dirty or not same
+        if same and old.status.allocation == new.status.allocation:
             return
-        found = new or old
-        # A pod may have been seen before the claim that it uses; and one for extended resources is its owner's own.
-        reserved = (user.uid for user in new.status.reserved_for) if old is None else ()
-        for uid in sorted({*self.use.claims.get(found.uid, ()), *reserved, *owner_uid(found)}):
+        # A pod may have been seen before the claim that it names, and a claim may have been made anew under its name.
+        users = (self.use.users(each) for each in (old, new) if each is not None)
+        for uid in sorted(set[str]().union(*users)):
             self._look_again_at(uid)
 
     def _slice(self, change: Change) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from dray.api.resource import ResourceClaim
 from dray.books.changes import EVERYTHING, ChangeLog
 from dray.books.nodes import Placed
 from dray.queues.order import Standing, at_most
@@ -42,6 +43,8 @@ class QueueUse:
         self._charged: dict[str, Charge] = {}
         # By claim: the pods that use it; the first of them by uid pays, so that it does not matter who came first.
         self.claims: dict[str, set[str]] = {}
+        # By key of a claim that does not count yet: the pods that name it.
+        self._missing: dict[str, set[str]] = {}
         # Names of queues that hold something else than before, also in a trial, for whoever keeps what follows from it.
         self.log = ChangeLog()
 
@@ -51,7 +54,7 @@ class QueueUse:
         self._paths = {name: [queue.name for queue in tree.upwards(name)] for name in tree.queues}
         self.allocated = {name: dict.fromkeys(queue.resources, 0.0) for name, queue in tree.queues.items()}
         self.fixed = {name: dict.fromkeys(queue.resources, 0.0) for name, queue in tree.queues.items()}
-        self.beside, self.beside_all, self._charged, self.claims = {}, {}, {}, {}
+        self.beside, self.beside_all, self._charged, self.claims, self._missing = {}, {}, {}, {}, {}
         self.log.note(EVERYTHING)
         for each in placed:
             self.came(each)
@@ -67,6 +70,8 @@ class QueueUse:
         self._add(charge, asked.own, 1.0)
         for claim in asked.claims:
             self._use(claim, lambda users: users.add(placed.pod.uid))
+        for key in asked.missing:
+            self._missing.setdefault(key, set()).add(placed.pod.uid)
 
     def left(self, placed: Placed) -> None:
         charge = self._charged.get(placed.pod.uid)
@@ -74,7 +79,15 @@ class QueueUse:
             self._add(charge, charge.asked.own, -1.0)
             for claim in charge.asked.claims:
                 self._use(claim, lambda users: users.discard(placed.pod.uid))
+            for key in charge.asked.missing:
+                self._missing[key].discard(placed.pod.uid)
+                if not self._missing[key]:
+                    del self._missing[key]
             del self._charged[placed.pod.uid]
+
+    def users(self, claim: ResourceClaim) -> set[str]:
+        """The pods (uid) that count with the claim, or will as soon as it counts."""
+        return {*self.claims.get(claim.uid, ()), *self._missing.get(claim.key, ())}
 
     def _use(self, claim: str, change: Callable[[set[str]], None]) -> None:
         """Others use the claim than before: whoever pays for it then."""
