@@ -140,6 +140,8 @@ def _why(
         if answer.fits and (late := question.waits_for(found.others)) is not None:
             late.queued = answer.queued
             return late
+        if answer.fits and not answer.reasons:
+            question.tell_of_failure(answer, found.others)
     elif (answer.fits or answer.verdict == "unschedulable") and (untold_of := missing.unread_of_queues(pod, unknown)):
         return question.refused(untold_of)
     return _unless_paused(answer, pod, now)
@@ -287,6 +289,16 @@ class _Question:
         """The answer where it is bound together with others, and devices of theirs are not ready."""
         late = {other.key: found for other in others if (found := list(self._awaited(other)))}
         return self._waits([each for found in late.values() for each in found], sorted(late)) if late else None
+
+    def tell_of_failure(self, answer: Why, others: Iterable[Pod]) -> None:
+        """None of a gang is bound if one of its pods cannot be: then the answer says which, and why."""
+        keys = {other.key for other in others}
+        failed = next((found for found in reversed(self._failures) if found.pod in keys), None)
+        if failed is not None:
+            reason = Reason("GangMemberFailed", f"pod/{self._pod.key}", {"member": failed.pod})
+            answer.reasons = [reason, failed.reason]
+            answer.summary = f"{answer.summary} The last attempt: {words(reason)}: {failed.message}."
+            answer.fixes += fixes([(failed.reason, 0)])
 
     def choice(self, placed: str) -> Choice | None:
         """The nodes that would do, compared; None where the pod cannot be asked about."""
