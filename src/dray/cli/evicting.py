@@ -19,6 +19,7 @@ from dray.api.core import Pod
 from dray.api.kinds import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.meta import decode
 from dray.api.resource import DeviceTaintRule
+from dray.api.times import format_time
 from dray.cluster.port import Cluster, Conflict, NotFound, Write
 from dray.controllers import eviction_status
 from dray.controllers.taints import Users
@@ -89,7 +90,8 @@ async def in_waves(cluster: Cluster, rule: DeviceTaintRule, waves: Waves, end: f
     """Until nobody is left who must leave at once; pods that come meanwhile are part of a later wave."""
     left = Left()
     while True:
-        users = await _users(cluster, rule)
+        # Whoever tolerates it for a while does so from when the taint evicts, and that is after the last wave.
+        users = await _users(cluster, _as_of(rule, time.time()))
         due, now = users.due, len(users.due) + len(users.going)
         if not now:
             return Left(left.evicted, done=True)
@@ -103,6 +105,11 @@ async def in_waves(cluster: Cluster, rule: DeviceTaintRule, waves: Waves, end: f
         waiting = f"; {counted(len(left.kept), 'pod')} waiting for a disruption budget" if left.kept else ""
         tell(f"{counted(left.evicted, 'pod')} told to leave, {len(due) - told} to go{waiting}")
         await asyncio.sleep(max(waves.pause, POLL_SECONDS) if told else BUDGET_SECONDS)
+
+
+def _as_of(rule: DeviceTaintRule, now: float) -> DeviceTaintRule:
+    taint = msgspec.structs.replace(rule.spec.taint, time_added=format_time(now))
+    return msgspec.structs.replace(rule, spec=msgspec.structs.replace(rule.spec, taint=taint))
 
 
 async def _wave(cluster: Cluster, due: list[Pod], waves: Waves) -> tuple[int, dict[str, str]]:
