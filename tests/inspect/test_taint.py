@@ -12,10 +12,11 @@ import pytest
 import yaml
 from rich.console import Console
 
+from dray.api.gates import Gates
 from dray.api.resource import DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
 from dray.cli import targets
 from dray.cli.taint import _still, show
-from dray.explain.blast import blast
+from dray.explain.blast import blast, previewed
 from dray.explain.snapshot import from_files
 from dray.explain.targets import rule_name
 from tests.inspect.conftest import Plain, Run, claim, device_class, healthy, node, pod, result, slice_
@@ -140,6 +141,31 @@ class TestThePreview:
         held["status"]["allocation"]["devices"]["results"][0]["tolerations"] = [patient]
         (owner,) = preview(dray, objects, "gpu.example.com/n1/*")["owners"]
         assert [leaves["findsPlace"] for leaves in owner["pods"]] == [False]
+
+    def test_who_tolerates_it_longer_than_there_are_times_leaves_at_the_last_one(self, dray: Run) -> None:
+        objects = many(1, free=0)
+        (held,) = [each for each in objects if each["kind"] == "ResourceClaim"]
+        patient = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2**63 - 1}
+        held["status"]["allocation"]["devices"]["results"][0]["tolerations"] = [patient]
+        (owner,) = preview(dray, objects, "gpu.example.com/n1/*")["owners"]
+        assert [leaves["at"] for leaves in owner["pods"]] == ["9999-12-31T23:59:59Z"]
+
+    def test_the_scheduler_that_is_asked_has_the_gates_of_the_cluster(self, tmp_path: Path) -> None:
+        objects = many(1, free=1)
+        (moved,) = [each for each in objects if each["kind"] == "ResourceSlice" and each["metadata"]["name"] == "s2"]
+        moved["spec"]["devices"][0]["consumesCounters"] = [{"counterSet": "set", "counters": {"memory": {"value": "1"}}}]
+        counters = slice_("s3", [], node="n2")
+        counters["spec"] |= {"sharedCounters": [{"name": "set", "counters": {"memory": {"value": "1"}}}]}
+        for each in (moved, counters):
+            each["spec"]["pool"]["resourceSliceCount"] = 2
+        file = tmp_path / "cluster.yaml"
+        file.write_text(yaml.safe_dump_all([*objects, counters]))
+        world = from_files([file]).world
+        for on in (True, False):
+            gates = Gates.dray().updated({"DRAPartitionableDevices": on})
+            rule = DeviceTaintRule(spec=DeviceTaintRuleSpec(DeviceTaintSelector(pool="n1"), DeviceTaint("k", "", "NoExecute")))
+            (owner,) = previewed(world, rule, 1e9, ask=True, gates=gates).owners
+            assert [leaves.finds_place for leaves in owner.pods] == [on]
 
     def test_when_the_time_is_up_it_says_how_many_were_asked_about(self, tmp_path: Path) -> None:
         file = tmp_path / "cluster.yaml"

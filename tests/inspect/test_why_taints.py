@@ -57,6 +57,11 @@ class TestAPodOnATaintedDevice:
         found = ask(dray, "train", [*users(patient), rule()])
         assert ", and must leave at 2152-10-03T07:06:40Z because of example.com/service:NoExecute on" in found["summary"]
 
+    def test_that_may_stay_longer_than_there_are_times_is_told_the_last_one(self, dray: Run) -> None:
+        patient = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 2**63 - 1}
+        found = ask(dray, "train", [*users(patient), rule()])
+        assert ", and must leave at 9999-12-31T23:59:59Z because of example.com/service:NoExecute on" in found["summary"]
+
     def test_may_stay_if_it_tolerates_the_taint_or_nobody_has_to_leave_for_it(self, dray: Run) -> None:
         for objects in ([*users({"operator": "Exists"}), rule()], [*users(), rule(effect="NoSchedule")]):
             assert "leave" not in ask(dray, "train", objects)["summary"]

@@ -134,7 +134,7 @@ def previewed(world: World, rule: DeviceTaintRule, now: float, *, ask: bool, gat
         found = msgspec.structs.replace(found, **nobody, without_effect=off)
     if ask and found.pods:
         leaving = {leaves.pod: parse_time(leaves.at) for owner in found.owners for leaves in owner.pods}
-        found = blast(world, executed, Places(world, executed, leaving, max(now, *leaving.values())))
+        found = blast(world, executed, Places(world, executed, leaving, max(now, *leaving.values()), gates))
     found.taint = taint_text(rule.spec.taint)
     return found
 
@@ -237,7 +237,9 @@ class Places:
     them leaves: until then one may tolerate the taint.
     """
 
-    def __init__(self, world: World, rule: DeviceTaintRule, leaving: Iterable[str], now: float) -> None:
+    def __init__(
+        self, world: World, rule: DeviceTaintRule, leaving: Iterable[str], now: float, gates: Gates | None = None
+    ) -> None:
         self._now = now
         self._version = 1 << 60  # newer than anything that was read
         self._world = _copy(world)
@@ -248,7 +250,7 @@ class Places:
             for claim in claims_in_use(world, pod):
                 self._free(claim, gone)
             self._put(PODS, _pending(pod))
-        self._scheduler = Scheduler(self._world)
+        self._scheduler = Scheduler(self._world, gates=gates)
         self._ask = Ask(self._scheduler, now)
         self._ask.count_promises()
 
