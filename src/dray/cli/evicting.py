@@ -34,6 +34,9 @@ BUDGET_SECONDS: Final = 2.0
 LOOK_SHARE: Final = 10.0
 _KINDS: Final = (PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_TAINT_RULES)
 
+_NOBODY_ACTS: Final = "no controller says anything about the rule; see that a device taint eviction controller runs"
+_NAMED: Final = 3
+
 Tell = Callable[[str], None]
 
 
@@ -59,8 +62,8 @@ class Left(msgspec.Struct, rename="camel"):
 
 
 async def watched(cluster: Cluster, name: str, end: float, tell: Tell) -> Left:
-    """Until the rule's status says that no pod has to leave any more, or none is left that has to: the status comes seconds
-    later, and before Kubernetes 1.35 a rule has none."""
+    """Until nobody is left who must leave. The rule's status tells of the progress, but not of the end: it is done with pods as
+    soon as they are told to leave, and comes seconds later; before Kubernetes 1.35 a rule has none."""
     silent, last, look_at = time.time() + SILENCE_SECONDS, "", 0.0
     while True:
         rule = decode(DeviceTaintRule, await cluster.get(DEVICE_TAINT_RULES, "", name))
@@ -70,19 +73,19 @@ async def watched(cluster: Cluster, name: str, end: float, tell: Tell) -> Left:
             if found.message and found.message != last:
                 tell(found.message)
             last = found.message
-            if found.status == "False":
-                return Left(done=True, message=found.message or found.reason)
+        at_work = found is not None and said and found.status == "True"
         if (began := time.time()) >= look_at:
             users = await _users(cluster, rule)
             if not users.everybody:
                 return Left(done=True, message=last or "nobody has to leave")
             look_at = time.time() + LOOK_SHARE * (time.time() - began)
-            if users.going:  # somebody tells them to leave
-                silent = time.time() + SILENCE_SECONDS
-        if not said and time.time() > silent:
-            return Left(message="no controller says anything about the rule; see that a device taint eviction controller runs")
+            at_work = at_work or bool(users.going)  # somebody told them to leave
+            if not at_work and time.time() > silent:
+                return Left(message=users.left_alone if said else _NOBODY_ACTS)
+        if at_work:
+            silent = time.time() + SILENCE_SECONDS
         if time.time() > end:
-            return Left(message=last or "the rule says nothing yet")
+            return Left(message=users.still)
         await asyncio.sleep(POLL_SECONDS)
 
 
@@ -133,16 +136,34 @@ class _Users(msgspec.Struct, frozen=True):
     def everybody(self) -> bool:
         return bool(self.due or self.later or self.going)
 
+    @property
+    def left_alone(self) -> str:
+        """That the controller is done although some must leave: kube-controller-manager's has rules of its own."""
+        return f"the controller evicts nobody more, and {_names([*(pod.key for pod in self.due), *self.later])} must leave"
+
+    @property
+    def still(self) -> str:
+        """Who is there when the time is up."""
+        told = (
+            ([pod.key for pod in self.due], "must leave"),
+            (self.later, "may stay for a while yet"),
+            (self.going, "on the way out"),
+        )
+        return "; ".join(f"{_names(pods)} {what}" for pods, what in told if pods)
+
+
+def _names(pods: list[str]) -> str:
+    more = f" and {len(pods) - _NAMED} more" if len(pods) > _NAMED else ""
+    return f"{', '.join(pods[:_NAMED])}{more}"
+
 
 async def _users(cluster: Cluster, rule: DeviceTaintRule) -> _Users:
     world = (await from_cluster(cluster, _KINDS)).world
-    users, now = Users(world), time.time()
-    affected = sorted(users.affected(rule).pods.items())
-    pods = (world.get(PODS, key) for key in users.pods_on(users.selected(rule.spec.device_selector)))
+    affected, now = Users(world).affected(rule), time.time()
     return _Users(
-        due=[world.get(PODS, key) for key, eviction in affected if eviction.when <= now],
-        later=[key for key, eviction in affected if eviction.when > now],
-        going=[pod.key for pod in pods if pod is not None and pod.metadata.deletion_timestamp is not None and not pod.terminal],
+        due=[world.get(PODS, key) for key, eviction in sorted(affected.pods.items()) if eviction.when <= now],
+        later=[key for key, eviction in sorted(affected.pods.items()) if eviction.when > now],
+        going=affected.going,
     )
 
 

@@ -260,26 +260,31 @@ class Users:
                 yield from self._members[key]
 
     def affected(self, rule: DeviceTaintRule) -> Affected:
-        """Whom the rule alone would evict if its effect was ``NoExecute``, now or when a toleration ends."""
+        """Whom the rule alone would evict if its effect was ``NoExecute``, now or when a toleration ends, and who of them is on
+        the way out already."""
         taint = msgspec.structs.replace(rule.spec.taint, effect=EVICTING)
         alone = Taints()
         alone.put_rule(msgspec.structs.replace(rule, spec=msgspec.structs.replace(rule.spec, taint=taint)))
         devices = self.selected(rule.spec.device_selector)
-        pods: dict[str, Eviction] = {}
+        pods, going = dict[str, Eviction](), list[str]()
         for key in self.pods_on(devices):
             pod: Pod | None = self._world.get(PODS, key)
-            found = eviction_of(self._world, alone, pod) if pod is not None else None
-            if found is not None:
+            found = eviction_of(self._world, alone, as_if_it_stayed(pod)) if pod is not None else None
+            if pod is not None and pod.metadata.deletion_timestamp is not None and found is not None:
+                going.append(key)
+            elif found is not None:
                 pods[key] = found
         held = sum(_results_on(claim, name) for name in devices for claim in self.of_device(name))
-        return Affected(held, pods)
+        return Affected(held, pods, going)
 
 
 class Affected(msgspec.Struct):
-    """What a rule is about: allocations of devices that it selects, and the pods that it would evict."""
+    """What a rule is about: allocations of devices that it selects, the pods that it would evict, and those that use the devices
+    until they are gone."""
 
     allocated: int
     pods: dict[str, Eviction]
+    going: list[str]
 
     @property
     def namespaces(self) -> set[str]:
@@ -298,6 +303,11 @@ def eviction_of(world: World, taints: Taints, pod: Pod) -> Eviction | None:
                 when = min(when, at)
                 causes.add(cause)
     return Eviction(when, tuple(sorted(causes))) if causes else None
+
+
+def as_if_it_stayed(pod: Pod) -> Pod:
+    """The pod as it was before it was told to leave, to be asked about."""
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, deletion_timestamp=None))
 
 
 def leavable(pod: Pod) -> bool:

@@ -18,7 +18,7 @@ from dray.api.reason import Reason
 from dray.api.resource import DeviceTaint, ResourceClaim
 from dray.api.times import format_time
 from dray.cluster.world import World
-from dray.controllers.taints import Eviction, Taints, eviction_of, split_name
+from dray.controllers.taints import Eviction, Taints, as_if_it_stayed, eviction_of, split_name
 from dray.devices.explain import Explanation
 from dray.devices.inventory import Inventory
 from dray.devices.ledger import DeviceKey
@@ -62,8 +62,8 @@ def _eviction(world: World, pod: Pod, gates: Gates) -> Eviction | None:
         taints.put_rule(rule)
     # One that is on its way out is asked about as if it were not: its claim shows why as long as it holds it.
     status = msgspec.structs.replace(pod.status, phase="Running")
-    metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp=None)
-    return eviction_of(world, taints, msgspec.structs.replace(pod, metadata=metadata, status=status)) if taints else None
+    asked = as_if_it_stayed(msgspec.structs.replace(pod, status=status))
+    return eviction_of(world, taints, asked) if taints else None
 
 
 def _causes(found: Eviction) -> str:
