@@ -261,6 +261,15 @@ class TestNumbers:
         cluster.settle()
         assert meter.gauges[labels] == 0
 
+    def test_the_gauge_follows_where_nothing_else_happens_for_a_long_time(self) -> None:
+        meter, cluster = Recorder(), Cluster()
+        cluster.controller = ClaimsController(cluster.world, meter=meter)
+        cluster.settle()
+        cluster.given_claim("a")
+        cluster.settle()
+        assert meter.gauges["dynamic_resource_allocation_resource_claims", ("true", "false", "")] == 1
+        assert cluster.controller.wake() is None
+
     def test_the_census_says_what_there_is(self, cluster: Cluster) -> None:
         cluster.given_claim("a")
         cluster.given_claim("b", allocated=False, **owned_by("vanished"))

@@ -92,7 +92,7 @@ class ClaimsController:
         self._asked: dict[str, dict[str, None]] = {}  # pod -> uids of consumers of that name that may not exist any more
         self._unused: set[str] = set()  # uids of claims that were deallocated here and may lose their finalizer
         self._counted: Counter[Labels] = Counter()  # the census that was last told
-        self._count_at = 0.0
+        self._uncounted, self._count_at = True, 0.0  # whether claims changed since, and when it may be told again
         self._told: dict[str, tuple[str, float]] = {}  # pod uid -> last failure that was told, and when
         self._refused: list[tuple[str, str]] = []  # pod, and why its claim was not created
 
@@ -130,6 +130,7 @@ class ClaimsController:
     def _claim_changed(self, change: Change) -> None:
         claim = change.object
         assert isinstance(claim, ResourceClaim)
+        self._uncounted = True
         if change.new is None:
             self._unused.discard(claim.uid)
             self._work.forget(f"claim:{claim.key}")
@@ -211,8 +212,8 @@ class ClaimsController:
             self._started = True
             self._work.add(f"pod:{key}" for key, pod in self._world.all(PODS).items() if pod.spec.resource_claims)
             self._work.add(f"claim:{key}" for key in self._world.all(RESOURCE_CLAIMS))
-        if now >= self._count_at:
-            self._count_at = now + COUNT_SECONDS
+        if self._uncounted and now >= self._count_at:
+            self._uncounted, self._count_at = False, now + COUNT_SECONDS
             self._tell_census()
         writes = [
             event for key, why in self._refused if (pod := self._world.get(PODS, key)) for event in self._tell(pod, why, now)
@@ -240,7 +241,10 @@ class ClaimsController:
         return []
 
     def wake(self) -> float | None:
-        return self._work.wake()
+        due = self._work.wake()
+        if not self._uncounted or isinstance(self._meter, Silent):
+            return due
+        return self._count_at if due is None else min(due, self._count_at)
 
     # ---------------------------------------------------------------------------------------- claims that a pod needs
 
@@ -426,7 +430,7 @@ class ClaimsController:
     # -------------------------------------------------------------------------------------------------------- numbers
 
     def _tell_census(self) -> None:
-        """The gauge is set now and then, with the work that is done anyway: counting is not worth a wake-up."""
+        """The gauge is set soon after claims changed, and not with each change: all of them are counted."""
         if isinstance(self._meter, Silent):
             return
         census = self.census()
