@@ -234,9 +234,23 @@ class TestTheConditionsOfARule:
         cluster.rule()
         cluster.run(60)
         before = len(cluster.written)
-        cluster.status(DEVICE_TAINT_RULES, "rule", {"conditions": self.other(1)}, "")
+        cluster.status(DEVICE_TAINT_RULES, "rule", {"conditions": [*self.other(1), cluster.condition()]}, "")
         cluster.run(60)
         assert len(cluster.written) == before
+
+    @pytest.mark.parametrize("effect", ["NoExecute", "NoSchedule", "None"])
+    def test_one_that_somebody_took_away_comes_back_and_not_more_often_than_others_are_written(
+        self, cluster: Tainted, effect: str
+    ) -> None:
+        cluster.rule(effect=effect)
+        cluster.run(60)
+        told, before = cluster.told(), writes(cluster)
+        for _ in range(10):
+            cluster.status(DEVICE_TAINT_RULES, "rule", {"conditions": self.other(1)}, "")
+            cluster.run(1)
+        cluster.run(20)
+        assert cluster.told() == told
+        assert 1 <= writes(cluster) - before <= 2
 
 
 class TestARuleThatExpires:

@@ -157,7 +157,8 @@ class TaintEviction(Keyed):
         assert old is None or isinstance(old, DeviceTaintRule)
         assert new is None or isinstance(new, DeviceTaintRule)
         if old is not None and new is not None and old.spec == new.spec:
-            return [new.metadata.name] if _expiry(old) != _expiry(new) else ()
+            lost = status.shown(old) is not None and status.shown(new) is None  # whoever waits for it would wait for ever
+            return [new.metadata.name] if lost or _expiry(old) != _expiry(new) else ()
         touched: dict[str, None] = {}
         for rule in (old, new):
             if rule is not None and evicts(rule.spec.taint):
