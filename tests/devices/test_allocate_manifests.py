@@ -125,6 +125,44 @@ def test_what_a_node_offers_by_a_device_plugin_needs_no_device(tmp_path: Path) -
     assert ask(tmp_path, NAMED, slice_(), node, classic("p", "example.com/gpu")).exit_code == 2
 
 
+def offering(name: str, **allocatable: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "status": {"allocatable": {"cpu": "4", **allocatable}},
+    }
+
+
+def test_a_node_whose_device_plugin_is_gone_and_says_0_leaves_it_to_devices(tmp_path: Path) -> None:
+    done = ask(tmp_path, NAMED, slice_(), offering("n1", **{"example.com/gpu": "0"}), classic("p", "example.com/gpu"))
+    assert done.exit_code == 0
+    assert "gpu.example.com/n1/d0" in done.stdout
+
+
+def test_where_some_nodes_have_a_device_plugin_devices_of_the_others_are_given_and_then_it_is_left_to_plugins(
+    tmp_path: Path,
+) -> None:
+    nodes = offering("n0", **{"example.com/gpu": "1"}), offering("n1")
+    pods = [classic(name, "example.com/gpu") for name in ("a", "b", "c")]
+    done = ask(tmp_path, NAMED, slice_(), *nodes, *pods, options=("-o", "json"))
+    assert done.exit_code == 0
+    told = json.loads(done.stdout)
+    assert [(answer["for"], answer["node"]) for answer in told["answers"]] == [("pod default/a", "n1"), ("pod default/b", "n1")]
+    assert told["leftToPlugins"] == {"pod default/c": ["n0"]}
+    shown = ask(tmp_path, NAMED, slice_(), *nodes, *pods).stdout
+    assert "pod default/c gets no device here: it is left to the device plugin of n0, which is not asked." in shown
+
+
+def test_on_a_node_with_a_device_plugin_only_the_claims_of_the_pod_itself_are_asked_for(tmp_path: Path) -> None:
+    both = classic("p", "example.com/gpu", 3)
+    both["spec"]["resourceClaims"] = [{"name": "own", "resourceClaimName": "own"}]
+    nodes = offering("n0"), offering("n1", **{"example.com/gpu": "3"})
+    done = ask(tmp_path, NAMED, slice_(), *nodes, claim("own"), both, options=("-o", "json"))
+    (answer,) = json.loads(done.stdout)["answers"]
+    assert (answer["node"], [each["claim"] for each in answer["claims"]]) == ("n1", ["default/own"])
+
+
 def test_what_is_in_use_counts(tmp_path: Path) -> None:
     used = claim("used")
     result = {"request": "gpus", "driver": "gpu.example.com", "pool": "n1", "device": "d0"}

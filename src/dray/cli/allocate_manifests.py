@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from rich.console import Console
@@ -19,14 +19,16 @@ from dray.api.class_names import ClassNames
 from dray.api.core import Pod
 from dray.api.kinds import Kind
 from dray.api.meta import DecodeError, decode
+from dray.api.requests import amounts
 from dray.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from dray.cli.allocate import Invalid, Line, Refusals, Session
 from dray.cli.output import emit, table
 from dray.cli.trouble import Trouble
 from dray.cluster.world import World
+from dray.devices import Verdict
 from dray.explain.advice import change_in_words
 from dray.explain.snapshot import SnapshotError, documents, files_of, kind_of
-from dray.scheduling.shape.extended import requests_for, wanted_names
+from dray.scheduling.shape.extended import not_offered, requests_for, wanted_names
 
 Json = dict[str, Any]
 _READ: Final = (
@@ -40,8 +42,18 @@ _READ: Final = (
 )
 # A node for slices that name none.
 _ANY: Final = "any-node"
-# Of what would help, so much is told.
+# Of what would help, so much is told, and of nodes with device plugins so many are named.
 _MOST_CHANGES: Final = 3
+_MOST_NODES: Final = 3
+
+
+class Question(NamedTuple):
+    """What wants devices, and where: on which nodes it needs which claims. The claims for extended resources differ from node to
+    node; on ``plugins`` it needs none, because device plugins have all that it wants."""
+
+    what: str
+    ways: list[tuple[list[str], list[Json]]]
+    plugins: list[str] = []
 
 
 class Manifests:
@@ -61,6 +73,10 @@ class Manifests:
             raise Trouble(str(error)) from error
         if problems:
             raise Trouble("\n  ".join(["the manifests have mistakes:", *problems]))
+        self._left: dict[frozenset[str], dict[frozenset[str], list[str]]] = {}  # by what pods want
+        self._classes = ClassNames()
+        for body in self.of[kinds.DEVICE_CLASSES]:
+            self._classes.put(decode(DeviceClass, body))
 
     def _add(self, file: Path, body: Json) -> list[str]:
         kind = kind_of(body, file)
@@ -84,20 +100,29 @@ class Manifests:
         names = list(dict.fromkeys(name for name in named if name)) or [_ANY]
         return self.of[kinds.NODES] or [{"metadata": {"name": name}} for name in names]
 
-    def questions(self) -> list[tuple[str, list[Json]]]:
+    def questions(self) -> list[Question]:
         """The claims of each pod together; then claims and templates that no pod names, each by itself."""
         claims = {_key(claim): claim for claim in self.of[kinds.RESOURCE_CLAIMS] if not _allocated(claim)}
         templates = {_key(template): template for template in self.of[kinds.RESOURCE_CLAIM_TEMPLATES]}
         named: set[str] = set()
-        asked: list[tuple[str, list[Json]]] = []
-        for pod in self.of[kinds.PODS]:
-            found = [self._of_pod(pod, entry, named) for entry in pod.get("spec", {}).get("resourceClaims", [])]
-            found += self._extended(pod)
-            if wanted := [claim for claim in found if not _allocated(claim)]:
-                asked.append((f"pod {_key(pod)}", wanted))
-        asked += [(f"claim {key}", [claim]) for key, claim in claims.items() if key not in named]
-        asked += [(f"template {k}", [_from(t, t["metadata"]["name"])]) for k, t in templates.items() if k not in named]
-        return asked
+        asked = [self._about(pod, named) for pod in self.of[kinds.PODS]]
+        every = [node["metadata"]["name"] for node in self.nodes()]
+        asked += [Question(f"claim {key}", [(every, [claim])]) for key, claim in claims.items() if key not in named]
+        asked += [
+            Question(f"template {key}", [(every, [_from(each, each["metadata"]["name"])])])
+            for key, each in templates.items()
+            if key not in named
+        ]
+        return [question for question in asked if question.ways]
+
+    def _about(self, pod: Json, named: set[str]) -> Question:
+        """Where devices serve the most of its extended resources is tried first."""
+        entries = [self._of_pod(pod, entry, named) for entry in pod.get("spec", {}).get("resourceClaims", [])]
+        own = [claim for claim in entries if not _allocated(claim)]
+        groups = sorted(self._left_to_devices(pod).items(), key=lambda group: -len(group[0]))
+        ways = [(nodes, [*own, self._special(pod, names)] if names else own) for names, nodes in groups]
+        plugins = [node for nodes, claims in ways if not claims for node in nodes]
+        return Question(f"pod {_key(pod)}", [way for way in ways if way[1]], plugins)
 
     def _of_pod(self, pod: Json, entry: Json, named: set[str]) -> Json:
         """One claim of a pod, as it is in the files or as it would be generated."""
@@ -111,20 +136,23 @@ class Manifests:
         named.add(key)
         return _from(found, f"{pod['metadata']['name']}-{entry['name']}") if made else found
 
-    def _extended(self, pod: Json) -> Iterator[Json]:
-        """The claim that a scheduler makes for the pod's extended resources; what a node of the files offers itself, a device
-        plugin gives."""
-        classes = ClassNames()
-        for body in self.of[kinds.DEVICE_CLASSES]:
-            classes.put(decode(DeviceClass, body))
-        spec = decode(Pod, pod).spec
-        offered = {name for node in self.of[kinds.NODES] for name in (node.get("status") or {}).get("allocatable") or {}}
-        if names := wanted_names(spec, classes) - offered:
-            requests = msgspec.to_builtins(requests_for(spec, names, classes).requests)
-            made = {"metadata": pod["metadata"], "spec": {"spec": {"devices": {"requests": requests}}}}
-            claim = _from(made, f"{pod['metadata']['name']}-extended-resources")
-            self.special.add(_key(claim))
-            yield claim
+    def _left_to_devices(self, pod: Json) -> dict[frozenset[str], list[str]]:
+        """The nodes by which of the pod's extended resources they leave to devices: those that they do not offer themselves."""
+        wanted = wanted_names(decode(Pod, pod).spec, self._classes)
+        if wanted not in self._left:
+            found = self._left[wanted] = {}
+            for node in self.nodes():
+                offered = amounts((node.get("status") or {}).get("allocatable") or {})
+                found.setdefault(not_offered(wanted, offered), []).append(node["metadata"]["name"])
+        return self._left[wanted]
+
+    def _special(self, pod: Json, names: frozenset[str]) -> Json:
+        """The claim that a scheduler makes for the pod's extended resources."""
+        requests = msgspec.to_builtins(requests_for(decode(Pod, pod).spec, names, self._classes).requests)
+        made = {"metadata": pod["metadata"], "spec": {"spec": {"devices": {"requests": requests}}}}
+        claim = _from(made, f"{pod['metadata']['name']}-extended-resources")
+        self.special.add(_key(claim))
+        return claim
 
 
 def _allocated(claim: Json) -> bool:
@@ -158,36 +186,53 @@ class Answers:
         for template in raws[kinds.RESOURCE_CLAIM_TEMPLATES]:
             self._session.object(kinds.RESOURCE_CLAIM_TEMPLATES, ResourceClaimTemplate, template)
         self._check()
-        self._nodes = [self._session.node(_raw(node)) for node in manifests.nodes()]
+        for node in manifests.nodes():
+            self._session.node(_raw(node))
         self._special = manifests.special
-        questions = [(what, self._session.claims([_raw(c) for c in bodies])) for what, bodies in manifests.questions()]
+        questions = [
+            (each, [(nodes, self._session.claims([_raw(claim) for claim in claims])) for nodes, claims in each.ways])
+            for each in manifests.questions()
+        ]
         self._check()
         if not questions:
             raise Trouble("the files have no ResourceClaim, ResourceClaimTemplate or Pod to allocate devices for")
-        refusals = Refusals(self._session, self._nodes)
+        self._refusals: dict[tuple[str, ...], Refusals] = {}
         self.placed = 0
-        self.all = [self._answer(number, what, claims, refusals) for number, (what, claims) in enumerate(questions)]
+        # Pods that get no device, and the nodes whose device plugins may have what they want.
+        self.plugins: dict[str, list[str]] = {}
+        found = (self._answer(number, asked, ways) for number, (asked, ways) in enumerate(questions))
+        self.all = [answer for answer in found if answer is not None]
 
     def _check(self) -> None:
         if self._session.problems:
             raise Trouble("\n  ".join(["an API server would refuse the manifests:", *self._session.problems]))
 
-    def _answer(self, number: int, what: str, claims: list[ResourceClaim], refusals: Refusals) -> Json:
+    def _answer(self, number: int, asked: Question, ways: list[tuple[list[str], list[ResourceClaim]]]) -> Json | None:
         engine = self._session.engine
-        node, verdict = engine.first_fit(self._nodes, claims)
-        if not verdict.ok:
-            changes = [*dict.fromkeys(self._changes(claims))][:_MOST_CHANGES] if not verdict.error else []
-            return {"for": what, **refusals.told(claims, verdict, self.placed), "wouldHelp": changes}
+        for nodes, claims in ways:
+            node, verdict = engine.first_fit(nodes, claims)
+            if verdict.ok:
+                return self._given(number, asked.what, node, claims, verdict)
+        if asked.plugins:
+            self.plugins[asked.what] = asked.plugins
+            return None
+        nodes, claims = ways[0]
+        _, verdict = engine.first_fit(nodes, claims)
+        refusals = self._refusals.setdefault(tuple(nodes), Refusals(self._session, nodes))
+        changes = [*dict.fromkeys(self._changes(nodes, claims))][:_MOST_CHANGES] if not verdict.error else []
+        return {"for": asked.what, **refusals.told(claims, verdict, self.placed), "wouldHelp": changes}
+
+    def _given(self, number: int, what: str, node: str, claims: list[ResourceClaim], verdict: Verdict) -> Json:
         for claim, result in zip(claims, verdict.results):
             claim.metadata.uid = f"{claim.metadata.uid}/{number}"
-            engine.hold(claim, result)
+            self._session.engine.hold(claim, result)
         self.placed += 1
         named = [{"claim": claim.key, "allocation": result} for claim, result in zip(claims, verdict.results)]
         return {"for": what, "ok": True, "node": node, "claims": named}
 
-    def _changes(self, claims: list[ResourceClaim]) -> Iterator[str]:
+    def _changes(self, nodes: list[str], claims: list[ResourceClaim]) -> Iterator[str]:
         world = World((kinds.RESOURCE_CLAIMS,))
-        for node in self._nodes:
+        for node in nodes:
             for change in self._session.engine.explain(node, claims).changes:
                 # Nobody can write a toleration into a claim that the scheduler makes.
                 if change.kind != "tolerate" or change.claim not in self._special:
@@ -202,24 +247,30 @@ def answer_manifests(paths: Sequence[Path], output: str) -> int:
     """Print the answers; 0 when all got devices, 1 when not."""
     try:
         manifests = Manifests(paths)
-        answers = Answers(manifests).all
+        answered = Answers(manifests)
     except (Invalid, DecodeError) as error:
         raise Trouble(str(error)) from error
-    ok = all(answer["ok"] for answer in answers)
-    emit({"ok": ok, "answers": answers, "leftOut": manifests.left_out}, output, lambda out: _print(out, answers, manifests))
+    ok = all(answer["ok"] for answer in answered.all)
+    told = {"ok": ok, "answers": answered.all, "leftToPlugins": answered.plugins, "leftOut": manifests.left_out}
+    emit(told, output, lambda out: _print(out, answered, manifests))
     return 0 if ok else 1
 
 
-def _print(out: Console, answers: list[Json], manifests: Manifests) -> None:
-    rows = [row for answer in answers if answer["ok"] for row in _rows(answer)]
+def _print(out: Console, answered: Answers, manifests: Manifests) -> None:
+    rows = [row for answer in answered.all if answer["ok"] for row in _rows(answer)]
     if rows:
         out.print(table(("FOR", "NODE", "CLAIM", "REQUEST", "DEVICE"), rows))
-    for answer in answers:
+    for answer in answered.all:
         if not answer["ok"]:
             said = answer.get("summary") or "; ".join(r["message"] for r in answer["reasons"]) or answer["error"]
             out.print(f"\n{escape(answer['for'])} gets nothing: {escape(said)}")
             for change in answer["wouldHelp"]:
                 out.print(f"  would help: {escape(change)}")
+    for what, nodes in answered.plugins.items():
+        named = ", ".join(nodes[:_MOST_NODES]) + (" …" if len(nodes) > _MOST_NODES else "")
+        out.print(
+            f"\n{escape(what)} gets no device here: it is left to the device plugin of {escape(named)}, which is not asked."
+        )
     if manifests.left_out:
         told = ", ".join(f"{count} {kind}" for kind, count in sorted(manifests.left_out.items()))
         out.print(f"\nNot looked at: {escape(told)}.")

@@ -15,7 +15,7 @@ from dray.api.class_names import ClassNames
 from dray.api.core import Pod, PodExtendedResourceClaimStatus, PodSpec
 from dray.api.meta import ObjectMeta, OwnerReference
 from dray.api.reason import Reason
-from dray.api.requests import container_requests, is_sidecar
+from dray.api.requests import Amounts, container_requests, is_sidecar
 from dray.api.resource import (
     EXTENDED_RESOURCE_CLAIM,
     FINALIZER,
@@ -76,8 +76,13 @@ class _Slot:
 
 
 def by_devices(wanted: frozenset[str], info: NodeInfo) -> frozenset[str]:
-    """Which of the pod's class-backed resources this node leaves to devices: those that it does not offer itself."""
-    return frozenset([name for name in wanted if not info.allocatable.get(name)])
+    """Which of the pod's class-backed resources this node leaves to devices."""
+    return not_offered(wanted, info.allocatable)
+
+
+def not_offered(wanted: frozenset[str], allocatable: Amounts) -> frozenset[str]:
+    """Those that a node does not offer itself: one whose device plugin went goes on to say that it has 0."""
+    return frozenset([name for name in wanted if not allocatable.get(name)])
 
 
 def asks_for_devices(spec: PodSpec) -> bool:
