@@ -559,7 +559,7 @@ def test_who_asks_to_start_with_others_and_has_no_owner_is_a_pod_like_any_other(
     sim.settle(2)
     found = asked(sim, "p")
     assert found.queued is None
-    assert [reason.code for reason in found.reasons] == ["ResourcesInsufficient"]
+    assert [reason.code for reason in found.reasons] == ["ResourceUnknown"]
 
 
 def _gang_beside_a_pod_that_is_promised_a_node(sim: Sim, **needs: object) -> None:

@@ -43,6 +43,14 @@ def test_a_class_that_has_no_name_may_be_given_it() -> None:
     assert json.loads(change) == {"spec": {"extendedResourceName": "example.com/card"}}
 
 
+def test_a_node_whose_device_plugin_is_gone_does_not_offer_it() -> None:
+    cluster = VirtualCluster()
+    left = node("n1")
+    left["status"]["allocatable"] |= {"example.com/card": "0"}
+    cluster.create(device_class("gpu.example.com"), left, node("n2"), pod("p", limits={"example.com/card": "1"}))
+    assert cluster.why("p").fixes[0] == "let a device class serve example.com/card, such as gpu.example.com"
+
+
 def test_with_that_name_the_pod_is_placed() -> None:
     cluster = VirtualCluster()
     cluster.create(device_class("gpu.example.com"), node("n1"), resource_slice("n1", [device("gpu-0")]))

@@ -95,6 +95,17 @@ def test_a_resource_that_nobody_offers_is_refused_until_a_class_does(sim: Sim) -
     assert sim.node_of("p") == "n1"
 
 
+def test_where_the_device_plugin_is_gone_and_the_node_says_0_it_is_refused_until_a_class_offers_it(sim: Sim) -> None:
+    sim.add_node("n1", resources={GPU: "0"})
+    sim.add_slice("n1", 1)
+    sim.add_pod("p", containers=[container("c", 1)])
+    sim.settle()
+    assert sim.condition("p")["message"].startswith(f"0/1 nodes are available: 1 node does not offer {GPU}.")
+    sim.add_class("gpu.example.com", extended=GPU)
+    sim.settle()
+    assert sim.node_of("p") == "n1"
+
+
 def test_the_implicit_name_needs_no_field(sim: Sim) -> None:
     sim.add_class("gpu.example.com")
     sim.add_node("n1")

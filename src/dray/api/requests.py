@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, Self, TypeVar
 
-from dray.api.core import Container, PodSpec, ResourceList
+from dray.api.core import Container, Node, PodSpec, ResourceList
 from dray.api.quantity import Quantity, quantities
 
 Amounts = dict[str, int]
@@ -37,6 +37,11 @@ def amount(resource: str, value: str | int | float) -> int:
 
 def amounts(resources: ResourceList) -> Amounts:
     return {name: amount(name, value) for name, value in resources.items()}
+
+
+def offered_by(nodes: Iterable[Node]) -> set[str]:
+    """The resources of which some node has any: one whose device plugin went goes on to say that it has 0."""
+    return {name for node in nodes for name, value in node.status.allocatable.items() if amount(name, value)}
 
 
 def container_requests(container: Container) -> Amounts:

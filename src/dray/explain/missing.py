@@ -34,7 +34,7 @@ from dray.api.kinds import (
 )
 from dray.api.queues import POD_GROUP_ANNOTATION, QUEUE_LABEL, PodGroup
 from dray.api.reason import Reason
-from dray.api.requests import amounts
+from dray.api.requests import amounts, offered_by
 from dray.api.resource import IMPLICIT_RESOURCE_PREFIX, DeviceClass, ResourceClaim
 from dray.cluster.world import World
 from dray.explain.fix import Fix, annotate, label, patch
@@ -151,7 +151,7 @@ def _resource(world: World, pod: Pod, reason: Reason) -> Iterator[Fix]:
     if serving := served.get(name) or implicit.get(name):
         yield Fix(f"switch on the feature gate DRAExtendedResource: then device class {serving} serves {name}")
         return
-    offered = {each for node in world.all(NODES).values() for each in node.status.allocatable if "/" in each}
+    offered = {each for each in offered_by(world.all(NODES).values()) if "/" in each}
     for near in get_close_matches(name, sorted(offered | served.keys()), 1, 0.85):
         yield Fix(f"ask for {near}, which there is, instead of {name}")
     if free := sorted(each.metadata.name for each in classes if not each.spec.extended_resource_name):
@@ -283,7 +283,7 @@ def nowhere(world: World, refusals: Sequence[Sequence[Reason]]) -> list[Reason]:
     said = {
         str(reason.data.get("resource")): reason for reasons in refusals for reason in reasons if reason.code == "ResourceUnknown"
     }
-    offered = {name for node in world.all(NODES).values() for name in node.status.allocatable}
+    offered = offered_by(world.all(NODES).values())
     return [reason for name, reason in said.items() if name not in offered]
 
 

@@ -76,7 +76,8 @@ def fit(demand: Demand, args: FitArgs, offers_devices: OffersDevices) -> Check:
         for name, value in wanted:
             if value <= info.free(name) or (name in from_devices and not info.allocatable.get(name)):
                 continue
-            known = name in info.allocatable or name in _NATIVE
+            # A node whose device plugin went goes on to say that it has 0: as little as one that never had one.
+            known = info.allocatable.get(name) if is_extended(name) else name in info.allocatable or name in _NATIVE
             if known:
                 lacking.append(because("ResourcesInsufficient", resource=name, needed=readable(name, value)))
             else:

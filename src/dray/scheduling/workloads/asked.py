@@ -18,6 +18,7 @@ import msgspec
 from dray.api.class_names import ClassNames
 from dray.api.kinds import NODES
 from dray.api.queues import CLASS_PREFIX, GPU, GPU_CLASS, GPU_RESOURCE
+from dray.api.requests import offered_by
 from dray.api.resource import AllocationResult, DeviceRequest, DeviceSubRequest, ResourceClaim
 from dray.cluster.world import World
 from dray.devices import Devices
@@ -118,7 +119,7 @@ class DevicesAsked:
     def plugged(self) -> frozenset[str]:
         """The resources that nodes offer themselves."""
         if self._plugged is None:
-            self._plugged = frozenset(name for node in self._world.all(NODES).values() for name in node.status.allocatable)
+            self._plugged = frozenset(offered_by(self._world.all(NODES).values()))
         return self._plugged
 
     def in_all(self, resource: str) -> float:
