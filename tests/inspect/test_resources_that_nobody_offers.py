@@ -121,3 +121,4 @@ def test_a_pod_that_no_scheduler_placed_has_no_device_and_why_says_so() -> None:
         "placed": [],
         "by-plugin": [],
     }
+    assert {name: cluster.why(name).choice is None for name in ("direct", "placed")} == {"direct": True, "placed": False}

@@ -122,8 +122,10 @@ def _why(
         answer = _failed(pod) if failed else _bound(world, pod, tainted.leaving(world, pod, gates, now))
         answer.notes = refused_for_zones(world, pod, now, config, gates)
         if not pod.terminal and not pod.metadata.deletion_timestamp:
-            answer.notes += missing.undelivered(world, pod, gates)
-            answer.choice = _placed_again(world, pod, now, config, gates)
+            without = missing.undelivered(world, pod, gates)
+            answer.notes += without
+            # Nobody chose devices for a pod that runs without those that it asks for.
+            answer.choice = None if without else _placed_again(world, pod, now, config, gates)
         return answer
     if pod.terminal or pod.metadata.deletion_timestamp:
         ended = f"has ended ({pod.status.phase})" if pod.terminal else "is being deleted"
