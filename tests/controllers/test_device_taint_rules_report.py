@@ -263,6 +263,27 @@ class TestARuleThatExpires:
         assert cluster.get(DEVICE_TAINT_RULES, "rule") is None
         assert not cluster.evicted("train")
 
+    def test_while_the_controller_was_down_evicts_nobody_when_that_is_back(self, cluster: Tainted) -> None:
+        cluster.using("train", "gpu-0")
+        cluster.run()
+        cluster.shell.crash("controllers", 60)
+        cluster.rule(annotations={"dray.dev/expires-at": format_time(cluster.now + 30)})
+        cluster.run(120)
+        assert cluster.get(DEVICE_TAINT_RULES, "rule") is None
+        assert not cluster.evicted("train")
+        assert cluster.events() == []
+
+    def test_that_nobody_may_remove_evicts_again_once_it_is_prolonged(self, cluster: Tainted) -> None:
+        cluster.using("train", "gpu-0")
+        past = {"dray.dev/expires-at": format_time(cluster.now - 30)}
+        cluster.rule(annotations=past, finalizers=["example.com/hold"])
+        cluster.run(20)
+        assert not cluster.evicted("train")
+        later = {"dray.dev/expires-at": format_time(cluster.now + 600)}
+        cluster.patch(DEVICE_TAINT_RULES, "rule", {"metadata": {"annotations": later}})
+        cluster.run(20)
+        assert cluster.evicted("train")
+
     def test_can_be_prolonged(self, cluster: Tainted) -> None:
         cluster.rule(annotations={"dray.dev/expires-at": format_time(cluster.now + 60)})
         cluster.run(30)

@@ -7,7 +7,7 @@ whose answer is also the live look at the pod, and then the delete of exactly th
 Always true: nothing is deleted before every kind is listed; no pod is deleted that does not have to leave now, by what is known
 after the live look (what changes while the delete is on its way comes too late, as upstream: no precondition is about a taint
 or a claim); a pod of the same name with another uid is never touched; deadlines come from the API, so a restart keeps them.
-A rule with the annotation ``dray.dev/expires-at`` is removed at that time.
+A rule with the annotation ``dray.dev/expires-at`` is removed at that time; one that is over when it is first seen evicts nobody.
 """
 
 from __future__ import annotations
@@ -156,9 +156,9 @@ class TaintEviction(Keyed):
         old, new = change.old, change.new
         assert old is None or isinstance(old, DeviceTaintRule)
         assert new is None or isinstance(new, DeviceTaintRule)
-        if old is not None and new is not None and old.spec == new.spec:
+        if old is not None and new is not None and old.spec == new.spec and _expiry(old) == _expiry(new):
             lost = status.shown(old) is not None and status.shown(new) is None  # whoever waits for it would wait for ever
-            return [new.metadata.name] if lost or _expiry(old) != _expiry(new) else ()
+            return [new.metadata.name] if lost else ()
         touched: dict[str, None] = {}
         for rule in (old, new):
             if rule is not None and evicts(rule.spec.taint):
@@ -170,7 +170,8 @@ class TaintEviction(Keyed):
         if old is not None:
             self._taints.drop_rule(old)
         if new is not None:
-            self._taints.put_rule(new)
+            if not _is_over(new, self._now):
+                self._taints.put_rule(new)
             self._seen[new.uid] = self._now
         elif old is not None:
             self._seen.pop(old.uid, None)
@@ -331,7 +332,7 @@ class TaintEviction(Keyed):
             self.forget(name)
             return []
         expiry = _expiry(rule)
-        if expiry is not None and expiry <= now:
+        if _is_over(rule, now):
             version = rule.metadata.resource_version
             return [Write("delete", DEVICE_TAINT_RULES, name=name, uid=rule.uid, resource_version=version)]
         if expiry is not None:
@@ -418,3 +419,8 @@ def _expiry(rule: DeviceTaintRule) -> float | None:
         return parse_time(rule.metadata.annotations[EXPIRES_AT])
     except (KeyError, ValueError):
         return None
+
+
+def _is_over(rule: DeviceTaintRule, now: float) -> bool:
+    expiry = _expiry(rule)
+    return expiry is not None and expiry <= now
