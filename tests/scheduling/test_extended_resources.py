@@ -148,6 +148,23 @@ def test_a_failed_creation_leaves_nothing_behind(dra: Sim) -> None:
     assert dra.node_of("p") == "dra"
 
 
+def test_a_creation_that_is_refused_again_and_again_is_told_in_the_same_words(dra: Sim) -> None:
+    made = iter(range(10_000, 99_999))
+
+    def refused(write: Write) -> Forbidden | None:
+        name = f"p-extended-resources-{next(made)}"
+        return Forbidden(403, "Forbidden", f'resourceclaims "{name}" is forbidden: no') if _creates_claim(write) else None
+
+    dra.fault = refused
+    dra.add_pod("p", containers=[container("c", 1)])
+    told = set()
+    for _ in range(5):
+        dra.settle(30)
+        told.add(dra.condition("p")["message"])
+    error = '403 Forbidden: resourceclaims "p-extended-resources-" is forbidden: no.'
+    assert told == {f"pod default/p is held up because the API server refused a write: {error}"}
+
+
 def _creates_claim(write: Write) -> bool:
     return write.verb == "create" and write.kind is kinds.RESOURCE_CLAIMS
 

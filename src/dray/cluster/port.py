@@ -21,13 +21,17 @@ of a failure of the server (5xx: its storage did not answer in time, or somethin
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
 from dray.api.kinds import Kind
 from dray.api.meta import Object
+
+# So much of ``generateName`` is kept.
+_GENERATED_FROM: Final = 58
 
 Verb = Literal["create", "update", "patch", "delete"]
 PatchType = Literal["merge", "strategic", "json", "apply"]
@@ -83,6 +87,11 @@ class Outcome(msgspec.Struct, frozen=True):
     @property
     def ok(self) -> bool:
         return self.error is None
+
+    def steady(self, words: str) -> str:
+        """The words of a refusal as they are each time: without what the server made up for a name that it was to complete."""
+        base = str(((self.write.body or {}).get("metadata") or {}).get("generateName") or "")[:_GENERATED_FROM]
+        return re.sub(f"{re.escape(base)}[a-z0-9]{{5}}\\b", base, words) if base else words
 
 
 Event = Change | Outcome

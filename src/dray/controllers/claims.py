@@ -170,7 +170,7 @@ class ClaimsController:
             self._create_ended(outcome)
             if isinstance(outcome.error, Forbidden | Invalid):
                 entry = write.body["metadata"]["annotations"][POD_CLAIM_NAME]
-                self._refused.append((write.about, f"PodResourceClaim {entry}: {outcome.error.message}"))
+                self._refused.append((write.about, f"PodResourceClaim {entry}: {outcome.steady(outcome.error.message)}"))
         elif _is_question(write):
             answered = self._answered(outcome)
         elif outcome.ok and _deallocates(write):

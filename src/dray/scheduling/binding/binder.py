@@ -413,7 +413,11 @@ class Binder:
         self._measures.created(result)
         if outcome.object is None or outcome.error is not None:
             # Also when there was no answer: a claim that was made all the same is found by its owner and annotation.
-            self._fail(binding, Reason("WriteFailed", f"pod/{binding.key}", {"error": str(outcome.error)[:TOLD_MAX]}), now)
+            self._fail(
+                binding,
+                Reason("WriteFailed", f"pod/{binding.key}", {"error": outcome.steady(str(outcome.error))[:TOLD_MAX]}),
+                now,
+            )
             return
         self._adopt(binding, decode(ResourceClaim, outcome.object), now)
         self._step(binding, "claim made", now)
