@@ -139,6 +139,14 @@ def test_templates_are_judged_like_their_pods(api, pod):
     assert found == ["spec.template.spec.resources.containers[0][cpu].limits"]
 
 
+def test_ephemeral_containers_are_added_to_pods_that_run_and_never_made_with_them(api, pod):
+    labels, spec = {"app": "a"}, pod(ephemeralContainers=[container(name="debug")])["spec"]
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    workload = {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+    assert api.create("pods", {"metadata": {"name": "p"}, "spec": spec}) == ["spec.ephemeralContainers"]
+    assert api.create("deployments", workload) == ["spec.template.spec.ephemeralContainers"]
+
+
 def test_pods_for_windows_do_not_ask_as_a_whole(api, pod):
     (found,) = api.errors("pods", pod(resources=limited(gpu="1"), os={"name": "windows"}))
     assert (found.path, found.message) == ("spec.resources", "may not be set for a windows pod")

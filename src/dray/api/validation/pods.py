@@ -55,6 +55,8 @@ def _problems(encoded: bytes) -> Errors:
     yield from pod_spec(spec, "spec")
     yield from images(spec)
     yield from sysctls(spec)
+    if spec.get("ephemeralContainers"):
+        yield forbidden("spec.ephemeralContainers", "cannot be set on create")
     if spec.get("schedulingGates") and spec.get("nodeName"):
         yield forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
@@ -87,6 +89,8 @@ def pod_template(template: Object | None, path: str, *, restart: tuple[str, ...]
     yield from annotation_keys(metadata.get("annotations"), f"{path}.metadata.annotations")
     spec = template.get("spec") or {}
     yield from pod_spec(spec, f"{path}.spec")
+    if spec.get("ephemeralContainers"):
+        yield forbidden(f"{path}.spec.ephemeralContainers", "ephemeral containers not allowed in pod template")
     policy = spec.get("restartPolicy")
     if policy in _RESTART and policy not in restart:
         yield not_supported(f"{path}.spec.restartPolicy", policy, restart)
