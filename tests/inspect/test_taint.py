@@ -18,7 +18,7 @@ from dray.cli import targets
 from dray.cli.taint import _still, show
 from dray.explain.blast import blast, previewed
 from dray.explain.snapshot import from_files
-from dray.explain.targets import rule_name
+from dray.explain.targets import rule_name, rule_of
 from tests.inspect.conftest import Plain, Run, claim, device_class, healthy, node, pod, result, slice_
 
 TAINT = "example.com/broken:NoExecute"
@@ -261,6 +261,13 @@ class TestWords:
         assert targets.taint("k:None") == DeviceTaint("k", "", "None")
         with pytest.raises(click.BadParameter):
             targets.taint("k:PreferNoSchedule")
+
+    def test_a_rule_that_expires_at_once_is_not_one_that_never_does(self) -> None:
+        wanted = DeviceTaint("k", "", "NoExecute")
+        assert rule_of(DeviceTaintSelector(), wanted, expires_at=0.0).metadata.annotations == {
+            "dray.dev/expires-at": "1970-01-01T00:00:00Z"
+        }
+        assert rule_of(DeviceTaintSelector(), wanted).metadata.annotations == {}
 
     def test_names_of_rules_follow_from_what_is_tainted_and_are_names(self) -> None:
         assert rule_name(DeviceTaintSelector("gpu.example.com", "n1", "g0"), "example.com/Broken_1") == (

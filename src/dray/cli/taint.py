@@ -82,7 +82,7 @@ def taint(target: str, what: str, name: str | None, source: Source, output: str,
     if not options["preview"] and not source.live:
         raise click.UsageError("--snapshot reads files, which cannot be tainted: add --preview")
     expires = options["expires"]
-    rule = rule_of(chosen, wanted, name=name, expires_at=time.time() + expires if expires else None)
+    rule = rule_of(chosen, wanted, name=name, expires_at=time.time() + expires if expires is not None else None)
     snapshot = source.read(needs=_NEEDED)
     world, (_, gates) = snapshot.world, placing_of(None, snapshot)
     known = world.get(DEVICE_TAINT_RULES, rule.metadata.name)

@@ -107,7 +107,7 @@ def rule_name(chosen: DeviceTaintSelector, key: str) -> str:
 def rule_of(
     chosen: DeviceTaintSelector, wanted: DeviceTaint, *, name: str | None = None, expires_at: float | None = None
 ) -> DeviceTaintRule:
-    annotations = {EXPIRES_AT: format_time(expires_at)} if expires_at else {}
+    annotations = {EXPIRES_AT: format_time(expires_at)} if expires_at is not None else {}
     metadata = ObjectMeta(name=name or rule_name(chosen, wanted.key), uid="new", annotations=annotations)
     return DeviceTaintRule(metadata, DeviceTaintRuleSpec(chosen, wanted))
 
