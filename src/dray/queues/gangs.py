@@ -133,6 +133,11 @@ def next_part(gang: Gang, leaf: str) -> Part:
     return part
 
 
+def is_whole(gang: Gang, leaf: str) -> bool:
+    """Whether all that has to start together with a pod of this leaf has its minimum."""
+    return leaf in gang.leaves and is_running(next_part(gang, leaf), gang)
+
+
 def next_attempt(gang: Gang) -> list[Member]:
     """The pods to place together next: what is missing to the minimum, or one more; empty if nothing can be tried."""
     missing = _missing(gang, gang.root)

@@ -7,7 +7,7 @@ nothing of that is taken back.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -26,8 +26,9 @@ from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.asked import Amounts
 from dray.scheduling.workloads.asking import Asking
 from dray.scheduling.workloads.grouping import leaf_of
-from dray.scheduling.workloads.jobs import BESIDE, CPU, MEMORY, Job, told
+from dray.scheduling.workloads.jobs import BESIDE, CPU, MEMORY, Job, Jobs, not_done, told
 from dray.scheduling.workloads.members import Members
+from dray.scheduling.workloads.nearness import Nearness
 from dray.scheduling.workloads.together import Blocked, Seat
 from dray.scheduling.workloads.use import QueueUse, Standings
 
@@ -47,6 +48,13 @@ class Young(NamedTuple):
     until: float
     queue: str
     seconds: float
+
+
+def barred(jobs: Jobs, nearness: Nearness, job: Job, starting: Iterable[str]) -> Refusal | None:
+    """Why nothing of the job is placed, whatever there is room for; ``starting``: its pods that are to be."""
+    if job.missing:
+        return Refusal.of("PodGroupMissing", job.group)
+    return jobs.unusable(job.queue) or not_done(job, starting) or nearness.wrong(job)
 
 
 class Denials:

@@ -1,18 +1,20 @@
 """Room that is made for jobs of queues: what each was promised, until it starts there or the plan turns out not to work any more.
 
 Always true: nobody is evicted but for a gang that has its whole plan. Its members hold what they were promised until they are
-bound; a plan that cannot come true any more is dropped as a whole.
+bound; a plan that cannot come true any more, or that queues and groups do not allow any more, is dropped as a whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
 from dray.books.nodes import Placed
 from dray.cluster.port import Write
+from dray.queues.gangs import is_whole
 from dray.scheduling.actions.preemption import Eviction
 from dray.scheduling.actions.preemptor import Preemptor, preempting
 from dray.scheduling.config import Profile
@@ -21,13 +23,16 @@ from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.telling import reports
 from dray.scheduling.telling.reports import Reports
 from dray.scheduling.waiting.queue import QueuedPod
+from dray.scheduling.workloads.asking import Asking
+from dray.scheduling.workloads.denials import Denials, barred
+from dray.scheduling.workloads.grouping import leaf_of
 from dray.scheduling.workloads.jobs import Job, Jobs
 from dray.scheduling.workloads.members import Members
 from dray.scheduling.workloads.nearness import Nearness
 from dray.scheduling.workloads.returns import Returns
 from dray.scheduling.workloads.room import Plan
 from dray.scheduling.workloads.together import Seat, Together
-from dray.scheduling.workloads.use import QueueUse
+from dray.scheduling.workloads.use import QueueUse, Standings
 
 # After how many seconds is looked again where no event says that something changed.
 LOOK_AGAIN: Final = 10.0
@@ -133,12 +138,45 @@ class Promises:
             if job is None or any(job.waiting.get(each.uid) is not each or not each.nominated for each in members):
                 self._drop(key, job)
                 continue
+            if not self._is_allowed(job, members, now):
+                self._drop(key, job)
+                continue
             if self._starts(job, wait, now):
                 continue
             if self._comes_true(wait, now):
                 self._tell(job, wait.plan, now)
             else:
                 self._drop(key, job)
+
+    def _is_allowed(self, job: Job, promised: Sequence[QueuedPod], now: float) -> bool:
+        """Whether the job still has its minimum with these, in a queue that has it start: while others leave for it, people
+        change queues and pod groups."""
+        members, tree = self._members(), self._jobs.tree
+        gang = members.gang(job)
+        if not job.single and not all(is_whole(gang, leaf_of(each.pod, job.subgroups)) for each in promised):
+            return False
+        with self._lifted(promised):
+            nearness = Nearness(self._parts, self._together(now), members)
+            if barred(self._jobs, nearness, job, [each.uid for each in promised]) is not None:
+                return False
+            asking = Asking(self._jobs, self._use, members)
+            asking.note(job, promised)
+            # Shares say nothing of who may start.
+            standings = Standings(tree, self._use, {name: {} for name in tree.queues})
+            return Denials(tree, standings, {}, self._use, members, asking).of_start(job) is None
+
+    def _members(self) -> Members:
+        return Members(self._parts, self._preemptor.preemption)
+
+    @contextmanager
+    def _lifted(self, promised: Iterable[QueuedPod]) -> Iterator[None]:
+        """As long as this lasts, they are promised nothing."""
+        with self._parts.books.trial():
+            for pending in promised:
+                nomination = self._preemptor.nominator.get(pending.uid)
+                if nomination is not None:
+                    self._preemptor.nominator.lift(nomination)
+            yield
 
     def _comes_true(self, wait: Wait, now: float) -> bool:
         """Whether somebody leaves who is waited for. Who was called off, or could not be deleted, may stay after all; but what
@@ -168,14 +206,10 @@ class Promises:
 
     def _on_their_nodes(self, job: Job, promised: Sequence[QueuedPod], now: float) -> list[Seat] | None:
         """Or on others as good, near to those as the job says."""
-        with self._parts.books.trial():
-            for pending in promised:
-                nomination = self._preemptor.nominator.get(pending.uid)
-                if nomination is not None:
-                    self._preemptor.nominator.lift(nomination)
+        with self._lifted(promised):
             together = self._together(now)
             together.headroom.begin(promised)
-            nearness = Nearness(self._parts, together, Members(self._parts, self._preemptor.preemption))
+            nearness = Nearness(self._parts, together, self._members())
             table = together.table(nearness.around(job, {each.uid: each.nominated for each in promised}))
             for pending in promised:
                 if not table.sits(pending, pending.nominated):

@@ -22,9 +22,9 @@ from dray.scheduling.placing.refusal import Refusal
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.asked import Amounts, add
 from dray.scheduling.workloads.asking import Asking
-from dray.scheduling.workloads.denials import Denials, Missing
+from dray.scheduling.workloads.denials import Denials, Missing, barred
 from dray.scheduling.workloads.grouping import leaf_of
-from dray.scheduling.workloads.jobs import Job, Jobs, not_done
+from dray.scheduling.workloads.jobs import Job, Jobs
 from dray.scheduling.workloads.joint import Joint
 from dray.scheduling.workloads.line import Line
 from dray.scheduling.workloads.members import Members, Tried
@@ -169,12 +169,8 @@ class Session:
         return found
 
     def barred(self, job: Job, starting: Iterable[str] | None = None) -> Refusal | None:
-        """Why nothing of the job is placed, whatever there is room for; ``starting``: its pods that are to be, or those that
-        wait."""
-        if job.missing:
-            return Refusal.of("PodGroupMissing", job.group)
-        pods = job.waiting if starting is None else starting
-        return self._jobs.unusable(job.queue) or not_done(job, pods) or self.nearness.wrong(job)
+        """``starting``: its pods that are to be placed, or those that wait."""
+        return barred(self._jobs, self.nearness, job, job.waiting if starting is None else starting)
 
     def told(self, job: Job, pod: Pod) -> Missing | None:
         """Why nothing comes of one of its pods that waits, if so."""
