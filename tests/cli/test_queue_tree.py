@@ -10,10 +10,11 @@ from click.testing import CliRunner
 
 from dray.api import kinds
 from dray.cli import root
+from dray.explain.queues import survey
 from dray.explain.snapshot import KINDS
 from tests.scheduling.scheduling_cluster import Sim
 from tests.scheduling.test_counters_in_shares import MEMORY, add_team, add_user, mig
-from tests.scheduling.test_queues_and_gangs import add_queue, add_single, cluster, running
+from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, add_single, cluster, running
 
 
 def shown(sim: Sim, folder: Path, *arguments: str) -> str:
@@ -133,3 +134,34 @@ def test_what_runs_of_a_queue_that_was_deleted_is_told(tmp_path: Path) -> None:
     assert running(sim) == {"p0", "p1"}
     told = "queue gone does not exist: 1 pod waits in it; 2 pods of it run, from which no queue takes anything back"
     assert told in shown(sim, tmp_path)
+
+
+def test_where_no_queue_can_be_used_it_is_said_why_and_who_waits(tmp_path: Path) -> None:
+    sim = cluster(2)
+    add_queue(sim, "a", 1, parent="gone")
+    for name in ("p", "q"):
+        add_single(sim, name, "a")
+    sim.settle(8)
+    assert shown(sim, tmp_path) == "queue a is not used: parent 'gone' does not exist; 2 pods wait in it\n"
+    assert json.loads(shown(sim, tmp_path, "-o", "json"))["waitInVain"] == {"a": 2}
+
+
+def test_where_there_is_no_queue_at_all_those_are_named_that_members_of_gangs_wait_for() -> None:
+    sim = cluster(2)
+    add_group(sim, "train", "nobody", 1)
+    add_member(sim, "w0", "train")
+    sim.settle(5)
+    tree = survey(sim.world, sim.now)
+    assert (tree.queues, tree.missing) == ([], {"nobody": 1})
+
+
+def test_pods_that_wait_in_a_queue_with_queues_below_it_are_counted(tmp_path: Path) -> None:
+    sim = cluster(2)
+    add_queue(sim, "above", 1)
+    add_queue(sim, "below", 1, parent="above")
+    add_single(sim, "p", "above")
+    add_single(sim, "q", "below")
+    sim.settle(5)
+    found = shown(sim, tmp_path)
+    assert lines(found)[1][:3] == ["above", "100", "1"]
+    assert "queue above takes no pods itself because it has queues below it (below); 1 pod waits in it" in found

@@ -60,6 +60,37 @@ class TestAQueue:
         sim.settle(10)
         assert sim.api.objects[kinds.QUEUES]["other"]["status"]["fairShare"]["nvidia.com/gpu"] == "4"
 
+    def test_deserves_a_share_for_pods_that_it_took_before_it_had_queues_below_it(self) -> None:
+        """Else all that is below it would be above its share, and leave for others."""
+        sim = cluster(8)
+        add_queue(sim, "research", 0)
+        for index in range(2):
+            add_single(sim, f"r{index}", "research")
+        sim.settle(4)
+        add_queue(sim, "speech", 0, parent="research")
+        add_queue(sim, "other", 0)
+        for index in range(2):
+            add_single(sim, f"s{index}", "speech")
+        sim.settle(4)
+        for index in range(8):
+            add_single(sim, f"o{index}", "other")
+        sim.settle(10)
+        assert {"r0", "r1", "s0", "s1"} < running(sim)
+        assert len(running(sim)) == 8
+
+    def test_that_cannot_be_used_any_more_keeps_no_numbers_of_when_it_was(self) -> None:
+        sim = cluster(2)
+        add_queue(sim, "above", 2)
+        add_queue(sim, "team", 2, parent="above")
+        add_single(sim, "p", "team")
+        sim.settle(10)
+        assert sim.api.objects[kinds.QUEUES]["team"]["status"]["allocated"] == {"nvidia.com/gpu": "1"}
+        sim.remove(kinds.QUEUES, "above")
+        add_single(sim, "late", "team")
+        sim.settle(10)
+        status = sim.api.objects[kinds.QUEUES]["team"]["status"]
+        assert (status["allocated"], status["fairShare"], status["waitingPods"]) == ({}, {}, 1)
+
     def test_that_goes_while_pods_wait_in_it_is_told_as_missing(self) -> None:
         sim = cluster(0)
         add_queue(sim, "team", 1)

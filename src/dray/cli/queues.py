@@ -9,7 +9,7 @@ fixed contract (docs/queues.md).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Final
 
@@ -103,23 +103,38 @@ def queues(context: click.Context, config: Path | None, source: Source, output: 
 
 
 def _show(tree: QueueTree, screen: Console, *, wide: bool) -> None:
-    if not tree.queues:
+    notes = list(_notes(tree))
+    if tree.queues:
+        names = [name for name in resources(tree) if wide or name not in (CPU, MEMORY) or _limited(tree, name)]
+        narrow = len(names) <= _MOST_BESIDE and not any("/" in name for name in names)
+        screen.print(_beside(tree, names) if narrow else _below(tree, names, every=wide))
+    elif not notes:
         screen.print("There are no queues: pods are scheduled by priority and age.")
-        return
-    names = [name for name in resources(tree) if wide or name not in (CPU, MEMORY) or _limited(tree, name)]
-    narrow = len(names) <= _MOST_BESIDE and not any("/" in name for name in names)
-    screen.print(_beside(tree, names) if narrow else _below(tree, names, every=wide))
+    for note in notes:
+        screen.print(note, style="yellow", markup=False)
+
+
+def _notes(tree: QueueTree) -> Iterator[str]:
+    """Queues from which no pod starts."""
+
+    def wait(count: int) -> str:
+        return f"{counted(count, 'pod')} {'waits' if count == 1 else 'wait'} in it"
+
     for name, error in tree.wrong.items():
-        screen.print(f"queue {name} is not used: {error}", style="yellow", markup=False)
+        yield f"queue {name} is not used: {error}" + (f"; {wait(count)}" if (count := tree.wait_in_vain.get(name)) else "")
+    for name, count in tree.wait_in_vain.items():
+        if name not in tree.wrong:
+            below = ", ".join(row.name for row in tree.queues if row.parent == name)
+            yield f"queue {name} takes no pods itself because it has queues below it ({below}); {wait(count)}"
     for name in sorted({*tree.missing, *tree.left}):
         told = []
         if count := tree.missing.get(name):
-            told.append(f"{counted(count, 'pod')} {'waits' if count == 1 else 'wait'} in it")
+            told.append(wait(count))
         if count := tree.left.get(name):
             told.append(
                 f"{counted(count, 'pod')} of it {'runs' if count == 1 else 'run'}, from which no queue takes anything back"
             )
-        screen.print(f"queue {name} does not exist: {'; '.join(told)}", style="yellow", markup=False)
+        yield f"queue {name} does not exist: {'; '.join(told)}"
 
 
 def _beside(tree: QueueTree, names: list[str]) -> Fitted:

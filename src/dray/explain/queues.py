@@ -14,7 +14,7 @@ from dray.api.queues import GPU, GPU_RESOURCE
 from dray.cluster.world import World
 from dray.scheduling.config import EMBEDDED, Config, Profile
 from dray.scheduling.scheduler import Scheduler
-from dray.scheduling.workloads.jobs import BESIDE, CPU, MEMORY, told
+from dray.scheduling.workloads.jobs import BESIDE, CPU, MEMORY, Jobs, told
 from dray.scheduling.workloads.status import statuses
 
 
@@ -42,6 +42,8 @@ class QueueTree(msgspec.Struct, rename="camel"):
     missing: dict[str, int] = {}
     # And how many pods run that name them: nobody takes anything back from these.
     left: dict[str, int] = {}
+    # Queues that exist and take no pods, as they are not used or have queues below them, and how many pods wait in them.
+    wait_in_vain: dict[str, int] = {}
 
 
 def of_queues(world: World) -> Config:
@@ -58,11 +60,12 @@ def _says_its_queue(pod: Pod) -> bool:
 
 
 def survey(world: World, now: float, config: Config | None = None, gates: Gates | None = None) -> QueueTree:
-    if not world.all(QUEUES):
-        return QueueTree([], {}, {})  # then the scheduler keeps no account of queues
     scheduler = Scheduler(world, config or of_queues(world), gates)
+    jobs = scheduler.workloads.jobs
+    if not jobs.active:
+        return QueueTree([], {}, {})  # then the scheduler keeps no account of queues
     session = scheduler.workloads.survey(now)
-    status = statuses(session, scheduler.workloads.use)
+    status = statuses(session, scheduler.workloads.use, jobs)
     rows: list[QueueRow] = []
 
     def walk(parent: str, depth: int) -> None:
@@ -89,7 +92,15 @@ def survey(world: World, now: float, config: Config | None = None, gates: Gates 
     walk("", 0)
     total = {name: told(name, value) for name, value in sorted(session.total.items())}
     missing, left = _missing(world, running=False), _missing(world, running=True)
-    return QueueTree(rows, total, dict(scheduler.workloads.jobs.wrong), missing, left)
+    return QueueTree(rows, total, dict(jobs.wrong), missing, left, _in_vain(world, jobs))
+
+
+def _in_vain(world: World, jobs: Jobs) -> dict[str, int]:
+    found = Counter[str]()
+    for job in jobs.with_waiting():
+        if world.get(QUEUES, job.queue) is not None and jobs.unusable(job.queue) is not None:
+            found[job.queue] += len(job.waiting)
+    return dict(sorted(found.items()))
 
 
 def _missing(world: World, *, running: bool) -> dict[str, int]:

@@ -424,7 +424,7 @@ class Workloads:
         """What became of the queues, now or in a while."""
         if now >= self._reported + PAUSE:
             self._reported = now
-            self._out.extend(news(session, self.use, self._parts.world))
+            self._out.extend(news(session, self.use, self.jobs, self._parts.world))
         elif self._again is None or self._again > self._reported + PAUSE:
             self._again = self._reported + PAUSE
 

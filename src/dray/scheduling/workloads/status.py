@@ -1,11 +1,12 @@
 """What people see of a queue: what it deserves, holds, asks for, and how many of its pods wait; as KAI-Scheduler's status has it.
 
 ``fairShare`` and ``waitingPods`` are Dray's own. Always true: a status is written only when it says something new, and not for
-all sessions of a busy moment but for the last.
+all sessions of a busy moment but for the last; a queue that is not used has nothing, and no numbers of when it was.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Final
 
 from dray.api.kinds import QUEUES
@@ -13,7 +14,7 @@ from dray.api.queues import GPU, GPU_RESOURCE, Queue
 from dray.cluster.port import Write
 from dray.cluster.world import World
 from dray.scheduling.workloads.asked import Amounts
-from dray.scheduling.workloads.jobs import told
+from dray.scheduling.workloads.jobs import Jobs, told
 from dray.scheduling.workloads.session import Session
 from dray.scheduling.workloads.use import QueueUse
 
@@ -27,18 +28,18 @@ def amounts(found: Amounts) -> dict[str, str]:
     return {name: told(name, value) for name, value in named.items()}
 
 
-def statuses(session: Session, use: QueueUse) -> dict[str, dict[str, Any]]:
+def statuses(session: Session, use: QueueUse, jobs: Jobs) -> dict[str, dict[str, Any]]:
     """Of every queue, by name."""
     tree = session.tree
     requested = {name: dict(use.allocated[name]) for name in tree.queues}
-    waiting = dict.fromkeys(tree.queues, 0)
     for job in session.waiting:
         asked = session.asking.of(pending for pending in job.waiting.values() if not pending.nominated)
         for queue in tree.upwards(job.queue):
-            waiting[queue.name] += len(job.waiting)
             for resource, value in asked.items():
                 requested[queue.name][resource] = requested[queue.name].get(resource, 0.0) + value
-    return {
+    waiting = waiting_in(jobs)
+    unused = {name: {**_EMPTY, "waitingPods": waiting[name]} for name in jobs.wrong}
+    return unused | {
         name: {
             "allocated": amounts(use.allocated[name]),
             "allocatedNonPreemptible": amounts(use.fixed[name]),
@@ -51,10 +52,19 @@ def statuses(session: Session, use: QueueUse) -> dict[str, dict[str, Any]]:
     }
 
 
-def news(session: Session, use: QueueUse, world: World) -> list[Write]:
+def waiting_in(jobs: Jobs) -> Counter[str]:
+    """How many pods wait in each queue and all below it, also where they wait in vain."""
+    tree, found = jobs.tree, Counter[str]()
+    for job in jobs.with_waiting():
+        names = [queue.name for queue in tree.upwards(job.queue)] if job.queue in tree.queues else [job.queue]
+        found.update(dict.fromkeys(names, len(job.waiting)))
+    return found
+
+
+def news(session: Session, use: QueueUse, jobs: Jobs, world: World) -> list[Write]:
     """The statuses that are not what they were."""
     found: list[Write] = []
-    for name, wanted in statuses(session, use).items():
+    for name, wanted in statuses(session, use, jobs).items():
         queue: Queue | None = world.get(QUEUES, name)
         if queue is None or all(queue.status.get(field, _EMPTY[field]) == value for field, value in wanted.items()):
             continue

@@ -180,12 +180,16 @@ class Standings(Mapping[str, Standing]):
 
 
 def shares_of(total: Amounts, tree: Tree, use: QueueUse, pending: Mapping[str, Amounts]) -> dict[str, Amounts]:
-    """What each queue deserves now: of what it holds and waits for."""
+    """What each queue deserves now: of what it holds and waits for. Pods that started before it had queues below it still count
+    for it."""
     requested: dict[str, Amounts] = {}
     for name in tree.queues:
-        if tree.is_leaf(name):
-            amounts = requested[name] = dict(use.allocated[name])
-            add(amounts, pending.get(name, {}))
+        amounts = requested[name] = dict(use.allocated[name])
+        add(amounts, pending.get(name, {}))
+        for child in tree.children.get(name, ()):
+            add(amounts, use.allocated[child.name], -1.0)
+        if not tree.is_leaf(name):
+            requested[name] = _rounded(amounts)
     return fair_shares(total, with_requests(tree, requested))
 
 
