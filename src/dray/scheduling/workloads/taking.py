@@ -167,7 +167,11 @@ class Taking:
 
         def choose(steps: Iterable[Step]) -> Iterator[Step]:
             losses = Losses(self._denials.reclaimer(job, self._asking.least(job)), self._session.tree, standings)
-            return (step for step in steps if losses.take(step.job.queue, self._use.freed(step.pods)) is None)
+            gone = set[str]()
+            for step in steps:
+                if losses.take(step.job.queue, self._use.freed(step.pods, gone)) is None:
+                    gone.update(placed.pod.uid for placed in step.pods)
+                    yield step
 
         return choose
 
@@ -216,9 +220,11 @@ class Taking:
         return min((each for each in found if each is not None), default=None)
 
     def _may_take(self, job: Job, plan: Plan, standings: Mapping[str, Standing]) -> bool:
-        blocks = [(step.job.queue, self._use.freed(step.pods)) for step in plan.evicted]
+        steps = list(plan.evicted)
         if not self._settings.consolidating_reclaim:
-            blocks += [(step.job.queue, self._use.freed(step.pods)) for step, _ in plan.moved]
+            steps += [step for step, _ in plan.moved]
+        amounts = self._use.freed_in_turn([step.pods for step in steps])
+        blocks = list(zip((step.job.queue for step in steps), amounts, strict=True))
         taken = self._asking.taken(job, plan.seats)
         taker = self._denials.reclaimer(job, taken)
         if not self._asking.is_certain(job) and may_reclaim(taker, standings) is not None:
@@ -234,9 +240,10 @@ class Taking:
         taken = self._asking.taken(job, plan.seats)
         others = [name for name in self._session.total if name not in (CPU, MEMORY) and not taken.get(name)]
         left: dict[str, Amounts] = {}
-        for step in plan.evicted if others else ():
+        evicted = plan.evicted if others else ()
+        for step, amounts in zip(evicted, self._use.freed_in_turn([step.pods for step in evicted]), strict=True):
             queue = step.job.queue
-            left[queue] = plus(left.get(queue, standings[queue].allocated), self._use.freed(step.pods), -1.0)
+            left[queue] = plus(left.get(queue, standings[queue].allocated), amounts, -1.0)
         return any(
             held.get(name, 0.0) < min(standings[queue].allocated.get(name, 0.0), standings[queue].fair_share.get(name, 0.0))
             for queue, held in left.items()

@@ -111,13 +111,15 @@ class Turns:
         return known[1]
 
     def _freed(self, lost: Mapping[str, Sequence[Step]]) -> dict[str, Amounts]:
-        return {key: self._use.freed([placed for step in steps for placed in step.pods]) for key, steps in lost.items()}
+        """What each would ask for when all of them are gone."""
+        pods = {key: [placed for step in steps for placed in step.pods] for key, steps in lost.items()}
+        gone = {placed.pod.uid for each in pods.values() for placed in each}
+        return {key: self._use.freed(each, gone) for key, each in pods.items()}
 
     def without(self, evicted: Sequence[Step], standings: Mapping[str, Standing]) -> dict[str, Standing]:
         """What queues have when these are gone."""
         held = {name: standing.allocated for name, standing in standings.items()}
-        for step in evicted:
-            amounts = self._use.freed(step.pods)
+        for step, amounts in zip(evicted, self._use.freed_in_turn([step.pods for step in evicted]), strict=True):
             for queue in self._session.tree.upwards(step.job.queue):
                 held[queue.name] = plus(held[queue.name], amounts, -1.0)
         return {

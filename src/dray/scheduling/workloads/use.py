@@ -7,7 +7,8 @@ that. What is held beside queues is kept too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from dray.api.resource import ResourceClaim
@@ -107,13 +108,31 @@ class QueueUse:
         """Who counts with claims, and with which."""
         return [(uid, list(charge.asked.claims)) for uid, charge in self._charged.items() if charge.asked.claims]
 
-    def freed(self, pods: Iterable[Placed]) -> Amounts:
-        """What queues have no more when these pods leave: claims that others use too stay."""
+    def freed(self, pods: Iterable[Placed], gone: AbstractSet[str] = frozenset()) -> Amounts:
+        """What queues have no more when these pods leave: claims that others use too stay, but for those that are ``gone`` then,
+        by uid."""
         pods = list(pods)
         own = {placed.pod.uid for placed in pods}
         asked = list(map(self._jobs.holds, pods))
-        stay = {claim for each in asked for claim in each.claims if self.claims.get(claim, own) - own}
+        stay = {claim for each in asked for claim in each.claims if self.claims.get(claim, own) - own - gone}
         return together(asked, stay)
+
+    def freed_in_turn(self, steps: Sequence[Sequence[Placed]]) -> list[Amounts]:
+        """The same for all of these, who leave one after the other, or have left in a trial: a claim goes with the last that
+        uses it."""
+        going = {placed.pod.uid for pods in steps for placed in pods}
+        asked = [list(map(self._jobs.holds, pods)) for pods in steps]
+        last = {claim: turn for turn, each in enumerate(asked) for pod in each for claim in pod.claims}
+        stay = {claim for claim in last if self.claims.get(claim, going) - going}
+        return [
+            together(each, stay | {claim for pod in each for claim in pod.claims if last[claim] > turn})
+            for turn, each in enumerate(asked)
+        ]
+
+    def sharers(self, pods: Iterable[Placed]) -> set[str]:
+        """Who uses claims of these pods, by uid: as long as one of them stays, so do the claims."""
+        claims = {claim for placed in pods for claim in self._jobs.holds(placed).claims}
+        return {uid for claim in claims for uid in self.claims.get(claim, ())}
 
     def within_limits(self, job: Job) -> bool:
         """Whether the queues of a job that runs keep to their limits."""

@@ -33,6 +33,8 @@ class Victims:
     def in_order(self, candidates: Sequence[Job], protected: Callable[[Job], bool]) -> Iterator[Step]:
         """Jobs of the queue that is served last first, in it the job that is served last; surplus pods one by one."""
         gone: dict[str, set[str]] = {}
+        # And who uses claims of theirs, which are free when they go, too.
+        all_gone, sharing = set[str](), dict[str, set[str]]()
 
         def left(job: Job) -> Gang:
             taken = gone.get(job.key)
@@ -47,12 +49,13 @@ class Victims:
             if job.single:
                 return [] if protected(job) or job.key in gone else [Member(next(iter(job.pods)))]
             gang = left(job)
-            return surplus(gang)[:1] if protected(job) else next_victims(gang)
+            spare = surplus(gang, sharing.get(job.key, ()))[:1]
+            return spare if spare or protected(job) else next_victims(gang)
 
         def loses(job: Job) -> Amounts:
             taken = gone.get(job.key, ())
             placed = (self._nodes.placed(each.name) for each in self._members.active(job) if each.name not in taken)
-            return self._use.freed(each for each in placed if each is not None)
+            return self._use.freed((each for each in placed if each is not None), all_gone)
 
         line = Line(self._session.tree, self._session.standings.frozen(), self._session.total, key, loses, last_first=True)
         allowed = {job.key for job in candidates}
@@ -67,9 +70,13 @@ class Victims:
             placed = tuple(each for each in pods if each is not None and self._may_go(job, each))
             if not placed or len(placed) < len(pods):
                 continue
-            gone.setdefault(job.key, set()).update(each.pod.uid for each in placed)
+            uids = {each.pod.uid for each in placed}
+            gone.setdefault(job.key, set()).update(uids)
             found = Step(job, placed, job.root.is_leaf and not job.single and bool(left(job).members("active")))
-            line.take(job.queue, self._use.freed(found.pods))
+            line.take(job.queue, self._use.freed(found.pods, all_gone))
+            all_gone |= uids
+            if not job.single:
+                sharing.setdefault(job.key, set()).update(self._use.sharers(found.pods))
             yield found
             if not job.single and left(job).members("active"):
                 line.push(job)
