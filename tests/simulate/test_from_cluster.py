@@ -95,6 +95,15 @@ def test_the_difference_is_shown_for_people(tmp_path: Path) -> None:
     assert "After 60 s 4 pods would run without it, 4 with it; 0 end otherwise, 0 are gone, 0 more leave." in answer.stdout
 
 
+def test_of_pods_that_are_gone_then_it_is_shown_where_they_would_be(tmp_path: Path) -> None:
+    file, add = saved(cluster(), tmp_path / "now.json", pods_first=True), tmp_path / "add.yaml"
+    add.write_text(yaml.safe_dump(pod("urgent", template="two", priorityClassName="high")))
+    arguments = ["simulate", "--from-cluster", "--snapshot", str(file), "--add", str(add), "--until", "60s"]
+    answer = CliRunner().invoke(root, arguments)
+    (gone,) = [line.split() for line in answer.stdout.splitlines() if line.endswith("gone")]
+    assert gone[1:3] == ["Running", "on"]
+
+
 def test_an_object_that_is_added_and_refused_is_named(tmp_path: Path) -> None:
     file, add = saved(cluster(), tmp_path / "now.json", pods_first=True), tmp_path / "add.yaml"
     add.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {}}))

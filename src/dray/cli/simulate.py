@@ -148,7 +148,9 @@ def _show_difference(found: WhatIf, console: Console) -> None:
     if told.added:
         console.print(table(("added", "phase", "node", "bound at", "devices", "why not"), [_row(pod) for pod in told.added]))
         console.print()
-    rows = [(one.pod, _ended(one.before), _ended(one.after)) for one in told.changed] + [(key, "", "gone") for key in told.gone]
+    was = {f"{pod['namespace']}/{pod['name']}": pod for pod in found.before.pods}
+    rows = [(one.pod, _ended(one.before), _ended(one.after)) for one in told.changed]
+    rows += [(key, _ended(was[key]), "gone") for key in told.gone]
     if rows:
         console.print(table(("pod", "without", "with"), rows))
         console.print()
