@@ -55,6 +55,24 @@ def add_asking(sim: Sim, name: str, sort: str) -> None:
     sim.api.put(kinds.PODS, body)
 
 
+def test_pods_of_the_last_gang_of_a_cluster_say_nothing_of_the_next_one_of_its_name() -> None:
+    """They were remembered: the next ones waited in the queue of those that were gone, for ever."""
+    sim = cluster(3)
+    for name in ("g0", "g1"):
+        body = pod(name, requests={GPU: "1"}, schedulingGroup={"podGroupName": "train"}, labels={"kai.scheduler/queue": "gone"})
+        sim.api.put(kinds.PODS, body)
+    sim.settle(3)
+    assert sim.condition("g0")["message"] == "queue gone does not exist."
+    for name in ("g0", "g1"):
+        sim.remove(kinds.PODS, f"default/{name}")
+    for name in ("g0", "g1"):
+        add_asking(sim, name, "core")
+    sim.settle(3)
+    add_core_group(sim, "train", 2)
+    sim.settle(5)
+    assert running(sim) == {"g0", "g1"}
+
+
 @pytest.mark.parametrize("sort", ["core", "annotation"])
 def test_the_first_gang_of_a_cluster_starts_together_too(sort: str) -> None:
     """There are no queues, and pods come before their group: nothing starts by itself."""

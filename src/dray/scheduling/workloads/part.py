@@ -138,10 +138,11 @@ class Workloads:
             self._stale_queues = True
         if old is not None and new is not None and _labels(old) != _labels(new):
             self._stale_queues = self._dirty = True
+        if new is None or (old is not None and old.uid != new.uid):
+            # Also where it was the last that had to do with gangs: there may be such again.
+            self._gone(old)
         if not self.jobs.active:
             return
-        if new is None or (old is not None and old.uid != new.uid):
-            self._gone(old)
         if new is not None and new.spec.scheduler_name in self._profiles:
             if not self.listening:
                 # Before the first pod this is nothing, and nothing has to be worked out again for those that follow.
