@@ -177,6 +177,19 @@ class TestAPodGroup:
         sim.settle(5)
         assert running(sim) == {"p"}
 
+    def test_that_goes_leaves_its_pods_to_the_queue_of_the_oldest_whichever_was_seen_first(self) -> None:
+        sim = cluster(4)
+        for name in ("team", "other"):
+            add_queue(sim, name, 2)
+        add_group(sim, "train", "team", 1)
+        for name in ("w1", "w0"):  # of the same second
+            add_member(sim, name, "train", labels={"kai.scheduler/queue": "other"})
+        sim.settle(5)
+        sim.remove(kinds.POD_GROUPS, "default/train")
+        sim.settle(1)  # which holds what is counted against what pods hold
+        held = {name: sim.scheduler.workloads.use.allocated[name]["gpu"] for name in ("team", "other")}
+        assert held == {"team": 0, "other": 2}
+
     def test_for_ever_is_a_negative_duration(self) -> None:
         sim = cluster(1)
         add_queue(sim, "team", 4)

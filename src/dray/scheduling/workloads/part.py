@@ -232,9 +232,12 @@ class Workloads:
         found = change.object
         core = change.kind is CORE_POD_GROUPS
         job = self.jobs.group_changed(f"{found.metadata.namespace}{CORE}{found.metadata.name}" if core else found.key)
-        for uid, pod in list(job.pods.items()) if job is not None else ():
+        pods = list(job.pods.values()) if job is not None else []
+        for pod in pods:
             self._put(pod)
-            self._look_again_at(uid)
+        # Only now it is known in which queue they all are: where no group says so, the oldest of them does.
+        for pod in pods:
+            self._look_again_at(pod.uid)
 
     def know(self) -> None:
         """Whose pods are whose is worked out anew if queues changed, what they hold if devices did; a session begins with it."""
