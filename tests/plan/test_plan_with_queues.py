@@ -113,6 +113,9 @@ def test_of_a_gang_that_goes_as_a_whole_it_is_told_where_the_room_is_that_is_nee
     )
 
 
+TOLD = "pods name one, and what comes of them is told as if there were none"
+
+
 @pytest.mark.parametrize(
     "command", [["plan", "--drain", "n1", "--snapshot"], ["simulate", "--until", "20s", "--from-cluster", "--snapshot"]]
 )
@@ -127,10 +130,26 @@ def test_queues_that_the_files_lack_are_not_taken_for_none_without_a_word(
     file = tmp_path / "now.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     answer = CliRunner().invoke(root, [*command, str(file)])
-    warning = (
-        "warning: the files have no queues.scheduling.run.ai; 2 pods that wait name one, and are placed as if there were none"
-    )
+    warning = "warning: the files have no queues.scheduling.run.ai; 6 pods name one, and what comes of them is told as if there were none"
     assert warning in answer.stderr
+
+
+@pytest.mark.parametrize("core", [True, False])
+def test_pod_groups_that_the_files_lack_are_not_taken_for_none_either_where_their_pods_run(core: bool, tmp_path: Path) -> None:
+    """Who leaves may be told without the others of its gang."""
+    made = cluster(*node_with_devices("n1", 4), queue("a", 4), group("pair", "a", 2))
+    made.create(*(member(f"a{index}", "pair", 1) for index in range(2)))
+    made.run(30)
+    items = [body for body in read(made.server).objects.values() if body["kind"] != "PodGroup"]
+    for body in items if core else ():
+        if body["kind"] == "Pod":
+            del body["metadata"]["annotations"]
+            body["spec"]["schedulingGroup"] = {"podGroupName": "pair"}
+    file = tmp_path / "now.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    answer = CliRunner().invoke(root, ["plan", "--drain", "n1", "--snapshot", str(file)])
+    kind = "podgroups.scheduling.k8s.io" if core else "podgroups.scheduling.run.ai"
+    assert f"warning: the files have no {kind}; 2 {TOLD}" in answer.stderr
 
 
 def test_a_quota_that_grows_lets_who_waits_take_it_back(borrowed: Asked, tmp_path: Path) -> None:

@@ -78,20 +78,21 @@ def unless_unread(reason: Reason, pod: Pod, unknown: Mapping[Kind, str]) -> Reas
 
 def unread_of_queues(pod: Pod, unknown: Mapping[Kind, str]) -> list[Reason]:
     """The queue and the pod group that the pod names, of which nothing is known."""
+    core = pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group is not None else ""
     named = ("QueueMissing", "queue", pod.metadata.labels.get(QUEUE_LABEL))
-    grouped = ("PodGroupMissing", "group", pod.metadata.annotations.get(POD_GROUP_ANNOTATION))
+    grouped = ("PodGroupMissing", "group", pod.metadata.annotations.get(POD_GROUP_ANNOTATION) or core)
     absent = [Reason(code, "", {key: name}) for code, key, name in (named, grouped) if name]
     return [told for reason in absent if (told := unless_unread(reason, pod, unknown)) is not reason]
 
 
 def as_if_alone(pods: Iterable[Pod], unknown: Mapping[Kind, str]) -> Iterator[str]:
-    """What is not known of queues and groups that waiting pods name, so that a rehearsal places these as if there were none."""
-    waiting = [pod for pod in pods if not pod.spec.node_name and not pod.terminal]
-    found = Counter(str(told.data["kind"]) for pod in waiting for told in unread_of_queues(pod, unknown))
+    """What is not known of queues and groups that pods name, so that a rehearsal takes these for nothing: who runs may have to
+    leave with others then."""
+    found = Counter(str(told.data["kind"]) for pod in pods if not pod.terminal for told in unread_of_queues(pod, unknown))
     whys = {kind.resource: why for kind, why in unknown.items()}
     for kind, count in found.items():
-        pods_name = f"{count} pods that wait name one, and are" if count > 1 else "a pod that waits names one, and is"
-        yield f"{whys[kind]}; {pods_name} placed as if there were none"
+        pods_name = f"{count} pods name one, and what comes of them" if count > 1 else "a pod names one, and what comes of it"
+        yield f"{whys[kind]}; {pods_name} is told as if there were none"
 
 
 def untold(pod: Pod, refusals: Iterable[Sequence[Reason]], unknown: Mapping[Kind, str]) -> list[Reason]:
