@@ -14,7 +14,7 @@ from dray.api import kinds
 from dray.api.gates import Gates
 from dray.api.meta import decode
 from dray.api.resource import ResourceClaim
-from dray.cluster.port import Write
+from dray.cluster.port import Unreachable, Write
 from dray.explain.awaited import awaited
 from dray.explain.failures import failed_bindings
 from dray.scheduling.binding.conditions import judge
@@ -103,6 +103,36 @@ def test_a_condition_that_is_no_longer_true_is_waited_for_again(sim: Sim) -> Non
     say(sim, "p", READY, "False", powered="False", **{FAILED: "True"})
     sim.settle(2)
     assert (sim.node_of("p"), sim.devices_of("p")) == ("n1", ["fabric/gpu-0"])
+
+
+def test_a_condition_that_changes_just_before_the_bind_is_noticed(fabric: Sim) -> None:
+    """Both are told before anything is sent: what was said last counts."""
+    waiting_pod(fabric)
+    say(fabric, "p", READY)
+    say(fabric, "p", READY, "False")
+    fabric.settle(5)
+    assert (fabric.node_of("p"), fabric.devices_of("p")) == ("", ["fabric/gpu-0"])
+    assert fabric.preparing() == ["default/p"]
+    say(fabric, "p", READY)
+    say(fabric, "p", READY, **{FAILED: "True"})
+    fabric.settle(5)
+    assert (fabric.node_of("p"), fabric.devices_of("p")) == ("", ["fabric/gpu-1"])
+    say(fabric, "p", READY)
+    fabric.settle(5)
+    assert fabric.node_of("p") == "n1"
+
+
+def test_a_bind_that_may_have_come_true_is_not_taken_back_by_a_failure(fabric: Sim) -> None:
+    """Its devices would be free while it runs with them."""
+    waiting_pod(fabric)
+    lost = iter([Unreachable("no answer")])
+    fabric.fault = lambda write: next(lost, None) if write.subresource == "binding" else None
+    say(fabric, "p", READY)
+    fabric.step()
+    fabric.now += 2
+    say(fabric, "p", READY, **{FAILED: "True"})
+    fabric.settle(5)
+    assert (fabric.node_of("p"), fabric.devices_of("p")) == ("n1", ["fabric/gpu-0"])
 
 
 def test_a_failure_clears_the_allocation_at_once_and_another_device_is_taken(fabric: Sim) -> None:

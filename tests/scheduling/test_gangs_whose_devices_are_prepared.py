@@ -329,3 +329,18 @@ def looks(monkeypatch: pytest.MonkeyPatch, members: int) -> int:
 
 def test_what_it_costs_to_tell_them_their_claims_grows_with_how_many_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < looks(monkeypatch, 40) <= 4 * looks(monkeypatch, 10)
+
+
+@pytest.mark.parametrize("type", [FAILED, "dra.example.com/is-tested"])
+def test_when_one_is_not_ready_any_more_just_before_all_are_bound_none_is(gang: Sim, type: str) -> None:
+    """It is told before any bind is sent: that the devices of all were ready a moment ago is not enough."""
+    say(gang, "c0", READY)
+    gang.settle(5)
+    say(gang, "c1", READY)
+    say(gang, "c1", type)
+    gang.settle(20)
+    assert running(gang) == set()
+    assert gang.devices_of("c0") == ["n0/gpu-0"]
+    say(gang, "c1", READY)
+    gang.settle(5)
+    assert running(gang) == {"w0", "w1"}

@@ -197,9 +197,10 @@ class Binder:
 
     def claim_changed(self, key: str, now: float) -> None:
         for binding in self.bindings.with_claim(key):
-            # Ready a moment ago, and perhaps not so any more: before the bind was sent, or while it waits for others.
-            if binding.stage != "binding" or (binding.held and self.outbox.unsend(binding)):
+            if binding.stage != "binding":
                 self._go_on(binding, now)
+            elif binding.held and self.outbox.unsend(binding):
+                self._look_again(binding, now)
 
     def taints_changed(self, now: float) -> None:
         """Some device has a taint that evicts: nobody waits to be bound to it."""
@@ -225,6 +226,15 @@ class Binder:
             self._check_conditions(binding, now)
         else:
             self._advance(binding, now)
+
+    def _look_again(self, binding: Binding, now: float) -> None:
+        """Ready a moment ago, and perhaps not so any more: its bind was taken back before it was sent. One that was sent before,
+        and that nobody answered, may have come true, and is sent again whatever conditions say."""
+        if binding.doubtful:
+            self._advance(binding, now)
+        elif not self._check_conditions(binding, now):
+            # With what it has: its claims stay allocated, and are waited for again.
+            self._fail(binding, None, now)
 
     def _advance(self, binding: Binding, now: float) -> None:
         """Go on if nothing is awaited: everything that was written must be there still, and be this pod's."""
@@ -391,6 +401,7 @@ class Binder:
             self._step(binding, "bound", now)
         elif error.in_doubt or isinstance(error, Conflict | NotFound):
             # It may be bound, or gone: the watch will tell. Until then it keeps its place, and binding again does no harm.
+            binding.doubtful = True
             self.bindings.remind(binding, now + pause_after(binding.failures))
             binding.failures += isinstance(error, Refused) and error.in_doubt
         else:

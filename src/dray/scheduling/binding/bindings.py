@@ -43,6 +43,8 @@ class Binding:
     # What most bindings never have, and few ask for.
     # How often the server failed to bind it, or said so.
     failures = 0
+    # Whether a bind was sent of which nobody knows what became.
+    doubtful = False
     # Since when devices have been waited for.
     waited: float | None = None
     due = 0.0
