@@ -14,6 +14,7 @@ from dray.api import kinds
 from dray.api.gates import Gates
 from dray.api.meta import decode
 from dray.api.resource import ResourceClaim
+from dray.api.times import format_time
 from dray.cluster.port import Unreachable, Write
 from dray.explain.awaited import awaited
 from dray.explain.failures import failed_bindings
@@ -480,6 +481,21 @@ def test_a_claim_without_a_timestamp_is_waited_for_from_when_it_was_seen(fabric:
     say(fabric, "c", READY)
     fabric.settle()
     assert fabric.node_of("p") == "n1"
+
+
+def test_an_allocation_of_a_clock_that_was_ahead_is_not_waited_for_longer(fabric: Sim) -> None:
+    """As after a restart on another machine, or after a clock was set back."""
+    waiting_pod(fabric)
+    claim = fabric.claim("p")
+    claim["status"]["allocation"]["allocationTimestamp"] = format_time(fabric.now + 7200)
+    fabric.api.put(kinds.RESOURCE_CLAIMS, claim)
+    fabric.restart()
+    fabric.settle(590)
+    assert fabric.devices_of("p") == ["fabric/gpu-0"]
+    (found,) = awaited(decode(ResourceClaim, fabric.claim("p")), 600.0, fabric.now)
+    assert found.deadline == format_time(fabric.now + 600)
+    fabric.settle(20)
+    assert fabric.devices_of("p") == ["fabric/gpu-1"]
 
 
 def test_a_thousand_waiting_pods_cost_nothing(sim: Sim) -> None:

@@ -36,7 +36,7 @@ def awaited(claim: ResourceClaim, timeout: float, now: float) -> Iterator[Awaite
     if allocation is None:
         return
     since = allocation.allocation_timestamp or ""
-    deadline = format_time(parse_time(since) + timeout) if since else format_time(now + timeout)
+    deadline = format_time(conditions.deadline(claim, timeout, now))
     for result in allocation.devices.results:
         device = (result.driver, result.pool, result.device)
         known = conditions.reported(claim, result)

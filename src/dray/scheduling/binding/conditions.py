@@ -61,10 +61,11 @@ def drivers(claim: ResourceClaim) -> set[str]:
 
 
 def deadline(claim: ResourceClaim, timeout: float, first_seen: float) -> float:
-    """When the claim's devices must be ready; without a timestamp in the allocation, counted from when it was first seen."""
+    """When the claim's devices must be ready; without a timestamp in the allocation, or with one that a clock ahead of ours
+    wrote, counted from when it was first seen."""
     allocation = claim.status.allocation
     stamp = allocation.allocation_timestamp if allocation is not None else None
-    return (parse_time(stamp) if stamp else first_seen) + timeout
+    return (min(parse_time(stamp), first_seen) if stamp else first_seen) + timeout
 
 
 def judge(claim: ResourceClaim, now: float, due: float) -> Verdict:
