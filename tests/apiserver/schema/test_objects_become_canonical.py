@@ -48,6 +48,15 @@ def test_times_are_in_utc_with_the_precision_of_their_field(given, kept):
     assert stored(kinds.DEVICE_TAINT_RULES, rule)["spec"]["taint"]["timeAdded"] == "2026-01-02T03:04:05Z"
 
 
+def test_null_in_a_map_of_lists_is_an_empty_list():
+    """Go writes it for a list that it never made."""
+    groups = {"a": ["mig"], "b": None}
+    result = {"request": "r", "driver": "d", "pool": "p", "device": "d", "compatibilityGroups": groups}
+    claim = {"metadata": {"name": "c"}, "spec": {}, "status": {"allocation": {"devices": {"results": [result]}}}}
+    made = stored(kinds.RESOURCE_CLAIMS, claim)
+    assert made["status"]["allocation"]["devices"]["results"][0]["compatibilityGroups"] == {"a": ["mig"], "b": []}
+
+
 def test_null_is_the_same_as_absent():
     assert "hostNetwork" not in stored(kinds.PODS, pod(hostNetwork=None))["spec"]
 

@@ -203,12 +203,16 @@ class Converters:
         if type_.shape == "struct":
             return self.struct(type_.name)
         assert type_.item is not None
-        item, zero = self.of(type_.item), self.zero(type_.item)
-        return _list_of(item, zero) if type_.shape == "list" else _map_of(item, zero)
+        item, empty = self.of(type_.item), self._empty(type_.item)
+        return _list_of(item, empty) if type_.shape == "list" else _map_of(item, empty)
 
     def zero(self, type_: Type) -> Any:
         """What Go writes for the zero value; for a struct a new one must be made each time (None here)."""
         return _ZERO.get(type_.name) if type_.shape == "scalar" else None
+
+    def _empty(self, type_: Type) -> Any:
+        """What a null in a list or a map is converted as."""
+        return self.zero(type_) if type_.shape == "scalar" else [] if type_.shape == "list" else {}
 
     def _build(self, struct: Struct) -> StructConverter:
         fields: dict[str, tuple[Converter, StructConverter | None, bool]] | None = None
@@ -266,14 +270,14 @@ class Converters:
         return lambda unknown: zero
 
 
-def _list_of(item: Converter, zero: Any) -> Converter:
+def _list_of(item: Converter, empty: Any) -> Converter:
     def convert(value: Any, unknown: list[str]) -> Any:
         if type(value) is not list:
             raise WrongType("", json_name(value), "[]")
         made = []
         for index, given in enumerate(value):
             try:
-                made.append(item({} if zero is None else zero, unknown) if given is None else item(given, unknown))
+                made.append(item(empty if given is None else given, unknown))
             except WrongType as error:
                 error.path.append(f"[{index}]")
                 raise
@@ -282,14 +286,14 @@ def _list_of(item: Converter, zero: Any) -> Converter:
     return convert
 
 
-def _map_of(item: Converter, zero: Any) -> Converter:
+def _map_of(item: Converter, empty: Any) -> Converter:
     def convert(value: Any, unknown: list[str]) -> Any:
         if type(value) is not dict:
             raise WrongType("", json_name(value), "map")
         made = {}
         for key, given in value.items():
             try:
-                made[key] = item({} if zero is None else zero, unknown) if given is None else item(given, unknown)
+                made[key] = item(empty if given is None else given, unknown)
             except WrongType as error:
                 error.path.append(f".{key}")
                 raise
