@@ -9,10 +9,15 @@ from hypothesis import strategies as st
 
 from apiserver.conftest import Cluster
 from dray.apiserver.catalog import CATALOG
+from dray.apiserver.schema import text
 
 ROOT = "/apis/resource.k8s.io"
 CLAIMS = "namespaces/default/resourceclaims"
 EXACTLY = {"deviceClassName": "gpu", "count": 2, "allocationMode": "ExactCount"}
+NOW = {"devices": {"requests": [{"name": "r", "exactly": EXACTLY}]}}
+DEVICE = {"driver": "d.example.com", "pool": "p", "device": "d"}
+COPIED = {"bindingConditions": ["up"], "bindingFailureConditions": ["bad"], "compatibilityGroups": {"set": ["mig"], "other": []}}
+RESULT = {"request": "r", **DEVICE, **COPIED}
 
 
 def old_claim(name: str = "c") -> dict:
@@ -127,6 +132,51 @@ def test_there_and_back_nothing_is_lost(requests: list[dict]) -> None:
     assert resource.from_stored is not None
     claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": {"devices": {"requests": requests}}}
     assert resource.to_stored(resource.from_stored(claim)) == claim
+
+
+def declared(file: str) -> dict[str, set[str]]:
+    return {name: set(struct.fields) for name, struct in text.read(file).items()}
+
+
+def test_older_versions_of_devices_have_every_field() -> None:
+    """A client of theirs writes objects back as it read them: a field less, and it is lost, or nothing can be written back."""
+    now, beta2, beta1 = declared("resource"), declared("resource.v1beta2"), declared("resource.v1beta1")
+    assert {name: beta2.get(name) for name in now} == now
+    assert beta1.pop("BasicDevice") | {"name"} == now.pop("Device")
+    assert beta1.pop("Device") == {"name", "basic"}
+    assert beta1.pop("DeviceRequest") | {"exactly"} == now.pop("DeviceRequest") | now.pop("ExactDeviceRequest")
+    assert {name: fields for name, fields in now.items() if not name.startswith("DeviceTaintRule")}.items() >= beta1.items()
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2", "v1beta1"])
+def test_a_claim_that_was_allocated_can_be_written_back_in_each_version(cluster: Cluster, version: str) -> None:
+    cluster.post(f"{ROOT}/v1/{CLAIMS}", {"metadata": {"name": "c"}, "spec": NOW})
+    allocation = {"devices": {"results": [RESULT]}, "allocationTimestamp": "2026-01-01T00:00:00Z"}
+    cluster.patch(f"{ROOT}/v1/{CLAIMS}/c/status", {"status": {"allocation": allocation}})
+    seen = cluster.get(f"{ROOT}/{version}/{CLAIMS}/c")
+    assert seen["status"]["allocation"] == allocation
+    conditions = [{"type": "up", "status": "True", "reason": "Up", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    seen["status"]["devices"] = [{**DEVICE, "conditions": conditions}]
+    cluster.put(f"{ROOT}/{version}/{CLAIMS}/c/status", seen)
+    status = cluster.get(f"{ROOT}/v1/{CLAIMS}/c")["status"]
+    assert status == {"allocation": allocation, "devices": seen["status"]["devices"]}
+
+
+def test_a_client_that_does_not_know_compatibility_groups_can_write_a_claim_back(cluster: Cluster) -> None:
+    """As those of Kubernetes 1.37 do: a driver that reports, and whoever takes the pods that ended from it."""
+    cluster.post(f"{ROOT}/v1/{CLAIMS}", {"metadata": {"name": "c"}, "spec": NOW})
+    cluster.patch(f"{ROOT}/v1/{CLAIMS}/c/status", {"status": {"allocation": {"devices": {"results": [RESULT]}}}})
+    seen = cluster.get(f"{ROOT}/v1/{CLAIMS}/c")
+    del seen["status"]["allocation"]["devices"]["results"][0]["compatibilityGroups"]
+    seen["status"]["reservedFor"] = [{"resource": "pods", "name": "p", "uid": "u"}]
+    written = cluster.put(f"{ROOT}/v1/{CLAIMS}/c/status", seen)
+    assert written["status"]["allocation"]["devices"]["results"] == [RESULT]
+    seen = cluster.get(f"{ROOT}/v1/{CLAIMS}/c")
+    seen["status"]["allocation"]["devices"]["results"][0]["compatibilityGroups"] = {"set": ["vgpu"]}
+    cluster.put(f"{ROOT}/v1/{CLAIMS}/c/status", seen, code=422)
+    del seen["status"]["allocation"]["devices"]["results"][0]["compatibilityGroups"]
+    seen["status"]["allocation"]["devices"]["results"][0]["device"] = "other"
+    cluster.put(f"{ROOT}/v1/{CLAIMS}/c/status", seen, code=422)
 
 
 @pytest.mark.parametrize("plural", ["workloads", "podgroups"])

@@ -274,7 +274,7 @@ DEVICES: Final = (
         columns=columns.RESOURCE_CLAIMS,
         status_metadata=ALL_METADATA,
         returns_deleted=True,
-        prepare_status=(hooks.devices_of_allocation,),
+        prepare_status=(hooks.groups_of_allocation, hooks.devices_of_allocation),
         check=(parts_of_the_status,),
     ),
     Resource(kind=k.RESOURCE_CLAIM_TEMPLATES, columns=columns.RESOURCE_CLAIM_TEMPLATES, returns_deleted=True),

@@ -194,6 +194,17 @@ def lower_case_driver(slice: Object, old: Object | None, context: Context) -> No
         context.warnings.append(f'spec.driver: driver names should be lower case, "{driver}" is not')
 
 
+def groups_of_allocation(claim: Object, old: Object | None, context: Context) -> None:
+    """What was recorded of compatibility groups stays with the allocation where a client that does not know the field leaves it
+    out: nobody could write such a claim back otherwise, because an allocation never changes."""
+    assert old is not None
+    results, before = _results(claim), _results(old)
+    if len(results) == len(before):
+        for result, known in zip(results, before, strict=True):
+            if _device(result) == _device(known) and "compatibilityGroups" in known:
+                result.setdefault("compatibilityGroups", known["compatibilityGroups"])
+
+
 def devices_of_allocation(claim: Object, old: Object | None, context: Context) -> None:
     """Device status of devices that are no longer allocated goes with the allocation."""
     assert old is not None
@@ -201,13 +212,16 @@ def devices_of_allocation(claim: Object, old: Object | None, context: Context) -
     before = (old.get("status") or {}).get("allocation")
     if not status.get("devices") or before is None or status.get("allocation") == before:
         return
-    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
-    allocated = {_device(result) for result in results}
+    allocated = {_device(result) for result in _results(claim)}
     kept = [device for device in status["devices"] if _device(device) in allocated]
     if kept:
         status["devices"] = kept
     else:
         del status["devices"]
+
+
+def _results(claim: Object) -> list[Object]:
+    return (((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}).get("results") or []
 
 
 def _device(entry: Object) -> tuple[Any, ...]:
