@@ -7,10 +7,24 @@ from typing import Any
 import pytest
 
 from dray.api.meta import decode
-from dray.api.resource import DeviceTaintRule
+from dray.api.resource import DeviceTaintRule, ResourceClaim
 from dray.cel import CostLimitExceeded, DeviceView, Program
 from dray.devices.selection import COSTLY_SHAPES
-from tests.devices.building import GATES, claim, class_, counters, device, engine, exactly, names, node, slice_, take, takes
+from tests.devices.building import (
+    DRIVER,
+    GATES,
+    claim,
+    class_,
+    counters,
+    device,
+    engine,
+    exactly,
+    names,
+    node,
+    slice_,
+    take,
+    takes,
+)
 
 CONDITIONS = {"bindingConditions": ["ready"], "bindingFailureConditions": ["failed"]}
 GROUPS_OFF = GATES.updated({"DRADeviceCompatibilityGroups": False})
@@ -149,6 +163,21 @@ def test_an_empty_snapshot_is_none() -> None:
     allocation.devices.results[0].compatibility_groups = {}
     made.hold(holder, allocation)
     assert names(made.allocate("n1", [claim(exactly())])) == [["apart"]]
+
+
+def test_a_set_whose_groups_are_recorded_as_null_is_one_on_which_the_device_has_none() -> None:
+    """As a scheduler or an API server in Go writes a list without elements."""
+    both = device("both", consumesCounters=[*takes("g", ("mig",), slots=1), *takes("h", slots=1)])
+    parts = [
+        both,
+        device("with", consumesCounters=takes("h", ("mig",), slots=1)),
+        device("none", consumesCounters=takes("h", slots=1)),
+    ]
+    made = engine(slice_(parts, name="s", count=2), counters(("g", {"slots": "4"}), ("h", {"slots": "4"})))
+    result = {"request": "r", "driver": DRIVER, "pool": "p1", "device": "both", "compatibilityGroups": {"g": ["mig"], "h": None}}
+    status = {"allocation": {"devices": {"results": [result]}}}
+    made.put_claim(decode(ResourceClaim, {"metadata": {"name": "c", "namespace": "ns", "uid": "u"}, "status": status}))
+    assert names(made.allocate("n1", [claim(exactly())])) == [["none"]]
 
 
 def test_a_snapshot_counts_after_the_device_is_gone() -> None:

@@ -253,8 +253,13 @@ class DeviceRequestAllocationResult(Struct):
     share_id: str | None = field(default=None, name="shareID")
     consumed_capacity: dict[str, QuantityValue] | None = None
     skip_node_operations: tuple[str, ...] = ()
-    # KEP-5963: the groups that the device had, by counter set, when it was allocated.
-    compatibility_groups: dict[str, tuple[str, ...]] | None = None
+    # KEP-5963: the groups that the device had, by counter set, when it was allocated. Go writes null for a list without elements.
+    compatibility_groups: dict[str, tuple[str, ...] | None] | None = None
+
+    @property
+    def recorded_groups(self) -> dict[str, tuple[str, ...]]:
+        recorded = self.compatibility_groups
+        return {name: groups or () for name, groups in recorded.items()} if recorded else {}
 
 
 class DeviceAllocationConfiguration(Struct):

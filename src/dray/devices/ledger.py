@@ -257,7 +257,7 @@ def _charge(result: DeviceRequestAllocationResult, *, shareable: bool) -> Charge
     key = DeviceKey(result.driver, result.pool, result.device)
     groups = None
     if result.compatibility_groups:
-        groups = tuple(sorted((name, tuple(values)) for name, values in result.compatibility_groups.items()))
+        groups = tuple(sorted((name, tuple(values)) for name, values in result.recorded_groups.items()))
     if result.share_id is None or not shareable:
         return Charge(key, "exclusive", (), groups)
     consumed = result.consumed_capacity or {}

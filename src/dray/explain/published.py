@@ -145,8 +145,7 @@ class Published:
             device = self.devices.get(identity)
             live = {entry.counter_set: entry.compatibility_groups for entry in device.device.consumes_counters} if device else {}
             for owner in self.owners(identity):
-                recorded = owner.result.compatibility_groups
-                for name, groups in (recorded or live).items():
+                for name, groups in (owner.result.recorded_groups or live).items():
                     if (counter_set := (*identity[:2], name)) in published:
                         found.setdefault(counter_set, []).append((identity, frozenset(groups)))
         return found

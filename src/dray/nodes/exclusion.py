@@ -103,7 +103,7 @@ class Exclusion:
             for device in slice_.spec.devices if slice_ is not None else ():
                 if device.name == result.device and slice_ is not None:
                     return _published(device) or {**_consumed(device), **_annotated(slice_).get(device.name, {})}
-        return result.compatibility_groups or {}
+        return result.recorded_groups
 
 
 def _pool(driver: str, pool: str) -> str:
