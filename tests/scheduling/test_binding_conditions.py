@@ -15,7 +15,7 @@ from dray.api.gates import Gates
 from dray.api.meta import decode
 from dray.api.resource import ResourceClaim
 from dray.api.times import format_time
-from dray.cluster.port import Unreachable, Write
+from dray.cluster.port import ClusterError, Refused, Unreachable, Write
 from dray.explain.awaited import awaited
 from dray.explain.failures import failed_bindings
 from dray.scheduling.binding.conditions import judge
@@ -134,6 +134,42 @@ def test_a_bind_that_may_have_come_true_is_not_taken_back_by_a_failure(fabric: S
     say(fabric, "p", READY, **{FAILED: "True"})
     fabric.settle(5)
     assert (fabric.node_of("p"), fabric.devices_of("p")) == ("n1", ["fabric/gpu-0"])
+
+
+@pytest.mark.parametrize("bound", [True, False])
+def test_a_claim_is_not_cleared_while_the_bind_of_another_of_its_pods_is_on_its_way(fabric: Sim, bound: bool) -> None:
+    """It would run without its claim."""
+    fabric.add_claim("shared")
+    fabric.add_claim("own")
+    fabric.add_pod("first", claims=["shared"])
+    fabric.add_pod("second", claims=["shared", "own"])
+    fabric.settle()
+    sent: list[Write] = []
+
+    def late(write: Write) -> ClusterError | None:
+        sent.extend([write] if write.subresource == "binding" else [])
+        return Unreachable("no answer yet") if write.subresource == "binding" else None
+
+    fabric.fault = late
+    say(fabric, "shared", READY)
+    fabric.step()
+    say(fabric, "shared", FAILED)
+    for _ in range(3):
+        fabric.step()
+    assert fabric.devices_of("shared") == ["fabric/gpu-0"]
+    if bound:
+        fabric.fault = None
+        fabric.api.write(sent[0])
+    else:
+        fabric.fault = lambda write: Refused(400, "BadRequest", "no") if write.subresource == "binding" else None
+    fabric.settle(5)
+    status = fabric.claim("shared")["status"]
+    if bound:
+        assert (fabric.node_of("first"), fabric.devices_of("shared")) == ("n1", ["fabric/gpu-0"])
+        assert [consumer["name"] for consumer in status["reservedFor"]] == ["first"]
+    else:
+        assert sorted(fabric.preparing()) == ["default/first", "default/second"]
+        assert "devices" not in status
 
 
 def test_a_failure_clears_the_allocation_at_once_and_another_device_is_taken(fabric: Sim) -> None:

@@ -92,6 +92,11 @@ class Binder:
         binding = self.bindings.get(uid)
         return binding is not None and binding.stage == "binding" and binding.failures < FAILURES_WAITED
 
+    def starts_with(self, claim: ResourceClaim, but: str = "") -> bool:
+        """Whether the claim must stay: somebody runs with it, or another pod's bind may be sent, and may come true."""
+        others = (self.bindings.get(consumer.uid) for consumer in claim.status.reserved_for if consumer.uid != but)
+        return runs_with(claim, self._nodes) or any(other is not None and other.stage == "binding" for other in others)
+
     # ---------------------------------------------------------------------------------------------------- transitions
 
     def _step(self, binding: Binding, stimulus: Stimulus, now: float) -> None:
@@ -373,10 +378,10 @@ class Binder:
         self._end_wait(binding, [bad for bad, _ in ended], reason, now)
 
     def _end_wait(self, binding: Binding, bad: list[ResourceClaim], reason: Reason, now: float) -> None:
-        """These claims are cleared, unless a pod runs with them; what is ready, or on its way to be, stays where it is, so
+        """These claims are cleared, unless a pod starts with them; what is ready, or on its way to be, stays where it is, so
         that the pod finds it again on the same node."""
         for claim in bad:
-            if not runs_with(claim, self._nodes):
+            if not self.starts_with(claim, binding.uid):
                 self._claims.deallocate(claim)
         binding.reason, binding.keeps = reason, binding.node
         self._step(binding, "failed", now)
