@@ -92,11 +92,6 @@ class Binder:
         binding = self.bindings.get(uid)
         return binding is not None and binding.stage == "binding" and binding.failures < FAILURES_WAITED
 
-    def starts_with(self, claim: ResourceClaim, but: str = "") -> bool:
-        """Whether the claim must stay: somebody runs with it, or another pod's bind may be sent, and may come true."""
-        others = (self.bindings.get(consumer.uid) for consumer in claim.status.reserved_for if consumer.uid != but)
-        return runs_with(claim, self._nodes) or any(other is not None and other.stage == "binding" for other in others)
-
     # ---------------------------------------------------------------------------------------------------- transitions
 
     def _step(self, binding: Binding, stimulus: Stimulus, now: float) -> None:
@@ -205,7 +200,12 @@ class Binder:
             if binding.stage != "binding":
                 self._go_on(binding, now)
             elif binding.held and self.outbox.unsend(binding):
-                self._look_again(binding, now)
+                if binding.doubtful:
+                    # It may have come true before: it is sent again whatever conditions say.
+                    self._advance(binding, now)
+                elif not self._check_conditions(binding, now):
+                    # Ready a moment ago, and not any more: its claims stay allocated, and are waited for again.
+                    self._fail(binding, None, now)
 
     def taints_changed(self, now: float) -> None:
         """Some device has a taint that evicts: nobody waits to be bound to it."""
@@ -231,15 +231,6 @@ class Binder:
             self._check_conditions(binding, now)
         else:
             self._advance(binding, now)
-
-    def _look_again(self, binding: Binding, now: float) -> None:
-        """Ready a moment ago, and perhaps not so any more: its bind was taken back before it was sent. One that was sent before,
-        and that nobody answered, may have come true, and is sent again whatever conditions say."""
-        if binding.doubtful:
-            self._advance(binding, now)
-        elif not self._check_conditions(binding, now):
-            # With what it has: its claims stay allocated, and are waited for again.
-            self._fail(binding, None, now)
 
     def _advance(self, binding: Binding, now: float) -> None:
         """Go on if nothing is awaited: everything that was written must be there still, and be this pod's."""
@@ -381,7 +372,7 @@ class Binder:
         """These claims are cleared, unless a pod starts with them; what is ready, or on its way to be, stays where it is, so
         that the pod finds it again on the same node."""
         for claim in bad:
-            if not self.starts_with(claim, binding.uid):
+            if not runs_with(claim, self._nodes) and not self.bindings.binds_with(claim, binding.uid):
                 self._claims.deallocate(claim)
         binding.reason, binding.keeps = reason, binding.node
         self._step(binding, "failed", now)

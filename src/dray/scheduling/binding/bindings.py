@@ -132,6 +132,11 @@ class Bindings:
     def on_node(self, name: str) -> Iterator[Binding]:
         return self._present(binding.uid for binding in self._by_uid.values() if binding.node == name)
 
+    def binds_with(self, claim: ResourceClaim, but: str = "") -> bool:
+        """Whether a pod of the claim, ``but`` for one, is about to be bound: its bind may be sent, and may come true."""
+        others = (self._by_uid.get(consumer.uid) for consumer in claim.status.reserved_for if consumer.uid != but)
+        return any(other is not None and other.stage == "binding" for other in others)
+
     def _present(self, uids: Iterable[str]) -> Iterator[Binding]:
         """What is done about one may end others: those are left out."""
         for uid in list(uids):

@@ -26,7 +26,7 @@ from dray.scheduling.plugins.base import Check, Plugin, Reasons, Signs, because
 from dray.scheduling.plugins.devices import LACKING, DynamicResources, claim_topics
 from dray.scheduling.plugins.neighbours import View
 from dray.scheduling.plugins.volumes import Volumes
-from dray.scheduling.shape.claims import claim_keys
+from dray.scheduling.shape.claims import claim_keys, runs_with
 from dray.scheduling.waiting import events
 from dray.scheduling.waiting.queue import QueuedPod
 
@@ -42,7 +42,7 @@ class Cycle:
         self, parts: Parts, needs: Needs, plugins: Sequence[Plugin], volumes: Volumes, devices: DynamicResources
     ) -> None:
         self._nodes, self._queue, self._engine, self._wakeups = parts.nodes, parts.queue, parts.engine, parts.wakeups
-        self._starts_with = parts.binder.starts_with
+        self._bindings = parts.binder.bindings
         self.needs, self.plugins, self._volumes, self.devices = needs, plugins, volumes, devices
         needs.signs.extend(plugin.sign for plugin in plugins if isinstance(plugin, Signs))
         self._kept: OrderedDict[Hashable, Candidates] = OrderedDict()
@@ -314,12 +314,15 @@ class Cycle:
         alone = all(consumer.uid == state.pod.uid for consumer in claim.status.reserved_for)
         return claim.status.allocation is not None and alone
 
+    def _stays(self, claim: ResourceClaim) -> bool:
+        return runs_with(claim, self._nodes) or self._bindings.binds_with(claim)
+
     def _unusable(self, state: CycleState) -> NotPlaced:
         refusal = Refusal(tuple((reason, 0) for _, reason in state.unusable))
         free = [claim for claim, _ in state.unusable if self._may_free(state, claim) or claim is state.leftover]
         if state.failed:
             # Nobody can start with it, so it does not matter that others have reserved it too.
-            free.extend(claim for claim, _ in state.unusable if claim not in free and not self._starts_with(claim))
+            free.extend(claim for claim, _ in state.unusable if claim not in free and not self._stays(claim))
         refused = NotPlaced(state.key, refusal, events.events_for(refusal, claim_topics(state)), free)
         refused.failed = state.failed
         return refused
