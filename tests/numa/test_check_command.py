@@ -103,6 +103,14 @@ class TestCheck:
         assert not admitted(narrow, apart, "pod")
         assert admitted(wide, apart, "container")
 
+    def test_huge_pages_in_a_zone_without_memory_came_from_several_zones_together(self) -> None:
+        """Every container that is aligned has memory, so that none was served from zone 1 alone."""
+        zones = ({"memory": "8", "hugepages-1Gi": "2"},) * 2
+        question = {"topology": node(*zones, scope="container"), "pod": guaranteed(memory="1")}
+        placed = {"0": {"memory": "1", "hugepages-1Gi": "2"}, "1": {"hugepages-1Gi": "1"}}
+        (answer,), _ = ask("check", {**question, "placed": [placed]})
+        assert answer["reason"]["code"] == "ZoneMemoryGroups"
+
     def test_what_is_not_aligned_is_admitted_and_not_handled(self) -> None:
         line = {"topology": node(*ZONES), "pod": guaranteed(cpu="500m")}
         permissive = {"topology": node(*ZONES, policy="none"), "pod": guaranteed(cpu="40")}
@@ -133,6 +141,22 @@ class TestCheck:
         (answer,), _ = ask("check", {"topology": node(zones, zones, policy="best-effort", scope="container"), "pod": asked})
         assert answer["predicted"]["masks"] == [["0", "1"], ["0", "1"]]
         assert answer["predicted"]["aligned"]
+
+    def test_memory_of_init_containers_comes_back_to_the_zones_that_it_was_drawn_from(self) -> None:
+        """Those are 1 and 3 together; the sidecar's memory in zone 2 stays."""
+        zones = [{"cpu": "5", "memory": "18"}] * 4
+        asked = guaranteed(cpu="500m", memory="2")
+        sidecar = {"name": "s", "restartPolicy": "Always", "resources": {"limits": {"cpu": "5", "memory": "2"}}}
+        wide = {"name": "i", "resources": {"limits": {"cpu": "500m", "memory": "20"}}}
+        asked["spec"]["initContainers"] = [wide, sidecar]
+        question = {"topology": node(*zones, scope="container"), "pod": asked, "placed": [{"0": {"memory": "1", "cpu": "5"}}]}
+        near = [[10, 20, 20, 20], [20, 10, 20, 11], [20, 20, 10, 20], [20, 11, 20, 10]]
+        for zone, row in zip(question["topology"]["zones"], near):
+            zone["costs"] = [{"name": f"node-{number}", "value": value} for number, value in enumerate(row)]
+        question["kubelet"] = {"preferClosestNUMA": True}
+        (answer,), _ = ask("check", question)
+        assert answer["masks"] == [["1", "3"], ["2"], ["0"]]
+        assert answer["placement"] == {"0": {"memory": "2"}, "2": {"cpu": "5", "memory": "2"}}
 
     def test_a_zone_that_serves_a_container_alone_is_not_bound_any_more_for_those_after_it(self) -> None:
         """The first container's huge pages bind both zones; the second is served from one of them, and the bond is forgotten."""

@@ -215,13 +215,16 @@ def _placement(path: str, of_pod: dict[str, dict[str, QuantityValue]], layout: L
 def _groups(placed: Placement, left: State) -> Groups:
     """The set of zones that a pod's memory came from together, where it must have. A pod that was aligned as a whole has all its
     memory from one set. Of containers that were aligned one by one only this is known: memory of a set is drawn from its lowest
-    zones first, so where there is some left in one of these, each zone served a container of its own."""
+    zones first, so where one of these has some left of what a later one gave too, each zone served a container of its own."""
     index = {name: row for row, name in enumerate(left.layout.resources)}
-    parts = [(place, [index[n] for n, value in amounts if is_memory(n) and value and n in index]) for place, amounts in placed]
+    parts = [(place, {index[n] for n, value in amounts if is_memory(n) and value and n in index}) for place, amounts in placed]
     parts = [(place, rows) for place, rows in parts if rows]
     if len(parts) < 2:
         return ()
-    drained = all(left.free[row][place] == 0 for place, rows in parts[:-1] for row in rows)
+    drained, later = True, set[int]()
+    for place, rows in reversed(parts):
+        drained = drained and all(left.free[row][place] == 0 for row in rows & later)
+        later |= rows
     if left.layout.scope == "pod" or (drained and left.layout.policy != "single-numa-node"):
         return ((sum(1 << place for place, _ in parts), ()),)
     return ()

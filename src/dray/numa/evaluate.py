@@ -409,16 +409,20 @@ def _taken(state: State, room: Room) -> dict[int, Row]:
 
 
 def _lasting(state: State, room: Room, peak: Placement) -> Placement:
-    """What the pod keeps when its init containers are done."""
-    back: dict[int, list[int]] = {}
-    for mask, by_row in room.passing().items():
-        for row, amount in by_row.items():
-            # The Memory Manager gives back to the lowest zones first.
-            back.setdefault(row, [0] * len(room.free[row]))[bits(mask)[0]] += amount
-    if not back:
+    """What the pod keeps when its init containers are done: the Memory Manager gives back to the zones that it drew from
+    together, the lowest first."""
+    passing = room.passing()
+    if not passing:
         return peak
-    taken = _taken(state, room)
-    return placement({row: _less(values, back.get(row, ())) for row, values in taken.items()}, state.layout)
+    left = {row: list(values) for row, values in _taken(state, room).items()}
+    # A zone on its own comes before every set with others in which it is.
+    for mask, by_row in sorted(passing.items()):
+        for row, amount in by_row.items():
+            for place in bits(mask):
+                given = min(left[row][place], amount)
+                left[row][place] -= given
+                amount -= given
+    return placement(left, state.layout)
 
 
 def _passing(room: Room) -> Groups:
@@ -427,21 +431,6 @@ def _passing(room: Room) -> Groups:
         (mask, tuple(sorted((names[row], amount) for row, amount in by_row.items())))
         for mask, by_row in sorted(room.passing().items())
     )
-
-
-def _less(values: Sequence[int], back: Sequence[int]) -> list[int]:
-    """Amounts by position without what comes back; what one zone does not have comes from the next."""
-    left = list(values)
-    rest = 0
-    for place, amount in enumerate(back):
-        given = min(left[place], amount + rest)
-        rest += amount - given
-        left[place] -= given
-    for place in range(len(left)):
-        given = min(left[place], rest)
-        left[place] -= given
-        rest -= given
-    return left
 
 
 # ---------------------------------------------------------------------------------------------------------------- reasons
