@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dray.api.kinds import PODS
-from tests.numa.clusters import ZonedCluster, aligned_pod, zoned_node
+from tests.numa.clusters import GPU, ZonedCluster, aligned_pod, zoned_node
 
 CPU4 = {"cpus": 4, "memory": "8Gi"}
 Json = dict[str, Any]
@@ -199,3 +199,38 @@ class TestReclaim:
     def test_nobody_goes_for_what_no_zone_has(self) -> None:
         cluster, gone = self.run(5)
         assert (cluster.phase("late"), gone) == ("Pending", set())
+
+
+class TestMakingRoomForOneThatAsksForMore:
+    """With ``restricted`` 6 GPUs with 24 cores fit where 6 with 10 never do, so the smaller pod keeps nobody from making room."""
+
+    ZONE: Json = {"cpus": 16, "memory": "64Gi", "devices": {GPU: 4}}
+
+    def run(self, victim: tuple[str, str], others: tuple[str, str], quota: int) -> ZonedCluster:
+        cluster = ZonedCluster(zoned_node("n1", self.ZONE, self.ZONE, policy="restricted", memoryManagerPolicy="None"))
+        cluster.create(queue("all"), queue("team", "all", cpu=quota), queue("other", "all", cpu=0))
+        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+        cluster.create(*({**kind, "metadata": {"name": name}, "value": value} for name, value in (("low", 10), ("high", 50))))
+        cluster.run(1)
+
+        def create(name: str, cpu: int, gpu: int, where: tuple[str, str]) -> None:
+            pod = aligned_pod(name, cpu, gpu, priorityClassName=where[1])
+            pod["metadata"]["labels"] = {"kai.scheduler/queue": where[0]}
+            cluster.create(pod)
+            cluster.run(10)
+
+        create("victim", 24, 8, victim)
+        create("smaller", 10, 6, others)
+        create("larger", 24, 6, others)
+        cluster.run(30)
+        assert cluster.refused == 0
+        return cluster
+
+    @pytest.mark.parametrize(
+        ("victim", "others", "quota"), [(("team", "low"), ("team", "high"), -1), (("other", "low"), ("team", "low"), 32000)]
+    )
+    def test_s26_it_is_tried_although_one_before_it_asks_for_less_in_vain(
+        self, victim: tuple[str, str], others: tuple[str, str], quota: int
+    ) -> None:
+        cluster = self.run(victim, others, quota)
+        assert (cluster.phase("larger"), cluster.phase("smaller")) == ("Running", "Pending")

@@ -2,7 +2,8 @@
 
 Always true: only jobs of one queue with as many pods that wait, which may be on the same nodes, are compared, by what these pods
 ask of nodes, and by how many devices of the same kind their claims ask for. Jobs whose claims have devices already, or leave open
-how many they get, with volumes, or with pods that have to be near to each other or to others are compared with none.
+how many they get, with volumes, or with pods that have to be near to each other or to others are compared with none. Where nodes
+publish zones, more may fit where less does not: there only jobs of which kubelets align the same are compared.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import msgspec
 
 from dray.api.kinds import RESOURCE_CLAIMS
 from dray.api.resource import ResourceClaim
-from dray.books.demand import Demand
-from dray.cluster.world import World
+from dray.numa.demand import demand as aligned
+from dray.numa.evaluate import EVALUATORS
+from dray.scheduling.parts import Parts
 from dray.scheduling.shape.claims import claim_keys
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.jobs import Job
@@ -25,8 +27,9 @@ Requests = dict[str, int]
 class Overtaking:
     """The least that was asked for in vain, and by whom, in one action of a session."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, parts: Parts) -> None:
+        self._world = parts.world
+        self._zoned = any(tally.state.layout.policy in EVALUATORS for tally in parts.zones.tallies.values())
         self._least: dict[Hashable, tuple[list[Requests], Job]] = {}
         self._nodes: dict[int, bytes] = {}
 
@@ -47,13 +50,15 @@ class Overtaking:
                 self._least[key] = asked, job
 
     def _key(self, job: Job) -> Hashable:
-        return job.queue, tuple(sorted(self._where(each.demand) for each in _waiting(job)))
+        return job.queue, tuple(sorted(self._where(each) for each in _waiting(job)))
 
-    def _where(self, demand: Demand) -> bytes:
+    def _where(self, pending: QueuedPod) -> bytes:
         """What decides which nodes will do, beside amounts; and the priority that the pod itself has."""
+        demand = pending.demand
         known = self._nodes.get(demand.id)
         if known is None:
-            rules = demand.priority, demand.node_selector, demand.affinity, demand.tolerations, demand.spread, demand.ports
+            zones = aligned(pending.pod) if self._zoned else None
+            rules = demand.priority, demand.node_selector, demand.affinity, demand.tolerations, demand.spread, demand.ports, zones
             known = self._nodes[demand.id] = msgspec.msgpack.encode(rules, order="deterministic")
         return known
 

@@ -309,7 +309,7 @@ class Session:
     def _for_each(self, action: Action, find: Callable[[Job, list[QueuedPod]], Plan | None]) -> None:
         jobs = [job for job in self._ready() if not self._delayed(job)]
         line = self._line(jobs)
-        failed, overtaking = set[Hashable](), Overtaking(self._parts.world)
+        failed, overtaking = set[Hashable](), Overtaking(self._parts)
         # By queue and priority: whether there is anybody to evict at all.
         victims: dict[tuple[str, int], bool] = {}
         while (job := line.pop()) is not None:
