@@ -78,6 +78,16 @@ class TestWhereItMayGo:
         node = state({"gpu": 4}, {"gpu": 4}, policy="single-numa-node", scope="pod")
         assert refused(Intent(1), node, {"gpu": 6}) is None
 
+    @pytest.mark.parametrize("policy", ["single-numa-node", "restricted"])
+    @pytest.mark.parametrize("resources", [None, frozenset({GPU})])
+    def test_containers_that_are_aligned_one_by_one_may_be_in_one_zone_each(
+        self, policy: str, resources: frozenset[str] | None
+    ) -> None:
+        """Both GPUs are free in each zone; but the cores of the second container are not, and its GPU goes with them."""
+        node = state({"gpu": 2, "cpu": 4}, {"gpu": 2, "cpu": 4}, policy=policy)
+        assert refused(Intent(1, resources), node, {"gpu": 1, "cpu": 3}, {"gpu": 1, "cpu": 3}) == 2
+        assert refused(Intent(1, resources), node, {"gpu": 1, "cpu": 2}, {"gpu": 1, "cpu": 2}) is None
+
 
 def test_what_was_observed_tells_whether_it_was_missed() -> None:
     placed = ((0, (("cpu", 1000), (GPU, 1))), (1, (("cpu", 1000),)))

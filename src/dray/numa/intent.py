@@ -16,7 +16,7 @@ import msgspec
 from dray.api.core import Pod
 from dray.api.reason import Reason
 from dray.numa.demand import Amounts, Demand, Unit
-from dray.numa.evaluate import Evaluators
+from dray.numa.evaluate import EVALUATORS, Evaluators
 from dray.numa.layout import State
 from dray.numa.masks import width
 from dray.numa.placement import Placement
@@ -85,11 +85,11 @@ def refusal(intent: Intent, state: State, demand: Demand, evaluators: Evaluators
     """Why the pod must not go to a node in this state although its kubelet would take it, or None."""
     layout = state.layout
     asked = evaluators.demands(limited(demand, intent))
-    if intent.span >= len(layout.zones) or layout.policy == "single-numa-node":
+    if intent.span >= len(layout.zones):
         return None
-    if layout.policy == "restricted":
-        verdict = evaluators.admit(state, asked)
-        needed = verdict.span if verdict.admit else 0
+    if layout.policy in EVALUATORS:
+        # Where all of the pod goes decides where the resources go that this is about.
+        needed = _spread(intent, evaluators.admit(state, demand).placement)
     elif layout.policy == "none":
         needed = len(layout.zones) if _divisible(state, asked, evaluators) else 1
     else:
@@ -115,5 +115,8 @@ def _least(state: State, demand: Demand) -> int:
 
 def missed(intent: Intent, observed: Placement) -> int:
     """How many zones too many the pod was given, by what was observed of the resources that the intent is about."""
-    zones = {place for place, amounts in observed if any(intent.resources is None or n in intent.resources for n, _ in amounts)}
-    return max(len(zones) - intent.span, 0)
+    return max(_spread(intent, observed) - intent.span, 0)
+
+
+def _spread(intent: Intent, placed: Placement) -> int:
+    return sum(any(intent.resources is None or name in intent.resources for name, _ in amounts) for _, amounts in placed)
