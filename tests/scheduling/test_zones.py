@@ -283,6 +283,29 @@ class TestWhatAPodSaysOfItsZones:
         sim.settle()
         assert sim.node_of("p") == "n1"
 
+    def test_s31_it_means_nothing_where_no_node_publishes_zones(self, sim: Sim) -> None:
+        sim.add_node("n1", cpu="8")
+        sim.add_pod("p", **aligned(6))
+        change(sim, "p", metadata={"annotations": {SPAN: "1"}})
+        sim.settle()
+        assert sim.node_of("p") == "n1"
+
+    def test_a_node_of_which_nothing_is_known_will_not_do_beside_others_that_publish_theirs(self, sim: Sim) -> None:
+        add_zoned(sim, "small", {"cpu": 2}, {"cpu": 2})
+        sim.add_node("unknown", cpu="8")
+        sim.add_pod("p", **aligned(6))
+        sim.add_pod("free", requests={"cpu": "5"})
+        for name in ("p", "free"):
+            change(sim, name, metadata={"annotations": {SPAN: "1"}})
+        sim.settle()
+        assert (sim.node_of("p"), sim.node_of("free")) == ("", "unknown")
+        sim.remove(kinds.PODS, "default/free")
+        sim.settle()
+        assert sim.node_of("p") == ""
+        sim.remove(kinds.NODE_RESOURCE_TOPOLOGIES, "small")
+        sim.settle()
+        assert sim.node_of("p") == "unknown"
+
 
 class TestKubeletsThatRefuse:
     def refuse(self, sim: Sim, name: str) -> None:

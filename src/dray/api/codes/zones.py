@@ -85,6 +85,14 @@ TABLE: Final[dict[str, Code]] = {
         cure="allow the pod to span[ {needed}|| more] zones, or free resources in fewer zones",
         curable=True,
     ),
+    "ZonesUnpublished": Code(
+        plugins=("NUMA",),
+        meaning="the pod limits the zones that it is spread over, and nothing says which zones the node has",
+        wakes=(NODE,),
+        subject="node",
+        says="<does> not publish zones, and the pod limits over how many it may be spread",
+        cure="have the node publish a NodeResourceTopology, or use another node",
+    ),
     "ZoneIntentInvalid": Code(
         plugins=("NUMA",),
         meaning="the annotations of the pod about its zones cannot be read",

@@ -18,7 +18,7 @@ from dray.books.nodes import NodeInfo
 from dray.numa.account import Held, ZoneAccount
 from dray.numa.demand import Demand
 from dray.numa.evaluate import Verdict, nearest, reason
-from dray.numa.intent import SAID, Intent, IntentError, intent, refusal
+from dray.numa.intent import SAID, Intent, IntentError, intent, limited, refusal
 from dray.numa.layout import State
 from dray.numa.scores import nearness, score_of
 from dray.numa.tally import Tally
@@ -30,6 +30,7 @@ from dray.scheduling.plugins.zones import Zones
 # Of which pod the zones are not known is said where somebody asks.
 _UNKNOWN: Final = because("ZonePlacementUnknown")
 _KEPT_FOR: Final = because("ZonesKept")
+_UNPUBLISHED: Final = because("ZonesUnpublished")
 # Holders that a reason names; the rest is counted.
 _NAMED: Final = 5
 # Nodes' states of which the answers are kept, for each demand.
@@ -98,11 +99,12 @@ def _check(zones: Zones, asked: Demand, own: Intent | None) -> Check:
 
 def _judge(zones: Zones, asked: Demand, own: Intent | None) -> Check:
     evaluators, refusals = zones.evaluators, zones.refusals
+    limits = own is not None and bool(limited(asked, own).units)
 
     def judge(info: NodeInfo) -> Reasons | None:
         state = zones.state(info)
         if state is None:
-            return None
+            return _UNPUBLISHED if limits else None
         plan = evaluators.plan(state.layout, asked)
         depends = plan.handled and plan.never is None
         if depends and zones.doubtful(info):

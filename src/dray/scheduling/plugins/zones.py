@@ -200,6 +200,9 @@ class Zones:
         if layout is None:
             del self._layouts[name]
             self._account.close(name)
+            # Where no node publishes any, what pods say of their zones says nothing.
+            for other in () if self._layouts else self._nodes:
+                self._wakeups.node(other.name)
         else:
             self._layouts[name] = layout
             self._account.open(name, self._tallies.empty(layout))
