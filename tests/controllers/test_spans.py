@@ -9,7 +9,7 @@ from dray.api.kinds import EVENTS, PODS
 from dray.cluster.numbers import Registry
 from dray.controllers.sets import METRICS
 from dray.controllers.spans import Spans
-from dray.numa.placement import OBSERVED
+from dray.numa.placement import GROUPS_OBSERVED, OBSERVED
 from dray.numa.refused import SPREAD
 from dray.runtime.meter import Meter
 from tests.simulated import Place
@@ -26,7 +26,7 @@ def place(registry: Registry | None = None) -> Place:
 
 def pod(name: str, *, heal: bool = True, span: str = "1", owners: Any = OWNER, **more: str) -> dict[str, Any]:
     said = {"dray.dev/numa-span": span, **({"dray.dev/numa-heal": "true"} if heal else {}), **more}
-    metadata = {"name": name, "annotations": {**said, OBSERVED: BOTH}, "ownerReferences": owners}
+    metadata = {"name": name, "annotations": {OBSERVED: BOTH, **said}, "ownerReferences": owners}
     return {"metadata": metadata, "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]}}
 
 
@@ -65,6 +65,18 @@ def test_only_the_resources_that_it_names_count() -> None:
     made.create(PODS, pod("gpus", **{"dray.dev/numa-resources": "nvidia.com/gpu"}))
     made.pass_time(10)
     assert evicted(made, "gpus") == [False]
+
+
+def test_memory_that_was_drawn_from_several_zones_together_is_in_all_of_them() -> None:
+    """A kubelet that never refuses goes on to other zones for memory where those of the CPUs have too little."""
+    near = json.dumps([{"zone": "node-0", "amount": {"cpu": "2"}}])
+    wide = json.dumps([{"memoryNodes": ["node-0", "node-1"], "amount": {"memory": "8"}}])
+    made = place()
+    made.create(PODS, pod("wide", **{OBSERVED: near, GROUPS_OBSERVED: wide}))
+    made.create(PODS, pod("memory", **{OBSERVED: "", GROUPS_OBSERVED: wide}))
+    made.create(PODS, pod("cores", **{OBSERVED: near, GROUPS_OBSERVED: wide, "dray.dev/numa-resources": "cpu"}))
+    made.pass_time(130)
+    assert evicted(made, "wide", "memory", "cores") == [True, True, False]
 
 
 def test_one_that_nobody_would_make_again_stays() -> None:

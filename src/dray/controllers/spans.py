@@ -17,8 +17,9 @@ from dray.cluster.metrics import Declared, Meter, Silent
 from dray.cluster.port import Change, Write
 from dray.cluster.world import World
 from dray.controllers.keyed import Keyed
+from dray.numa.demand import Amounts
 from dray.numa.intent import Intent, IntentError, intent, missed
-from dray.numa.placement import OBSERVED, shares_of
+from dray.numa.placement import GROUPS_OBSERVED, OBSERVED, groups_of, shares_of
 from dray.numa.refused import SPREAD
 
 # One pod of a controller in so many seconds.
@@ -46,7 +47,8 @@ class Spans(Keyed):
         pod = change.object
         if not isinstance(pod, Pod):
             return ()
-        return (pod.key,) if OBSERVED in pod.metadata.annotations or pod.key in self._told else ()
+        observed = OBSERVED in pod.metadata.annotations or GROUPS_OBSERVED in pod.metadata.annotations
+        return (pod.key,) if observed or pod.key in self._told else ()
 
     def decide(self, key: str, now: float) -> list[Write]:
         pod: Pod | None = self.world.get(PODS, key)
@@ -90,8 +92,9 @@ class Spans(Keyed):
 
 def over(pod: Pod) -> tuple[Intent, int] | None:
     """What a pod says, and in how many zones too many it was observed; None for one that is where it should be."""
-    text = pod.metadata.annotations.get(OBSERVED, "")
-    if not text:
+    annotations = pod.metadata.annotations
+    shares, together = shares_of(annotations.get(OBSERVED, "")), groups_of(annotations.get(GROUPS_OBSERVED, ""))
+    if not shares and not together:
         return None
     try:
         own = intent(pod)
@@ -99,6 +102,14 @@ def over(pod: Pod) -> tuple[Intent, int] | None:
         return None
     if own is None:
         return None
-    placed = tuple((place, tuple((name, 1) for name in share.amount)) for place, share in enumerate(shares_of(text)))
-    zones = missed(own, placed)
+    # The zones by any numbers: which they are does not matter.
+    named = (*(share.zone for share in shares), *(zone for group in together for zone in group.memory_nodes))
+    places = {zone: place for place, zone in enumerate(dict.fromkeys(named))}
+    placed = tuple((places[share.zone], _some(share.amount)) for share in shares)
+    groups = tuple((sum(1 << places[zone] for zone in set(group.memory_nodes)), _some(group.amount)) for group in together)
+    zones = missed(own, placed, groups)
     return (own, zones) if zones else None
+
+
+def _some(amounts: Iterable[str]) -> Amounts:
+    return tuple((name, 1) for name in amounts)

@@ -19,7 +19,7 @@ from dray.numa.demand import Amounts, Demand, Unit
 from dray.numa.evaluate import EVALUATORS, Evaluators
 from dray.numa.layout import State
 from dray.numa.masks import width
-from dray.numa.placement import Placement
+from dray.numa.placement import Groups, Placement
 
 KAI_SPAN: Final = "kai.scheduler/max-numa-spread"
 SPAN: Final = "dray.dev/numa-span"
@@ -113,10 +113,15 @@ def _least(state: State, demand: Demand) -> int:
     return max((width(state.free[row], value) for row, value in rows if row is not None), default=0)
 
 
-def missed(intent: Intent, observed: Placement) -> int:
-    """How many zones too many the pod was given, by what was observed of the resources that the intent is about."""
-    return max(_spread(intent, observed) - intent.span, 0)
+def missed(intent: Intent, placed: Placement, groups: Groups = ()) -> int:
+    """How many zones too many the pod was given, by what was observed of the resources that the intent is about. Memory that
+    was drawn from several zones together is in all of them."""
+    return max(_spread(intent, placed, groups) - intent.span, 0)
 
 
-def _spread(intent: Intent, placed: Placement) -> int:
-    return sum(any(intent.resources is None or name in intent.resources for name, _ in amounts) for _, amounts in placed)
+def _spread(intent: Intent, placed: Placement, groups: Groups = ()) -> int:
+    mask = 0
+    for zones, amounts in (*((1 << place, amounts) for place, amounts in placed), *groups):
+        if any(intent.resources is None or name in intent.resources for name, _ in amounts):
+            mask |= zones
+    return mask.bit_count()

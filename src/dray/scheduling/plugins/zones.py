@@ -318,7 +318,7 @@ class Zones:
             own = intent(pod)
         except IntentError:
             return
-        if own is not None and own.heal and missed(own, held.usage.placement):
+        if own is not None and own.heal and missed(own, held.usage.placement, held.usage.groups):
             others = self._account.on(held.node).keys() - {pod.uid}
             self.refusals.note(held.node, held.asked, self._account.state_without(held.node, others), SPREAD)
 
