@@ -272,6 +272,15 @@ class TestLeftovers:
         assert (found["rule"], found["objects"]) == ("zone-resources", ["node/n1", "pod/ns/a", "pod/ns/b", "pod/ns/d"])
         assert found["detail"] == "zone node-0, cpu: pods were observed with 6 of 4"
 
+    def test_records_and_zones_that_cannot_be_read_are_none(self, dray: Run) -> None:
+        topology = {"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology", "metadata": {"name": "n1"}}
+        zones = [{"name": "node-0", "type": "Node", "resources": [zone_has("cpu", "some"), zone_has("gpu", "1")]}]
+        objects: list[Plain] = [*healthy(), {**topology, "zones": zones}]
+        for name, amounts in (("a", {"cpu": "3"}), ("b", {"gpu": "lots"}), ("c", {"gpu": "-7"}), ("d", {"gpu": "1"})):
+            objects.append(observed(name, 0, **amounts))
+        answer = dray("verify", objects, "-o", "json")
+        assert (answer.exit_code, json.loads(answer.stdout)["leftovers"]) == (0, [])
+
     def test_fail_when_strict(self, dray: Run) -> None:
         assert len(violations(dray, self.objects(), "--strict")) == 3
 

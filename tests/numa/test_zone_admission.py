@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
+
 from dray.api.core import Node
 from dray.api.kinds import PODS
 from dray.api.meta import decode
@@ -128,11 +130,13 @@ def test_a_kubelet_that_starts_again_finds_every_pod_where_it_was() -> None:
     assert found >= 0.97 * pods, (found, pods)
 
 
-def test_a_pod_that_nothing_is_recorded_of_is_taken_as_if_it_came_now() -> None:
+@pytest.mark.parametrize(
+    "text",
+    ['[{"zone": "node-7", "amount": {"cpu": "3"}}]', '[{"zone": "node-0", "amount": {"cpu": "lots"}}]', "[{}]", "[", "7"],
+)
+def test_a_pod_that_nothing_is_recorded_of_is_taken_as_if_it_came_now(text: str) -> None:
     node = Topology([MachineZone(n, 4, 0, {"memory": 50}, {}, {}) for n in (0, 1)], Config("single-numa-node", "pod"))
     admission = ZoneAdmission({"n1": node})
-    wrong = building.pod(
-        {"cpu": 3}, metadata={"uid": "1", "annotations": {OBSERVED: '[{"zone": "node-7", "amount": {"cpu": "3"}}]'}}
-    )
+    wrong = building.pod({"cpu": 3}, metadata={"uid": "1", "annotations": {OBSERVED: text}})
     admission.restore(decode(Node, NODE), wrong, {})
     assert observed(node, "1").zones == {0: {"cpu": 3000}}

@@ -16,7 +16,7 @@ import msgspec
 from dray.api.consumers import claims_of, is_pod, reserves
 from dray.api.core import Node, Pod
 from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
-from dray.api.quantity import Quantity
+from dray.api.quantity import Quantity, QuantityError
 from dray.api.resource import FINALIZER, RESERVED_FOR_MAX, RESULTS_MAX, ResourceClaim
 from dray.api.selectors import node_selector_matches
 from dray.api.topology import NodeResourceTopology
@@ -348,10 +348,13 @@ def _zones(published: Published) -> Iterator[Finding]:
 
 
 def _zone_has(topology: NodeResourceTopology, name: str, resource: str) -> Quantity | None:
-    """What may be given out there; None where that is not published."""
+    """What may be given out there; None where that is not published, or cannot be read."""
     found = (each for zone in topology.zones if zone.name == name for each in zone.resources if each.name == resource)
     amount = next((each.allocatable if each.allocatable is not None else each.capacity for each in found), None)
-    return Quantity.parse(amount) if amount is not None else None
+    try:
+        return Quantity.parse(amount) if amount is not None else None
+    except QuantityError:
+        return None
 
 
 Rule = Callable[[Published], Iterator[Finding]]

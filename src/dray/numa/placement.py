@@ -49,6 +49,9 @@ class GroupShare(msgspec.Struct, rename="camel"):
     amount: dict[str, QuantityValue]
 
 
+Share = TypeVar("Share", ZoneShare, GroupShare)
+
+
 class Record(msgspec.Struct, frozen=True):
     """What is known of one pod. ``warnings`` say which annotations were not used, and why. ``groups`` is None where nothing
     says how memory was drawn from several zones."""
@@ -135,18 +138,23 @@ def _drawn(text: str, layout: Layout) -> Groups:
 
 def shares_of(text: str) -> list[ZoneShare]:
     """The amounts by zone in an annotation, whatever zones there are; nothing where it cannot be read."""
-    try:
-        return _read(text, list[ZoneShare]) if text else []
-    except ValueError:
-        return []
+    return _readable(text, list[ZoneShare])
 
 
 def groups_of(text: str) -> list[GroupShare]:
     """The same for memory from several zones together."""
+    return _readable(text, list[GroupShare])
+
+
+def _readable(text: str, type: type[list[Share]]) -> list[Share]:
     try:
-        return _read(text, list[GroupShare]) if text else []
+        found = _read(text, type) if text else []
+        for share in found:
+            for name, value in share.amount.items():
+                _positive(name, value)
     except ValueError:
         return []
+    return found
 
 
 def record(pod: Pod, layout: Layout) -> Record:
