@@ -146,6 +146,14 @@ def test_why_says_in_which_zone_a_pod_is() -> None:
     assert "(observed)" in cluster().why("a").summary
 
 
+def test_why_names_all_zones_that_a_pods_memory_came_from_together() -> None:
+    made = ZonedCluster(zoned_node("n1", CPU4, CPU4, policy="best-effort"))
+    made.create(aligned_pod("a", 1, memory="12Gi"))
+    made.run(20)
+    assert set(made.zones_of("a", OBSERVED)) == {"node-0"}
+    assert "in zones 0 and 1 (observed)" in made.why("a").summary
+
+
 def saved(made: ZonedCluster, file: Path) -> Path:
     items = [*made.all(NODES), *made.all(PODS), *made.all(NODE_RESOURCE_TOPOLOGIES)]
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))

@@ -18,7 +18,7 @@ from dray.numa.available import unreported
 from dray.numa.demand import demand
 from dray.numa.evaluate import reason
 from dray.numa.fingerprint import counts_exactly
-from dray.numa.placement import OBSERVED, PREDICTED, Record, record, shares_of
+from dray.numa.placement import GROUPS_OBSERVED, GROUPS_PREDICTED, OBSERVED, PREDICTED, Record, groups_of, record, shares_of
 from dray.numa.refused import TOPOLOGY_AFFINITY_ERROR
 from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config
@@ -134,10 +134,13 @@ def _unknown(node: str, pods: dict[str, Pod], records: dict[str, Record]) -> lis
 
 def where(pod: Pod) -> str:
     """The zones of a pod in words, from its records: ``zones 0 and 1 (observed)``; empty where nothing is recorded."""
-    for name, known in ((OBSERVED, "observed"), (PREDICTED, "predicted")):
-        zones = [share.zone.removeprefix("node-") for share in shares_of(pod.metadata.annotations.get(name, ""))]
+    annotations = pod.metadata.annotations
+    for name, together, known in ((OBSERVED, GROUPS_OBSERVED, "observed"), (PREDICTED, GROUPS_PREDICTED, "predicted")):
+        zones = {share.zone for share in shares_of(annotations.get(name, ""))}
+        zones.update(zone for group in groups_of(annotations.get(together, "")) for zone in group.memory_nodes)
         if zones:
-            return f"zone{'s' if len(zones) > 1 else ''} {' and '.join(sorted(zones))} ({known})"
+            named = sorted((zone.removeprefix("node-") for zone in zones), key=lambda zone: (len(zone), zone))
+            return f"zone{'s' if len(zones) > 1 else ''} {' and '.join(named)} ({known})"
     return ""
 
 
