@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from dray.api.core import Node, Pod
 from dray.api.meta import decode
+from dray.api.resource import DeviceKey
 from dray.books.demand import Demands
 from dray.books.journal import Books, Delta
 from dray.books.nodes import Nodes, Placed
 from dray.books.volumes import VolumeAccount
-from dray.devices.ledger import Charge, DeviceKey, Ledger
+from dray.devices.ledger import Charge, Ledger
 
 DEVICES = [DeviceKey("gpu.example.com", f"pool-{pool}", f"gpu-{number}") for pool in range(2) for number in range(3)]
 

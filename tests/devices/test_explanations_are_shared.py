@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from dray.api.resource import DeviceKey
 from dray.devices import Devices
 from dray.devices.explain import Explainer, Outlines
-from dray.devices.ledger import DeviceKey
 from tests.devices.building import DRIVER, claim, counters, device, engine, exactly, first_of, node, slice_, takes
 
 NODES = ("n1", "n2", "n3", "n4", "n5", "n6")

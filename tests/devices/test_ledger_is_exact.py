@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dray.api.meta import ObjectMeta
-from dray.api.resource import ResourceClaim, ResourceSlice
-from dray.devices import DeviceKey, Devices
+from dray.api.resource import DeviceKey, ResourceClaim, ResourceSlice
+from dray.devices import Devices
 from dray.devices.ledger import Charge, charges_of
 from tests.devices.building import claim, counters, device, engine, exactly, node, slice_, takes
 

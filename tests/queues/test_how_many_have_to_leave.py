@@ -11,9 +11,8 @@ import msgspec
 import pytest
 
 from benchmarks.queues import group, measure, running, with_devices, world
-from dray.api.resource import AllocationResult, DeviceAllocationResult, DeviceRequestAllocationResult
+from dray.api.resource import AllocationResult, DeviceAllocationResult, DeviceKey, DeviceRequestAllocationResult
 from dray.books.nodes import Placed
-from dray.devices import DeviceKey
 from dray.scheduling.placing.state import NotPlaced, Placement
 from dray.scheduling.waiting.queue import QueuedPod
 from dray.scheduling.workloads.freeing import Leaving, ToFree, _coming

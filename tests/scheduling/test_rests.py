@@ -9,15 +9,14 @@ from scheduling_cluster import Sim
 
 from dray.api.gates import Gates
 from dray.api.meta import decode
-from dray.api.resource import AllocationResult
+from dray.api.resource import AllocationResult, DeviceKey
 from dray.devices import Devices
-from dray.scheduling.binding.conditions import Device
 from dray.scheduling.binding.rests import Rests
 
 
 def test_a_device_of_which_a_pod_takes_two_shares_is_let_go_of_once() -> None:
     rests = Rests(Devices(Gates.dray()), 60.0)
-    rests.rest(Device("d", "p", "memory"), 0.0)
+    rests.rest(DeviceKey("d", "p", "memory"), 0.0)
     share = {"request": "r", "driver": "d", "pool": "p", "device": "memory"}
     results = [{**share, "shareID": name} for name in ("one", "two")]
     rests.taken(rests.holds([decode(AllocationResult, {"devices": {"results": results}})]))
@@ -38,7 +37,7 @@ class TestAPoolThatReachesAllNodes:
         sim.add_slice("", self.DEVICES, pool="fabric")
         sim.settle()
         for number in reversed(range(self.DEVICES)):
-            sim.scheduler.parts.rests.rest(Device("gpu.example.com", "fabric", f"gpu-{number}"), sim.now)
+            sim.scheduler.parts.rests.rest(DeviceKey("gpu.example.com", "fabric", f"gpu-{number}"), sim.now)
         seen: list[str] = []
         among = sim.scheduler.cycle.among
 

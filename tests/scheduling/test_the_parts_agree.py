@@ -9,7 +9,8 @@ from scheduling_cluster import Sim
 
 from dray.api import kinds
 from dray.api.quantity import Quantity
-from dray.devices.ledger import Charge, DeviceKey
+from dray.api.resource import DeviceKey
+from dray.devices.ledger import Charge
 from tests.scheduling.test_gangs_whose_devices_are_prepared import preparing
 from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, add_single, cluster
 

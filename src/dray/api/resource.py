@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import field
@@ -260,6 +260,28 @@ class DeviceRequestAllocationResult(Struct):
     def recorded_groups(self) -> dict[str, tuple[str, ...]]:
         recorded = self.compatibility_groups
         return {name: groups or () for name, groups in recorded.items()} if recorded else {}
+
+
+class DeviceKey(NamedTuple):
+    """Who a device is: names, not objects, because claims outlive slices. Neither a driver's nor a device's name has a slash."""
+
+    driver: str
+    pool: str
+    device: str
+
+    @classmethod
+    def of(cls, result: DeviceRequestAllocationResult | AllocatedDeviceStatus) -> DeviceKey:
+        return cls(result.driver, result.pool, result.device)
+
+    @classmethod
+    def parse(cls, text: str) -> DeviceKey:
+        """The opposite of ``str``."""
+        driver, _, rest = text.partition("/")
+        pool, _, device = rest.rpartition("/")
+        return cls(driver, pool, device)
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}/{self.device}"
 
 
 class DeviceAllocationConfiguration(Struct):

@@ -20,7 +20,7 @@ from dray.api.core import Pod
 from dray.api.kinds import Kind
 from dray.api.meta import DecodeError, decode
 from dray.api.requests import amounts
-from dray.api.resource import DeviceClass, ResourceClaim, ResourceClaimTemplate
+from dray.api.resource import DeviceClass, DeviceKey, ResourceClaim, ResourceClaimTemplate
 from dray.cli.allocate import Invalid, Line, Refusals, Session
 from dray.cli.output import emit, table
 from dray.cli.trouble import Trouble
@@ -279,5 +279,4 @@ def _print(out: Console, answered: Answers, manifests: Manifests) -> None:
 def _rows(answer: Json) -> Iterator[tuple[str, ...]]:
     for claim in answer["claims"]:
         for result in claim["allocation"].devices.results:
-            device = f"{result.driver}/{result.pool}/{result.device}"
-            yield answer["for"], answer["node"], claim["claim"], result.request, device
+            yield answer["for"], answer["node"], claim["claim"], result.request, str(DeviceKey.of(result))

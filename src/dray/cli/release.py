@@ -15,7 +15,7 @@ from rich.console import Console
 from dray.api.core import Pod
 from dray.api.kinds import PODS, RESOURCE_CLAIMS
 from dray.api.meta import decode
-from dray.api.resource import FINALIZER, ResourceClaim
+from dray.api.resource import FINALIZER, DeviceKey, ResourceClaim
 from dray.cli.output import emit, output_option
 from dray.cli.source import Source, source_options
 from dray.cli.trouble import Trouble
@@ -120,7 +120,7 @@ async def _attempt(remote: Remote, key: str, dry_run: bool) -> Released:
     raws, _ = await remote.list(PODS, namespace=namespace)
     found = usage(claim, [decode(Pod, raw) for raw in raws])
     results = claim.status.allocation.devices.results if claim.status.allocation is not None else ()
-    made = Released(key, [f"{r.driver}/{r.pool}/{r.device}" for r in results], found.proof, found.using)
+    made = Released(key, [str(DeviceKey.of(r)) for r in results], found.proof, found.using)
     made.idle = not (results or claim.status.reserved_for or FINALIZER in claim.metadata.finalizers or found.owner_gone)
     if found.using or dry_run:
         return made

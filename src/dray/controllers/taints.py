@@ -18,6 +18,7 @@ from dray.api.core import Pod
 from dray.api.kinds import PODS, RESOURCE_CLAIMS
 from dray.api.meta import Object
 from dray.api.resource import (
+    DeviceKey,
     DeviceRequestAllocationResult,
     DeviceTaint,
     DeviceTaintRule,
@@ -172,12 +173,6 @@ def device_name(driver: str, pool: str, device: str) -> str:
     return f"{driver}/{pool}/{device}"
 
 
-def split_name(name: str) -> tuple[str, str, str]:
-    driver, _, rest = name.partition("/")
-    pool, _, device = rest.rpartition("/")
-    return driver, pool, device
-
-
 def taint_text(taint: DeviceTaint) -> str:
     value = f"={taint.value}" if taint.value else ""
     return f"{taint.key}{value}:{taint.effect}"
@@ -244,7 +239,7 @@ class Users:
         if selector.driver is not None and selector.pool is not None and selector.device is not None:
             name = device_name(selector.driver, selector.pool, selector.device)
             return [name] if self._holders[name] else []
-        return [name for name in self._holders.values() if selects(selector, *split_name(name))]
+        return [name for name in self._holders.values() if selects(selector, *DeviceKey.parse(name))]
 
     def pods_on(self, devices: Iterable[str]) -> dict[str, None]:
         """The keys of the pods that the claims on these devices are reserved for."""

@@ -4,10 +4,10 @@
 ``first_fit``, charge a decision with ``hold``, and plan in a trial of its ``books``. It does no I/O.
 """
 
+from dray.api.resource import DeviceKey
 from dray.devices.changes import Change
 from dray.devices.engine import Devices, Order, Verdict
 from dray.devices.explain import DeviceFinding, Explanation, RequestFinding
-from dray.devices.ledger import DeviceKey
 from dray.devices.packing import DeviceScore
 from dray.devices.rating import Rating
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from dray.api.quantity import NANO, Quantity, QuantityError
-from dray.api.resource import AllocationResult, Device, ResourceClaim
+from dray.api.resource import AllocationResult, Device, DeviceKey, ResourceClaim
 from dray.devices.engine import Devices
-from dray.devices.ledger import DeviceKey, charged
+from dray.devices.ledger import charged
 from dray.devices.problem import Option, positions
 from dray.devices.shapes import Kind
 from dray.devices.views import NodeLayout, NodeView

@@ -14,12 +14,11 @@ from typing import Any
 import msgspec
 
 from dray.api.quantity import Quantity
-from dray.api.resource import DeviceSubRequest, DeviceTaint, DeviceToleration, ResourceClaim
+from dray.api.resource import DeviceKey, DeviceSubRequest, DeviceTaint, DeviceToleration, ResourceClaim
 from dray.api.tolerations import refused_taint
 from dray.devices.attempt import Attempt
 from dray.devices.capacity import room
 from dray.devices.holders import Engine, Holders, rests
-from dray.devices.ledger import DeviceKey
 from dray.devices.problem import Option, Problem, RequestProblem, positions
 from dray.devices.selection import OWN
 from dray.devices.views import NodeView

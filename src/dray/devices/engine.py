@@ -17,13 +17,13 @@ import msgspec
 from dray.api.core import Node
 from dray.api.gates import Gates
 from dray.api.reason import Reason
-from dray.api.resource import AllocationResult, DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from dray.api.resource import AllocationResult, DeviceClass, DeviceKey, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.books.journal import Books, Standing
 from dray.devices.answers import INVALID_POOLS, Answer, Answers
 from dray.devices.demand import Compiler, Demand, Limit, Without
 from dray.devices.explain import Explainer, Explanation, Outlines
 from dray.devices.inventory import Inventory
-from dray.devices.ledger import Charge, DeviceKey, charged, charges_of
+from dray.devices.ledger import Charge, charged, charges_of
 from dray.devices.overdrawn import Overdraft, Overdrafts
 from dray.devices.packing import DeviceScore, scores
 from dray.devices.problem import Analysis

@@ -19,13 +19,12 @@ import msgspec
 from dray.api.gates import GATES
 from dray.api.quantity import Quantity
 from dray.api.reason import Reason
-from dray.api.resource import ResourceClaim
+from dray.api.resource import DeviceKey, ResourceClaim
 from dray.api.tolerations import refused_taint
 from dray.devices.attempt import Attempt
 from dray.devices.capacity import CapacityError, allowed
 from dray.devices.changes import Change, Changes
 from dray.devices.holders import Engine, Holders
-from dray.devices.ledger import DeviceKey
 from dray.devices.pools import Groups
 from dray.devices.problem import Option, Problem, RequestProblem, positions
 from dray.devices.selection import OWN, Failure

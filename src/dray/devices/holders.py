@@ -6,9 +6,9 @@ from collections.abc import Hashable, Sequence
 from typing import Protocol
 
 from dray.api.gates import Gates
-from dray.api.resource import ResourceClaim
+from dray.api.resource import DeviceKey, ResourceClaim
 from dray.devices.inventory import Inventory
-from dray.devices.ledger import Charge, DeviceKey, PoolKey
+from dray.devices.ledger import Charge, PoolKey
 from dray.devices.views import NodeView
 
 

@@ -14,11 +14,11 @@ import msgspec
 
 from dray.api.core import Node, NodeSelector
 from dray.api.gates import Gates
-from dray.api.resource import Device, DeviceTaint, DeviceTaintRule, ResourceSlice
+from dray.api.resource import Device, DeviceKey, DeviceTaint, DeviceTaintRule, ResourceSlice
 from dray.api.selectors import SelectorError, node_selector_matches
 from dray.books.journal import Books
 from dray.devices.layouts import Layouts
-from dray.devices.ledger import Charge, DeviceKey, Holding, Ledger, PoolKey
+from dray.devices.ledger import Charge, Holding, Ledger, PoolKey
 from dray.devices.overlay import Overlay
 from dray.devices.pools import Pool, PoolContent, PublishedSlice, counter_sets
 from dray.devices.views import NodeView, Part, Segment

@@ -12,22 +12,11 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from dray.api.quantity import Quantity, QuantityError
-from dray.api.resource import AllocationResult, DeviceRequestAllocationResult
+from dray.api.resource import AllocationResult, DeviceKey, DeviceRequestAllocationResult
 from dray.books.journal import Books, Standing
 
 PoolKey = tuple[str, str]
 Mode = Literal["exclusive", "share", "rest"]
-
-
-class DeviceKey(NamedTuple):
-    """Who a device is: names, not objects, because claims outlive slices."""
-
-    driver: str
-    pool: str
-    device: str
-
-    def __str__(self) -> str:
-        return f"{self.driver}/{self.pool}/{self.device}"
 
 
 class Charge(msgspec.Struct, frozen=True):

@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dray.api.quantity import Quantity
+from dray.api.resource import DeviceKey
 from dray.devices.inventory import Inventory
-from dray.devices.ledger import Charge, DeviceKey, Entry, Holding
+from dray.devices.ledger import Charge, Entry, Holding
 from dray.devices.pools import Groups, PoolContent
 from dray.devices.shapes import Kind
 

@@ -14,8 +14,8 @@ from copy import copy
 from typing import NamedTuple
 
 from dray.api.quantity import Quantity, QuantityError
-from dray.api.resource import Device, ResourceSlice
-from dray.devices.ledger import DeviceKey, Holding, PoolKey
+from dray.api.resource import Device, DeviceKey, ResourceSlice
+from dray.devices.ledger import Holding, PoolKey
 from dray.devices.shapes import Kind
 
 Groups = frozenset[str]

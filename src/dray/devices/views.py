@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dray.api.core import Node
-from dray.devices.ledger import DeviceKey, PoolKey
+from dray.api.resource import DeviceKey
+from dray.devices.ledger import PoolKey
 from dray.devices.pools import Groups, PoolContent, PoolDevice, PoolLayout
 from dray.devices.shapes import Kind
 

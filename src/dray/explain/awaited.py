@@ -10,11 +10,11 @@ import msgspec
 from dray.api.core import Pod
 from dray.api.kinds import PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.reason import Reason
-from dray.api.resource import ResourceClaim
+from dray.api.resource import DeviceKey, ResourceClaim
 from dray.api.times import format_time, parse_time
 from dray.cluster.world import World
 from dray.explain.failures import FailedBinding
-from dray.explain.published import Identity, Published
+from dray.explain.published import Published
 from dray.scheduling.binding import conditions
 
 
@@ -38,14 +38,14 @@ def awaited(claim: ResourceClaim, timeout: float, now: float) -> Iterator[Awaite
     since = allocation.allocation_timestamp or ""
     deadline = format_time(conditions.deadline(claim, timeout, now))
     for result in allocation.devices.results:
-        device = (result.driver, result.pool, result.device)
+        device = str(DeviceKey.of(result))
         known = conditions.reported(claim, result)
         for type in result.binding_conditions:
             found = known.get(type)
             if found is None or found.status != "True":
                 status = found.status if found is not None else "not reported"
                 said = f"{found.reason}: {found.message}".strip(": ") if found is not None else ""
-                yield Awaited(claim.key, "/".join(device), type, status, since, deadline, said)
+                yield Awaited(claim.key, device, type, status, since, deadline, said)
 
 
 def timeout_of(world: World, scheduler: str, failures: Sequence[FailedBinding]) -> float | None:
@@ -62,7 +62,7 @@ def reasons(found: Sequence[Awaited]) -> list[Reason]:
 
 
 def _data(found: Awaited) -> dict[str, Any]:
-    about = {"conditions": [found.condition], "device": found.device, "driver": _identity(found)[0]}
+    about = {"conditions": [found.condition], "device": found.device, "driver": DeviceKey.parse(found.device).driver}
     return about | {"since": found.since, "deadline": found.deadline}
 
 
@@ -91,7 +91,7 @@ def more_help(world: World, found: Sequence[Awaited], failures: Sequence[FailedB
     heard = {status.driver for claim in world.all(RESOURCE_CLAIMS).values() for status in claim.status.devices}
     # What was said of a device that failed went with its allocation.
     heard |= {failure.driver for failure in failures if not failure.timeout}
-    for driver in sorted({_identity(each)[0] for each in found} - heard):
+    for driver in sorted({DeviceKey.parse(each.device).driver for each in found} - heard):
         yield f"see whether the controller runs that prepares devices of {driver}: nobody has reported on any of them"
     if any(parse_time(each.deadline) <= now for each in found):
         yield "see whether the pod's scheduler runs, and give its configuration with --config if it waits longer (bindingTimeout)"
@@ -99,15 +99,9 @@ def more_help(world: World, found: Sequence[Awaited], failures: Sequence[FailedB
 
 def withdrawn(world: World, found: Sequence[Awaited]) -> list[str]:
     """What is waited for although no slice has it any more."""
-    wanted = {each.device: _identity(each) for each in found}
+    wanted = {each.device: DeviceKey.parse(each.device) for each in found}
     pools = {identity[:2] for identity in wanted.values()}
     slices = world.all(RESOURCE_SLICES).values() if RESOURCE_SLICES in world.kinds else ()
     there = Published(world, [each for each in slices if (each.spec.driver, each.spec.pool.name) in pools], ()).devices
     gone = ", ".join(sorted(name for name, identity in wanted.items() if identity not in there))
     return [f"No longer published: {gone}. It is still waited for, and not chosen again."] if gone else []
-
-
-def _identity(found: Awaited) -> Identity:
-    driver, _, rest = found.device.partition("/")
-    pool, _, name = rest.rpartition("/")
-    return driver, pool, name

@@ -14,7 +14,8 @@ from typing import Final
 import msgspec
 
 from dray.api.quantity import Quantity
-from dray.explain.published import Holder, Identity, Published, PublishedDevice, PublishedPool
+from dray.api.resource import DeviceKey
+from dray.explain.published import Holder, Published, PublishedDevice, PublishedPool
 from dray.numa.devices import zone_numbers
 from dray.scheduling.binding.conditions import reported
 
@@ -85,7 +86,7 @@ def inventory(published: Published) -> Inventory:
     return Inventory(rows, sets, _nodes(rows))
 
 
-def excluded(published: Published) -> set[Identity]:
+def excluded(published: Published) -> set[DeviceKey]:
     """Devices that nobody has and that nobody can have beside what is in use: of a card that is cut otherwise, or taken whole."""
     used = {key: _used(published, pool) for key, pool in published.pools.items()}
     return {
@@ -111,7 +112,7 @@ def _used(published: Published, pool: PublishedPool) -> _Used:
     for counter_set in used.totals:
         used.groups[counter_set] = [groups for _, groups in published.groups.get((pool.driver, pool.name, counter_set), ())]
     for device in (device for slice in pool.slices for device in slice.spec.devices):
-        if not published.owners((pool.driver, pool.name, device.name)):
+        if not published.owners(DeviceKey(pool.driver, pool.name, device.name)):
             continue
         for entry in device.consumes_counters:
             for name, counter in entry.counters.items():
@@ -120,7 +121,7 @@ def _used(published: Published, pool: PublishedPool) -> _Used:
     return used
 
 
-def _row(published: Published, identity: Identity, used: _Used) -> Row:
+def _row(published: Published, identity: DeviceKey, used: _Used) -> Row:
     device = published.devices[identity]
     owners = published.owners(identity)
     capacity = _capacity(device, owners)

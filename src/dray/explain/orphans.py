@@ -15,7 +15,7 @@ import msgspec
 from dray.api.consumers import claims_of, is_pod
 from dray.api.core import Pod
 from dray.api.kinds import PODS, RESOURCE_CLAIMS
-from dray.api.resource import ResourceClaim
+from dray.api.resource import DeviceKey, ResourceClaim
 from dray.api.times import parse_time
 from dray.cluster.world import World
 
@@ -106,7 +106,7 @@ def _row(claim: ResourceClaim, pods: list[Pod], now: float) -> ClaimRow:
         claim.metadata.namespace,
         claim.metadata.name,
         _state(claim),
-        [f"{result.driver}/{result.pool}/{result.device}" for result in results],
+        [str(DeviceKey.of(result)) for result in results],
         [user.name for user in claim.status.reserved_for],
         f"{owner.kind}/{owner.name}" if owner is not None else "",
         age,

@@ -18,6 +18,7 @@ from dray.api.kinds import DEVICE_TAINT_RULES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.quantity import Quantity
 from dray.api.resource import (
     Device,
+    DeviceKey,
     DeviceRequestAllocationResult,
     DeviceTaint,
     DeviceTaintRule,
@@ -27,7 +28,6 @@ from dray.api.resource import (
 from dray.api.selectors import node_selector_matches
 from dray.cluster.world import World
 
-Identity = tuple[str, str, str]  # driver, pool, device
 CounterSet = tuple[str, str, str]  # driver, pool, counter set
 
 
@@ -41,12 +41,12 @@ class PublishedDevice(msgspec.Struct, frozen=True):
     taints: tuple[DeviceTaint, ...]
 
     @property
-    def identity(self) -> Identity:
-        return (self.driver, self.pool, self.device.name)
+    def identity(self) -> DeviceKey:
+        return DeviceKey(self.driver, self.pool, self.device.name)
 
     @property
     def name(self) -> str:
-        return "/".join(self.identity)
+        return str(self.identity)
 
     @property
     def where(self) -> str:
@@ -120,26 +120,26 @@ class Published:
         tainted = gates is None or gates("DRADeviceTaints")
         ruled = tainted and (gates is None or gates("DRADeviceTaintRules"))
         rules = list(world.all(DEVICE_TAINT_RULES).values()) if ruled else []
-        self.devices: dict[Identity, PublishedDevice] = {}
+        self.devices: dict[DeviceKey, PublishedDevice] = {}
         for pool in self.pools.values():
             for slice in pool.slices:
                 for device in slice.spec.devices:
                     found = _device(pool, slice, device, device.taints if tainted else (), rules)
                     self.devices.setdefault(found.identity, found)
-        self.holders: dict[Identity, list[Holder]] = {}
+        self.holders: dict[DeviceKey, list[Holder]] = {}
         for holder in holders(world.all(RESOURCE_CLAIMS).values() if claims is None else claims):
             result = holder.result
-            self.holders.setdefault((result.driver, result.pool, result.device), []).append(holder)
+            self.holders.setdefault(DeviceKey.of(result), []).append(holder)
 
-    def owners(self, identity: Identity) -> list[Holder]:
+    def owners(self, identity: DeviceKey) -> list[Holder]:
         """Those that count: administrative access takes nothing."""
         return [holder for holder in self.holders.get(identity, ()) if not holder.result.admin_access]
 
     @cached_property
-    def groups(self) -> dict[CounterSet, list[tuple[Identity, frozenset[str]]]]:
+    def groups(self) -> dict[CounterSet, list[tuple[DeviceKey, frozenset[str]]]]:
         """The devices in use on each counter set, and their groups there. What a claim recorded counts before the slice, also
         of a device that is no longer published."""
-        found: dict[CounterSet, list[tuple[Identity, frozenset[str]]]] = {}
+        found: dict[CounterSet, list[tuple[DeviceKey, frozenset[str]]]] = {}
         published = {(*key, name) for key, pool in self.pools.items() for name in pool.counter_sets}
         for identity in sorted(self.holders) if published else ():
             device = self.devices.get(identity)

@@ -14,6 +14,7 @@ import msgspec
 from dray.api.kinds import DEVICE_CLASSES, NODES, QUEUES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.resource import (
     DeviceClaim,
+    DeviceKey,
     DeviceRequest,
     ExactDeviceRequest,
     ResourceClaim,
@@ -22,7 +23,7 @@ from dray.api.resource import (
 from dray.cluster.world import World
 from dray.devices import Devices
 from dray.explain.inventory import excluded
-from dray.explain.published import Identity, Published, holders, pools
+from dray.explain.published import Published, holders, pools
 from dray.explain.queues import survey
 from dray.scheduling.plugins.resources import readable
 from dray.scheduling.scheduler import Scheduler
@@ -109,9 +110,7 @@ def _resources(scheduler: Scheduler) -> dict[str, Amount]:
 def _devices(scheduler: Scheduler) -> dict[str, DriverUse]:
     world = scheduler.world
     taken = {
-        (holder.result.driver, holder.result.pool, holder.result.device)
-        for holder in holders(world.all(RESOURCE_CLAIMS).values())
-        if not holder.result.admin_access
+        DeviceKey.of(holder.result) for holder in holders(world.all(RESOURCE_CLAIMS).values()) if not holder.result.admin_access
     }
     total: Counter[str] = Counter()
     used: Counter[str] = Counter()
@@ -131,7 +130,7 @@ def _devices(scheduler: Scheduler) -> dict[str, DriverUse]:
     return {driver: _of_driver(driver, total[driver], used[driver], lost[driver], on_node) for driver in sorted(total)}
 
 
-def _ruled_out(world: World, taken: Collection[Identity]) -> set[Identity]:
+def _ruled_out(world: World, taken: Collection[DeviceKey]) -> set[DeviceKey]:
     """Free by name only: what is in use beside them takes the counters that they need. Pools without counters are not read."""
     slices = world.all(RESOURCE_SLICES).values()
     shared = {(slice.spec.driver, slice.spec.pool.name) for slice in slices if slice.spec.shared_counters}

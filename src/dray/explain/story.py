@@ -7,13 +7,12 @@ from typing import Any, Final
 
 from dray.api.core import Pod
 from dray.api.kinds import DEVICE_TAINT_RULES, RESOURCE_CLAIMS
-from dray.api.resource import DeviceTaintRule, ResourceClaim
+from dray.api.resource import DeviceKey, DeviceTaintRule, ResourceClaim
 from dray.api.times import parse_time
 from dray.api.tolerations import selects
 from dray.cluster.world import World
 from dray.controllers.taints import taint_text
 from dray.explain.claimed import claims_in
-from dray.explain.published import Identity
 from dray.runtime.stories import Line
 
 
@@ -28,23 +27,23 @@ def after_death(key: str, events: Iterable[Mapping[str, Any]]) -> list[Line]:
     return sorted(_of_events(key, None, events), key=lambda line: line.at)
 
 
-def device_story(world: World, identity: Identity, *, ruled: bool = True) -> list[Line]:
+def device_story(world: World, device: DeviceKey, *, ruled: bool = True) -> list[Line]:
     """What is known of a device, by time: who got it, how it was made ready, what taints it (``ruled``: rules hold here). What
     has ended is not in the API."""
     claims: Iterable[ResourceClaim] = world.all(RESOURCE_CLAIMS).values()
-    lines = [line for claim in claims if _holds(claim, identity) for line in _of_claim(claim)]
+    lines = [line for claim in claims if _holds(claim, device) for line in _of_claim(claim)]
     rules: Iterable[DeviceTaintRule] = world.all(DEVICE_TAINT_RULES).values() if ruled else ()
     for rule in rules:
         added = rule.spec.taint.time_added
-        if added and rule.spec.device_selector is not None and selects(rule.spec.device_selector, *identity):
+        if added and rule.spec.device_selector is not None and selects(rule.spec.device_selector, *device):
             detail = f"{taint_text(rule.spec.taint)} by rule {rule.metadata.name}"
-            lines.append(Line(parse_time(added), "tainted", f"device {'/'.join(identity)}", detail=detail))
+            lines.append(Line(parse_time(added), "tainted", f"device {device}", detail=detail))
     return sorted(lines, key=lambda line: (int(line.at), _stage(line), line.at, line.object))
 
 
-def _holds(claim: ResourceClaim, identity: Identity) -> bool:
+def _holds(claim: ResourceClaim, device: DeviceKey) -> bool:
     allocation = claim.status.allocation
-    return allocation is not None and any((r.driver, r.pool, r.device) == identity for r in allocation.devices.results)
+    return allocation is not None and any(DeviceKey.of(r) == device for r in allocation.devices.results)
 
 
 _STAGES: Final = (
@@ -93,13 +92,13 @@ def _of_claim(claim: ResourceClaim) -> Iterator[Line]:
         yield Line(parse_time(claim.metadata.creation_timestamp), "created", name)
     allocation = claim.status.allocation
     if allocation is not None and allocation.allocation_timestamp:
-        devices = ", ".join(f"{result.driver}/{result.pool}/{result.device}" for result in allocation.devices.results)
+        devices = ", ".join(str(DeviceKey.of(result)) for result in allocation.devices.results)
         yield Line(parse_time(allocation.allocation_timestamp), "allocated", name, detail=devices)
     for status in claim.status.devices:
         for condition in status.conditions:
             if condition.last_transition_time:
                 what = f"{condition.type}={condition.status}"
-                device = f"device {status.driver}/{status.pool}/{status.device}"
+                device = f"device {DeviceKey.of(status)}"
                 yield Line(parse_time(condition.last_transition_time), what, device, status.driver, condition.message)
 
 

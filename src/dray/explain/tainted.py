@@ -15,13 +15,12 @@ from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import DEVICE_TAINT_RULES, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.reason import Reason
-from dray.api.resource import DeviceTaint, ResourceClaim
+from dray.api.resource import DeviceKey, DeviceTaint, ResourceClaim
 from dray.api.times import format_time
 from dray.cluster.world import World
-from dray.controllers.taints import Eviction, Taints, as_if_it_stayed, eviction_of, split_name
+from dray.controllers.taints import Eviction, Taints, as_if_it_stayed, eviction_of
 from dray.devices.explain import Explanation
 from dray.devices.inventory import Inventory
-from dray.devices.ledger import DeviceKey
 from dray.explain.fix import Fix, tainted
 from dray.explain.supposed import Changed
 
@@ -91,7 +90,7 @@ def lifted(inventory: Inventory, devices: Iterable[str], taint: Json) -> Lifted:
     rules: dict[str, None] = {}
     drivers: dict[str, None] = {}
     for device in devices:
-        key = DeviceKey(*split_name(device))
+        key = DeviceKey.parse(device)
         rules |= dict.fromkeys(
             rule.metadata.name for rule in inventory.overlay.rules_for(*key) if _same(_plain(rule.spec.taint), taint)
         )

@@ -17,11 +17,11 @@ from dray.api.consumers import claims_of, is_pod, reserves
 from dray.api.core import Node, Pod
 from dray.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 from dray.api.quantity import Quantity, QuantityError
-from dray.api.resource import FINALIZER, RESERVED_FOR_MAX, RESULTS_MAX, ResourceClaim
+from dray.api.resource import FINALIZER, RESERVED_FOR_MAX, RESULTS_MAX, DeviceKey, ResourceClaim
 from dray.api.selectors import node_selector_matches
 from dray.api.topology import NodeResourceTopology
 from dray.cluster.world import World
-from dray.explain.published import Holder, Identity, Published
+from dray.explain.published import Holder, Published
 from dray.explain.usage import node_usage
 from dray.numa.placement import OBSERVED, shares_of
 
@@ -130,7 +130,7 @@ class _Drawn(msgspec.Struct):
     name: str
     total: Quantity
     limit: Quantity | None
-    devices: list[Identity]
+    devices: list[DeviceKey]
 
 
 def _drawn(published: Published) -> Iterator[_Drawn]:
@@ -138,9 +138,9 @@ def _drawn(published: Published) -> Iterator[_Drawn]:
     for (driver, pool_name), pool in published.pools.items():
         limits = pool.counters()
         used: dict[tuple[str, str], Quantity] = {}
-        users: dict[tuple[str, str], list[Identity]] = {}
+        users: dict[tuple[str, str], list[DeviceKey]] = {}
         for device in (device for slice in pool.slices for device in slice.spec.devices):
-            identity = (driver, pool_name, device.name)
+            identity = DeviceKey(driver, pool_name, device.name)
             if not published.owners(identity):
                 continue
             for entry in device.consumes_counters:
@@ -170,16 +170,16 @@ def _groups(published: Published) -> Iterator[Finding]:
             yield Finding("compatibility", _in_use(published, [identity for identity, _ in devices]), detail)
 
 
-def _in_use(published: Published, devices: list[Identity]) -> tuple[str, ...]:
+def _in_use(published: Published, devices: list[DeviceKey]) -> tuple[str, ...]:
     """These devices, and the claims that have them: one of those has to go."""
-    names = [f"device/{'/'.join(identity)}" for identity in devices]
+    names = [f"device/{identity}" for identity in devices]
     claims = [f"claim/{owner.claim.key}" for identity in devices for owner in published.owners(identity)]
     return tuple(dict.fromkeys([*names, *claims]))
 
 
-def _named(identity: Identity, owners: list[Holder]) -> tuple[str, ...]:
+def _named(identity: DeviceKey, owners: list[Holder]) -> tuple[str, ...]:
     claims = dict.fromkeys(f"claim/{owner.claim.key}" for owner in owners)
-    return (f"device/{'/'.join(identity)}", *claims)
+    return (f"device/{identity}", *claims)
 
 
 # ------------------------------------------------------------------------------------------------------------- claims
@@ -262,7 +262,7 @@ def _pods_where_claims_are(published: Published) -> Iterator[Finding]:
             if allocation.node_selector is not None and not node_selector_matches(allocation.node_selector, node):
                 yield Finding("pod-node", objects, "the pod is on a node that its claim does not allow")
             for result in allocation.devices.results:
-                device = published.devices.get((result.driver, result.pool, result.device))
+                device = published.devices.get(DeviceKey.of(result))
                 if device is not None and not device.reachable_from(node):
                     yield Finding("pod-node", objects, f"device {device.name} cannot be used from the pod's node")
 

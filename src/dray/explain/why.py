@@ -23,11 +23,10 @@ from dray.api.kinds import (
     Kind,
 )
 from dray.api.reason import Reason
-from dray.api.resource import ResourceClaim, ResourceClaimStatus
+from dray.api.resource import DeviceKey, ResourceClaim, ResourceClaimStatus
 from dray.api.times import format_time
 from dray.api.words import Counted, counted, fixes, in_upstream_words, message, words
 from dray.cluster.world import World
-from dray.devices.ledger import DeviceKey
 from dray.explain import awaited as awaiting
 from dray.explain import missing, tainted, volumes
 from dray.explain.advice import Advisor, Refused, is_tried
@@ -170,7 +169,7 @@ def _failed(pod: Pod) -> Why:
 
 def _bound(world: World, pod: Pod, leaving: str) -> Why:
     devices = [
-        f"{result.driver}/{result.pool}/{result.device}"
+        str(DeviceKey.of(result))
         for claim in claims_in(world, pod)
         if claim.status.allocation is not None
         for result in claim.status.allocation.devices.results
@@ -441,7 +440,7 @@ class _Question:
         placement = alone.ask.on(alone.state, info) if info is not None else None
         shared = engine.inventory.shared_pools(node)
         return not isinstance(placement, Placement) or not any(
-            engine.owners(DeviceKey(result.driver, result.pool, result.device))
+            engine.owners(DeviceKey.of(result))
             for _, allocation in placement.given
             for result in allocation.devices.results
             if (result.driver, result.pool) in shared

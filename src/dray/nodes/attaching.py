@@ -15,11 +15,10 @@ import msgspec
 from dray.api.core import Node, Pod
 from dray.api.gates import Gates
 from dray.api.kinds import NODES, PODS, RESOURCE_SLICES
-from dray.api.resource import Device, ResourceSlice
+from dray.api.resource import Device, DeviceKey, ResourceSlice
 from dray.api.selectors import node_selector_matches
 from dray.cluster.world import World
 from dray.devices.amounts import DETACHED
-from dray.devices.ledger import DeviceKey
 from dray.scheduling.ask import Ask
 from dray.scheduling.config import Config
 from dray.scheduling.placing.state import CycleState
@@ -250,7 +249,7 @@ def _merged(found: Iterable[Attachment]) -> list[Attachment]:
 def _given(scheduler: Scheduler, members: Iterable[Pod]) -> set[DeviceKey]:
     placed = (scheduler.nodes.placed(pod.uid) for pod in members)
     return {
-        DeviceKey(result.driver, result.pool, result.device)
+        DeviceKey.of(result)
         for each in placed
         if each is not None
         for _, allocation in each.given.values()

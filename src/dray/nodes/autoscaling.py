@@ -21,12 +21,11 @@ import msgspec
 from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import EVENTS, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
-from dray.api.resource import Device, ResourceSlice
+from dray.api.resource import Device, DeviceKey, ResourceSlice
 from dray.api.times import parse_time
 from dray.cluster.port import Change, Event, Outcome, Write
 from dray.cluster.recorder import Recorder
 from dray.cluster.world import World
-from dray.devices.ledger import DeviceKey
 from dray.nodes.attaching import (
     DETACHING,
     Attachment,
@@ -211,26 +210,24 @@ class DeviceAutoscaler:
 
     def _detach(self, now: float) -> Iterator[Write]:
         used = {
-            (result.driver, result.pool, result.device)
+            DeviceKey.of(result)
             for claim in self._world.all(RESOURCE_CLAIMS).values()
             if claim.status.allocation is not None
             for result in claim.status.allocation.devices.results
         }
         for devices, _ in self._kept.values():
-            used |= {(key.driver, key.pool, key.device) for key in devices}
+            used |= devices
         seen: set[tuple[str, str]] = set()
         for known in attached_slices(self._world):
             yield from self._of_slice(known, used, seen, now)
         self._idle = {key: since for key, since in self._idle.items() if key in seen}
 
-    def _of_slice(
-        self, known: ResourceSlice, used: set[tuple[str, str, str]], seen: set[tuple[str, str]], now: float
-    ) -> Iterator[Write]:
+    def _of_slice(self, known: ResourceSlice, used: set[DeviceKey], seen: set[tuple[str, str]], now: float) -> Iterator[Write]:
         kept: list[Device] = []
         for device in known.spec.devices:
             key = (known.metadata.name, device.name)
             leaving = any(taint.key == DETACHING for taint in device.taints)
-            if (known.spec.driver, known.spec.pool.name, device.name) in used:
+            if DeviceKey(known.spec.driver, known.spec.pool.name, device.name) in used:
                 self._idle.pop(key, None)
                 kept.append(_without_taint(device) if leaving else device)
                 continue

@@ -14,13 +14,13 @@ from dray.api.consumers import claims_of
 from dray.api.core import NodeSelectorRequirement, NodeSelectorTerm, Pod
 from dray.api.kinds import PODS, RESOURCE_CLAIMS
 from dray.api.reason import Reason
+from dray.api.resource import DeviceKey
 from dray.api.selectors import SelectorError, node_selector_matches, node_term_matches
 from dray.api.times import parse_time
 from dray.books.nodes import NodeInfo
 from dray.devices import Explanation
 from dray.devices.explain import Outlines
 from dray.scheduling.actions.preemption import Eviction
-from dray.scheduling.binding.conditions import Device
 from dray.scheduling.config import Profile
 from dray.scheduling.placing.state import CycleState, NotPlaced, Placement
 from dray.scheduling.plugins.base import Reasons
@@ -203,9 +203,7 @@ class Ask:
         """Devices (``driver/pool/name``) that failed a short while ago are the last choice: a scheduler that has just been told
         everything does not know of them."""
         for device in failed:
-            driver, _, rest = device.partition("/")
-            pool, _, name = rest.rpartition("/")
-            self.scheduler.parts.rests.rest(Device(driver, pool, name), self._now)
+            self.scheduler.parts.rests.rest(DeviceKey.parse(device), self._now)
 
     def count_promises(self, beside: Container[str] = (), priority: int = _LOWEST_PRIORITY) -> None:
         """What is promised to pods that wait for others to leave is not for pods of lower priority; what those have that wait for

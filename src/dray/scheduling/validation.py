@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Mapping
 
 from dray.api.kinds import PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.quantity import Quantity
-from dray.api.resource import ResourceSlice
+from dray.api.resource import DeviceKey, ResourceSlice
 from dray.books.nodes import Nodes
 from dray.devices.engine import promised
-from dray.devices.ledger import DeviceKey, Holding, Ledger
+from dray.devices.ledger import Holding, Ledger
 from dray.queues.gangs import is_stale
 from dray.scheduling.actions.nominator import Nominator
 from dray.scheduling.binding.stages import UNDER_WAY

@@ -17,7 +17,7 @@ from dray.api.core import Node
 from dray.api.gates import Gates
 from dray.api.kinds import DEVICE_CLASSES, DEVICE_TAINT_RULES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 from dray.api.quantity import Quantity
-from dray.api.resource import Device, DeviceClass, ResourceClaim, ResourceSlice
+from dray.api.resource import Device, DeviceClass, DeviceKey, ResourceClaim, ResourceSlice
 from dray.cel import CelError, DeviceView, Program, compile
 from dray.cluster.world import World
 from dray.explain.failures import failed_bindings, resting
@@ -184,7 +184,7 @@ class Painter:
     ) -> PoolPart:
         published = Published(world, slices, claims, gates=self._gates)
         found = inventory(published)
-        devices = [published.devices[row.driver, row.pool, row.device].device for row in found.devices]
+        devices = [published.devices[DeviceKey(row.driver, row.pool, row.device)].device for row in found.devices]
         roots = root_zones(device.attributes for device in devices)
         cells = [self._cell(row, device, roots, rests) for row, device in zip(found.devices, devices)]
         spec = slices[0].spec

@@ -10,7 +10,7 @@ import msgspec
 from dray.api.core import Node, Pod
 from dray.api.gates import Gates
 from dray.api.kinds import DEVICE_TAINT_RULES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
-from dray.api.resource import Device, DeviceAttribute, DeviceTaintRule, ResourceClaim, ResourceSlice
+from dray.api.resource import Device, DeviceAttribute, DeviceKey, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.api.times import parse_time
 from dray.api.tolerations import selects
 from dray.controllers.eviction import EXPIRES_AT
@@ -81,14 +81,13 @@ def node(moment: Moment, name: str, placing: Placing = PLACING) -> Plain:
 
 def device(moment: Moment, name: str, placing: Placing = PLACING) -> Plain:
     """A device, who has it, what it is like and what happened to it."""
-    driver, _, rest = name.partition("/")
-    pool, _, last = rest.rpartition("/")
-    slices = [s for s in moment.world.all(RESOURCE_SLICES).values() if (s.spec.driver, s.spec.pool.name) == (driver, pool)]
+    key = DeviceKey.parse(name)
+    slices = [s for s in moment.world.all(RESOURCE_SLICES).values() if (s.spec.driver, s.spec.pool.name) == key[:2]]
     found = _inventory(moment, slices, placing)
-    row = next((row for row in found.devices if row.device == last), None)
+    row = next((row for row in found.devices if row.device == key.device), None)
     if row is None:
         raise Unknown(f"there is no device {name}")
-    published = _device(slices, last)
+    published = _device(slices, key.device)
     ruled = not rules_off(placing.gates)
     within = {entry.counter_set for entry in published.consumes_counters}
     return {
@@ -97,8 +96,8 @@ def device(moment: Moment, name: str, placing: Placing = PLACING) -> Plain:
         "attributes": {key: _value(value) for key, value in sorted(published.attributes.items())},
         "bars": [msgspec.to_builtins(each) for each in found.counter_sets if each.counter_set in within],
         "holders": [_holder(moment, user.claim) for user in row.users],
-        "rules": _rules_about(moment, driver, pool, last) if ruled else [],
-        "story": msgspec.to_builtins(device_story(moment.world, (driver, pool, last), ruled=ruled)),
+        "rules": _rules_about(moment, *key) if ruled else [],
+        "story": msgspec.to_builtins(device_story(moment.world, key, ruled=ruled)),
     }
 
 
@@ -217,8 +216,7 @@ def _devices_of(moment: Moment, pod: Pod) -> list[Plain]:
         mine = any(user.uid == pod.uid for user in claim.status.reserved_for)
         if mine and allocation is not None:
             found += [
-                {"claim": claim.key, "request": r.request, "device": f"{r.driver}/{r.pool}/{r.device}"}
-                for r in allocation.devices.results
+                {"claim": claim.key, "request": r.request, "device": str(DeviceKey.of(r))} for r in allocation.devices.results
             ]
     return found
 

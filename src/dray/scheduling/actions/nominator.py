@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from dray.api.resource import AllocationResult, ResourceClaim
+from dray.api.resource import AllocationResult, DeviceKey, ResourceClaim
 from dray.books.journal import Books
 from dray.books.nodes import Nodes
 from dray.devices import Devices
@@ -17,8 +17,6 @@ from dray.devices.engine import promised
 from dray.devices.ledger import PoolKey
 from dray.scheduling.placing.state import CycleState, Placement
 from dray.scheduling.waiting.queue import QueuedPod
-
-Device = tuple[str, str, str]
 
 
 class Nomination:
@@ -34,7 +32,7 @@ class Nomination:
         self.shared = {claim.uid: (claim, placement.allocations[claim.uid]) for claim in placement.pinned}
 
     @property
-    def devices(self) -> set[Device]:
+    def devices(self) -> set[DeviceKey]:
         return _devices(result for _, result in self.promises)
 
     @property
@@ -188,5 +186,5 @@ def devices_of(placement: Placement) -> Sequence[AllocationResult]:
     return placement.results if special is None else (*placement.results, special.allocation)
 
 
-def _devices(results: Iterable[AllocationResult]) -> set[Device]:
-    return {(device.driver, device.pool, device.device) for result in results for device in result.devices.results}
+def _devices(results: Iterable[AllocationResult]) -> set[DeviceKey]:
+    return {DeviceKey.of(device) for result in results for device in result.devices.results}

@@ -12,29 +12,20 @@ import msgspec
 
 from dray.api.meta import Condition
 from dray.api.reason import Reason
-from dray.api.resource import AllocationResult, DeviceRequestAllocationResult, ResourceClaim
+from dray.api.resource import AllocationResult, DeviceKey, DeviceRequestAllocationResult, ResourceClaim
 from dray.api.times import parse_time
 
 Readiness = Literal["ready", "pending", "failed", "timeout"]
-
-
-class Device(msgspec.Struct, frozen=True):
-    driver: str
-    pool: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.driver}/{self.pool}/{self.name}"
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """``device`` with its ``condition`` is the first that stands in the way, ``devices`` are all that do."""
 
     readiness: Readiness
-    device: Device | None = None
+    device: DeviceKey | None = None
     condition: str = ""
     message: str = ""
-    devices: tuple[Device, ...] = ()
+    devices: tuple[DeviceKey, ...] = ()
 
 
 READY = Verdict("ready")
@@ -95,7 +86,7 @@ def reason_for(claim: ResourceClaim, verdict: Verdict, timeout: float, node: str
 
 
 def _judge_one(claim: ResourceClaim, result: DeviceRequestAllocationResult) -> Verdict:
-    device = Device(result.driver, result.pool, result.device)
+    device = DeviceKey.of(result)
     conditions = reported(claim, result)
     for type in result.binding_failure_conditions:
         found = conditions.get(type)

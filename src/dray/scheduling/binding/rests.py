@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from dray.api.resource import AllocationResult
+from dray.api.resource import AllocationResult, DeviceKey
 from dray.books.changes import EVERYTHING
-from dray.devices import DeviceKey, Devices
-from dray.scheduling.binding.conditions import Device
+from dray.devices import Devices
 
 # Rests that can be lifted one by one, so that as few such devices as possible are taken; beyond, all together.
 _ONE_BY_ONE: Final = 16
@@ -26,11 +25,10 @@ class Rests:
     def __len__(self) -> int:
         return len(self._until)
 
-    def rest(self, device: Device, now: float) -> None:
-        key = DeviceKey(device.driver, device.pool, device.name)
-        self._engine.rest(key)
-        self._until.pop(key, None)
-        self._until[key] = now + self._seconds
+    def rest(self, device: DeviceKey, now: float) -> None:
+        self._engine.rest(device)
+        self._until.pop(device, None)
+        self._until[device] = now + self._seconds
 
     @property
     def steps(self) -> int:
@@ -65,7 +63,7 @@ class Rests:
         """The devices of these that rest, each once, however many shares of it there are."""
         if not self._until:
             return []
-        keys = (DeviceKey(d.driver, d.pool, d.device) for result in results for d in result.devices.results)
+        keys = (DeviceKey.of(d) for result in results for d in result.devices.results)
         return list(dict.fromkeys(key for key in keys if key in self._until))
 
     def taken(self, devices: Iterable[DeviceKey]) -> None:

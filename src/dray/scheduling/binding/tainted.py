@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dray.api.reason import Reason
-from dray.api.resource import AllocationResult, DeviceTaint, ResourceClaim
+from dray.api.resource import AllocationResult, DeviceKey, DeviceTaint, ResourceClaim
 from dray.api.tolerations import blocks, evicts, refused_taint
-from dray.devices import DeviceKey
 from dray.devices.inventory import Inventory
 
 
@@ -16,7 +15,7 @@ def tainted(
 ) -> Reason | None:
     """The first taint of those ``concerns`` that the allocation of a claim does not tolerate."""
     for result in allocation.devices.results:
-        device = DeviceKey(result.driver, result.pool, result.device)
+        device = DeviceKey.of(result)
         found = (taint for taint in inventory.taints_now(device) if concerns(taint))
         refused = refused_taint(found, result.tolerations, now)
         if refused is not None:

@@ -8,12 +8,10 @@ from typing import Final
 
 from dray.api.core import PersistentVolume, PersistentVolumeClaim, Pod
 from dray.api.reason import Reason
-from dray.api.resource import AllocationResult, ResourceClaim
+from dray.api.resource import AllocationResult, DeviceKey, ResourceClaim
 from dray.books.demand import Demand
 from dray.books.journal import Account, Standing
 from dray.books.nodes import Placed
-from dray.devices import DeviceKey
-from dray.scheduling.binding import conditions
 from dray.scheduling.config import Profile
 from dray.scheduling.placing.plan import Plan
 from dray.scheduling.placing.refusal import Refusal
@@ -83,7 +81,7 @@ class NotPlaced(Exception):
         self.free_claims = free_claims
         self.shared = shared
         # Devices of claims that failed or ran out of time while no scheduler looked.
-        self.failed: Sequence[conditions.Device] = ()
+        self.failed: Sequence[DeviceKey] = ()
         # Set when nodes were looked at: what preemption starts from.
         self.state: CycleState | None = None
 
@@ -92,7 +90,7 @@ class CycleState:
     """A pod with its claims resolved: everything that decides where it can go."""
 
     # Devices of claims that failed, where any did.
-    failed: Sequence[conditions.Device] = ()
+    failed: Sequence[DeviceKey] = ()
     packs_devices = False
 
     def __init__(self, pending: QueuedPod, profile: Profile, resolved: Resolved) -> None:

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from dray.api.resource import DeviceKey
 from dray.books.nodes import NodeInfo
-from dray.devices.ledger import DeviceKey, PoolKey
+from dray.devices.ledger import PoolKey
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.cycle import Cycle
 from dray.scheduling.placing.state import CycleState, NotPlaced
@@ -86,7 +87,7 @@ class Backtracking:
         """What a member has of these pools, or those on a node have."""
         seats = (seat for uid, seat in self._table.seats.items() if whose in (uid, seat.placement.node))
         given = (each for seat in seats for result in seat.placement.results for each in result.devices.results)
-        return [DeviceKey(each.driver, each.pool, each.device) for each in given if (each.driver, each.pool) in pools]
+        return [DeviceKey.of(each) for each in given if (each.driver, each.pool) in pools]
 
     def _restore(self, seats: Mapping[str, Seat]) -> None:
         table = self._table

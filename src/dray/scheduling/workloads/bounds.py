@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from dray.api.resource import ResourceClaim
+from dray.api.resource import DeviceKey, ResourceClaim
 from dray.books.nodes import Nodes, Placed
 from dray.devices import Devices
-from dray.devices.ledger import DeviceKey
 from dray.devices.views import NodeView
 from dray.scheduling.waiting.queue import QueuedPod
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
+from dray.api.resource import DeviceKey
 from dray.books.changes import ChangeLog
 from dray.books.nodes import NodeInfo, Placed
-from dray.devices.ledger import DeviceKey
 from dray.scheduling.actions.preemption import Preemption
 from dray.scheduling.parts import Parts
 from dray.scheduling.placing.state import Placement
@@ -204,7 +204,7 @@ def _by_node(leaving: Sequence[Placed], places: Mapping[str, Placement]) -> dict
 def _coming(on_it: Leaving, keys: set[DeviceKey]) -> int:
     """How many of these devices those get who come; who only looks at one takes none."""
     results = (each for _, place in on_it.coming for _, given in place.given for each in given.devices.results)
-    return sum(not each.admin_access and DeviceKey(each.driver, each.pool, each.device) in keys for each in results)
+    return sum(not each.admin_access and DeviceKey.of(each) in keys for each in results)
 
 
 def _fewest(amounts: Iterable[int], lacks: int, all_of_them: int) -> int:

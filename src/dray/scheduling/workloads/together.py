@@ -17,10 +17,9 @@ from typing import Final, NamedTuple
 from dray.api.codes import CURABLE
 from dray.api.core import Pod
 from dray.api.kinds import RESOURCE_CLAIMS
-from dray.api.resource import RESERVED_FOR_MAX, AllocationResult, ResourceClaim
+from dray.api.resource import RESERVED_FOR_MAX, AllocationResult, DeviceKey, ResourceClaim
 from dray.books.demand import Demand
 from dray.books.nodes import NodeInfo, Placed
-from dray.devices.ledger import DeviceKey
 from dray.numa.account import Held
 from dray.scheduling.config import Profile
 from dray.scheduling.parts import Parts
