@@ -43,6 +43,7 @@ from dray.controllers.claim_templates import (
     needs_none,
     recorded,
 )
+from dray.controllers.owning import controller_of
 from dray.controllers.room import over_quota, room_in
 from dray.controllers.work import Work
 
@@ -84,7 +85,7 @@ class ClaimsController:
         self._pods_by_template = world.index(PODS, _templates_named_by)
         self._pods_by_uid = world.index(PODS, lambda pod: (pod.uid,))
         self._claims_by_consumer = world.index(RESOURCE_CLAIMS, _consumers)
-        self._claims_by_owner = world.index(RESOURCE_CLAIMS, _owner)
+        self._claims_by_owner = world.index(RESOURCE_CLAIMS, controller_of)
         self._made: dict[tuple[str, str], str] = {}  # (pod uid, entry) -> claim that was created, until the pod records it
         self._absent: set[str] = set()  # recorded claims that the API server does not have
         self._gone: dict[str, None] = {}  # uids of pods that are known not to exist any more
@@ -140,7 +141,7 @@ class ClaimsController:
             if claim.status.allocation is not None:
                 self._unused.discard(claim.uid)
         self._work.add(f"pod:{key}" for key in self._pods_by_claim[claim.key])
-        for key in (key for uid in _owner(claim) for key in self._pods_by_uid[uid]):
+        for key in (key for uid in controller_of(claim) for key in self._pods_by_uid[uid]):
             if change.old is None:
                 self._work.forget(f"pod:{key}")  # what it rests for is here
             self._work.add([f"pod:{key}"])
@@ -277,7 +278,7 @@ class ClaimsController:
         if known:
             key = f"{pod.metadata.namespace}/{known}"
             claim: ResourceClaim | None = self._world.get(RESOURCE_CLAIMS, key)
-            if claim is not None and pod.uid in _owner(claim):
+            if claim is not None and pod.uid in controller_of(claim):
                 return claim
             if claim is None and key not in self._absent:
                 return _question(RESOURCE_CLAIMS, pod.metadata.namespace, known, about=pod.key)
@@ -419,12 +420,12 @@ class ClaimsController:
 
     def _surplus(self, claim: ResourceClaim) -> bool:
         """Its pod has another one for the entry that it was made for: a create that nobody answered came true too late."""
-        key = next((key for uid in _owner(claim) for key in self._pods_by_uid[uid]), "")
+        key = next((key for uid in controller_of(claim) for key in self._pods_by_uid[uid]), "")
         pod: Pod | None = self._world.get(PODS, key) if claim.status.allocation is None else None
         for entry in pod.spec.resource_claims if pod is not None else ():
             if pod is not None and made_for(claim, entry) and recorded(pod, entry) not in ("", claim.metadata.name):
                 other = self._world.get(RESOURCE_CLAIMS, f"{claim.metadata.namespace}/{recorded(pod, entry)}")
-                return other is not None and pod.uid in _owner(other) and made_for(other, entry)
+                return other is not None and pod.uid in controller_of(other) and made_for(other, entry)
         return False
 
     # -------------------------------------------------------------------------------------------------------- numbers
@@ -467,17 +468,12 @@ def _consumers(claim: ResourceClaim) -> list[str]:
     return [consumer.uid for consumer in claim.status.reserved_for]
 
 
-def _owner(claim: ResourceClaim) -> tuple[str, ...]:
-    owner = claim.metadata.controller
-    return (owner.uid,) if owner is not None else ()
-
-
 def _runs_with(pod: Pod, claim: ResourceClaim) -> bool:
     """It is on a node, alive, and the claim is one that it may use: its own, or one that it names."""
     if not pod.spec.node_name or pod.terminal or pod.metadata.deletion_timestamp:
         return False
     named = any(entry.resource_claim_name == claim.metadata.name for entry in pod.spec.resource_claims)
-    return named or pod.uid in _owner(claim)
+    return named or pod.uid in controller_of(claim)
 
 
 def _plain_admin_access(spec: Mapping[str, Any]) -> bool:

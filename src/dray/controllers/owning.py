@@ -11,8 +11,8 @@ from dray.cluster.port import Change, Write
 from dray.cluster.world import World
 
 
-def controller_of(found: Object) -> Iterable[str]:
-    """For an index: the uid of the controller."""
+def controller_of(found: Object) -> tuple[str, ...]:
+    """The uid of the controller, if there is one: for an index."""
     controller = found.metadata.controller
     return (controller.uid,) if controller is not None else ()
 

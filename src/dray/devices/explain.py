@@ -9,9 +9,10 @@ same way, differ in names only: they share an ``Outline``, and what is told of t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Hashable, Iterator, Sequence
+from functools import cached_property, reduce
 from itertools import product
+from operator import or_
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -259,7 +260,8 @@ class Explainer:
         """The most devices that have one value, of those that the requests may take."""
         masks = [(self._attempt.candidates(request, option), option.values[index].masks) for request, option in asked]
         atoms = {atom for _, found in masks for atom in found}
-        return max((_union(mask & found.get(atom, 0) for mask, found in masks).bit_count() for atom in atoms), default=0)
+        unions = (reduce(or_, (mask & found.get(atom, 0) for mask, found in masks), 0) for atom in atoms)
+        return max((union.bit_count() for union in unions), default=0)
 
     def _differing(self, index: int, asked: Sequence[tuple[RequestProblem, Option]]) -> int:
         masks = [(self._attempt.candidates(request, option), option.values[index].masks) for request, option in asked]
@@ -400,13 +402,6 @@ def _feature(reason: Reason | None) -> str:
     if reason is not None and reason.code == "BindingConditionsOff":
         return "DRADeviceBindingConditions"
     return str(reason.data["feature"]) if reason is not None and reason.code == "FeatureOff" else ""
-
-
-def _union(masks: Iterable[int]) -> int:
-    found = 0
-    for mask in masks:
-        found |= mask
-    return found
 
 
 def _refusing(finding: RequestFinding) -> dict[str, str]:

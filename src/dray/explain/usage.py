@@ -3,9 +3,9 @@ these can be checked against it."""
 
 from __future__ import annotations
 
-from dray.api.core import Container, Pod, ResourceList
+from dray.api.core import Container, Pod
 from dray.api.kinds import NODES, PODS
-from dray.api.quantity import Quantity
+from dray.api.quantity import Quantity, quantities
 from dray.cluster.world import World
 
 Used = dict[str, tuple[Quantity, Quantity]]
@@ -45,17 +45,13 @@ def requests(pod: Pod) -> dict[str, Quantity]:
             _most(most, alone)
     _most(together, most)
     if spec.resources is not None:
-        together.update(_parsed({**spec.resources.limits, **spec.resources.requests}))
-    _add(together, _parsed(spec.overhead))
+        together.update(quantities({**spec.resources.limits, **spec.resources.requests}))
+    _add(together, quantities(spec.overhead))
     return together
 
 
 def _of(container: Container) -> dict[str, Quantity]:
-    return _parsed({**container.resources.limits, **container.resources.requests})
-
-
-def _parsed(resources: ResourceList) -> dict[str, Quantity]:
-    return {name: Quantity.parse(value) for name, value in resources.items()}
+    return quantities({**container.resources.limits, **container.resources.requests})
 
 
 def _add(into: dict[str, Quantity], more: dict[str, Quantity]) -> None:

@@ -8,6 +8,8 @@ that contain the zones of all of them, memory only to the very same set.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 from typing import Final
 
 import msgspec
@@ -59,7 +61,7 @@ class Room:
         places: Sequence[int] = self.layout.places
         known: list[int] = []
         if needs.memory and (self._groups or self._singles):
-            grouped = _union(self._groups) & ~self._forgotten
+            grouped = reduce(or_, self._groups, 0) & ~self._forgotten
             taken = grouped if number == 1 else grouped | self._singles
             places = [place for place in places if not taken >> place & 1]
             known = [mask for mask in self._groups if mask.bit_count() == number and self._group_holds(mask, forced, needs)]
@@ -289,10 +291,3 @@ class Room:
         done. Their CPUs and devices stay with the pod until it is gone."""
         left = {mask: {row: amount for row, amount in by_row.items() if amount} for mask, by_row in self._memory_reuse.items()}
         return {mask: by_row for mask, by_row in left.items() if by_row}
-
-
-def _union(masks: Sequence[int]) -> int:
-    found = 0
-    for mask in masks:
-        found |= mask
-    return found
