@@ -41,12 +41,8 @@ def test_reading_many_objects_keeps_nothing(cluster: Cluster) -> None:
     assert {name: count for name, count in decoded(cluster).items() if name in ("pods", "events")} == {}
 
 
-def test_of_pods_that_are_gone_only_the_newest_changes_remain() -> None:
-    cluster = Cluster()
-    cluster.core.store._tables.clear()
-    cluster.core.store._history = 50
-    cluster.core.furnish()
-    cluster.core.operations._namespaces = cluster.core.store.table("namespaces")
+def test_of_pods_that_are_gone_only_the_newest_changes_remain(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dray.apiserver.store.HISTORY", 50)
     for number in range(200):
         cluster.post(PODS, pod(f"p{number}"))
         cluster.delete(f"{PODS}/p{number}?gracePeriodSeconds=0")

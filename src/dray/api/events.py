@@ -50,9 +50,9 @@ def event_body(
     }
 
 
-def shortened(note: str, limit: int = NOTE_MAX) -> str:
+def shortened(note: str) -> str:
     """The note within the API's limit; what is cut is shown by an ellipsis."""
     encoded = note.encode()
-    if len(encoded) <= limit:
+    if len(encoded) <= NOTE_MAX:
         return note
-    return encoded[: limit - 3].decode(errors="ignore") + "…"
+    return encoded[: NOTE_MAX - 3].decode(errors="ignore") + "…"

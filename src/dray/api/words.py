@@ -106,13 +106,13 @@ def message(counts: Sequence[Counted], total: int, limit: int = MESSAGE_MAX) -> 
     return _joined(head, [*nodes, *general], limit, ", ")
 
 
-def notice(counts: Sequence[Counted], total: int, preemption: Preemption = "", limit: int = MESSAGE_MAX) -> str:
+def notice(counts: Sequence[Counted], total: int, preemption: Preemption = "") -> str:
     """What an event and the pod's condition say: the message, and what kube-scheduler would say in its place."""
     upstream = in_upstream_words(counts, total, preemption)
     if not upstream:
-        return message(counts, total, limit)
+        return message(counts, total)
     told = UPSTREAM + upstream
-    return message(counts, total, limit - len(told.encode())) + told
+    return message(counts, total, MESSAGE_MAX - len(told.encode())) + told
 
 
 def in_upstream_words(counts: Sequence[Counted], total: int, preemption: Preemption = "") -> str:

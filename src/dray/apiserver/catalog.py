@@ -59,8 +59,8 @@ _NEW_EVENT_PATHS: Final = {
 }
 
 
-def _core(plural: str, kind: str, namespaced: bool = True) -> Kind:
-    return Kind("", "v1", plural, kind, namespaced)
+def _core(plural: str, kind: str) -> Kind:
+    return Kind("", "v1", plural, kind, True)
 
 
 def _storage(plural: str, kind: str, namespaced: bool = False) -> Kind:

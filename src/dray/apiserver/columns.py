@@ -70,12 +70,12 @@ def plain(name: str, path: str, absent: Any = "<none>", *, type: str = "string",
     return Column(name, lambda obj, now: at(obj, path, absent), type, wide)
 
 
-def _count(name: str, path: str, *, wide: bool = False) -> Column:
-    return Column(name, lambda obj, now: len(at(obj, path, ())), "integer", wide)
+def _count(name: str, path: str) -> Column:
+    return Column(name, lambda obj, now: len(at(obj, path, ())), "integer")
 
 
-def _elapsed(name: str, path: str, *, wide: bool = False) -> Column:
-    return Column(name, lambda obj, now: since(at(obj, path), now), "string", wide)
+def _elapsed(name: str, path: str) -> Column:
+    return Column(name, lambda obj, now: since(at(obj, path), now))
 
 
 NAME: Final = Column("Name", lambda obj, now: obj["metadata"].get("name", ""), format="name")
@@ -488,10 +488,14 @@ def _claim_state(claim: dict[str, Any], now: float) -> str:
     return ",".join(states)
 
 
-def _joined(values: Iterable[str], limit: int = 4) -> str:
+# Of a claim so many devices and pods are named.
+_SHOWN: Final = 4
+
+
+def _joined(values: Iterable[str]) -> str:
     unique = list(dict.fromkeys(values))
-    more = f" +{len(unique) - limit} more" if len(unique) > limit else ""
-    return ",".join(unique[:limit]) + more or "<none>"
+    more = f" +{len(unique) - _SHOWN} more" if len(unique) > _SHOWN else ""
+    return ",".join(unique[:_SHOWN]) + more or "<none>"
 
 
 def _claim_devices(claim: dict[str, Any], now: float) -> str:

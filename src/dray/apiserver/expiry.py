@@ -18,8 +18,8 @@ EVERY_SECONDS: Final = 60.0
 class Expiry:
     """``expire(now)`` about once in ``EVERY_SECONDS``."""
 
-    def __init__(self, store: Store, table: str = "events") -> None:
-        self._store, self._table = store, store.table(table)
+    def __init__(self, store: Store) -> None:
+        self._store, self._table = store, store.table("events")
         self._marks: deque[tuple[float, int]] = deque()  # at this time, this was the newest revision
 
     def expire(self, now: float) -> int:

@@ -53,24 +53,24 @@ def label_problems(labels: Any, path: str) -> Iterator[FieldError]:
             yield FieldError(path, "Invalid", value, problem)
 
 
-def problems(metadata: dict[str, Any], rule: str, path: str = "metadata", *, any_finalizer: bool = False) -> Iterator[FieldError]:
+def problems(metadata: dict[str, Any], rule: str, *, any_finalizer: bool) -> Iterator[FieldError]:
     """Everything wrong with the metadata of an object of a kind whose names follow ``rule``."""
     generate = metadata.get("generateName") or ""
     if generate and (problem := name_problem(generate[:_GENERATED_BASE].rstrip("-.") or "x", rule)):
-        yield FieldError(f"{path}.generateName", "Invalid", generate, problem)
+        yield FieldError("metadata.generateName", "Invalid", generate, problem)
     name = metadata.get("name") or ""
     if not name:
-        yield FieldError(f"{path}.name", "Required", "", "name or generateName is required")
+        yield FieldError("metadata.name", "Required", "", "name or generateName is required")
     elif problem := name_problem(name, rule):
-        yield FieldError(f"{path}.name", "Invalid", name, problem)
+        yield FieldError("metadata.name", "Invalid", name, problem)
     if labels := metadata.get("labels"):
-        yield from label_problems(labels, f"{path}.labels")
+        yield from label_problems(labels, "metadata.labels")
     if annotations := metadata.get("annotations"):
-        yield from _annotation_problems(annotations, f"{path}.annotations")
+        yield from _annotation_problems(annotations, "metadata.annotations")
     if finalizers := metadata.get("finalizers"):
-        yield from _finalizer_problems(finalizers, f"{path}.finalizers", any_finalizer)
+        yield from _finalizer_problems(finalizers, "metadata.finalizers", any_finalizer)
     if owners := metadata.get("ownerReferences"):
-        yield from _owner_problems(owners, f"{path}.ownerReferences")
+        yield from _owner_problems(owners, "metadata.ownerReferences")
 
 
 def _annotation_problems(annotations: dict[str, str], path: str) -> Iterator[FieldError]:

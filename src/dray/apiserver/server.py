@@ -132,15 +132,13 @@ class ApiServer:
         data: Path | None = None,
         *,
         gates: Gates | None = None,
-        clock: Callable[[], float] = time.time,
-        randomness: random.Random | None = None,
     ) -> None:
         self._data = data
         self.identity: Identity = identity(_directory(data))
         self._journal = Journal(data, self._durable_in_thread, self._failed_in_thread) if data is not None else None
         tokens = {self.identity.admin_token: ADMIN, self.identity.reader_token: VIEWER}
         key = self.identity.account_key
-        self.core = Core(gates=gates, clock=clock, randomness=randomness, log=self._journal, tokens=tokens, account_key=key)
+        self.core = Core(gates=gates, log=self._journal, tokens=tokens, account_key=key)
         self.core.api.healthy = lambda: self.failure
         self.connections: set[Any] = set()
         self._waiting: deque[tuple[int, Callable[[], None], Callable[[ApiError], None]]] = deque()

@@ -147,7 +147,7 @@ def _with_revision(event: Event, kind: EventType) -> Entry:
 class Table:
     """The objects of one kind by ``namespace/name`` (or name), in the order of their keys."""
 
-    def __init__(self, name: str, history: int = HISTORY) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
         self.entries: dict[str, Entry] = {}
         self.keys: list[str] = []
@@ -155,7 +155,7 @@ class Table:
         self.compacted = 0
         self.watchers: dict[Watcher, None] = {}
         self.watchers_of: dict[str, dict[Watcher, None]] = {}  # those that watch one object, by its key
-        self._limit, self._size = history, 0
+        self._size = 0
 
     def one(self, key: str) -> list[tuple[str, Entry]]:
         """As ``scan``, of the one object of this key, if there is one."""
@@ -208,7 +208,7 @@ class Table:
             self.entries[key] = event.entry
         self.history.append(event)
         self._size += len(event.entry.raw)
-        while len(self.history) > self._limit or self._size > BYTES:
+        while len(self.history) > HISTORY or self._size > BYTES:
             oldest = self.history.popleft()
             self._size -= len(oldest.entry.raw)
             self.compacted = oldest.revision
@@ -240,12 +240,12 @@ class Store:
     Without a log every change is published by the write itself; with one, when the log says that it is durable.
     """
 
-    def __init__(self, log: Log | None = None, *, history: int = HISTORY, buffer: int = BUFFER) -> None:
+    def __init__(self, log: Log | None = None, *, buffer: int = BUFFER) -> None:
         self.revision = 1
         self.published = 1
         self.reverted = 0
         self._loaded = 0
-        self._log, self._history, self._buffer = log, history, buffer
+        self._log, self._buffer = log, buffer
         self._tables: dict[str, Table] = {}
         self._unpublished: deque[Event] = deque()
         self._ending: list[tuple[int, Watcher]] = []
@@ -257,7 +257,7 @@ class Store:
     def table(self, name: str) -> Table:
         found = self._tables.get(name)
         if found is None:
-            found = self._tables[name] = Table(name, self._history)
+            found = self._tables[name] = Table(name)
             found.compacted = self._loaded
         return found
 

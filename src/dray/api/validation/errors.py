@@ -138,5 +138,5 @@ def each_of_map(
         yield from check(value, f"{path}[{shortened(key)}]")
 
 
-def shortened(key: str, limit: int = 96) -> str:
-    return key if len(key) <= limit else f"{key[:47]}...{key[-46:]}"
+def shortened(key: str) -> str:
+    return key if len(key) <= 96 else f"{key[:47]}...{key[-46:]}"

@@ -40,27 +40,27 @@ def _spec(obj: Object) -> Object:
     return found
 
 
-def _selected_template(spec: Object, path: str, restart: tuple[str, ...] = _ALWAYS) -> Errors:
+def _selected_template(spec: Object) -> Errors:
     """A selector, a template, and the one finds the pods of the other."""
     selector = spec.get("selector")
     if selector is None:
-        yield required(f"{path}.selector")
+        yield required("spec.selector")
     else:
-        wrong = list(label_selector(selector, f"{path}.selector"))
+        wrong = list(label_selector(selector, "spec.selector"))
         yield from wrong
         if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-            yield invalid(f"{path}.selector", selector, "empty selector is invalid for deployment")
+            yield invalid("spec.selector", selector, "empty selector is invalid for deployment")
         elif not wrong:
-            yield from _finds_template(selector, spec, path)
-    yield from pod_template(spec.get("template"), f"{path}.template", restart=restart)
+            yield from _finds_template(selector, spec)
+    yield from pod_template(spec.get("template"), "spec.template", restart=_ALWAYS)
     if ((spec.get("template") or {}).get("spec") or {}).get("activeDeadlineSeconds") is not None:
-        yield forbidden(f"{path}.template.spec.activeDeadlineSeconds", "activeDeadlineSeconds in ReplicaSet is not Supported")
+        yield forbidden("spec.template.spec.activeDeadlineSeconds", "activeDeadlineSeconds in ReplicaSet is not Supported")
 
 
-def _finds_template(selector: Object, spec: Object, path: str) -> Errors:
+def _finds_template(selector: Object, spec: Object) -> Errors:
     found = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     if not selects(msgspec.convert(selector, LabelSelector), found):
-        yield invalid(f"{path}.template.metadata.labels", found, "`selector` does not match template `labels`")
+        yield invalid("spec.template.metadata.labels", found, "`selector` does not match template `labels`")
 
 
 def _counts(spec: Object, path: str, *fields: str) -> Errors:
@@ -71,7 +71,7 @@ def _counts(spec: Object, path: str, *fields: str) -> Errors:
 def deployment(obj: Object) -> Errors:
     spec = _spec(obj)
     yield from _counts(spec, "spec", "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
-    yield from _selected_template(spec, "spec")
+    yield from _selected_template(spec)
     strategy = spec.get("strategy") or {}
     yield from one_of(strategy.get("type"), _STRATEGIES, "spec.strategy")
     rolling = strategy.get("rollingUpdate")
@@ -104,7 +104,7 @@ def deployment_update(new: Object, old: Object) -> Errors:
 
 def replica_set(obj: Object) -> Errors:
     yield from _counts(_spec(obj), "spec", "replicas", "minReadySeconds")
-    yield from _selected_template(_spec(obj), "spec")
+    yield from _selected_template(_spec(obj))
 
 
 def replica_set_update(new: Object, old: Object) -> Errors:
@@ -129,7 +129,7 @@ def stateful_set(obj: Object) -> Errors:
     yield from one_of(spec.get("podManagementPolicy"), _MANAGEMENT, "spec.podManagementPolicy")
     yield from one_of((spec.get("updateStrategy") or {}).get("type"), _UPDATES, "spec.updateStrategy.type")
     yield from _counts(spec, "spec", "replicas", "minReadySeconds")
-    yield from _selected_template(spec, "spec")
+    yield from _selected_template(spec)
 
 
 def stateful_set_update(new: Object, old: Object) -> Errors:
@@ -158,7 +158,7 @@ def daemon_set(obj: Object) -> Errors:
     spec = _spec(obj)
     yield from one_of((spec.get("updateStrategy") or {}).get("type"), _UPDATES, "spec.updateStrategy.type")
     yield from _counts(spec, "spec", "minReadySeconds", "revisionHistoryLimit")
-    yield from _selected_template(spec, "spec")
+    yield from _selected_template(spec)
 
 
 def daemon_set_update(new: Object, old: Object) -> Errors:
@@ -268,7 +268,3 @@ def disruption_budget(obj: Object) -> Errors:
     yield from int_or_percent(least, "spec.minAvailable")
     yield from int_or_percent(most, "spec.maxUnavailable")
     yield from label_selector(spec.get("selector"), "spec.selector")
-
-
-def scale(obj: Object) -> Errors:
-    yield from not_negative(_spec(obj).get("replicas"), "spec.replicas")

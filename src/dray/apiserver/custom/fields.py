@@ -19,14 +19,13 @@ class Declared:
     """The structs of one version of a kind. ``structs`` has all of them by the names that types use."""
 
     def __init__(self, group_version: str, kind: str, root: Node) -> None:
-        self._group_version = group_version
         self.structs: dict[str, Struct] = {}
         made = self._struct(f"{CUSTOM}{group_version} {kind}", kind, root, is_kind=True)
         made.fields = {**{field.name: field for field in IMPLIED}, **{n: f for n, f in made.fields.items() if n not in _OWN}}
         self.struct = made
 
     def _struct(self, name: str, title: str, node: Node, *, is_kind: bool = False) -> Struct:
-        made = Struct(title, "custom", self._group_version, is_kind, node.map_type == "atomic", "", open=node.open)
+        made = Struct(title, "custom", is_kind, node.map_type == "atomic", "", open=node.open)
         self.structs[name] = made
         made.fields = {each: self._field(f"{name}/{each}", each, below) for each, below in node.properties.items()}
         if node.embedded:

@@ -28,8 +28,8 @@ _WORDY_DURATION: Final = re.compile(
 )
 
 
-def _whole(expression: str, flags: int = re.ASCII | re.IGNORECASE) -> Callable[[str], bool]:
-    compiled = re.compile(expression, flags)
+def _whole(expression: str) -> Callable[[str], bool]:
+    compiled = re.compile(expression, re.ASCII | re.IGNORECASE)
     return lambda text: len(text) <= _LONGEST and compiled.fullmatch(text) is not None
 
 

@@ -168,7 +168,7 @@ class Schemas:
 
     def openapi_v3(self, resources: Iterable[ResourceOf], *, version: str = "v1") -> dict[str, Any]:
         """The OpenAPI document of the resources of one group and version."""
-        return document(self, resources, version=version)
+        return document(self, resources, version)
 
     def resolve(self, type_: Type) -> Struct | None:
         """The struct behind a type, if it is one."""

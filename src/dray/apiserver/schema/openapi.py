@@ -105,9 +105,7 @@ class Declarations(Protocol):
     def custom(self, kind: Any) -> Any: ...
 
 
-def document(
-    declarations: Declarations, resources: Iterable[ResourceOf], *, title: str = "Dray", version: str = "v1"
-) -> Document:
+def document(declarations: Declarations, resources: Iterable[ResourceOf], version: str) -> Document:
     """The document of one group and version."""
     components = _Components(declarations)
     paths: Document = {}
@@ -121,7 +119,7 @@ def document(
             paths |= _Paths(resource, components.kind(struct, resource.kind), components).all()
     return {
         "openapi": "3.0.0",
-        "info": {"title": title, "version": version},
+        "info": {"title": "Dray", "version": version},
         "paths": paths,
         "components": {"schemas": components.schemas},
     }

@@ -75,7 +75,6 @@ class Struct:
 
     name: str
     package: str
-    group_version: str
     kind: bool
     atomic: bool
     words: str
@@ -92,7 +91,7 @@ class Struct:
         return f"{self.package}.{self.name}"
 
 
-OPEN_STRUCT: Final = Struct("Open", "custom", "", False, False, "", open=True)
+OPEN_STRUCT: Final = Struct("Open", "custom", False, False, "", open=True)
 
 
 @cache
@@ -104,7 +103,7 @@ def read(name: str) -> dict[str, Struct]:
 
 def _parse(file: str, text: str) -> dict[str, Struct]:
     structs: dict[str, Struct] = {}
-    package = group_version = ""
+    package = ""
     current: Struct | None = None
     for number, line in enumerate(text.splitlines(), 1):
         if not line or line.startswith("#"):
@@ -117,19 +116,17 @@ def _parse(file: str, text: str) -> dict[str, Struct]:
             current.fields[declared.name] = declared
         elif line.startswith("package "):
             package = line[8:]
-        elif line.startswith("group "):
-            group_version = line[6:]
-        else:
-            current = _struct(file, number, declaration, words, package, group_version)
+        elif not line.startswith("group "):  # which is for those who read the file
+            current = _struct(file, number, declaration, words, package)
             structs[current.name] = current
     return structs
 
 
-def _struct(file: str, number: int, declaration: str, words: str, package: str, group_version: str) -> Struct:
+def _struct(file: str, number: int, declaration: str, words: str, package: str) -> Struct:
     found = _HEAD.fullmatch(declaration)
     if found is None:
         raise SchemaError(f"{file}.schema:{number}: cannot read {declaration!r}")
-    struct = Struct(found[2], package, group_version, found[1] == "kind", found[3] is not None, words)
+    struct = Struct(found[2], package, found[1] == "kind", found[3] is not None, words)
     if struct.kind:
         for implied in IMPLIED[:2] if struct.name in _WITHOUT_METADATA else IMPLIED:
             struct.fields[implied.name] = implied

@@ -54,7 +54,7 @@ class DynamicResources:
     codes = codes_of(name)
 
     def __init__(self, parts: Parts) -> None:
-        self._world, self._engine, self._meter = parts.world, parts.engine, parts.meter
+        self._engine, self._meter = parts.engine, parts.meter
         self._classes, self._claims, self._intents = parts.classes, parts.claims, parts.claims.intents
         self._extended = parts.gates("DRAExtendedResource")
         self.scorer = DeviceScorer(parts.engine)

@@ -74,7 +74,7 @@ class Session:
         now: float,
         settings: QueueSettings,
     ) -> None:
-        self._parts, self._cycle, self._preemption, self._jobs, self._use = parts, cycle, preemption, jobs, use
+        self._parts, self._preemption, self._jobs, self._use = parts, preemption, jobs, use
         self.together, self._decisions, self._promises, self.now, self._settings = together, decisions, promises, now, settings
         self.tree = jobs.tree
         jobs.devices.look_again()
