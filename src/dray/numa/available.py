@@ -110,10 +110,12 @@ def reconstructed(layout: Layout, usages: Iterable[Usage]) -> State:
     return tally.state
 
 
-def unreported(pods: Iterable[Pod], now: float, late: float = LATE_SECONDS) -> list[str]:
+def unreported(pods: Iterable[Pod], now: float) -> list[str]:
     """The health of the exporter: of pods that have something by zone which nobody has observed, those that run for long."""
     return [
         pod.key
         for pod in pods
-        if pod.status.phase == "Running" and pod.status.start_time is not None and now - parse_time(pod.status.start_time) > late
+        if pod.status.phase == "Running"
+        and pod.status.start_time is not None
+        and now - parse_time(pod.status.start_time) > LATE_SECONDS
     ]

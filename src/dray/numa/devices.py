@@ -82,19 +82,19 @@ class ZoneLimit(NamedTuple):
         return sum(1 << position for position, zones in enumerate(known) if zones is None or zones & self.numbers)
 
 
-def candidate_masks(state: State, needs: Needs | None, limit: int = MASKS_MAX) -> Iterator[int]:
+def candidate_masks(state: State, needs: Needs | None) -> Iterator[int]:
     """Sets of zones with room for a pod's CPUs, memory and plugin devices, in the order in which they should be tried for its
-    DRA devices: few zones before many, near before far, low before high. At most ``limit`` sets are looked at."""
+    DRA devices: few zones before many, near before far, low before high. At most ``MASKS_MAX`` sets are looked at."""
     layout = state.layout
     wanted = [(state.free[row], value) for row, value in needs.every] if needs is not None else []
     looked = 0
     for number in range(1, len(layout.zones) + 1):
-        masks = [sum(1 << p for p in places) for places in islice(combinations(layout.places, number), limit - looked)]
+        masks = [sum(1 << p for p in places) for places in islice(combinations(layout.places, number), MASKS_MAX - looked)]
         looked += len(masks)
         for mask in sorted(masks, key=lambda mask: (_far(layout, mask), mask)):
             if holds(bits(mask), wanted):
                 yield mask
-    if looked >= limit and holds(layout.places, wanted):
+    if looked >= MASKS_MAX and holds(layout.places, wanted):
         yield layout.all_zones
 
 

@@ -30,6 +30,7 @@ from dray.numa.demand import CPU, MEMORY, is_memory
 from dray.numa.masks import UNKNOWN_DISTANCE
 
 ZONES_MAX: Final = 1024
+_INTERNED_MAX: Final = 100_000
 Row = tuple[int, ...]
 # zone name -> resource -> amount
 
@@ -104,12 +105,11 @@ T = TypeVar("T")
 class Interned(Generic[T]):
     """Equal values as one object; when there are too many, all are forgotten."""
 
-    def __init__(self, limit: int = 100_000) -> None:
+    def __init__(self) -> None:
         self._known: dict[T, T] = {}
-        self._limit = limit
 
     def __call__(self, value: T) -> T:
-        if len(self._known) >= self._limit:
+        if len(self._known) >= _INTERNED_MAX:
             self._known.clear()
         return self._known.setdefault(value, value)
 

@@ -107,9 +107,7 @@ def may_lose(job: Reclaimer, victim: str, tree: Tree, standings: Standings) -> b
     return Losses(job, tree, standings).take(victim, {}) is None
 
 
-def may_take(
-    job: Reclaimer, blocks: Iterable[tuple[str, Amounts]], tree: Tree, standings: Standings, *, multiplier: float = 1.0
-) -> Denial | None:
+def may_take(job: Reclaimer, blocks: Iterable[tuple[str, Amounts]], tree: Tree, standings: Standings) -> Denial | None:
     """Whether the job may take these blocks, each from a leaf queue, in this order: a pod of an elastic surplus, or the core
     of a gang as a whole. What finds another place is not to be among them."""
     losses = Losses(job, tree, standings)
@@ -118,7 +116,7 @@ def may_take(
             return denied
     asked, taken = job.request, losses.taken
     involved = [name for name in sorted({**asked, **taken}) if asked.get(name, 0.0) > 0 or taken.get(name, 0.0) > 0]
-    if (denied := _siblings_stay_fuller(job, involved, losses.left, tree, standings, multiplier)) is not None:
+    if (denied := _siblings_stay_fuller(job, involved, losses.left, tree, standings)) is not None:
         return denied
     return None if job.preemptible else _fixed_within_quota(job, tree, standings)
 
@@ -163,7 +161,6 @@ def _siblings_stay_fuller(
     left: Mapping[str, Amounts],
     tree: Tree,
     standings: Standings,
-    multiplier: float,
 ) -> Denial | None:
     """Beyond its fair share, no level of the reclaimer may become fuller than a sibling that it takes from."""
     for queue in tree.upwards(job.queue):
@@ -176,7 +173,7 @@ def _siblings_stay_fuller(
                 theirs = standings[sibling.name]
                 lost = sibling.name != queue.name and left[sibling.name] != theirs.allocated
                 share = theirs.fair_share.get(resource, 0.0)
-                if lost and share > 0 and ratio * multiplier >= saturation(left[sibling.name].get(resource, 0.0), share):
+                if lost and share > 0 and ratio >= saturation(left[sibling.name].get(resource, 0.0), share):
                     return Denial("saturation of siblings", queue.name, resource)
     return None
 
@@ -190,16 +187,16 @@ def saturation(held: float, share: float) -> float:
 # ------------------------------------------------------------------------------------------------------------ min-runtime
 
 
-def preempt_min_runtime(victim: str, tree: Tree, minima: Mapping[str, float], default: float = 0.0) -> float:
+def preempt_min_runtime(victim: str, tree: Tree, minima: Mapping[str, float]) -> float:
     """How long a job is safe from jobs of its own queue: the first value on the way up from its queue."""
-    return next((minima[queue.name] for queue in tree.upwards(victim) if queue.name in minima), default)
+    return next((minima[queue.name] for queue in tree.upwards(victim) if queue.name in minima), 0.0)
 
 
-def reclaim_min_runtime(reclaimer: str, victim: str, tree: Tree, minima: Mapping[str, float], default: float = 0.0) -> float:
+def reclaim_min_runtime(reclaimer: str, victim: str, tree: Tree, minima: Mapping[str, float]) -> float:
     """How long a job is safe from jobs of another queue: the first value from where the ways part upwards; between trees,
     only that of the victim's top queue."""
     _, theirs = tree.apart(reclaimer, victim)
-    return preempt_min_runtime(theirs.name, tree, minima, default)
+    return preempt_min_runtime(theirs.name, tree, minima)
 
 
 def is_protected(now: float, last_start: float | None, minimum: float) -> bool:
