@@ -92,10 +92,8 @@ class ExecPlugin(Credentials):
     """Credentials from a command (``users[].user.exec``), kept until they expire. A failure is the answer to all who ask within
     the next seconds: a command may open a browser, and many requests ask at once."""
 
-    def __init__(
-        self, spec: Mapping[str, Any], where: str, base: Path, cluster: Mapping[str, Any], clock: Callable[[], float] = time.time
-    ) -> None:
-        self._where, self._clock = f"{where}: exec", clock
+    def __init__(self, spec: Mapping[str, Any], where: str, base: Path, cluster: Mapping[str, Any]) -> None:
+        self._where = f"{where}: exec"
         self._version = str(spec.get("apiVersion") or "")
         if self._version not in EXEC_VERSIONS:
             raise KubeconfigError(f"{self._where}.apiVersion is {self._version!r}; use one of {', '.join(EXEC_VERSIONS)}")
@@ -113,7 +111,7 @@ class ExecPlugin(Credentials):
 
     async def identity(self) -> Identity:
         async with self._lock:
-            if self._cached is None or self._clock() >= self._cached[1] - EXPIRY_MARGIN_SECONDS:
+            if self._cached is None or time.time() >= self._cached[1] - EXPIRY_MARGIN_SECONDS:
                 self._cached = await self._made()
             return self._cached[0]
 
@@ -122,12 +120,12 @@ class ExecPlugin(Credentials):
             self._cached = None
 
     async def _made(self) -> tuple[Identity, float]:
-        if self._failed is not None and 0 <= self._clock() - self._failed[1] < EXEC_FAILED_SECONDS:
+        if self._failed is not None and 0 <= time.time() - self._failed[1] < EXEC_FAILED_SECONDS:
             raise KubeconfigError(self._failed[0])
         try:
             made = self._credential(await self._run())
         except KubeconfigError as error:
-            self._failed = (str(error), self._clock())
+            self._failed = (str(error), time.time())
             raise
         self._failed = None
         return made

@@ -91,17 +91,16 @@ _plain_decoder: Final = msgspec.json.Decoder(dict[str, Any])
 class Remote:
     """List, watch and write over HTTPS. One connection pool; close it when done."""
 
-    def __init__(self, access: Access, *, connections: int = CONNECTIONS) -> None:
+    def __init__(self, access: Access) -> None:
         self.access = access
         self._proxied: Proxied | None = None
-        self._limit = connections
         url = urlsplit(access.server)
         self._prefix = url.path.rstrip("/")
         self._host_line = f"Host: {url.netloc.rpartition('@')[2]}"
         self._connections = Connections(
             url.hostname or "",
             url.port or (80 if url.scheme == "http" else 443),
-            limit=connections,
+            limit=CONNECTIONS,
             connect_seconds=CONNECT_SECONDS,
             answer_seconds=REQUEST_SECONDS,
         )
@@ -283,7 +282,7 @@ class Remote:
             self._proxied = Proxied(
                 self.access.proxy_url,
                 self.access.server,
-                limit=self._limit,
+                limit=CONNECTIONS,
                 connect_seconds=CONNECT_SECONDS,
                 answer_seconds=REQUEST_SECONDS,
                 silence_seconds=SILENCE_SECONDS,

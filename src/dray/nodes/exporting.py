@@ -52,17 +52,11 @@ class PodResourcesClient:
         await self._channel.close()
 
 
-async def follow(
-    exporter: Exporter,
-    client: PodResourcesClient,
-    state: Path | None,
-    stir: Callable[[], None],
-    clock: Callable[[], float] = time.time,
-) -> None:
+async def follow(exporter: Exporter, client: PodResourcesClient, state: Path | None, stir: Callable[[], None]) -> None:
     """Ask the kubelet whenever the exporter wants to know, until cancelled. ``stir`` has the exporter look at the answer."""
     stamps = _stamps(state)
     while True:
-        now = clock()
+        now = time.time()
         if (latest := _stamps(state)) != stamps:
             stamps = latest
             exporter.changed(now)

@@ -81,13 +81,7 @@ class Sockets:
     ``changed`` is called with a node's name when something about its drivers did.
     """
 
-    def __init__(
-        self,
-        roots: Mapping[str, Path],
-        others: Drivers,
-        simulated: Callable[[str], bool],
-        clock: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, roots: Mapping[str, Path], others: Drivers, simulated: Callable[[str], bool]) -> None:
         self.roots = roots
         self.changed: Callable[[str], None] = lambda node: None
         self._others, self._simulated = others, simulated
@@ -95,7 +89,6 @@ class Sockets:
         self._attempts: dict[Socket, float] = {}  # registration socket -> when it is tried again
         self._calls: dict[Mark, asyncio.Task[Answer]] = {}
         self._reports: dict[tuple[str, str], Reports] = {}
-        self._clock = clock
         self._group: asyncio.TaskGroup | None = None
 
     # ------------------------------------------------------------------------------------------------ as the drivers
@@ -121,7 +114,7 @@ class Sockets:
         if self._plugin(node, driver) is None:
             return self._others.health(node, driver, pool, device) if self._stands_in(node, driver) else None
         reports = self._reports.get((node, driver))
-        return reports.of(pool, device, self._clock()) if reports is not None else None
+        return reports.of(pool, device, time.time()) if reports is not None else None
 
     def connected(self, node: str, driver: str) -> bool:
         return any(plugin.connected for plugin in self._plugins.values() if (plugin.node, plugin.driver) == (node, driver))
@@ -244,12 +237,12 @@ class Sockets:
 
     def _heard(self, plugin: Plugin, report: m.NodeWatchResourcesResponse) -> None:
         reports = self._reports.setdefault((plugin.node, plugin.driver), Reports())
-        if reports.take(report.devices, self._clock()):
+        if reports.take(report.devices, time.time()):
             self.changed(plugin.node)
 
     def _expire(self) -> None:
         for (node, _), reports in self._reports.items():
-            if reports.expire(self._clock()):
+            if reports.expire(time.time()):
                 self.changed(node)
 
 

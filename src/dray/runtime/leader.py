@@ -152,22 +152,19 @@ class Elector:
         *,
         identity: str = "",
         on_change: Callable[[], None] = lambda: None,
-        monotonic: Callable[[], float] = awake_or_not,
-        wall: Callable[[], float] = time.time,
     ) -> None:
         self.election = Election(settings, identity or new_identity())
         self._cluster, self._on_change = cluster, on_change
-        self._monotonic, self._wall = monotonic, wall
         # Why the lease cannot be taken or renewed, while it cannot.
         self._trouble = ""
 
     @property
     def leading(self) -> bool:
-        return self.election.leading and not self.election.overdue(self._monotonic())
+        return self.election.leading and not self.election.overdue(awake_or_not())
 
     def health(self) -> str | None:
         """None, or why this instance is not healthy."""
-        return "leader has not renewed its lease" if self.election.unhealthy(self._monotonic()) else None
+        return "leader has not renewed its lease" if self.election.unhealthy(awake_or_not()) else None
 
     async def run(self) -> None:
         """Acquire, then renew. Raises LeadershipLost; gives the lease back when cancelled."""
@@ -195,9 +192,9 @@ class Elector:
         settings = self.election.settings
         while True:
             await asyncio.sleep(settings.retry_period)
-            left = self.election.renewed + settings.renew_deadline - self._monotonic()
+            left = self.election.renewed + settings.renew_deadline - awake_or_not()
             await self._try(max(left, 0.01))
-            now = self._monotonic()
+            now = awake_or_not()
             if self.election.overdue(now) or self.election.holder not in ("", self.election.identity):
                 self.election.leading = False
                 await self._tell("stopped leading")
@@ -208,9 +205,9 @@ class Elector:
         try:
             async with asyncio.timeout(seconds):
                 if not (election.leading and election.current):
-                    election.saw(await self._read(), self._monotonic())
-                started = self._monotonic()
-                write = election.attempt(started, self._wall())
+                    election.saw(await self._read(), awake_or_not())
+                started = awake_or_not()
+                write = election.attempt(started, time.time())
                 if write is None:
                     self._trouble = ""
                     return False
@@ -251,7 +248,7 @@ class Elector:
 
     async def _release(self) -> None:
         await self._tell("stopped leading")
-        write = self.election.release(self._wall())
+        write = self.election.release(time.time())
         if write is None:
             return
         try:
@@ -266,7 +263,7 @@ class Elector:
         settings = self.election.settings
         lease = Object(metadata=ObjectMeta(name=settings.name, namespace=settings.namespace))
         body = event_body(
-            LEASES, lease, now=self._wall(), type="Normal", reason="LeaderElection", action="LeaderElection",
+            LEASES, lease, now=time.time(), type="Normal", reason="LeaderElection", action="LeaderElection",
             note=f"{self.election.identity} {what}", controller=settings.name, instance=self.election.identity,
         )  # fmt: skip
         try:

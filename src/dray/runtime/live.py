@@ -65,13 +65,12 @@ class Live:
         deciders: Sequence[Decider],
         *,
         in_flight: int = IN_FLIGHT,
-        clock: Callable[[], float] | None = None,
         leading: Callable[[], bool] = lambda: True,
         stories: Stories | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         self._cluster, self._world, self._deciders = cluster, world, list(deciders)
-        self._clock, self._leading = clock or Steady(), leading
+        self._clock, self._leading = Steady(), leading
         self._stories, self._metrics = stories, metrics or Metrics()
         self._by_kind: dict[Kind, list[Decider]] = {kind: [] for kind in world.kinds}
         for decider in deciders:

@@ -22,14 +22,14 @@ OPEN_MAX: Final = 512
 class Doors:
     """Makes the protocol of each connection for ``loop.create_server``."""
 
-    def __init__(self, server: web.Server, most: int = OPEN_MAX) -> None:
-        self._server, self._most = server, most
+    def __init__(self, server: web.Server) -> None:
+        self._server = server
         self._busy: Counter[object] = Counter()
 
     def __call__(self) -> asyncio.BaseProtocol:
         # Those that were told to close have no transport any more, and are gone in a moment.
         there = [each for each in self._server.connections if each.transport is not None]
-        if len(there) < self._most:
+        if len(there) < OPEN_MAX:
             return self._server()
         idle: RequestHandler | None = next((each for each in there if not self._busy[each]), None)
         if idle is None:

@@ -111,9 +111,9 @@ def meant(world: World, node: str) -> str:
 class Drains:
     """The drains that were begun here; those that ended are remembered for a while."""
 
-    def __init__(self, pods: Callable[[], Iterable[Pod]], clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, pods: Callable[[], Iterable[Pod]]) -> None:
         """``pods``: all there are, as they are now."""
-        self._pods, self._clock = pods, clock
+        self._pods = pods
         self._drains: dict[str, Drain] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -123,7 +123,7 @@ class Drains:
         if (under_way := self._tasks.get(node)) is not None and not under_way.done():
             return
         self._drains.pop(node, None)
-        drain = self._drains[node] = Drain(node, self._clock())
+        drain = self._drains[node] = Drain(node, time.time())
         self._tasks[node] = asyncio.ensure_future(self._carry_out(cluster, drain))
         ended = [name for name, each in self._drains.items() if each.state != "under way"]
         for name in ended[: max(0, len(ended) - ENDED_KEPT)]:
@@ -135,7 +135,7 @@ class Drains:
         if task is None or task.done():
             return False
         task.cancel()
-        self._drains[node].end("stopped", self._clock())
+        self._drains[node].end("stopped", time.time())
         return True
 
     def told(self) -> list[dict[str, Any]]:
@@ -151,11 +151,11 @@ class Drains:
     async def _carry_out(self, cluster: Cluster, drain: Drain) -> None:
         try:
             while drain.state == "under way":
-                for pod in drain.asks(self._pods(), self._clock()):
+                for pod in drain.asks(self._pods(), time.time()):
                     await self._ask(cluster, drain, pod)
                 await asyncio.sleep(LOOK_SECONDS)
         except ClusterError as error:
-            drain.end("failed", self._clock(), error.message if isinstance(error, Refused) else str(error))
+            drain.end("failed", time.time(), error.message if isinstance(error, Refused) else str(error))
 
     async def _ask(self, cluster: Cluster, drain: Drain, pod: Pod) -> None:
         try:
@@ -164,4 +164,4 @@ class Drains:
             against = ""  # it is gone, and the watch will say so
         except (Conflict, Unreachable) as error:
             against = str(error)
-        drain.answered(pod, against, self._clock())
+        drain.answered(pod, against, time.time())

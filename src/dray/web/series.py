@@ -13,20 +13,20 @@ from dray.explain.inventory import STATES
 from dray.web.moments import Point, QueuePoint
 from dray.web.picture import Picture
 
+EVERY_SECONDS: Final = 2.0
 POINTS_MAX: Final = 900
 QUEUE_POINTS_MAX: Final = 300
 _USED: Final = (STATES.index("partial"), STATES.index("allocated"))
 
 
 class Series:
-    """The newest points, at most one for each ``every`` seconds."""
+    """The newest points, at most one for each ``EVERY_SECONDS``."""
 
-    def __init__(self, every: float = 2.0) -> None:
-        self._every = every
+    def __init__(self) -> None:
         self._points: deque[Point] = deque(maxlen=POINTS_MAX)
 
     def add(self, picture: Picture) -> None:
-        if self._points and picture.at - self._points[-1].at < self._every:
+        if self._points and picture.at - self._points[-1].at < EVERY_SECONDS:
             self._points.pop()
         used = sum(cell.state in _USED for pool in picture.pools.values() for cell in pool.devices)
         self._points.append(Point(picture.at, picture.waiting, picture.pods - picture.waiting, used))
