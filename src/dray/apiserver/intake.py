@@ -49,7 +49,7 @@ def read_body(body: bytes, content_type: str, options: WriteOptions | None = Non
     return read_json(body, options)
 
 
-def read_json(body: bytes, options: WriteOptions | None = None) -> Any:
+def read_json(body: bytes, options: WriteOptions | None) -> Any:
     if not body.strip():
         raise bad_request("the request has no body")
     if options is None or options.validation == "Ignore":

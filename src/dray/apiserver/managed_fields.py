@@ -94,7 +94,7 @@ class ManagedFields:
         *,
         manager: str,
         now: float,
-        subresource: str = "",
+        subresource: str,
         has_status: bool,
     ) -> list[Object]:
         """The entries after a create (``old`` is None) or an update. ``new`` carries the entries to start from."""

@@ -428,7 +428,7 @@ def _keep_status(resource: Resource, obj: dict[str, Any], old: dict[str, Any]) -
             obj["status"] = old["status"]
 
 
-def _differ_in_spec(obj: dict[str, Any], old: dict[str, Any], whole: bool = False) -> bool:
+def _differ_in_spec(obj: dict[str, Any], old: dict[str, Any], whole: bool) -> bool:
     """Whether more than metadata changed; the status counts only where there is no other way to write it."""
     fields = (obj.keys() | old.keys()) - {"metadata", "apiVersion", "kind"} - (set() if whole else {"status"})
     return any(obj.get(field) != old.get(field) for field in fields)

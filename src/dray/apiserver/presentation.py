@@ -34,7 +34,7 @@ class Form(msgspec.Struct, frozen=True):
 PLAIN: Final = Form()
 
 
-def negotiate(accept: str, include: str = "") -> Form:
+def negotiate(accept: str, include: str) -> Form:
     """The first of the client's choices that is served."""
     if not accept or accept in ("*/*", JSON):
         return PLAIN

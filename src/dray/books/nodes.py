@@ -179,8 +179,8 @@ class Listener(Protocol):
 class Nodes:
     """All nodes by name, and the pods on them by uid."""
 
-    def __init__(self, books: Books | None = None) -> None:
-        self._books = books if books is not None else Books()
+    def __init__(self, books: Books) -> None:
+        self._books = books
         self._by_name: dict[str, NodeInfo] = {}
         self._placed: dict[str, Placed] = {}
         self._homeless: dict[str, dict[str, Placed]] = {}

@@ -16,8 +16,8 @@ Chosen = tuple[tuple[str, str], ...]
 class VolumeAccount:
     """By the pod's uid. Pods that share a claim share what it is to have."""
 
-    def __init__(self, books: Books | None = None) -> None:
-        self._books = books if books is not None else Books()
+    def __init__(self, books: Books) -> None:
+        self._books = books
         self._entries: dict[str, Chosen] = {}
         # Both ways, each with how many pods it was decided for.
         self._claims: dict[str, Counter[str]] = {}

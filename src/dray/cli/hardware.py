@@ -19,7 +19,7 @@ kubelet_root_option = click.option(
 )
 
 
-def simulated_machines(requests: Sequence[str], plain: int | None = None) -> Hardware:
+def simulated_machines(requests: Sequence[str], plain: int | None) -> Hardware:
     """The hardware of ``--hardware`` options, and plain nodes."""
     from dray.nodes.hardware import UnknownHardware, hardware
 

@@ -38,7 +38,7 @@ class Quotas(Keyed):
     name = "quotas"
     kinds: Sequence[Kind] = (RESOURCE_QUOTAS, DEVICE_CLASSES, PODS, RESOURCE_CLAIMS)
 
-    def __init__(self, world: World, gates: Gates, counted: Sequence[Kind] = (), *, embedded: bool = True) -> None:
+    def __init__(self, world: World, gates: Gates, counted: Sequence[Kind], *, embedded: bool) -> None:
         super().__init__(world)
         self._whole = bool(counted)
         self._counted = tuple(kind for kind in counted if kind.namespaced) if counted else (PODS, RESOURCE_CLAIMS)

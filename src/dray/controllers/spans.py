@@ -37,7 +37,7 @@ class Spans(Keyed):
     source = "dray-controllers"
     kinds: Sequence[Kind] = (PODS,)
 
-    def __init__(self, world: World, meter: Meter | None = None) -> None:
+    def __init__(self, world: World, meter: Meter | None) -> None:
         super().__init__(world)
         self._meter = meter or Silent()
         self._told: dict[str, str] = {}  # by key of the pod: its uid

@@ -33,7 +33,7 @@ _REACH_SLICES = 16
 class Inventory:
     """The devices of a cluster. ``epoch`` changes when the numbers of states start afresh; what is in use never changes it."""
 
-    def __init__(self, gates: Gates, *, by_pool: bool = False, books: Books | None = None) -> None:
+    def __init__(self, gates: Gates, *, by_pool: bool, books: Books) -> None:
         self._partitions = gates("DRAPartitionableDevices")
         self._groups = gates("DRADeviceCompatibilityGroups")
         self._operations = gates("DRAOptionalNodeOperations")
@@ -69,7 +69,7 @@ class Inventory:
         if self.nodes.pop(name, None) is not None:
             self._forget_view(name)
 
-    def put_slice(self, raw: ResourceSlice, key: str = "") -> None:
+    def put_slice(self, raw: ResourceSlice, key: str) -> None:
         """``key`` tells slices apart that have one name, which no cluster has but test data may."""
         name = key or raw.metadata.name
         before = self._slices.get(name)

@@ -98,8 +98,8 @@ class Entry(NamedTuple):
 class Ledger:
     """The account of devices. ``changed`` hears about every device whose holding changed, trials included."""
 
-    def __init__(self, changed: Callable[[DeviceKey, Holding], None], books: Books | None = None) -> None:
-        self._books = books if books is not None else Books()
+    def __init__(self, changed: Callable[[DeviceKey, Holding], None], books: Books) -> None:
+        self._books = books
         self._changed = changed
         self._holdings: dict[PoolKey, dict[str, Holding]] = {}
         self._entries: dict[str, Entry] = {}

@@ -38,7 +38,7 @@ class Solution:
         self.steps = steps
 
 
-def solve(problem: Problem, view: NodeView, budget: int = BUDGET) -> Solution:
+def solve(problem: Problem, view: NodeView, budget: int) -> Solution:
     """The first solution, or none. Raises Fatal and BudgetSpent."""
     attempt = Attempt(problem, view)
     requests = problem.requests

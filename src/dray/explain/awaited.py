@@ -66,7 +66,7 @@ def _data(found: Awaited) -> dict[str, Any]:
     return about | {"since": found.since, "deadline": found.deadline}
 
 
-def summary(pod: Pod, found: Sequence[Awaited], failures: Sequence[FailedBinding], now: float, others: Sequence[str] = ()) -> str:
+def summary(pod: Pod, found: Sequence[Awaited], failures: Sequence[FailedBinding], now: float, others: Sequence[str]) -> str:
     """``others``: whose devices they are, where the pod waits for those with which it starts."""
     names = ", ".join(sorted({f"{each.condition} of {each.device}" for each in found}))
     node = pod.status.nominated_node_name

@@ -124,7 +124,7 @@ def blast(
     )
 
 
-def previewed(world: World, rule: DeviceTaintRule, now: float, *, ask: bool, gates: Gates | None = None) -> Blast:
+def previewed(world: World, rule: DeviceTaintRule, now: float, *, ask: bool, gates: Gates | None) -> Blast:
     """What the rule would do; ``ask``: also where the pods would go, which takes longer."""
     taint_now = msgspec.structs.replace(rule.spec.taint, effect="NoExecute", time_added=format_time(now))
     executed = msgspec.structs.replace(rule, spec=msgspec.structs.replace(rule.spec, taint=taint_now))

@@ -57,7 +57,7 @@ class _Stuck(NamedTuple):
 
 class GangAdvisor:
     def __init__(
-        self, world: World, pod: Pod, config: Config, gates: Gates | None, now: float, failures: Sequence[FailedBinding] = ()
+        self, world: World, pod: Pod, config: Config, gates: Gates | None, now: float, failures: Sequence[FailedBinding]
     ) -> None:
         self._world, self._pod, self._config, self._gates, self._now = world, pod, config, gates, now
         self._supposed = Supposed(world, pod, config, gates, now, failures)

@@ -25,7 +25,7 @@ class Held(NamedTuple):
     before: Mapping[str, Standing]
 
 
-def hold(world: World, config: Config, gates: Gates | None, now: float, failures: Sequence[FailedBinding] = ()) -> Held:
+def hold(world: World, config: Config, gates: Gates | None, now: float, failures: Sequence[FailedBinding]) -> Held:
     # In a session that is held for nobody there are no writes under way to wait for.
     scheduler = Scheduler(world, msgspec.structs.replace(config, in_flight=2**31), gates)
     # What a scheduler that runs knows of pods that no session decides on: what failed them, and what they are promised.

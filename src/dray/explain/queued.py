@@ -91,7 +91,7 @@ class Outlooks:
     """What comes of pods that wait: one session for all that are asked about, held when the first of them is."""
 
     def __init__(
-        self, world: World, now: float, config: Config | None, gates: Gates | None, failures: Sequence[FailedBinding] = ()
+        self, world: World, now: float, config: Config | None, gates: Gates | None, failures: Sequence[FailedBinding]
     ) -> None:
         self._world, self._now, self._config, self._gates, self._failures = world, now, config, gates, failures
         self._held: dict[tuple[str, ...], held.Held] = {}

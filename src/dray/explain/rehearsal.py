@@ -99,10 +99,10 @@ class Rehearsal:
         found: Snapshot,
         *,
         now: float,
-        config: Config | None = None,
-        gates: Gates | None = None,
-        schedulers: Iterable[str] = (),
-        comes: Collection[str] = (),
+        config: Config | None,
+        gates: Gates | None,
+        schedulers: Iterable[str],
+        comes: Collection[str],
     ) -> None:
         """``schedulers``: names that pods will have which come later; ``comes``: kinds of which the change has objects, so that
         their controllers run."""

@@ -27,7 +27,7 @@ def after_death(key: str, events: Iterable[Mapping[str, Any]]) -> list[Line]:
     return sorted(_of_events(key, None, events), key=lambda line: line.at)
 
 
-def device_story(world: World, device: DeviceKey, *, ruled: bool = True) -> list[Line]:
+def device_story(world: World, device: DeviceKey, *, ruled: bool) -> list[Line]:
     """What is known of a device, by time: who got it, how it was made ready, what taints it (``ruled``: rules hold here). What
     has ended is not in the API."""
     claims: Iterable[ResourceClaim] = world.all(RESOURCE_CLAIMS).values()

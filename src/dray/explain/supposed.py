@@ -74,7 +74,7 @@ class Supposed:
         config: Config,
         gates: Gates | None,
         now: float,
-        failures: Sequence[FailedBinding] = (),
+        failures: Sequence[FailedBinding],
         sessions: Sessions | None = None,
     ) -> None:
         self._world, self._pod, self._config, self._gates, self._now = world, pod, config, gates, now

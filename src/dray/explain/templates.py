@@ -104,7 +104,7 @@ def _template(node: Plain, where: str, slices: Iterable[Plain], beside: list[Pla
     return Template(str(name), node, own, beside)
 
 
-def admitted(begin: Callable[[], Rehearsal], changes: Changes, templates: Sequence[Template], most: int = MOST_NODES) -> Answers:
+def admitted(begin: Callable[[], Rehearsal], changes: Changes, templates: Sequence[Template], most: int) -> Answers:
     """``begin`` makes the cluster anew, with controllers of DaemonSets; ``changes`` are made first."""
     names: list[str] = []
     answers = []

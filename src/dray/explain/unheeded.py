@@ -15,7 +15,7 @@ from dray.cluster.world import World
 from dray.scheduling.workloads import grouping
 
 
-def unheeded(world: World, pod: Pod, unknown: Container[Kind] = ()) -> Iterator[str]:
+def unheeded(world: World, pod: Pod, unknown: Container[Kind]) -> Iterator[str]:
     """``unknown``: kinds that could not be read."""
     annotations, labels = pod.metadata.annotations, pod.metadata.labels
     gang, core = annotations.get(queues.GANG_ANNOTATION), pod.spec.scheduling_group

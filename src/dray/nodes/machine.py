@@ -50,7 +50,7 @@ def zone_sets(zones: Sequence[int]) -> Iterator[frozenset[int]]:
 class Cpus:
     """The static CPU Manager. Every CPU has a number; zones have consecutive ones."""
 
-    def __init__(self, zones: Sequence[MachineZone], split: Literal["packed", "lowest"] = "packed") -> None:
+    def __init__(self, zones: Sequence[MachineZone], split: Literal["packed", "lowest"]) -> None:
         self.zone_of: dict[int, int] = {}
         self._reserved: set[int] = set()
         for zone in zones:
@@ -302,7 +302,7 @@ class Memory:
         preferred: bool,
         *,
         init: bool,
-        inits: Sequence[str] = (),
+        inits: Sequence[str],
     ) -> None:
         """``init``: this is an ordinary init container; ``inits`` are those before it."""
         zone_set = self._settled(pod, request, affinity, preferred)

@@ -15,7 +15,7 @@ import msgspec
 
 from dray.api.core import Pod
 from dray.api.resource import DeviceRequestAllocationResult, ResourceClaim
-from dray.cluster.metrics import Meter, Silent
+from dray.cluster.metrics import Meter
 from dray.nodes.drivers import Answer, ClaimName, Done, Drivers, Failed, NotYet, Operation, PreparedDevice
 from dray.nodes.numbers import ANY_DRIVER
 
@@ -92,10 +92,10 @@ class _Round:
 
 
 class Preparing:
-    def __init__(self, drivers: Drivers, checkpoint: Checkpoint | None = None, meter: Meter | None = None) -> None:
+    def __init__(self, drivers: Drivers, checkpoint: Checkpoint | None, meter: Meter) -> None:
         self._drivers = drivers
         self._checkpoint = checkpoint or Nowhere()
-        self._meter: Meter = meter or Silent()
+        self._meter = meter
         self._in_use: Counter[str] = Counter()  # claims by driver, on all nodes
         self._nodes: dict[str, dict[str, Entry]] = {}
         self._rounds: dict[tuple[str, str], _Round] = {}  # by node and pod

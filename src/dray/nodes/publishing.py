@@ -33,7 +33,7 @@ class TopologyPublisher(Keyed):
     name = "topology-publisher"
     kinds = (NODES, PODS, NODE_RESOURCE_TOPOLOGIES)
 
-    def __init__(self, world: World, nodes: ZonedNodes, *, seed: int = 0) -> None:
+    def __init__(self, world: World, nodes: ZonedNodes, *, seed: int) -> None:
         super().__init__(world)
         self._nodes = nodes
         self._rng = random.Random(seed)
@@ -84,7 +84,7 @@ class PlacementPublisher(Keyed):
     name = "placement-publisher"
     kinds = (NODES, PODS)
 
-    def __init__(self, world: World, nodes: ZonedNodes, *, seed: int = 0) -> None:
+    def __init__(self, world: World, nodes: ZonedNodes, *, seed: int) -> None:
         super().__init__(world)
         self._nodes = nodes
         self._rng = random.Random(seed)

@@ -126,10 +126,8 @@ def _used_up(amounts: dict[str, int], request: Mapping[str, int]) -> bool:
 class Topology:
     """One node's managers behind the Topology Manager."""
 
-    def __init__(
-        self, zones: Sequence[MachineZone], config: Config | None = None, distances: Sequence[Sequence[int]] | None = None
-    ) -> None:
-        self.config = config or Config()
+    def __init__(self, zones: Sequence[MachineZone], config: Config, distances: Sequence[Sequence[int]] | None = None) -> None:
+        self.config = config
         limit = max(self.config.max_numa_nodes, 8)
         if len(zones) > limit and self.config.policy != "none":
             raise ValueError(f"unsupported on machines with more than {limit} NUMA Nodes: {len(zones)}; raise max_numa_nodes")

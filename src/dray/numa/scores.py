@@ -114,7 +114,7 @@ STRATEGIES: Final[dict[str, Strategy]] = {
 }
 
 
-def by_zone(strategy: Strategy, state: State, plan: Plan, weights: Weights | None = None) -> int:
+def by_zone(strategy: Strategy, state: State, plan: Plan, weights: Weights | None) -> int:
     """The least of the zones' scores that are not 0; over several containers the mean of that."""
     if not plan.needs:
         return BEST

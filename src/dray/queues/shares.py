@@ -35,7 +35,7 @@ def _divide_below(parent: str, amount: float, resource: str, tree: Tree, k: floa
             waiting.append((child, part))
 
 
-def divide(total: float, queues: Sequence[Queue], resource: str, k: float = 1.0) -> dict[str, float]:
+def divide(total: float, queues: Sequence[Queue], resource: str, k: float) -> dict[str, float]:
     """One resource among siblings, by name."""
     shares: dict[str, float] = {}
     left = total

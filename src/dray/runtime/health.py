@@ -32,7 +32,7 @@ class Health:
         live: Mapping[str, Check] | None = None,
         ready: Mapping[str, Check] | None = None,
         metrics: Metrics | None = None,
-        stories: Stories | None = None,
+        stories: Stories | None,
     ) -> None:
         self._checks = {"healthz": health or {"ping": ping}, "livez": live or {"ping": ping}, "readyz": ready or {"ping": ping}}
         self._metrics, self._stories = metrics, stories

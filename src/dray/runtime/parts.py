@@ -32,7 +32,7 @@ class Parts:
     """``part`` is what to run; ``metrics`` what is counted, from when it runs."""
 
     def __init__(
-        self, names: Sequence[str], settings: Settings, server: ApiServer, watching: Callable[[World], Decider] | None = None
+        self, names: Sequence[str], settings: Settings, server: ApiServer, watching: Callable[[World], Decider] | None
     ) -> None:
         """``watching`` makes one more decider, which sees what the others see."""
         self._names, self._settings, self._server, self._watching = names, settings, server, watching

@@ -84,7 +84,7 @@ class Ask:
         except NotPlaced:
             return False
 
-    def room(self, state: CycleState, name: str, staying: Container[str] = ()) -> Eviction | None:
+    def room(self, state: CycleState, name: str, staying: Container[str]) -> Eviction | None:
         """The fewest pods that would have to leave the node, the least important ones, whoever they are, but for ``staying``."""
         info = self.scheduler.nodes.get(name)
         found = info.pods.values() if info is not None else ()

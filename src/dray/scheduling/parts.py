@@ -25,9 +25,7 @@ from dray.scheduling.waiting.wakeups import Wakeups
 class Parts:
     """What is known, what is taken, who waits and what is being written."""
 
-    def __init__(
-        self, world: World, config: Config, gates: Gates, meter: Meter, new_share: Callable[[], str] | None = None
-    ) -> None:
+    def __init__(self, world: World, config: Config, gates: Gates, meter: Meter, new_share: Callable[[], str] | None) -> None:
         self.world, self.config, self.gates, self.meter = world, config, gates, meter
         self.books = Books()
         self.engine = Devices(gates, new_share=new_share, budget=config.search_budget, books=self.books)

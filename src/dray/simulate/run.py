@@ -331,7 +331,7 @@ class Simulation:
         """For asking about many pods at this instant."""
         return Outlooks(world, self.clock.now, self._scenario.config, self._scenario.gates, failures)
 
-    def why(self, world: World, pod: Pod, failures: list[FailedBinding], outlooks: Outlooks | None = None) -> Why:
+    def why(self, world: World, pod: Pod, failures: list[FailedBinding], outlooks: Outlooks | None) -> Why:
         """What ``dray why`` says of a pod at this instant; ``outlooks``: where many are asked about."""
         config, gates = self._scenario.config, self._scenario.gates
         return why(world, pod, now=self.clock.now, config=config, gates=gates, failures=failures, outlooks=outlooks)

@@ -45,7 +45,7 @@ class WhatIf(msgspec.Struct):
     difference: Difference
 
 
-def from_snapshot(found: Snapshot, now: float, also: Sequence[tuple[str, Plain]] = (), **how: Any) -> Scenario:
+def from_snapshot(found: Snapshot, now: float, also: Sequence[tuple[str, Plain]], **how: Any) -> Scenario:
     """The cluster as it was read, and objects of files besides; ``how`` as in ``scenario.made_of``."""
     scenario = made_of(also, **how)
     kept = [(kind, body) for (kind, _), body in sorted(found.objects.items(), key=lambda item: str(item[0])) if kind != EVENTS]

@@ -86,7 +86,7 @@ class Scene(Protocol):
         """``at``: the time in a recorded run, in seconds from its start."""
         ...
 
-    async def snapshot(self, at: float | None = None) -> Snapshot:
+    async def snapshot(self, at: float | None) -> Snapshot:
         """Everything, with the plain objects, to rehearse a change on."""
         ...
 

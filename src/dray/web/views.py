@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -43,11 +43,8 @@ Plain = dict[str, Any]
 class Placing(NamedTuple):
     """How the scheduler is set up, as far as it is known."""
 
-    config: Config | None = None
-    gates: Gates | None = None
-
-
-PLACING: Final = Placing()
+    config: Config | None
+    gates: Gates | None
 
 
 class Unknown(Exception):
@@ -57,7 +54,7 @@ class Unknown(Exception):
 # ----------------------------------------------------------------------------------------------------- nodes and devices
 
 
-def node(moment: Moment, name: str, placing: Placing = PLACING) -> Plain:
+def node(moment: Moment, name: str, placing: Placing) -> Plain:
     """A node, what it has and who is on it."""
     world = moment.world
     found: Node | None = world.get(NODES, name)
@@ -79,7 +76,7 @@ def node(moment: Moment, name: str, placing: Placing = PLACING) -> Plain:
     }
 
 
-def device(moment: Moment, name: str, placing: Placing = PLACING) -> Plain:
+def device(moment: Moment, name: str, placing: Placing) -> Plain:
     """A device, who has it, what it is like and what happened to it."""
     key = DeviceKey.parse(name)
     slices = [s for s in moment.world.all(RESOURCE_SLICES).values() if (s.spec.driver, s.spec.pool.name) == key[:2]]
@@ -155,7 +152,7 @@ def _asking(moment: Moment, placing: Placing) -> dict[str, Any]:
     return {"now": moment.at, **placing._asdict(), "failures": failures, "unknown": moment.unknown}
 
 
-def waiting_pods(moment: Moment, placing: Placing = PLACING) -> Plain:
+def waiting_pods(moment: Moment, placing: Placing) -> Plain:
     """What ``dray why`` says without a pod, and since when each of them waits."""
     pods = list(moment.world.all(PODS).values())
     still = waiting(pods)
@@ -170,7 +167,7 @@ def waiting_pods(moment: Moment, placing: Placing = PLACING) -> Plain:
     return answer
 
 
-def pod(moment: Moment, key: str, placing: Placing = PLACING) -> Plain:
+def pod(moment: Moment, key: str, placing: Placing) -> Plain:
     """What ``dray why`` and ``dray story`` say of a pod."""
     found = _pod(moment, key)
     answer = ask(moment.world, found, **_asking(moment, placing))
@@ -224,7 +221,7 @@ def _devices_of(moment: Moment, pod: Pod) -> list[Plain]:
 # ---------------------------------------------------------------------------------------------------------------- taints
 
 
-def taints(moment: Moment, placing: Placing = PLACING) -> list[Plain]:
+def taints(moment: Moment, placing: Placing) -> list[Plain]:
     """Every rule: what it is about, what it does, and how far it has come."""
     return [_rule(moment, rule, placing) for _, rule in sorted(moment.world.all(DEVICE_TAINT_RULES).items())]
 
@@ -251,7 +248,7 @@ def taint_rule(target: str, taint: str) -> DeviceTaintRule:
     return rule_of(targets.selector(target), targets.taint(taint))
 
 
-def preview(moment: Moment, rule: DeviceTaintRule, placing: Placing = PLACING) -> Plain:
+def preview(moment: Moment, rule: DeviceTaintRule, placing: Placing) -> Plain:
     """What `dray taint --preview` says."""
     found = previewed(moment.world, rule, moment.at, ask=True, gates=placing.gates)
     wanted = rule.spec.taint
@@ -277,7 +274,7 @@ class Change(msgspec.Struct, rename="camel"):
     taint_devices: list[tuple[str, str]] = []
 
 
-def planned(found: Snapshot, change: Change, now: float, placing: Placing = PLACING) -> Plain:
+def planned(found: Snapshot, change: Change, now: float, placing: Placing) -> Plain:
     """What `dray plan` says. Raises PlanError, SnapshotError and TargetError."""
     written = enumerate(documents_in(change.manifests, "the manifests"), 1)
     changes = Changes(

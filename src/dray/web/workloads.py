@@ -18,7 +18,7 @@ from dray.devices import Devices
 from dray.explain.queues import resources, survey
 from dray.scheduling.workloads.jobs import BESIDE, Job, Jobs
 from dray.web.moments import Moment
-from dray.web.views import PLACING, Placing
+from dray.web.views import Placing
 
 Plain = dict[str, Any]
 
@@ -29,7 +29,7 @@ EVICTIONS_MAX: Final = 200
 EVICTED: Final = frozenset({"Preempted", "StaleGang", "DeviceTaintManagerEviction", "TaintManagerEviction", "Evicted"})
 
 
-def queues(moment: Moment, placing: Placing = PLACING) -> Plain:
+def queues(moment: Moment, placing: Placing) -> Plain:
     """What `dray queues` says, the resources worth a look in order, how it came to be, gangs and evictions."""
     tree = survey(moment.world, moment.at, placing.config, placing.gates)
     plain: Plain = msgspec.to_builtins(tree)

@@ -79,7 +79,7 @@ def images(spec: Object) -> Errors:
                 yield invalid(f"spec.{field}[{index}].image", image, "must not have leading or trailing whitespace")
 
 
-def pod_template(template: Object | None, path: str, *, restart: tuple[str, ...] = _RESTART) -> Errors:
+def pod_template(template: Object | None, path: str, *, restart: tuple[str, ...]) -> Errors:
     """A workload's template; ``restart`` are the restart policies that it may have."""
     if template is None:
         yield required(path)

@@ -140,7 +140,7 @@ class Accounts:
 
     # ------------------------------------------------------------------------------------------------------------- tokens
 
-    def user(self, token: str, audiences: tuple[str, ...] = ()) -> tuple[User, tuple[str, ...]] | str:
+    def user(self, token: str, audiences: tuple[str, ...]) -> tuple[User, tuple[str, ...]] | str:
         """Whose token it is and for which of the audiences it is good, or what is wrong with it."""
         try:
             claims = self._read(token)

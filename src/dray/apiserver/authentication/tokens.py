@@ -28,7 +28,7 @@ class InvalidToken(ValueError):
 class Signer:
     """One private key, read when it is first needed; without one, a new one."""
 
-    def __init__(self, key: str = "") -> None:
+    def __init__(self, key: str) -> None:
         self._pem = key
 
     def signed(self, claims: dict[str, Any]) -> str:

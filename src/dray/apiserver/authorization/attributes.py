@@ -74,7 +74,7 @@ def _selected(selector: str) -> str:
     return next((value for field, operator, value in found if field == "metadata.name" and operator != "!="), "")
 
 
-def forbidden(user: User, wanted: Attributes, reason: str = "") -> ApiError:
+def forbidden(user: User, wanted: Attributes, reason: str) -> ApiError:
     """403 in the words of Kubernetes."""
     message = _sanitised(_refusal(user, wanted))
     message = f"{message}: {reason}" if reason else message

@@ -119,7 +119,7 @@ class Binder:
         placement: Placement,
         profile: Profile,
         now: float,
-        gang: Gang[Binding] | None = None,
+        gang: Gang[Binding] | None,
     ) -> None:
         """The decision is made and counts: write it. The bindings of a gang are moved on with ``due`` when all are started."""
         binding = Binding(pending, placement, profile, now, gang)

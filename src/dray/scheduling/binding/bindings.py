@@ -55,7 +55,7 @@ class Binding:
     keeps = ""
 
     def __init__(
-        self, pending: QueuedPod, placement: Placement, profile: Profile, now: float, gang: Gang[Binding] | None = None
+        self, pending: QueuedPod, placement: Placement, profile: Profile, now: float, gang: Gang[Binding] | None
     ) -> None:
         self.gang = gang
         self.pending = pending

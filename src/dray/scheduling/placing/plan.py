@@ -68,7 +68,7 @@ class Plan:
         shape: PodShape,
         plugins: Sequence[Plugin],
         state_of: Callable[[NodeInfo], int],
-        own: Sequence[Compiled] = (),
+        own: Sequence[Compiled],
         within: frozenset[str] | None = None,
     ) -> None:
         """``own``: what this pod needs besides: of its claims that are allocated already; ``within``: the only nodes for it."""

@@ -289,7 +289,7 @@ class View:
         pod: Pod,
         demand: Demand,
         constraints: tuple[TopologySpreadConstraint, ...],
-        common: Requirements | None = None,
+        common: Requirements | None,
     ) -> None:
         """``common`` says which pods are meant where the constraints do not."""
         hard = [constraint for constraint in constraints if constraint.when_unsatisfiable != "ScheduleAnyway"]

@@ -71,7 +71,7 @@ def names_in(selector: NodeSelector) -> frozenset[str] | None:
     return frozenset(found)
 
 
-def preferred_affinity(demand: Demand, added: tuple[PreferredSchedulingTerm, ...] = ()) -> Measure | None:
+def preferred_affinity(demand: Demand, added: tuple[PreferredSchedulingTerm, ...]) -> Measure | None:
     """The sum of the weights of the preferred terms that match."""
     affinity = demand.affinity.node_affinity
     terms = (*(affinity.preferred if affinity else ()), *added)

@@ -138,7 +138,7 @@ class Volumes:
                 return claim
         return matched, provisioned
 
-    def match(self, claim: PersistentVolumeClaim, node: Node, taken: Collection[str] = ()) -> PersistentVolume | None:
+    def match(self, claim: PersistentVolumeClaim, node: Node, taken: Collection[str]) -> PersistentVolume | None:
         """The smallest volume that the claim could have on this node, and that is not on its way to another claim."""
         if PERSISTENT_VOLUMES not in self._world.kinds:
             return None

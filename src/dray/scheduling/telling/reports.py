@@ -248,7 +248,7 @@ def _evicted(victim: Pod, note: str, told: Write, about: str, now: float) -> lis
     return [status_patch(victim, {"conditions": [condition]}), told, gone]
 
 
-def preempted_event(victim: Pod, by: Pod, node: str, controller: str, now: float, why: str = "", *, kept: bool = False) -> Write:
+def preempted_event(victim: Pod, by: Pod, node: str, controller: str, now: float, why: str, *, kept: bool = False) -> Write:
     """In kube-scheduler's words, and ``why``, where it is not its priority. ``kept``: the victim had not started, so it is not
     deleted."""
     how = " (before it was bound: it looks for another place)" if kept else ""

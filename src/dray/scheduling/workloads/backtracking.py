@@ -29,7 +29,7 @@ BUDGET: Final = 512
 class Backtracking:
     """``left``: how many places may still be tried."""
 
-    def __init__(self, parts: Parts, cycle: Cycle, table: Table, left: int = BUDGET) -> None:
+    def __init__(self, parts: Parts, cycle: Cycle, table: Table, left: int) -> None:
         self._parts, self._cycle, self._table, self.left = parts, cycle, table, left
         self._pools: dict[str, set[PoolKey]] = {}
         self.most: tuple[Seat, ...] = ()

@@ -28,7 +28,7 @@ def enough_free(nodes: Nodes, members: Sequence[QueuedPod], gone: Iterable[Place
     return all(_has(nodes, freed, name, asked[name]) for name in sorted(asked, key=_COMMON.__contains__))
 
 
-def too_few_devices(engine: Devices, claims: Iterable[ResourceClaim], spare: int = 0) -> bool:
+def too_few_devices(engine: Devices, claims: Iterable[ResourceClaim], spare: int) -> bool:
     """Whether all nodes together have fewer free devices of a class than claims that have none yet ask for at least, even if so
     many more become free."""
     asked = asked_of_classes(claims)

@@ -247,7 +247,7 @@ class Table:
             self.take(pending, placement)
         return placement is not None
 
-    def _all_on(self, info: NodeInfo, members: Sequence[QueuedPod], without: Collection[DeviceKey] = ()) -> bool:
+    def _all_on(self, info: NodeInfo, members: Sequence[QueuedPod], without: Collection[DeviceKey]) -> bool:
         try:
             states = [self.state(pending) for pending in members]
         except NotPlaced:
