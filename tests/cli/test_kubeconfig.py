@@ -83,10 +83,19 @@ class TestTheCommand:
         assert (found["current-context"], found["preferences"]) == ("dray", {"colors": True})
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
+    async def test_a_time_of_somebody_else_stays_as_it_is_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        await serve_once(tmp_path / "data")
+        path = tmp_path / "config"
+        path.write_text("users: [{name: me, user: {auth-provider: {config: {expiry: 2026-01-02T03:04:05Z}}}}]")
+        monkeypatch.setenv("KUBECONFIG", str(path))
+        assert CliRunner().invoke(root, ["kubeconfig", "--data", str(tmp_path / "data"), "--merge"]).exit_code == 0
+        mine = yaml.safe_load(path.read_text())["users"][0]
+        assert mine["user"]["auth-provider"]["config"]["expiry"] == "2026-01-02T03:04:05Z"
+
     async def test_leaves_a_file_that_it_does_not_understand(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         await serve_once(tmp_path / "data")
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
-        for content in ("[1, 2]", "{", json.dumps({"clusters": 7})):
+        for content in ("[1, 2]", "{", "a: !!int x", "[" * 9000, json.dumps({"clusters": 7})):
             (tmp_path / "config").write_text(content)
             done = CliRunner().invoke(root, ["kubeconfig", "--data", str(tmp_path / "data"), "--merge"])
             assert (done.exit_code, (tmp_path / "config").read_text()) == (1, content)

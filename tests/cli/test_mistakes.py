@@ -122,6 +122,7 @@ def test_lines_that_are_piped_are_neither_folded_nor_cut(capsys: pytest.CaptureF
         ("profiles: [{plugins: {filter: {enabled: [{name: [NodeName]}]}}}]", "unknown plugin ['NodeName']"),
         ("extenders: [{urlPrefix: http://x}]", "scheduler extenders are not supported"),
         ("{", "is not YAML"),
+        ("parallelism: !!int x", "is not YAML"),
     ],
 )
 def test_a_configuration_that_cannot_be_used_is_named_with_its_file(tmp_path: Path, extra: str, says: str) -> None:

@@ -158,7 +158,9 @@ class TestTheSchedulersConfiguration:
         (tmp_path / "broken.yaml").write_text("a: [")
         (tmp_path / "another.yaml").write_text("kind: Pod")
         (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\xff")
-        for name in ("broken", "another", "bytes", "missing"):
+        (tmp_path / "deep.yaml").write_text("a: " + "[" * 9000 + "]" * 9000)
+        (tmp_path / "number.yaml").write_text("a: !!int x")
+        for name in ("broken", "another", "bytes", "deep", "number", "missing"):
             caplog.clear()
             assert _numa_enabled(tmp_path / f"{name}.yaml") is None
             assert [record.levelname for record in caplog.records] == ["ERROR"]

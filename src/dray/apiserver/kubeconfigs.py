@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from dray.api import yaml_text
 from dray.apiserver.identity import Identity, write_private
 from dray.cluster.kubeconfig import KubeconfigError
 
@@ -58,7 +59,7 @@ def merged_path(environment: Mapping[str, str]) -> Path:
 
 def _read(path: Path) -> Object:
     try:
-        found = yaml.safe_load(path.read_text())
+        found = yaml_text.document(path.read_text())
     except FileNotFoundError:
         found = None
     except (UnicodeDecodeError, yaml.YAMLError) as error:

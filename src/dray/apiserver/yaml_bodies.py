@@ -5,18 +5,16 @@ Read with libyaml where it is there, as Go's reader does: tabs between the token
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import yaml
 
-from dray.api.nesting import refuse_deep_nesting
+from dray.api.yaml_text import Loader, refuse_deep_nesting
 from dray.apiserver.errors import bad_request
 
-_BASE: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-
-class _Loader(_BASE):  # type: ignore[misc]
+class _Loader(Loader):
     """Keys that are given again are noted with their line."""
 
     def __init__(self, stream: bytes) -> None:
@@ -38,13 +36,13 @@ def read_yaml(body: bytes) -> tuple[Any, list[str]]:
         refuse_deep_nesting(body)
         _refuse_aliases(body)
         loader = _Loader(body)
-        # Through JSON, so that dates and other YAML types become what they were written as or are refused.
+        # Through JSON, so that what only YAML has is refused.
         return msgspec.json.decode(msgspec.json.encode(loader.get_single_data())), loader.repeated
-    except (yaml.YAMLError, RecursionError, UnicodeDecodeError, TypeError, ValueError) as error:
+    except (yaml.YAMLError, TypeError, ValueError) as error:
         raise bad_request(f"error parsing YAML: {str(error)[:400]}") from error
 
 
 def _refuse_aliases(body: bytes) -> None:
     """A few bytes of them can stand for gigabytes."""
-    if b"*" in body and any(isinstance(event, yaml.events.AliasEvent) for event in yaml.parse(body, _BASE)):
+    if b"*" in body and any(isinstance(event, yaml.events.AliasEvent) for event in yaml.parse(body, Loader)):
         raise yaml.YAMLError("aliases are not supported")

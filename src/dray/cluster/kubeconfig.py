@@ -260,13 +260,11 @@ class _Merged:
         # Takes time to load, and in a pod there is no file.
         import yaml
 
-        from dray.api.nesting import refuse_deep_nesting
+        from dray.api import yaml_text
 
         try:
-            text = file.read_text()
-            refuse_deep_nesting(text)
-            content = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+            content = yaml_text.document(file.read_text())
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise KubeconfigError(f"kubeconfig {file} cannot be read: {error}") from error
         if content is not None and not isinstance(content, dict):
             raise KubeconfigError(f"kubeconfig {file} is not a mapping")

@@ -20,11 +20,10 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from dray.api import kinds
+from dray.api import kinds, yaml_text
 from dray.api.defaults import apply_defaults
 from dray.api.kinds import Kind
 from dray.api.meta import DecodeError, decode, without_nulls
-from dray.api.nesting import refuse_deep_nesting
 from dray.api.times import parse_time
 from dray.cluster.port import Cluster, Forbidden, NotFound, Refused, refused
 from dray.cluster.served import OLDER
@@ -51,7 +50,6 @@ _OTHER_SHAPE: Final = {("resource.k8s.io", "v1beta1"), ("resource.k8s.io", "v1al
 _CLAIMS: Final = (kinds.RESOURCE_CLAIMS, kinds.RESOURCE_CLAIM_TEMPLATES)
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
 _UNAUTHORIZED: Final = 401
-_DEPTH_MAX: Final = 200
 _ALIASES_MAX: Final = 20
 
 
@@ -239,16 +237,6 @@ def _world(objects: dict[tuple[Kind, str], dict[str, Any]]) -> World:
 STDIN: Final = Path("-")
 
 
-class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
-    """Times stay text, as JSON has them."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-
-
 def files_of(paths: Sequence[Path]) -> list[Path]:
     """The files themselves, and those in folders, in order; ``-`` is standard input."""
     files: list[Path] = []
@@ -288,8 +276,6 @@ def _documents(file: Path) -> Iterator[tuple[Any, str]]:
 def _documents_in(text: str, name: str) -> Iterator[tuple[Any, str]]:
     try:
         loaded = _loaded(text)
-    except RecursionError as error:
-        raise SnapshotError(f"{name}: cannot be read: it is nested too deeply") from error
     except yaml.YAMLError as error:
         raise SnapshotError(f"{name}: {_where(error)}") from error
     for number, document in enumerate(loaded, 1):
@@ -321,10 +307,9 @@ def _loaded(text: str) -> list[Any]:
     if text.lstrip().startswith("{"):
         try:
             return [msgspec.json.decode(text)]
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             pass  # YAML has braces too, and says better where a file is broken
-    refuse_deep_nesting(text)
-    loaded = list(yaml.load_all(text, _Loader))
+    loaded = yaml_text.documents(text)
     _bounded(loaded, len(text) * _ALIASES_MAX)
     return loaded
 
@@ -336,8 +321,8 @@ def _bounded(loaded: list[Any], most: int) -> None:
         value, depth = left.pop()
         inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         most -= len(inner)
-        if depth > _DEPTH_MAX:
-            raise RecursionError
+        if depth > yaml_text.DEPTH_MAX:
+            raise yaml.YAMLError("it is nested too deeply")
         if most < 0:
             raise yaml.YAMLError(f"its aliases make it more than {_ALIASES_MAX} times as large")
         left += [(item, depth + 1) for item in inner if isinstance(item, (dict, list))]

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 import yaml
 
+from dray.api import yaml_text
 from dray.api.gates import Gates
 from dray.scheduling.config import DEFAULT_PLUGINS, FILTERS, SCORES, Config, LeaderElection, Profile
 from dray.scheduling.plugin_arguments import known_plugin, with_arguments
@@ -71,7 +72,7 @@ _NEEDED: Final = ("PrioritySort", "DefaultBinder")
 def load(text: str, gates: Gates | None = None) -> Config:
     """A configuration from YAML or JSON."""
     try:
-        document = yaml.safe_load(text)
+        document = yaml_text.document(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"the scheduler configuration is not YAML: {error}") from error
     return parse(document, gates)

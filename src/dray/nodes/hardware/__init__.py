@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import yaml
 
-from dray.api.nesting import refuse_deep_nesting
+from dray.api import yaml_text
 from dray.nodes.hardware.description import NODES_MAX, Description, Manifest
 from dray.nodes.hardware.template import TemplateError
 
@@ -24,7 +24,6 @@ ATTACH_FAILED: Final = "fabric.dray.dev/attach-failed"
 # By name: where the description is.
 CATALOGUE: Final[Mapping[str, Path]] = {path.stem: path for path in sorted((Path(__file__).parent / "catalogue").glob("*.yaml"))}
 _SUFFIXES: Final = (".yaml", ".yml")
-_Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Hardware(msgspec.Struct):
@@ -98,11 +97,10 @@ def _descriptions(path: Path) -> list[Description]:
         if path.stat().st_size > FILE_MAX:
             raise UnknownHardware(f"{path} is larger than {FILE_MAX >> 20} MiB")
         text = path.read_text()
-        refuse_deep_nesting(text)
-        documents = [each for each in yaml.load_all(text, _Loader) if each is not None]
+        documents = [each for each in yaml_text.documents(text) if each is not None]
     except OSError as error:
         raise UnknownHardware(f"{path}: {error.strerror or error}") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UnknownHardware(f"{path} is not YAML: {error}") from error
     if not documents:
         raise UnknownHardware(f"{path} describes no hardware")
