@@ -35,7 +35,7 @@ def test_a_command_like_no_other_is_refused_without_a_guess() -> None:
     assert "Did you mean" not in result.output
 
 
-@pytest.mark.parametrize("address", ["nonsense", "8080", "127.0.0.1:port", "127.0.0.1:99999"])
+@pytest.mark.parametrize("address", ["nonsense", "8080", "127.0.0.1:port", "127.0.0.1:²", "127.0.0.1:99999"])
 @pytest.mark.parametrize("command", [("up", "--ephemeral"), ("scheduler",), ("controllers",), ("fabric",)])
 def test_an_address_to_serve_on_must_be_host_and_port(command: tuple[str, ...], address: str) -> None:
     result = dray(*command, "--serve", address)

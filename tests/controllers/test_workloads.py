@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dray.api.kinds import DEPLOYMENTS, JOBS, PODS, REPLICA_SETS, RESOURCE_QUOTAS
+from dray.controllers.indexes import INDEX
 from tests.simulated import Place
 from tests.workloads import job, replicated
 
@@ -44,6 +45,40 @@ def test_a_deployment_becomes_available(place: Place) -> None:
     assert condition(found, "Available") == ("True", "MinimumReplicasAvailable")
     assert condition(found, "Progressing") == ("True", "NewReplicaSetAvailable")
     assert found["metadata"]["annotations"][REVISION] == "1"
+
+
+# What is no number although ``isdigit`` says so, what is one to nobody, and one that nobody reads.
+NO_NUMBERS = ("²", "--5", "9" * 5000)
+
+
+@pytest.mark.parametrize("text", NO_NUMBERS)
+def test_an_annotation_that_is_no_number_stops_no_deployment(place: Place, text: str) -> None:
+    place.create(DEPLOYMENTS, replicated("web", 3))
+    place.pass_time(20)
+    (replica_set,) = place.all(REPLICA_SETS)
+    place.patch(REPLICA_SETS, replica_set["metadata"]["name"], {"metadata": {"annotations": {REVISION: text}}})
+    for each in place.all(PODS):
+        cost = {"controller.kubernetes.io/pod-deletion-cost": text}
+        place.patch(PODS, each["metadata"]["name"], {"metadata": {"annotations": cost}})
+    place.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 1}})
+    place.pass_time(20)
+    assert len(place.all(PODS)) == 1
+    image(place, 2)
+    place.pass_time(30)
+    assert condition(place.get(DEPLOYMENTS, "web"), "Progressing") == ("True", "NewReplicaSetAvailable")
+
+
+def test_the_pods_that_cost_least_go_first(place: Place) -> None:
+    place.create(DEPLOYMENTS, replicated("web", 3))
+    place.pass_time(20)
+    names = sorted(each["metadata"]["name"] for each in place.all(PODS))
+    for name, cost in zip(names, ("-1", "-20", "3")):
+        annotations = {"controller.kubernetes.io/pod-deletion-cost": cost}
+        place.patch(PODS, name, {"metadata": {"annotations": annotations}})
+    for left in (2, 1):
+        place.patch(DEPLOYMENTS, "web", {"spec": {"replicas": left}})
+        place.pass_time(20)
+        assert sorted(each["metadata"]["name"] for each in place.all(PODS)) == [names[0], names[2]][2 - left :]
 
 
 def test_who_is_refused_by_a_quota_asks_rarely_and_goes_on_when_there_is_room(place: Place) -> None:
@@ -176,6 +211,18 @@ def test_an_indexed_job_runs_each_index_once(place: Place) -> None:
     assert found is not None
     assert found["status"]["completedIndexes"] == "0-3"
     assert len(place.all(PODS)) == 4
+
+
+@pytest.mark.parametrize("text", [*NO_NUMBERS, "0-99999999999999", "3-", "1-9"])
+def test_indexes_that_a_job_does_not_have_are_not_counted(place: Place, text: str) -> None:
+    spec = {"completions": 4, "parallelism": 1, "completionMode": "Indexed"}
+    place.create(JOBS, job("sums", spec, finishes_after="30s"))
+    place.pass_time(10)
+    place.patch(JOBS, "sums", {"status": {"completedIndexes": text}}, subresource="status")
+    for each in place.all(PODS):
+        place.patch(PODS, each["metadata"]["name"], {"metadata": {"annotations": {INDEX: text}}})
+    place.pass_time(300)
+    assert condition(place.get(JOBS, "sums"), "Complete")[0] == "True"
 
 
 def test_a_job_over_its_deadline_fails_and_its_pods_go(place: Place) -> None:

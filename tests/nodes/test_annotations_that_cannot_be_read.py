@@ -69,6 +69,7 @@ def test_of_a_claim_preparing_fails_with_it_until_it_is_corrected(annotation: st
         ("fabric.dray.dev/attach", "maybe", "'maybe' is none of succeed, fail, silence"),
         ("fabric.dray.dev/attach-seconds", "long", "'long' is not a duration; write 30s, 1m30s or 500ms"),
         ("fabric.dray.dev/failure-percent", "half", "'half' is no whole number"),
+        ("fabric.dray.dev/failure-percent", "²", "'²' is no whole number"),
     ],
 )
 def test_of_a_fabric_is_told_on_the_claim(annotation: str, value: str, wrong: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+import pytest
 from click.testing import CliRunner
 
 from dray.api.kinds import PODS, QUEUES, RESOURCE_CLAIMS
@@ -126,7 +127,7 @@ class Watched:
         await self.server.stop()
 
 
-async def _stream(client: Client, since: int) -> aiohttp.ClientResponse:
+async def _stream(client: Client, since: int | str) -> aiohttp.ClientResponse:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     return await client.session.get(f"{client.base}/api/stream?since={since}", headers=headers)
 
@@ -136,6 +137,14 @@ async def _until(answer: aiohttp.ClientResponse, name: str) -> Any:
         if line == f"event: {name}\n".encode():
             return msgspec.json.decode((await answer.content.readline()).removeprefix(b"data: "))
     raise AssertionError(f"the stream ended before {name}")
+
+
+@pytest.mark.parametrize("since", ["", "²", "never", "9" * 5000])
+async def test_who_does_not_say_since_when_is_told_everything(since: str) -> None:
+    async with Watched() as watched, serving(Live(watched.port, "live")) as client:
+        stream = await _stream(client, since)
+        assert (await _until(stream, "reset"))["number"] == (await client.ok("/api/map"))["number"]
+        stream.close()
 
 
 async def test_what_changes_is_told_to_whoever_listens() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from dray.api.digits import whole
 from dray.api.validation.errors import FieldError
 from dray.apiserver.errors import ApiError, bad_request, expired, invalid, too_large_resource_version
 from dray.apiserver.registry import Resource
@@ -130,9 +131,10 @@ def options_invalid(kind: str, problems: list[FieldError]) -> ApiError:
 
 
 def parse_revision(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or len(text) > 19:
+    revision = whole(text)
+    if revision is None:
         raise bad_request(f"Invalid value: {text[:64]!r}: resourceVersion must be a non-negative integer")
-    return int(text)
+    return revision
 
 
 def number(query: Mapping[str, str], name: str) -> int | None:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from dray.api.digits import whole
 from dray.api.gates import Gates
 from dray.api.kinds import NAMESPACES, PRIORITY_CLASSES
 from dray.api.times import format_time
@@ -269,7 +270,8 @@ def kept_port(data: Path) -> int:
         text = (data / _PORT).read_text().strip()
     except (FileNotFoundError, UnicodeDecodeError):
         return 0
-    return int(text) if text.isascii() and text.isdigit() and int(text) < 65536 else 0
+    port = whole(text)
+    return port if port is not None and port < 65536 else 0
 
 
 def _directory(data: Path | None) -> Path | None:

@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from dray.api.core import Pod, QuantityValue
+from dray.api.digits import whole
 from dray.api.meta import DecodeError, decode
 from dray.api.quantity import QuantityError
 from dray.api.topology import POLICIES, NodeResourceTopology
@@ -278,7 +279,7 @@ def _mask(numbers: list[int], path: str) -> int:
 def _distances(line: MergeLine, zones: int) -> list[list[int]]:
     """By number of zone. A kubelet looks into a row by number; rows that are too short for that list the zones in order."""
     present = bits(zones)
-    rows = {int(zone): row for zone, row in (line.numa_distances or {}).items() if zone.isdigit()}
+    rows = {whole(zone): row for zone, row in (line.numa_distances or {}).items()}
     size = zones.bit_length()
     table = [[UNKNOWN_DISTANCE] * size for _ in range(size)]
     for one in present:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dray.api.digits import whole
 from dray.api.gates import WITHOUT_EFFECT, GateError, Gates
 from dray.cli.trouble import PATIENCE_SECONDS, told
 from dray.cluster.kubeconfig import KubeconfigError, load
@@ -145,8 +146,9 @@ def since_start() -> float:
 
 def served_address(text: str) -> str:
     """``HOST:PORT`` as given to ``--serve``, or nothing."""
-    port = text.rpartition(":")[2]
-    if text and not (":" in text and port.isdigit() and int(port) < 65536):
+    _, colon, port = text.rpartition(":")
+    number = whole(port)
+    if text and not (colon and number is not None and number < 65536):
         raise click.BadParameter(f"{text!r} is not HOST:PORT, for example 127.0.0.1:8080", param_hint="--serve")
     return text
 

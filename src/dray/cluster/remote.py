@@ -32,6 +32,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import msgspec
 
+from dray.api.digits import whole
 from dray.api.kinds import Kind
 from dray.cluster import protobuf
 from dray.cluster.connections import Answer, Broken, Connections, NotSent, Stream, TooMuch
@@ -377,8 +378,8 @@ def _again_later(answer: Answer, final_429: bool) -> bool:
 
 
 def _asked_pause(answer: Answer) -> float:
-    seconds = float(answer.retry_after) if answer.retry_after.isdigit() else 1.0
-    return min(seconds, RETRY_AFTER_MAX_SECONDS) + random.uniform(0, 0.2)
+    seconds = whole(answer.retry_after)
+    return min(float(seconds) if seconds is not None else 1.0, RETRY_AFTER_MAX_SECONDS) + random.uniform(0, 0.2)
 
 
 def _pause(again: int) -> float:

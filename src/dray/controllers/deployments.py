@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.core import ReplicaSet
+from dray.api.digits import whole
 from dray.api.kinds import DEPLOYMENTS, PODS, REPLICA_SETS, RESOURCE_QUOTAS, Kind
 from dray.api.meta import Object
 from dray.api.selectors import selects
@@ -202,8 +203,7 @@ def _age(found: ReplicaSet) -> tuple[float, str]:
 
 
 def _revision(found: ReplicaSet) -> int:
-    text = found.metadata.annotations.get(REVISION, "0")
-    return int(text) if text.isdigit() else 0
+    return whole(found.metadata.annotations.get(REVISION, "")) or 0
 
 
 def _latest(sets: list[ReplicaSet]) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from dray.api.core import Pod
+from dray.api.digits import whole
 from dray.api.workloads import Job
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -16,16 +17,17 @@ def indexed(job: Job) -> bool:
 
 
 def index_of(pod: Pod) -> int | None:
-    text = pod.metadata.annotations.get(INDEX, "")
-    return int(text) if text.isdigit() else None
+    return whole(pod.metadata.annotations.get(INDEX, ""))
 
 
-def parse_completed(text: str) -> set[int | None]:
+def parse_completed(text: str, job: Job) -> set[int | None]:
+    """``0-2,5``: those that the job has."""
     found: set[int | None] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        if first.isdigit() and (not last or last.isdigit()):
-            found.update(range(int(first), int(last or first) + 1))
+        start, end = whole(first), whole(last or first)
+        if start is not None and end is not None:
+            found.update(range(start, min(end + 1, job.spec.completions or 0)))
     return found
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from dray.api.core import Pod
+from dray.api.digits import whole
 from dray.api.kinds import JOBS, PODS, RESOURCE_QUOTAS, Kind
 from dray.api.meta import Condition, Object
 from dray.api.selectors import selects
@@ -42,7 +43,7 @@ class _Pods:
         succeeded = [pod for pod in pods if pod.status.phase == "Succeeded"]
         failed = sum(pod.status.phase == "Failed" for pod in pods)
         self.failed = max(failed, job.status.failed)
-        self.completed = parse_completed(job.status.completed_indexes) | {index_of(pod) for pod in succeeded} - {None}
+        self.completed = parse_completed(job.status.completed_indexes, job) | {index_of(pod) for pod in succeeded} - {None}
         self.succeeded = len(self.completed) if indexed(job) else max(len(succeeded), job.status.succeeded)
 
 
@@ -209,14 +210,13 @@ class Jobs(Keyed):
 
 
 def index_of_write(write: Write) -> int | None:
-    text = str(write.body["metadata"].get("annotations", {}).get(INDEX, ""))
-    return int(text) if text.isdigit() else None
+    return whole(str(write.body["metadata"].get("annotations", {}).get(INDEX, "")))
 
 
 def _success(job: Job, pods: _Pods) -> Condition | None:
     """Whether a rule of the success policy is met."""
     for number, rule in enumerate(job.spec.success_policy.rules if job.spec.success_policy is not None else ()):
-        wanted = parse_completed(rule.succeeded_indexes) if rule.succeeded_indexes is not None else None
+        wanted = parse_completed(rule.succeeded_indexes, job) if rule.succeeded_indexes is not None else None
         have = pods.completed if wanted is None else pods.completed & wanted
         least = rule.succeeded_count if rule.succeeded_count is not None else len(wanted or ())
         if have and len(have) >= least:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dray.api.core import Pod
+from dray.api.digits import whole
 from dray.api.times import parse_time
 
 
@@ -26,7 +27,7 @@ def available_at(pod: Pod, min_ready_seconds: int) -> float | None:
 
 def removal_order(pod: Pod) -> tuple[bool, bool, bool, int, str, str]:
     """Sorts the pods that are missed least first: unassigned, pending, not ready, cheap by annotation, young."""
-    cost = pod.metadata.annotations.get("controller.kubernetes.io/pod-deletion-cost", "0")
-    number = int(cost) if cost.lstrip("-").isdigit() else 0
+    cost = pod.metadata.annotations.get("controller.kubernetes.io/pod-deletion-cost", "")
+    number = (whole(cost.removeprefix("-")) or 0) * (-1 if cost.startswith("-") else 1)
     young = "".join(chr(0x10FFFF - ord(c)) for c in pod.metadata.creation_timestamp or "")
     return bool(pod.spec.node_name), pod.status.phase == "Running", ready(pod), number, young, pod.metadata.name

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from dray.api.digits import whole
+
 
 class Sized(msgspec.Struct, frozen=True):
     """A ReplicaSet as the arithmetic sees it."""
@@ -19,8 +21,8 @@ class Sized(msgspec.Struct, frozen=True):
 def bound(value: int | str | None, default: str, total: int, *, up: bool) -> int:
     """An absolute number or a percentage of ``total``, rounded up or down."""
     given = value if value is not None else default
-    if isinstance(given, str) and given.endswith("%") and given[:-1].isdigit():
-        share = int(given[:-1]) * total / 100
+    if isinstance(given, str) and given.endswith("%") and (percent := whole(given[:-1])) is not None:
+        share = percent * total / 100
         return math.ceil(share) if up else math.floor(share)
     return int(given)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from dray.api.core import Pod, StatefulSet
+from dray.api.digits import whole
 from dray.api.kinds import CONTROLLER_REVISIONS, PODS, RESOURCE_QUOTAS, STATEFUL_SETS, Kind
 from dray.api.meta import Object
 from dray.api.selectors import selects
@@ -152,7 +153,7 @@ def _wants(found: StatefulSet, pod: Object) -> bool:
 
 def _ordinal(found: StatefulSet, pod: Object) -> int | None:
     base, _, number = pod.metadata.name.rpartition("-")
-    return int(number) if base == found.metadata.name and number.isdigit() else None
+    return whole(number) if base == found.metadata.name else None
 
 
 def _create(found: StatefulSet, ordinal: int, revision: str, template: Any) -> Write:

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 
+from dray.api.digits import whole
 from dray.api.durations import seconds
 from dray.api.kinds import RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 from dray.api.resource import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
@@ -148,7 +149,7 @@ def _place(result: DeviceRequestAllocationResult) -> Place:
 def _unreadable(said: Mapping[str, str]) -> Iterator[str]:
     if (way := said.get(HOW, "succeed")) not in _WAYS:
         yield f"annotation {HOW}: {way!r} is none of {', '.join(_WAYS)}"
-    if not said.get(PERCENT, "0").isdigit():
+    if whole(said.get(PERCENT, "0")) is None:
         yield f"annotation {PERCENT}: {said[PERCENT]!r} is no whole number"
     try:
         seconds(said.get(SECONDS, "0s"))
@@ -159,9 +160,8 @@ def _unreadable(said: Mapping[str, str]) -> Iterator[str]:
 def _fails(claim: ResourceClaim, result: DeviceRequestAllocationResult, said: Mapping[str, str]) -> bool:
     if HOW in said:
         return said[HOW] == "fail"
-    percent = said.get(PERCENT, "0")
     lot = int.from_bytes(blake2b(f"{claim.uid} {_place(result)}".encode(), digest_size=4).digest(), "big") % 100
-    return percent.isdigit() and lot < int(percent)
+    return lot < (whole(said.get(PERCENT, "")) or 0)
 
 
 def _undecided(result: DeviceRequestAllocationResult, true: set[str]) -> bool:

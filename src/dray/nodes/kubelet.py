@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from dray.api.consumers import claim_names, claims_of, reserves
 from dray.api.core import Node, Pod
+from dray.api.digits import whole
 from dray.api.durations import seconds
 from dray.api.kinds import NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 from dray.api.resource import ResourceClaim, ResourceSlice
@@ -477,8 +478,9 @@ class Kubelets(Keyed):
         text = pod.metadata.annotations.get(annotation)
         if text is None:
             return None
-        if text.isascii() and text.isdigit() and len(text) < 10 and int(text) >= least:
-            return int(text)
+        number = whole(text)
+        if number is not None and number >= least:
+            return number
         self._not_read(pod, annotation, f"{text!r} is no whole number from {least} on", now)
         return None
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 from aiohttp import web
 
+from dray.api.digits import whole
 from dray.cluster.numbers import FORMAT
 from dray.runtime.metrics import Metrics
 from dray.runtime.stories import Stories
@@ -41,7 +42,7 @@ class Health:
     async def serve(self, address: str) -> str:
         """Listen on ``host:port`` (port 0: any) and return the URL."""
         host, _, port = address.rpartition(":")
-        if not port.isdigit():
+        if whole(port) is None:
             raise ValueError(f"{address!r} is not HOST:PORT")
         app = web.Application()
         app.router.add_get("/{endpoint:healthz|livez|readyz}", self._endpoint)

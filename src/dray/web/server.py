@@ -25,6 +25,7 @@ import msgspec
 from aiohttp import web
 
 from dray import __version__
+from dray.api.digits import whole
 from dray.api.kinds import DEVICE_TAINT_RULES, PODS
 from dray.cluster.port import Cluster, Refused, Write
 from dray.explain.plan import PlanError
@@ -369,8 +370,7 @@ class Page:
         if self._streams >= STREAMS_MAX:
             return _error(503, f"{STREAMS_MAX} pages are open already; close one")
         await self._scene.begin()
-        since = request.query.get("since", "")
-        number = int(since) if since.isdigit() else 0
+        number = whole(request.query.get("since", "")) or 0
         response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
         self._streams += 1
         try:

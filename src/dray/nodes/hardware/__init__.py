@@ -15,6 +15,7 @@ import msgspec
 import yaml
 
 from dray.api import yaml_text
+from dray.api.digits import whole
 from dray.nodes.hardware.description import NODES_MAX, Description, Manifest
 from dray.nodes.hardware.template import TemplateError
 
@@ -73,9 +74,10 @@ def _parsed(request: str) -> tuple[str, int | None]:
     what, colon, text = request.rpartition(":")
     if not colon or text.endswith(_SUFFIXES) or "/" in text:
         return request, None
-    if not text.isdigit() or not 0 < int(text) <= NODES_MAX:
+    count = whole(text)
+    if count is None or not 0 < count <= NODES_MAX:
         raise UnknownHardware(f"{request!r}: the count must be a number from 1 to {NODES_MAX}")
-    return what, int(text)
+    return what, count
 
 
 def _found(what: str) -> list[Description]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
+from dray.api.digits import whole
 from dray.books.nodes import NodeInfo
 from dray.devices import Devices
 from dray.numa.devices import ZoneLimit, candidate_masks, device_zones
@@ -67,4 +68,4 @@ def _masks(there: State, taken: int, own: Intent | None) -> Iterator[int]:
 
 
 def _limit(layout: Layout, mask: int) -> ZoneLimit:
-    return ZoneLimit(frozenset(int(label) for label in layout.named(mask) if label.isdigit()))
+    return ZoneLimit(frozenset(number for label in layout.named(mask) if (number := whole(label)) is not None))
