@@ -215,8 +215,10 @@ class TestAutoscalers:
     def test_the_newer_version_is_preferred(self, cluster: Cluster) -> None:
         assert cluster.get("/apis/autoscaling")["preferredVersion"]["version"] == "v2"
 
-    def test_an_annotation_that_somebody_wrote_is_no_trouble(self, cluster: Cluster) -> None:
-        odd = {"name": "h", "annotations": {"autoscaling.dray.dev/v2": "[7"}}
+    @pytest.mark.parametrize("text", ["[7", "7", '{"spec": 7}', '{"spec": {"metrics": 7}}', '{"spec": {"behavior": 7}}'])
+    def test_an_annotation_that_somebody_wrote_is_no_trouble(self, cluster: Cluster, text: str) -> None:
+        odd = {"name": "h", "annotations": {"autoscaling.dray.dev/v2": text}}
         spec = {"scaleTargetRef": self.TARGET, "maxReplicas": 3}
         cluster.post(f"/apis/autoscaling/v1/{self.PATH}", {"metadata": odd, "spec": spec})
-        assert cluster.get(f"/apis/autoscaling/v2/{self.PATH}/h")["spec"]["maxReplicas"] == 3
+        found = cluster.get(f"/apis/autoscaling/v2/{self.PATH}/h")["spec"]
+        assert (found["maxReplicas"], "behavior" in found) == (3, False)

@@ -14,7 +14,11 @@ import msgspec
 Object = dict[str, Any]
 
 CARRIED: Final = "autoscaling.dray.dev/v2"
-_PARTS: Final = (("spec", ("metrics", "behavior")), ("status", ("currentMetrics", "conditions")))
+# Whoever writes the annotation by hand may write anything.
+_PARTS: Final[tuple[tuple[str, dict[str, type]], ...]] = (
+    ("spec", {"metrics": list, "behavior": dict}),
+    ("status", {"currentMetrics": list, "conditions": list}),
+)
 
 
 def to_v2(scaler: Object) -> Object:
@@ -22,7 +26,7 @@ def to_v2(scaler: Object) -> Object:
     made = dict(scaler)
     carried = _unpacked(made)
     for part, fields in _PARTS:
-        kept = {name: value for name, value in (carried.get(part) or {}).items() if name in fields}
+        kept = {name: value for name, value in (carried.get(part) or {}).items() if isinstance(value, fields.get(name, ()))}
         if part in made or kept:
             made[part] = {**(made.get(part) or {}), **kept}
     spec, status = made.get("spec"), made.get("status")
