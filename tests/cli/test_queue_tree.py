@@ -12,9 +12,9 @@ from dray.api import kinds
 from dray.cli import root
 from dray.explain.queues import survey
 from dray.explain.snapshot import KINDS
+from tests.scheduling.gangs import add_group, add_member, add_queue, add_single, cluster, running
 from tests.scheduling.scheduling_cluster import Sim
 from tests.scheduling.test_counters_in_shares import MEMORY, add_team, add_user, mig
-from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, add_single, cluster, running
 
 
 def shown(sim: Sim, folder: Path, *arguments: str) -> str:

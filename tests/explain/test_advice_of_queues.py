@@ -7,14 +7,8 @@ import shlex
 from typing import Any
 
 from dray.api import kinds
-from dray.explain.answer import Why
-from dray.explain.why import why
+from tests.scheduling.gangs import GPU, add_group, add_member, add_queue, add_single, asked, cluster, running
 from tests.scheduling.scheduling_cluster import Sim, pod
-from tests.scheduling.test_queues_and_gangs import GPU, add_group, add_member, add_queue, add_single, cluster, running
-
-
-def asked(sim: Sim, name: str) -> Why:
-    return why(sim.world, sim.world.get(kinds.PODS, f"default/{name}"), now=sim.now)
 
 
 def add_fixed(sim: Sim, name: str, queue: str, gpus: int = 1) -> None:

@@ -8,22 +8,9 @@ from typing import Any
 import pytest
 
 from dray.api import kinds
-from dray.explain.answer import Why
-from dray.explain.why import why
+from tests.scheduling.gangs import GPU, add_gang, add_group, add_member, add_queue, asked, cluster, running
 from tests.scheduling.scheduling_cluster import Sim
 from tests.scheduling.scheduling_cluster import node as made_node
-from tests.scheduling.test_queues_and_gangs import GPU, add_group, add_member, add_queue, cluster, running
-
-
-def asked(sim: Sim, name: str) -> Why:
-    return why(sim.world, sim.world.get(kinds.PODS, f"default/{name}"), now=sim.now)
-
-
-def add_gang(sim: Sim, members: int, gpus: int, minimum: int = 0, **extra: Any) -> None:
-    add_group(sim, "train", "", minimum or members)
-    for index in range(members):
-        add_member(sim, f"w{index}", "train", gpus, **extra)
-    sim.settle(3)
 
 
 def add_with_claims(sim: Sim, counts: list[int], **extra: Any) -> None:

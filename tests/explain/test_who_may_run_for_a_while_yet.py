@@ -7,8 +7,8 @@ import pytest
 from dray.api import kinds
 from dray.api.times import format_time
 from tests.explain.test_why_queues import asked, lent_by_quota
+from tests.scheduling.gangs import add_group, add_member, add_queue, add_single, cluster, running
 from tests.scheduling.scheduling_cluster import Sim
-from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, add_single, cluster, running
 
 
 def safe_for_a_minute(sim: Sim, queue: str) -> None:

@@ -5,16 +5,11 @@ from __future__ import annotations
 import pytest
 
 from dray.api import kinds
-from dray.explain.answer import Why
 from dray.explain.failures import FailedBinding
 from dray.explain.overview import causes, waiting
 from dray.explain.why import why
+from tests.scheduling.gangs import GPU, add_group, add_member, add_queue, add_single, asked, cluster, running
 from tests.scheduling.scheduling_cluster import Sim, node, pod
-from tests.scheduling.test_queues_and_gangs import GPU, add_group, add_member, add_queue, add_single, cluster, running
-
-
-def asked(sim: Sim, name: str) -> Why:
-    return why(sim.world, sim.world.get(kinds.PODS, f"default/{name}"), now=sim.now)
 
 
 def lent(gpus: int = 4) -> Sim:

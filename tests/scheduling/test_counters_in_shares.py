@@ -8,8 +8,8 @@ import pytest
 
 from dray.api import kinds
 from dray.explain.queues import survey
+from tests.scheduling.gangs import add_group, add_member, add_queue, add_single, cluster, running
 from tests.scheduling.scheduling_cluster import Sim
-from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, add_single, cluster, running
 
 DRIVER = "gpu.example.com"
 MEMORY = f"counter/{DRIVER}/memory"

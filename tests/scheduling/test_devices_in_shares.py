@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dray.api import kinds
+from tests.scheduling.gangs import GPU, add_group, add_member, add_queue, add_single, cluster, running
 from tests.scheduling.scheduling_cluster import Sim, node
-from tests.scheduling.test_queues_and_gangs import GPU, add_group, add_member, add_queue, add_single, cluster, running
 
 CLASS = "deviceclass/gpu"
 

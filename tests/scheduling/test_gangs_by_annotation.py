@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from dray.api import kinds
-from dray.explain.answer import Why
-from dray.explain.why import why
+from tests.scheduling.gangs import GPU, add_queue, asked, cluster, running
 from tests.scheduling.scheduling_cluster import Sim, pod
 from tests.scheduling.scheduling_cluster import node as made_node
-from tests.scheduling.test_queues_and_gangs import GPU, add_queue, cluster, running
 
 GANG = "dray.dev/gang"
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "train-1", "controller": True}
@@ -30,10 +28,6 @@ def annotate(sim: Sim, name: str, **annotations: str) -> None:
     changed = sim.pod(name)
     changed["metadata"]["annotations"] = annotations
     sim.api.put(kinds.PODS, changed)
-
-
-def asked(sim: Sim, name: str) -> Why:
-    return why(sim.world, sim.world.get(kinds.PODS, f"default/{name}"), now=sim.now)
 
 
 class TestANumberThatCannotBeRead:

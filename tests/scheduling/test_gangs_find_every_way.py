@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from dray.api import kinds
+from tests.scheduling.gangs import running
 from tests.scheduling.scheduling_cluster import Sim, pod
-from tests.scheduling.test_queues_and_gangs import running
 
 DRIVER = "gpu.example.com"
 FABRIC = "fabric"

@@ -8,8 +8,8 @@ from dray.api import kinds
 from dray.queues.gangs import is_stale, surplus
 from dray.scheduling.workloads.jobs import Job
 from dray.scheduling.workloads.session import Session
+from tests.scheduling.gangs import add_group, add_member, add_queue, cluster
 from tests.scheduling.scheduling_cluster import Sim
-from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, cluster
 
 Held = tuple[Sim, Session, Job]
 

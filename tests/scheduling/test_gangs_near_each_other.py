@@ -7,8 +7,8 @@ from typing import Any
 from dray.api import kinds
 from dray.cluster.port import ClusterError, Write
 from dray.explain.why import why
+from tests.scheduling.gangs import GPU, add_group, add_member, add_queue, add_single, running
 from tests.scheduling.scheduling_cluster import Sim, node, pod
-from tests.scheduling.test_queues_and_gangs import GPU, add_group, add_member, add_queue, add_single, running
 
 RACK = {"topology": "fabric", "requiredTopologyLevel": "rack"}
 PREFERS_RACK = {"topology": "fabric", "preferredTopologyLevel": "rack"}

@@ -8,9 +8,9 @@ import pytest
 
 from dray.api import kinds
 from dray.explain.why import why
+from tests.scheduling.gangs import GPU, add_group, add_member, add_queue, cluster, running
 from tests.scheduling.scheduling_cluster import Sim, pod
 from tests.scheduling.scheduling_cluster import node as made_node
-from tests.scheduling.test_queues_and_gangs import GPU, add_group, add_member, add_queue, cluster, running
 
 
 def add_core_group(sim: Sim, name: str, members: int) -> None:

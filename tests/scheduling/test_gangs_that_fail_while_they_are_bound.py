@@ -9,9 +9,9 @@ import pytest
 from dray.api import kinds
 from dray.cluster.port import ClusterError, Refused, Write
 from dray.explain.verify import verify
+from tests.scheduling.gangs import GPU, add_group, add_member, add_queue, cluster, running
 from tests.scheduling.scheduling_cluster import Sim, node
 from tests.scheduling.test_gangs_whose_devices_are_prepared import FABRIC, FAILED, READY, say
-from tests.scheduling.test_queues_and_gangs import GPU, add_group, add_member, add_queue, cluster, running
 
 Fault = Callable[[Write], ClusterError | None]
 

@@ -11,8 +11,8 @@ from dray.api.times import format_time
 from dray.cluster.port import ClusterError, Conflict, Unreachable, Write
 from dray.explain.why import why
 from dray.scheduling.binding import binder
+from tests.scheduling.gangs import add_group, add_member, add_queue, cluster, running
 from tests.scheduling.scheduling_cluster import Sim
-from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, cluster, running
 
 READY, FAILED, DRIVER = "dra.example.com/is-prepared", "dra.example.com/preparing-failed", "gpu.example.com"
 FABRIC = {"bindsToNode": True, "bindingConditions": [READY], "bindingFailureConditions": [FAILED]}

@@ -4,8 +4,8 @@ be preempted."""
 from __future__ import annotations
 
 from dray.api import kinds
+from tests.scheduling.gangs import add_queue, add_single, cluster, running
 from tests.scheduling.scheduling_cluster import Sim
-from tests.scheduling.test_queues_and_gangs import add_queue, add_single, cluster, running
 
 
 def add_class(sim: Sim, name: str, value: int) -> None:

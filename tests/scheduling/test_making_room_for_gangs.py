@@ -9,8 +9,8 @@ from dray.api.times import format_time
 from dray.cluster.port import Unreachable
 from dray.testing import VirtualCluster, assert_sound, device_class, node_with_devices
 from dray.testing import pod as made_pod
+from tests.scheduling.gangs import GPU, add_group, add_member, add_queue, add_single, cluster, running
 from tests.scheduling.scheduling_cluster import Sim, pod
-from tests.scheduling.test_queues_and_gangs import GPU, add_group, add_member, add_queue, add_single, cluster, running
 
 CLASS = '{"deviceclass/gpu": {"quota": %d, "limit": -1, "overQuotaWeight": 1}}'
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dray.api import kinds
+from tests.scheduling.gangs import GPU, add_group, add_member, add_queue, add_single, cluster, running
 from tests.scheduling.scheduling_cluster import Sim, pod
-from tests.scheduling.test_queues_and_gangs import GPU, add_group, add_member, add_queue, add_single, cluster, running
 
 
 def protect(sim: Sim, app: str, allowed: int = 0) -> None:

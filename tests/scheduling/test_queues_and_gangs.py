@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from dray.api import kinds
@@ -11,47 +9,8 @@ from dray.cluster.port import Refused
 from dray.explain.queues import survey
 from dray.queues.gangs import Gang, Member, State
 from dray.scheduling.workloads import jobs
-from tests.scheduling.scheduling_cluster import Sim, node, pod
-
-GPU = "nvidia.com/gpu"
-UNLIMITED = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
-
-
-def add_queue(sim: Sim, name: str, gpu: float = 0, limit: float = -1, parent: str = "", **annotations: str) -> None:
-    spec: dict[str, Any] = {
-        "resources": {"cpu": UNLIMITED, "memory": UNLIMITED, "gpu": {"quota": gpu, "limit": limit, "overQuotaWeight": 1}}
-    }
-    if parent:
-        spec["parentQueue"] = parent
-    sim.api.put(kinds.QUEUES, {"metadata": {"name": name, "annotations": annotations}, "spec": spec})
-
-
-def add_group(sim: Sim, name: str, queue: str, members: int, **spec: Any) -> None:
-    body = {"metadata": {"name": name, "namespace": "default"}, "spec": {"queue": queue, "minMember": members, **spec}}
-    sim.api.put(kinds.POD_GROUPS, body)
-
-
-def add_member(sim: Sim, name: str, group: str, gpus: int = 1, **extra: Any) -> None:
-    made = pod(name, requests={GPU: str(gpus)} if gpus else None, **extra)
-    made["metadata"]["annotations"] = {"pod-group-name": group}
-    sim.api.put(kinds.PODS, made)
-
-
-def add_single(sim: Sim, name: str, queue: str = "", gpus: int = 1, **extra: Any) -> None:
-    labels = {"kai.scheduler/queue": queue} if queue else {}
-    sim.api.put(kinds.PODS, pod(name, requests={GPU: str(gpus)} if gpus else None, labels=labels, **extra))
-
-
-def cluster(*gpus: int) -> Sim:
-    sim = Sim()
-    for index, count in enumerate(gpus):
-        sim.api.put(kinds.NODES, node(f"n{index}", cpu="64", memory="256Gi", resources={GPU: str(count)}))
-    return sim
-
-
-def running(sim: Sim) -> set[str]:
-    pods = sim.api.objects[kinds.PODS].values()
-    return {each["metadata"]["name"] for each in pods if each["spec"].get("nodeName")}
+from tests.scheduling.gangs import GPU, add_group, add_member, add_queue, add_single, cluster, running
+from tests.scheduling.scheduling_cluster import Sim, pod
 
 
 class TestGangs:

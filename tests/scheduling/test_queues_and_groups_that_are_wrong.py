@@ -8,8 +8,8 @@ import pytest
 
 from dray.api import kinds
 from dray.explain.why import why
+from tests.scheduling.gangs import UNLIMITED, add_group, add_member, add_queue, add_single, cluster, running
 from tests.scheduling.scheduling_cluster import Sim
-from tests.scheduling.test_queues_and_gangs import UNLIMITED, add_group, add_member, add_queue, add_single, cluster, running
 
 
 def told(sim: Sim, name: str) -> str:

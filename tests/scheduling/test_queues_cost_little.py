@@ -11,8 +11,8 @@ from dray.devices.engine import Devices
 from dray.scheduling.workloads.jobs import Job, Jobs
 from dray.scheduling.workloads.members import Members
 from dray.scheduling.workloads.room import Room
+from tests.scheduling.gangs import add_group, add_member, add_queue, add_single, cluster, running
 from tests.scheduling.scheduling_cluster import Sim, claim, pod, slice_of
-from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, add_single, cluster, running
 
 QUEUE = {"kai.scheduler/queue": "team"}
 

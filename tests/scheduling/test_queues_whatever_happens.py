@@ -15,9 +15,9 @@ import pytest
 
 from dray.api import kinds
 from dray.cluster.port import ClusterError, Refused, Unreachable, Write
+from tests.scheduling.gangs import GPU, add_group, add_queue, cluster
 from tests.scheduling.scheduling_cluster import pod
 from tests.scheduling.test_counters_in_shares import MEMORY, PROFILES, add_partitions, request
-from tests.scheduling.test_queues_and_gangs import GPU, add_group, add_queue, cluster
 
 QUEUES = ("a", "b", "c")
 ENDED = ("Succeeded", "Failed")

@@ -12,8 +12,8 @@ import pytest
 from zoned import add_zoned, aligned, observe, record, started
 
 from dray.api import kinds
+from tests.scheduling.gangs import add_queue, running
 from tests.scheduling.scheduling_cluster import Sim, pod
-from tests.scheduling.test_queues_and_gangs import add_queue, running
 
 DRIVER: Final = "gpu.example.com"
 ROOT: Final = "resource.kubernetes.io/pcieRoot"

@@ -11,8 +11,8 @@ from dray.api import kinds
 from dray.api.quantity import Quantity
 from dray.api.resource import DeviceKey
 from dray.devices.ledger import Charge
+from tests.scheduling.gangs import add_group, add_member, add_queue, add_single, cluster
 from tests.scheduling.test_gangs_whose_devices_are_prepared import preparing
-from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, add_single, cluster
 
 POOL = ("gpu.example.com", "n1")
 GIB = Quantity.parse("1Gi").nanos

@@ -6,8 +6,8 @@ import pytest
 
 from dray.api import kinds
 from dray.explain.why import why
+from tests.scheduling.gangs import add_queue, cluster, running
 from tests.scheduling.scheduling_cluster import Sim, pod
-from tests.scheduling.test_queues_and_gangs import add_queue, cluster, running
 
 
 def add_sharing(sim: Sim, name: str, queue: str, annotation: str, value: str) -> None:
