@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.books import Account, Books
+from dray.books.journal import Account, Books
 from dray.numa.account import Held, ZoneAccount
 from dray.numa.available import reconstructed
 from dray.numa.demand import Demand, demand

@@ -4,7 +4,3 @@ An *account* keeps one thing that can be taken (node resources with pod slots an
 counters and groups; volumes on their way to a claim). A *holder* is who takes it: a pod, a claim, a promise, a rest. A
 *posting* is what one holder has in one account, with its *standing*. Accounts change only through ``Books.post``.
 """
-
-from dray.books.journal import Account, Books, Delta, Posting, Standing, Trial
-
-__all__ = ["Account", "Books", "Delta", "Posting", "Standing", "Trial"]

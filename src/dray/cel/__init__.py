@@ -16,10 +16,9 @@ from dray.cel.errors import CelError, CompileError, CostLimitExceeded, Evaluatio
 from dray.cel.values import Semver
 
 if TYPE_CHECKING:
-    from dray.cel.program import COST_LIMIT, STORED, Program, Value, compile
+    from dray.cel.program import STORED, Program, Value, compile
 
 __all__ = [
-    "COST_LIMIT",
     "STORED",
     "CelError",
     "CompileError",

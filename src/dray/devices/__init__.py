@@ -4,17 +4,12 @@
 ``first_fit``, charge a decision with ``hold``, and plan in a trial of its ``books``. It does no I/O.
 """
 
-from dray.api.resource import DeviceKey
-from dray.devices.changes import Change
 from dray.devices.engine import Devices, Order, Verdict
-from dray.devices.explain import DeviceFinding, Explanation, RequestFinding
+from dray.devices.explain import Explanation, RequestFinding
 from dray.devices.packing import DeviceScore
 from dray.devices.rating import Rating
 
 __all__ = [
-    "Change",
-    "DeviceFinding",
-    "DeviceKey",
     "DeviceScore",
     "Devices",
     "Explanation",

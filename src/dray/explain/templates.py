@@ -25,7 +25,6 @@ from dray.scheduling.placing.state import NotPlaced
 
 Plain = dict[str, Any]
 
-MOST_NODES: Final = 100
 _HOSTNAME: Final = "kubernetes.io/hostname"
 
 
