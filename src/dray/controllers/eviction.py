@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from dray.api import disruption
 from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import DEVICE_TAINT_RULES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
 from dray.api.meta import Condition
 from dray.api.resource import DeviceTaintRule, ResourceClaim, ResourceSlice
-from dray.api.times import format_time, parse_time
+from dray.api.times import parse_time
 from dray.api.tolerations import evicts
 from dray.cluster.metrics import Declared, Meter, Silent
 from dray.cluster.port import Change, Conflict, Event, NotFound, Outcome, Write
@@ -268,7 +269,8 @@ class TaintEviction(Keyed):
             self.say(self._event(pod, f"Marking for deletion: {_told(eviction)}", now))
             # Nothing takes it back once it is decided, so it must not wait behind the writes of others until its reason is gone.
             return [Write("delete", PODS, namespace, name, uid=pod.uid, field_manager=FIELD_MANAGER, goes_on=True)]
-        body = {} if _targeted(pod) else {"status": {"conditions": [_disruption(now)]}}
+        told = disruption.target("DeletionByDeviceTaintManager", "Device Taint manager: deleting due to NoExecute taint", now)
+        body = {} if disruption.is_target(pod) else {"status": {"conditions": [told]}}
         return [
             Write(
                 "patch", PODS, namespace, name, body, subresource="status", patch="strategic", uid=pod.uid,
@@ -397,20 +399,6 @@ def _told(eviction: Eviction) -> str:
     told = [cause.text for cause in eviction.causes[:3]]
     more = len(eviction.causes) - len(told)
     return ", ".join(told) + (f" and {more} more" if more else "")
-
-
-def _targeted(pod: Pod) -> bool:
-    return any(c.type == "DisruptionTarget" and c.status == "True" for c in pod.status.conditions)
-
-
-def _disruption(now: float) -> dict[str, str]:
-    return {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "DeletionByDeviceTaintManager",
-        "message": "Device Taint manager: deleting due to NoExecute taint",
-        "lastTransitionTime": format_time(now),
-    }
 
 
 def _expiry(rule: DeviceTaintRule) -> float | None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from dray.api import disruption
 from dray.api.core import Node, Pod, Taint
 from dray.api.kinds import NODES, PODS, Kind
 from dray.api.meta import Object
-from dray.api.times import format_time, parse_time
+from dray.api.times import parse_time
 from dray.cluster.port import Change, Event, Write
 from dray.cluster.world import World
 from dray.controllers.keyed import Keyed
@@ -69,7 +70,7 @@ class NodeEviction(Keyed):
             self._due[key] = pod.uid
             self.look_at(key, deadline)
             return []
-        if not any(each.type == "DisruptionTarget" and each.status == "True" for each in pod.status.conditions):
+        if not disruption.is_target(pod):
             note = f"Marking for deletion Pod {key}"
             self.say(self._recorder.normal(PODS, pod, "TaintManagerEviction", note, action="Evict", now=now))
             return [_marked(pod, now)]
@@ -113,12 +114,6 @@ def _arrived(pod: Pod, now: float) -> float:
 
 
 def _marked(pod: Pod, now: float) -> Write:
-    condition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": REASON,
-        "message": MESSAGE,
-        "lastTransitionTime": format_time(now),
-    }
-    namespace, name, body = pod.metadata.namespace, pod.metadata.name, {"status": {"conditions": [condition]}}
+    body = {"status": {"conditions": [disruption.target(REASON, MESSAGE, now)]}}
+    namespace, name = pod.metadata.namespace, pod.metadata.name
     return Write("patch", PODS, namespace, name, body, subresource="status", patch="strategic", uid=pod.uid)

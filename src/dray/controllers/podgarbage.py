@@ -10,9 +10,9 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from dray.api import disruption
 from dray.api.core import Node, Pod
 from dray.api.kinds import NODES, PODS, Kind
-from dray.api.times import format_time
 from dray.cluster.port import Change, Write
 from dray.cluster.world import World
 from dray.controllers.keyed import Keyed
@@ -100,10 +100,7 @@ class PodGarbage(Keyed):
         return f"node {name} is gone"
 
     def _failed(self, pod: Pod, why: str, now: float) -> Write:
-        condition = {
-            "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC", "message": f"PodGC: {why}",
-            "lastTransitionTime": format_time(now),
-        }  # fmt: skip
+        condition = disruption.target("DeletionByPodGC", f"PodGC: {why}", now)
         body = {"status": {"phase": "Failed", "reason": "NodeLost", "message": why, "conditions": [condition]}}
         namespace, name = pod.metadata.namespace, pod.metadata.name
         return Write("patch", PODS, namespace, name, body, subresource="status", patch="strategic", uid=pod.uid)

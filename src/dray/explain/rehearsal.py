@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dray.api import disruption
 from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import (
@@ -256,7 +257,7 @@ class _Evicting:
 def _disrupted(write: Write) -> str:
     """What a pod is told when it has to go."""
     conditions = ((write.body or {}).get("status") or {}).get("conditions") or ()
-    return next((str(each["message"]) for each in conditions if each.get("type") == "DisruptionTarget"), "")
+    return next((str(each["message"]) for each in conditions if each.get("type") == disruption.TARGET), "")
 
 
 class _Quick:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from dray.api import disruption
 from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import DEVICE_TAINT_RULES, RESOURCE_CLAIMS, RESOURCE_SLICES
@@ -35,7 +36,7 @@ _MOST_CAUSES: Final = 2
 
 def leaving(world: World, pod: Pod, gates: Gates, now: float) -> str:
     """That the pod must leave its devices, when and because of which taint, or that it was told to; to be added to a sentence."""
-    told = any(condition.type == "DisruptionTarget" and condition.reason == EVICTED for condition in pod.status.conditions)
+    told = any(condition.type == disruption.TARGET and condition.reason == EVICTED for condition in pod.status.conditions)
     gone = pod.terminal or pod.metadata.deletion_timestamp is not None
     if gone and not told:
         return ""

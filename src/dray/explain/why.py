@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from dray.api import disruption
 from dray.api.core import Pod
 from dray.api.gates import Gates
 from dray.api.kinds import (
@@ -183,7 +184,7 @@ def _bound(world: World, pod: Pod, leaving: str) -> Why:
 
 def _preempted(world: World, pod: Pod) -> str:
     """That the pod has to leave, and why: for others, and for whom as far as that shows, or as its scheduler said."""
-    marked = [c for c in pod.status.conditions if c.type == "DisruptionTarget" and c.reason == "PreemptionByScheduler"]
+    marked = [c for c in pod.status.conditions if c.type == disruption.TARGET and c.reason == "PreemptionByScheduler"]
     if not marked or pod.terminal:
         return ""
     said = (marked[0].message or "").partition(": ")[2]

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from dray.api import disruption
 from dray.api.core import Pod
 from dray.api.events import event_body, shortened
 from dray.api.kinds import EVENTS, PODS
@@ -236,13 +237,7 @@ def stale(pod: Pod, group: str, part: str, controller: str, now: float) -> list[
 
 
 def _evicted(victim: Pod, note: str, told: Write, about: str, now: float) -> list[Write]:
-    condition = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": "PreemptionByScheduler",
-        "message": note,
-        "lastTransitionTime": format_time(now),
-    }
+    condition = disruption.target("PreemptionByScheduler", note, now)
     metadata = victim.metadata
     gone = Write("delete", PODS, metadata.namespace, metadata.name, uid=victim.uid, about=about)
     return [status_patch(victim, {"conditions": [condition]}), told, gone]
