@@ -5,8 +5,8 @@ from __future__ import annotations
 from dray.api import kinds
 from dray.explain.failures import FailedBinding
 from dray.explain.why import why
+from tests.scheduling.gangs import add_group, add_member, add_queue, cluster
 from tests.scheduling.scheduling_cluster import Sim
-from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, cluster
 
 FAILURE = "device gpu.example.com/n0/gpu-0 could not be bound to node n0"
 

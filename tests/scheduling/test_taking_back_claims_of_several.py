@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.scheduling.gangs import add_group, add_member, add_queue, cluster, running
 from tests.scheduling.scheduling_cluster import Sim
 from tests.scheduling.test_making_room_for_gangs import CLASS, add_claimed, deletions, settle
-from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, cluster, running
 
 
 def lent(devices: int, quota: int = 0) -> Sim:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from dray.api import kinds
+from tests.scheduling.gangs import add_group, add_member, add_queue, add_single, cluster, running
 from tests.scheduling.scheduling_cluster import Sim
 from tests.scheduling.test_making_room_for_gangs import deletions
-from tests.scheduling.test_queues_and_gangs import add_group, add_member, add_queue, add_single, cluster, running
 
 Change = Callable[[Sim], object]
 
