@@ -130,8 +130,7 @@ def test_queues_that_the_files_lack_are_not_taken_for_none_without_a_word(
     file = tmp_path / "now.json"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     answer = CliRunner().invoke(root, [*command, str(file)])
-    told = "6 pods name one, and what comes of them is told as if there were none"
-    assert f"warning: the files have no queues.scheduling.run.ai; {told}" in answer.stderr
+    assert f"warning: the files have no queues.scheduling.run.ai; 6 {TOLD}" in answer.stderr
 
 
 @pytest.mark.parametrize("core", [True, False])

@@ -6,6 +6,7 @@ condition. Nothing is changed by asking.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Final
@@ -14,7 +15,8 @@ import msgspec
 
 from dray.api.core import Pod
 from dray.api.gates import Gates
-from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, QUEUES
+from dray.api.kinds import CORE_POD_GROUPS, POD_GROUPS, PODS, QUEUES
+from dray.api.queues import POD_GROUP_ANNOTATION
 from dray.books.nodes import Placed
 from dray.cluster.world import World
 from dray.explain import held
@@ -26,6 +28,7 @@ from dray.explain.gang_advice import GangAdvisor
 from dray.explain.queue_advice import QueueAdvisor, if_in_turn
 from dray.explain.queues import of_queues
 from dray.explain.supposed import Sessions, Supposed
+from dray.queues.gangs import broken, members_of
 from dray.queues.order import Standing
 from dray.scheduling.config import Config, Profile
 from dray.scheduling.placing.refusal import Refusal
@@ -97,6 +100,8 @@ class Outlooks:
         self._held: dict[tuple[str, ...], held.Held] = {}
         self._never: dict[str, Refusal | None] = {}
         self._advice: dict[str, list[Fix]] = {}
+        # By group: how many of its pods name which scheduler.
+        self._names: dict[str, Counter[str]] = {}
         # For all pods that start alone, and for what queues say.
         self._sessions = Sessions(world)
         self._any = any(kind in world.kinds and world.all(kind) for kind in (QUEUES, POD_GROUPS, CORE_POD_GROUPS))
@@ -113,6 +118,44 @@ class Outlooks:
             # Who may not be scheduled yet is told that, whatever its queue is like.
             return Outlook(Queued(job.queue), refusal=refusal if pod.uid in job.waiting else None)
         return _of_session(self._world, pod, session, job, before)
+
+    def notes(self, pod: Pod) -> list[str]:
+        """What is to be known of the gang of the pod, whether that runs or waits."""
+        return list(filter(None, (self._broken(pod), self._of_several(pod))))
+
+    def _broken(self, pod: Pod) -> str:
+        """That a gang runs, at least in part, without what it needs, and what the next session does not mend."""
+        if not pod.spec.node_name or (not self._any and not starts_with_others(pod, self._world.kinds)):
+            return ""
+        scheduler, session, _ = self._session(pod.spec.scheduler_name)
+        job = scheduler.workloads.jobs.of(pod.uid)
+        if job is None or job.single or job.wrong:
+            return ""
+        gang = session.members.gang(job)
+        part = next((each for each in broken(gang) if pod.uid in {one.name for one in members_of(gang, each, "active")}), None)
+        if part is None:
+            return ""
+        grace = scheduler.config.queues.staleness_grace if job.grace is None else job.grace
+        lacking = f"{f'sub-group {part.name} of ' if part.name else ''}pod group {job.name}"
+        runs = f"{lacking} runs with {len(members_of(gang, part, 'active'))} of the {part.least} pods that it needs"
+        then = "stays so for ever" if grace < 0 else f"is evicted when that has been so for {grace:g} s"
+        return f"{runs}: unless the others start, it {then} (stalenessGracePeriod)"
+
+    def _of_several(self, pod: Pod) -> str:
+        """That pods of one group name several schedulers: each of them counts only its own."""
+        group = _group_of(pod)
+        if not group:
+            return ""
+        if group not in self._names:
+            pods = (each for each in self._world.all(PODS).values() if not each.terminal and _group_of(each) == group)
+            self._names[group] = Counter(each.spec.scheduler_name for each in pods)
+        names = self._names[group]
+        if len(names) < 2 or (self._config is not None and names.keys() <= self._config.by_name.keys()):
+            return ""
+        told = ", ".join(f"{name}: {count}" for name, count in sorted(names.items()))
+        return (
+            f"pods of its group name different schedulers ({told}): they start together only if one scheduler has all these names"
+        )
 
     def never(self, pod: Pod) -> Refusal | None:
         """Why the gang of the pod would not start on the empty cluster either, where that is proven."""
@@ -167,6 +210,13 @@ class Outlooks:
     @cached_property
     def _shared(self) -> Config:
         return of_queues(self._world)
+
+
+def _group_of(pod: Pod) -> str:
+    core = pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group is not None else ""
+    if named := pod.metadata.annotations.get(POD_GROUP_ANNOTATION):
+        return f"{pod.metadata.namespace}/{named}"
+    return f"{pod.metadata.namespace}={core}" if core else ""
 
 
 def _of_session(world: World, pod: Pod, session: Session, job: Job, before: Mapping[str, Standing]) -> Outlook:

@@ -117,13 +117,14 @@ def _why(
     unknown: Mapping[Kind, str],
     outlooks: Outlooks | None,
 ) -> Why:
+    outlooks = outlooks or Outlooks(world, now, config, gates, failures)
     if pod.spec.node_name:
         failed = pod.status.phase == "Failed" and pod.status.reason
         answer = _failed(pod) if failed else _bound(world, pod, tainted.leaving(world, pod, gates, now))
         answer.notes = refused_for_zones(world, pod, now, config, gates)
         if not pod.terminal and not pod.metadata.deletion_timestamp:
             without = missing.undelivered(world, pod, gates)
-            answer.notes += without
+            answer.notes += [*without, *outlooks.notes(pod)]
             # Nobody chose devices for a pod that runs without those that it asks for.
             answer.choice = None if without else _placed_again(world, pod, now, config, gates)
         return answer
@@ -132,7 +133,6 @@ def _why(
         return Why(pod.key, "impossible", f"pod {pod.key} {ended} and will not be scheduled.", [])
     question = _Question(world, pod, now, config, gates, failures, unknown)
     answer = question.answer()
-    outlooks = outlooks or Outlooks(world, now, config, gates, failures)
     found = outlooks.of(pod) if not answer.awaited else None
     if found is not None:
         if (untold := question.depends_on_unread(found)) is not None:
@@ -146,6 +146,7 @@ def _why(
             question.tell_of_failure(answer, found.others)
     elif (answer.fits or answer.verdict == "unschedulable") and (untold_of := missing.unread_of_queues(pod, unknown)):
         return question.refused(untold_of)
+    answer.notes = [*answer.notes, *outlooks.notes(pod)]
     return _unless_paused(answer, pod, now)
 
 
