@@ -19,31 +19,31 @@ UNREAD: Final = 141
 
 # command -> (module under dray.cli, one line for the list of commands), in the order of the help page
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
-    "demo": ("demo", "Start an example cluster, run example workloads, show what happens."),
-    "up": ("up", "Run a Kubernetes cluster in this process: API, scheduler, controllers, nodes."),
-    "kubeconfig": ("kubeconfig", "Print how to reach a cluster that `dray up` keeps, also with reading rights only."),
-    "scheduler": ("scheduler", "Schedule pods on any Kubernetes cluster."),
+    "demo": ("demo", "Start an example cluster, run example workloads and show what happens."),
+    "up": ("up", "Run a local Kubernetes cluster: API server, scheduler, controllers, simulated nodes."),
+    "kubeconfig": ("kubeconfig", "Print the kubeconfig of a `dray up` cluster, optionally with read-only access."),
+    "scheduler": ("scheduler", "Run the Dray scheduler on any Kubernetes cluster."),
     "controllers": ("controllers", "Run Dray's controllers on any Kubernetes cluster."),
-    "exporter": ("exporter", "Write which zones each pod of a node has into its annotations."),
-    "ui": ("ui", "Serve a page to look at: devices, why pods wait, what happened."),
-    "why": ("why", "Say why a pod is where it is, or why it is nowhere."),
-    "devices": ("devices", "Show every device: free, used, by whom, tainted."),
-    "zones": ("zones", "Show the NUMA zones of nodes: what is free, and who has the rest."),
-    "taint": ("taint", "Taint devices: keep new pods away, or evict those that use them."),
+    "exporter": ("exporter", "Annotate each pod of a node with the NUMA zones that it uses."),
+    "ui": ("ui", "Serve the web page: every device, why pods wait, what happened."),
+    "why": ("why", "Explain why a pod is pending, or why it runs where it does."),
+    "devices": ("devices", "List devices: free, in use and by which pods, tainted."),
+    "zones": ("zones", "List the NUMA zones of nodes: what is free and which pods use the rest."),
+    "taint": ("taint", "Taint devices: keep new pods away, or evict the pods that use them."),
     "untaint": ("taint", "Remove taints from devices."),
-    "claims": ("claims", "Show every claim, and those that nobody needs."),
-    "release": ("release", "Let go of claims that no pod uses."),
+    "claims": ("claims", "List claims, and find those that nothing needs."),
+    "release": ("release", "Release claims that no pod uses."),
     "verify": ("verify", "Prove that nothing is allocated twice."),
-    "story": ("story", "Tell what happened to a pod, step by step."),
-    "snapshot": ("snapshot", "Save what decides where pods run, in one file."),
-    "plan": ("plan", "Say what would come of a change: placements, evictions, what is left."),
-    "simulate": ("simulate", "Run a scenario on virtual time."),
-    "allocate": ("allocate", "Run the device allocator alone, on manifests or JSON lines."),
-    "numa": ("numa", "Ask what a kubelet's Topology Manager would say, on JSON lines."),
-    "queues": ("queues", "Show queues: what they may have, deserve, hold and wait for."),
-    "nodes": ("nodes", "Simulate nodes with devices on any Kubernetes cluster."),
-    "capture": ("capture", "Describe a cluster's devices in a file, to simulate them."),
-    "fabric": ("fabric", "Attach fabric devices for demonstration: sets binding conditions."),
+    "story": ("story", "Show what happened to a pod, step by step."),
+    "snapshot": ("snapshot", "Save a cluster to one file, for the other commands to read."),
+    "plan": ("plan", "Preview a change: placements, evictions, remaining capacity."),
+    "simulate": ("simulate", "Simulate a cluster in virtual time."),
+    "allocate": ("allocate", "Run only the device allocator, on manifests or JSON lines."),
+    "numa": ("numa", "Check what a kubelet's Topology Manager would decide, from JSON lines."),
+    "queues": ("queues", "Show queues: quota, fair share, usage and waiting pods."),
+    "nodes": ("nodes", "Run simulated nodes with devices on any Kubernetes cluster."),
+    "capture": ("capture", "Describe a cluster's hardware in a file, to simulate it."),
+    "fabric": ("fabric", "Attach fabric devices (demonstration): sets binding conditions."),
 }
 
 
@@ -99,11 +99,11 @@ def root() -> None:
     """Dray decides where work that needs devices runs on Kubernetes, and says why.
 
     \b
-    Try it, with no cluster:
-      dray demo                          an example cluster with GPUs, and what happens on it
-      dray up --hardware gpu8:4          a cluster of your own; then use kubectl as usual
+    Try it without a cluster:
+      dray demo                          an example cluster with GPUs and workloads
+      dray up --hardware gpu8:4          a local cluster of your own, for kubectl
     \b
-    On a cluster that you have (Kubernetes 1.34 or newer):
+    On an existing cluster (Kubernetes 1.34 or newer):
       dray scheduler --kubeconfig ~/.kube/config
       dray why train-0 -n research       why is this pod pending?
     """

@@ -80,18 +80,18 @@ class Invalid(ValueError):
     "manifests",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="Manifests (YAML or JSON, or a folder of them) instead of FILE.",
+    help="Manifests (YAML, JSON or a directory) instead of FILE. Repeatable.",
 )
 @output_option
 def allocate(file: BinaryIO, manifests: tuple[Path, ...], output: str) -> None:
-    """Run the device allocator alone: which devices would these claims get on this node, or why none?
+    """Run only the device allocator: which devices would these claims get on this node, or why none?
 
     With -f, plain manifests: ResourceSlices, DeviceClasses, ResourceClaims or templates, DeviceTaintRules, Pods and Nodes
-    (without them, the nodes that the slices name). Exit code 1 when a claim gets nothing, 2 when a manifest is wrong.
+    (without Nodes, the nodes that the slices name). Exit code 1 when a claim gets no devices, 2 when a manifest is invalid.
 
-    Otherwise FILE has one question a line (JSON), or over several lines as tools print it; - reads standard input. Each holds
-    a node (or nodes), device classes, resource slices, allocated claims and the claims of one pod (or of many). Each is
-    answered with one line. Exit code 2 when a line was not JSON or not of this form; the others are answered all the same.
+    Otherwise FILE contains JSON questions, one per line or pretty-printed; - reads standard input. Each question has a node (or
+    nodes), device classes, resource slices, allocated claims and the claims of one pod (or of many), and is answered with one
+    line. Exit code 2 when a line is not JSON or not a valid question; the others are still answered.
 
     \b
     Examples:

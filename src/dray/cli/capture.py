@@ -20,21 +20,21 @@ _Dumper: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 @click.command()
 @source_options
-@click.option("--node", "only", multiple=True, help="Only this node. Repeatable.")
-@click.option("--all-nodes", is_flag=True, help="Also nodes without devices.")
-@click.option("--name", default="captured", show_default=True, help="What the hardware is called; a number is added.")
-@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="How to print it.")
+@click.option("--node", "only", multiple=True, help="Capture only this node. Repeatable.")
+@click.option("--all-nodes", is_flag=True, help="Include nodes without devices.")
+@click.option("--name", default="captured", show_default=True, help="Name prefix of the descriptions; a number is appended.")
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True, help="Output format.")
 def capture(source: Source, only: Sequence[str], all_nodes: bool, name: str, output: str) -> None:
-    """Describe a cluster's nodes and devices, so that they can be simulated anywhere.
+    """Describe a cluster's nodes and devices in a file, to simulate them anywhere.
 
-    Nodes that are alike become one description. Names of nodes and identities of devices (UUIDs, serial numbers, MAC addresses)
-    are left out. The description is written to stdout, and how to use it to stderr.
+    Identical nodes share one description. Node names and device identities (UUIDs, serial numbers, MAC addresses) are left out.
+    Writes the description to stdout and usage hints to stderr.
 
     \b
     Examples:
       dray capture > site.yaml
-      dray up --hardware site.yaml                    as many nodes as there were
-      dray up --hardware site.yaml#captured-1:12      twelve like the first kind
+      dray up --hardware site.yaml                    the same number of nodes
+      dray up --hardware site.yaml#captured-1:12      twelve nodes of the first kind
       dray capture --node gpu-7 --name dgx > dgx.yaml
     """
     found = source.read(needs=(NODES, RESOURCE_SLICES))

@@ -19,15 +19,15 @@ _UNITS = (("d", 86400), ("h", 3600), ("m", 60))
 
 
 @click.command()
-@namespace_option("Only claims of this namespace.")
-@click.option("--orphans", is_flag=True, help="Only claims that hold something for nobody.")
+@namespace_option("Only claims in this namespace.")
+@click.option("--orphans", is_flag=True, help="Only claims that nothing needs.")
 @source_options
 @output_option
 def claims(namespace: str | None, orphans: bool, source: Source, output: str) -> None:
-    """Show every claim: what it holds, for whom, and who made it.
+    """List claims: their devices, the pods that use them, and their owners.
 
-    An orphan is a claim that nothing needs: reserved for pods that are gone or ended, allocated and used by nobody, made for a
-    pod that is gone, or being deleted and kept by a finalizer. What is younger than a minute is not called one.
+    An orphan is a claim that nothing needs: reserved for pods that are gone or finished, allocated but not in use, created for a
+    pod that is gone, or kept by a finalizer while it is being deleted. Claims younger than a minute are never called orphans.
 
     \b
     Examples:

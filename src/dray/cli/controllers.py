@@ -29,25 +29,25 @@ log = logging.getLogger(__name__)
     type=click.FloatRange(min=0.001),
     default=20.0,
     show_default=True,
-    help="How fast pods leave tainted devices.",
+    help="Maximum rate of evictions from tainted devices.",
 )
 @click.option(
     "--exporter",
     type=click.Choice(["auto", "on", "off"]),
     default="auto",
     show_default=True,
-    help="Deploy the placement exporter: always, never, or while nodes publish zones and the scheduler's plugin NUMA is on.",
+    help="Whether to deploy the placement exporter; auto: while nodes publish zones and the scheduler's NUMA plugin is on.",
 )
-@click.option("--exporter-image", default="dray", show_default=True, help="The image of the placement exporter.")
+@click.option("--exporter-image", default="dray", show_default=True, help="Image of the placement exporter.")
 @click.option(
     "--scheduler-config",
     type=click.Path(path_type=Path),
-    help="The scheduler's configuration, for --exporter auto. Without it: Dray's defaults, with the plugin NUMA.",
+    help="The scheduler's configuration, for --exporter auto. Default: Dray's defaults, with the NUMA plugin on.",
 )
 @click.option(
     "--root-ca-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="The controller namespaces publishes this in each one as kube-root-ca.crt, for the pods. Without it: nothing.",
+    help="CA certificate that the namespaces controller publishes in each namespace as kube-root-ca.crt.",
 )
 @cluster_options
 def controllers(
@@ -61,14 +61,14 @@ def controllers(
 ) -> None:
     """Run Dray's controllers on any Kubernetes cluster.
 
-    A real cluster has kube-controller-manager for most of this; run what it lacks, and switch off there what runs here. Without
-    --only, that is nothing but the controller that makes claims from templates.
+    On a real cluster, kube-controller-manager does most of this: run only what it lacks, and disable there what runs here.
+    Without --only, only the controller that creates claims from templates runs.
 
     \b
     Examples:
       dray controllers --kubeconfig ~/.kube/config --only claims
-      dray controllers --kubeconfig ~/.kube/config --only quota     device quotas: all names of a class kept equal
-      dray controllers --only eviction --evictions-per-second 2      device taints evict, two pods a second
+      dray controllers --kubeconfig ~/.kube/config --only quota     device quotas, equal for all names of a class
+      dray controllers --only eviction --evictions-per-second 2      device taints evict two pods a second
       dray controllers --kubeconfig admin.conf --only claims,workloads,garbage,namespaces --leader-elect
       dray controllers --only exporter --scheduler-config /etc/dray/config.yaml --leader-elect
     """

@@ -38,21 +38,21 @@ LONGEST_SECONDS: Final = 60.0
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="End when everything has settled, instead of staying up for kubectl.")
+@click.option("--once", is_flag=True, help="Exit when the workloads have settled, instead of staying up for kubectl.")
 @click.option(
     "--kubeconfig",
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the kubeconfig here.  [default: a temporary file]",
 )
 def demo(once: bool, kubeconfig: Path | None) -> None:
-    """Start an example cluster, run example workloads, and show what happens as it happens.
+    """Start an example cluster, run example workloads and show what happens.
 
-    Everything runs in this process and nothing is kept. Exit code 1 when the workloads did not settle as they should.
+    Everything runs in this process, and nothing is kept. Exit code 1 when the workloads do not settle.
 
     \b
     Examples:
-      dray demo                 stay up afterwards, to try kubectl and dray on it
-      dray demo --once          end when it has settled
+      dray demo                 stay up afterwards, to try kubectl and dray
+      dray demo --once          exit when the workloads have settled
     """
     logs.configure(level="warning")
     if kubeconfig is not None:

@@ -34,23 +34,23 @@ _MANY: Final = 300
 
 @click.command()
 @source_options
-@click.option("--node", "nodes", multiple=True, help="Only devices of this node. Repeatable.")
+@click.option("--node", "nodes", multiple=True, help="Only devices on this node. Repeatable.")
 @click.option("--driver", help="Only devices of this driver.")
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="Only devices in this state. Repeatable.")
 @output_option
 def devices(source: Source, nodes: Sequence[str], driver: str | None, states: Sequence[str], output: str) -> None:
-    """Show every device: free, used, by whom, tainted.
+    """List devices: free, in use and by which pods, tainted.
 
-    A device is free, partial (shares given out, capacity left), allocated, tainted, incompatible with what is in use beside it,
-    or incomplete (its pool is being published). `-o wide` adds counter sets, capacity and why. Where there are very many, nodes
-    are shown instead.
+    A device is free, partial (shares are in use, capacity is left), allocated, tainted, incompatible (with devices in use on the
+    same hardware) or incomplete (its pool is still being published). -o wide adds counter sets, capacity and the reason. Large
+    clusters are summarized by node.
 
     \b
     Examples:
       dray devices
       dray devices --node gpu-7 -o wide
       dray devices --state free -o json
-      dray devices -f now.json                        what `dray snapshot` saved
+      dray devices -f now.json                        a file from `dray snapshot`
     """
     snapshot = source.read(needs=(RESOURCE_SLICES, RESOURCE_CLAIMS), decisive=(RESOURCE_SLICES,))
     _, gates = placing_of(None, snapshot)

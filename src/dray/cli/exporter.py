@@ -12,7 +12,7 @@ from dray.cli.running import Connection, cluster_options, run_on_cluster
 
 
 @click.command()
-@click.option("--node", required=True, envvar="NODE_NAME", help="The node whose kubelet is asked. Default: NODE_NAME.")
+@click.option("--node", required=True, envvar="NODE_NAME", help="Name of this node. Default: the variable NODE_NAME.")
 @click.option(
     "--podresources",
     type=click.Path(path_type=Path),
@@ -25,20 +25,22 @@ from dray.cli.running import Connection, cluster_options, run_on_cluster
     type=click.Path(path_type=Path),
     default=Path("/sys/devices/system/node"),
     show_default=True,
-    help="Where the machine says which CPUs are in which zone.",
+    help="Directory that lists the CPUs of each zone.",
 )
 @click.option(
-    "--kubelet-state", type=click.Path(path_type=Path), help="The kubelet's directory: changes of its state files are noticed."
+    "--kubelet-state",
+    type=click.Path(path_type=Path),
+    help="The kubelet's directory, to react to changes of its state files at once.",
 )
-@click.option("--period", default=10.0, show_default=True, help="Ask the kubelet at least this often, in seconds.")
+@click.option("--period", default=10.0, show_default=True, help="Query the kubelet at least this often, in seconds.")
 @cluster_options
 def exporter(node: str, podresources: Path, sysfs: Path, kubelet_state: Path | None, period: float, **options: Any) -> None:
-    """Write which zones each pod of a node really has into its annotations.
+    """Annotate each pod of a node with the NUMA zones that it really uses.
 
-    The kubelet is asked through its podresources socket: when pods of the node change, when its state files do, and every few
-    seconds in any case. The annotation kai.scheduler/numa-placement-observed says how much of what is in which zone;
-    kai.scheduler/numa-memory-groups-observed says which memory was taken from several zones together. Pods of all schedulers
-    are reported. It needs the right to get, list, watch and patch pods.
+    Queries the kubelet through its podresources socket: when pods of the node or the kubelet's state files change, and every few
+    seconds. The annotation kai.scheduler/numa-placement-observed has the resources by zone;
+    kai.scheduler/numa-memory-groups-observed has the memory that spans several zones. Pods of all schedulers are reported.
+    Needs permission to get, list, watch and patch pods.
 
     \b
     Examples:

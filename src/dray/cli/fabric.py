@@ -15,27 +15,28 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--driver", default="fabric.dray.dev", show_default=True, help="Attach the devices of this driver.")
-@click.option("--attach-seconds", default=3.0, show_default=True, type=click.FloatRange(0), help="How long an attach takes.")
-@click.option("--autoscale", is_flag=True, help="Attach spare devices for pods that wait, and take back those that are idle.")
+@click.option("--driver", default="fabric.dray.dev", show_default=True, help="Attach devices of this driver.")
+@click.option(
+    "--attach-seconds", default=3.0, show_default=True, type=click.FloatRange(0), help="How long it takes to attach a device."
+)
+@click.option("--autoscale", is_flag=True, help="Attach spare devices for pending pods, and detach idle ones.")
 @click.option(
     "--idle-seconds",
     default=600.0,
     show_default=True,
     type=click.FloatRange(0),
-    help="How long a device is kept that nobody uses.",
+    help="Detach a device after it was idle this long.",
 )
 @cluster_options
 def fabric(driver: str, attach_seconds: float, autoscale: bool, idle_seconds: float, **options: Any) -> None:
-    """Attach fabric devices for demonstration: sets the binding conditions of allocated devices after a while.
+    """Attach fabric devices (demonstration): sets the binding conditions of allocated devices after a delay.
 
-    How an attach ends is set with annotations on the claim: fabric.dray.dev/attach is succeed, fail or silence,
-    fabric.dray.dev/attach-seconds how long it takes.
+    Annotations on the claim set the outcome: fabric.dray.dev/attach is succeed, fail or silence; fabric.dray.dev/attach-seconds
+    is the delay.
 
-    With --autoscale it is to devices what a cluster autoscaler is to nodes: a pod that waits, and would fit on a node with some
-    of the spare devices of a fabric, gets them attached; pods that start together get all that they need, or nothing. What nobody
-    uses for a while is taken back. What is spare is in slices with the label fabric.dray.dev/spare=true, with a taint on each
-    device.
+    With --autoscale, it works like a cluster autoscaler for devices: if a pending pod would fit on a node with spare devices of
+    the fabric, they are attached; a gang gets all devices that it needs, or none. Idle devices are detached. Spare devices are in
+    slices with the label fabric.dray.dev/spare=true, with a taint on each device.
 
     \b
     Examples:

@@ -15,7 +15,7 @@ kubelet_root_option = click.option(
     "--kubelet-root",
     multiple=True,
     metavar="NODE=DIR",
-    help="Let driver programs and exporters use this node's sockets in DIR, as in /var/lib/kubelet. Repeatable.",
+    help="Serve this node's kubelet sockets in DIR (as in /var/lib/kubelet), for real drivers and exporters. Repeatable.",
 )
 
 

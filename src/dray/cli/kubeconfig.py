@@ -12,16 +12,18 @@ from dray.cli.up import data_default
 
 @click.command()
 @click.option(
-    "--data", type=click.Path(path_type=Path, file_okay=False), help="Where the cluster is kept.  [default: ~/.local/share/dray]"
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory that keeps the cluster.  [default: ~/.local/share/dray]",
 )
-@click.option("--view", is_flag=True, help="With reading rights only: everything but secrets.")
-@click.option("--merge", is_flag=True, help="Put it into KUBECONFIG or ~/.kube/config and make it the current context.")
+@click.option("--view", is_flag=True, help="Read-only access to everything but secrets.")
+@click.option("--merge", is_flag=True, help="Add it to KUBECONFIG or ~/.kube/config and make it the current context.")
 def kubeconfig(data: Path | None, view: bool, merge: bool) -> None:
-    """Print the kubeconfig of a cluster that `dray up` keeps.
+    """Print the kubeconfig of a cluster that `dray up` created.
 
     \b
     Examples:
-      dray kubeconfig --view > viewer.kubeconfig      for somebody who shall only look
+      dray kubeconfig --view > viewer.kubeconfig      read-only access, for somebody else
       dray kubeconfig --merge                         then: kubectl --context dray get nodes
     """
     from dray.apiserver import kubeconfigs

@@ -12,24 +12,32 @@ from dray.cluster.remote import Remote
 
 
 @click.command()
-@click.option("--hardware", multiple=True, metavar="NAME:COUNT", help="Nodes with devices; see `dray up --list-hardware`.")
-@click.option("--nodes", "plain", type=click.IntRange(0, 10_000), help="Plain nodes.")
 @click.option(
-    "--taint/--no-taint", default=True, show_default=True, help="Keep out pods that do not tolerate dray.dev/simulated."
+    "--hardware",
+    multiple=True,
+    metavar="NAME:COUNT",
+    help="Nodes with devices; `dray up --list-hardware` lists the names. Repeatable.",
+)
+@click.option("--nodes", "plain", type=click.IntRange(0, 10_000), help="Number of nodes without devices.")
+@click.option(
+    "--taint/--no-taint",
+    default=True,
+    show_default=True,
+    help="Taint the nodes, so that only pods that tolerate dray.dev/simulated run there.",
 )
 @kubelet_root_option
 @cluster_options
 def nodes(hardware: tuple[str, ...], plain: int | None, taint: bool, kubelet_root: tuple[str, ...], **options: Any) -> None:
-    """Simulate nodes with devices on any Kubernetes cluster: registers them, publishes their devices, and runs their pods.
+    """Run simulated nodes with devices on any Kubernetes cluster: registers the nodes, publishes their devices, runs their pods.
 
-    Pods on them run no containers. By default the nodes have the taint dray.dev/simulated=true:NoSchedule, so that only pods
-    come that tolerate it. When this ends the nodes stay, not ready; `kubectl delete nodes,resourceslices -l dray.dev/simulated`
-    removes them with their devices.
+    No containers are started. By default the nodes have the taint dray.dev/simulated=true:NoSchedule, so only pods that tolerate
+    it run there. On exit the nodes stay and become NotReady; `kubectl delete nodes,resourceslices -l dray.dev/simulated` removes
+    them with their devices.
 
     \b
     Examples:
       dray nodes --kubeconfig ~/.kube/config --hardware h100-8:4
-      dray nodes --nodes 1 --kubelet-root plain-0=/tmp/k      a driver registers in /tmp/k/plugins_registry
+      dray nodes --nodes 1 --kubelet-root plain-0=/tmp/k      for a real driver: it registers in /tmp/k/plugins_registry
     """
     from dray.nodes.numbers import METRICS
     from dray.runtime.local import Unappliable, bring_in

@@ -41,7 +41,7 @@ class Invalid(ValueError):
 
 @click.group()
 def numa() -> None:
-    """Ask what a kubelet's Topology Manager would say, without a kubelet.
+    """Check what a kubelet's Topology Manager would decide, without a kubelet.
 
     \b
     Examples:
@@ -53,11 +53,11 @@ def numa() -> None:
 @numa.command()
 @click.argument("file", type=click.File("rb"), default="-")
 def check(file: BinaryIO) -> None:
-    """Would the kubelet of this node admit this pod, and into which zones?
+    """Check whether the kubelet admits a pod, and in which zones.
 
-    FILE has one question a line (JSON); - reads standard input. A line has a NodeResourceTopology and a Pod; optional are
-    "placed" (what pods there have, by zone: then what is free is worked out from it), "ignore" (resources that are not aligned)
-    and "kubelet" (its settings). Exit code 2 when a line was not JSON or not of this form.
+    FILE contains one JSON question per line; - reads standard input. A question has a NodeResourceTopology and a Pod, and
+    optionally "placed" (what the pods on the node use, by zone; what is free is computed from it), "ignore" (resources that are
+    not aligned) and "kubelet" (its settings). Exit code 2 when a line is not JSON or not a valid question.
 
     \b
     Examples:
@@ -78,7 +78,7 @@ def check(file: BinaryIO) -> None:
 def merge_command(file: BinaryIO) -> None:
     """Merge topology hints as a kubelet does.
 
-    FILE has one question a line (JSON); - reads standard input. Exit code 2 when a line was not JSON or not of this form.
+    FILE contains one JSON question per line; - reads standard input. Exit code 2 when a line is not JSON or not a valid question.
 
     \b
     Example:

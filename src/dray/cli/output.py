@@ -21,9 +21,9 @@ UNFOLDED = 100_000
 
 def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """The ``-o`` option that every command has."""
-    return click.option(
-        "-o", "--output", type=click.Choice(FORMATS), default="table", show_default=True, help="How to print the answer."
-    )(function)
+    return click.option("-o", "--output", type=click.Choice(FORMATS), default="table", show_default=True, help="Output format.")(
+        function
+    )
 
 
 class _Piped(Console):

@@ -46,50 +46,56 @@ _WRITTEN: Final = frozenset({"uid", "resourceVersion", "generation", "creationTi
     type=click.Path(path_type=Path),
     multiple=True,
     metavar="FILE|DIR",
-    help="What would be applied: pods, workloads, claims, nodes with their slices, taint rules, anything. Repeatable.",
+    help="Manifests to apply: pods, workloads, claims, nodes with their slices, taint rules, anything. Repeatable.",
 )
 @click.option("--drain", multiple=True, metavar="NODE", help="Drain this node, as kubectl does. Repeatable.")
-@click.option("--cordon", multiple=True, metavar="NODE", help="Let no more pods onto this node. Repeatable.")
-@click.option("--uncordon", multiple=True, metavar="NODE", help="Let pods onto this node again. Repeatable.")
-@click.option("--remove-node", "remove", multiple=True, metavar="NODE", help="Lose this node, its devices and pods. Repeatable.")
+@click.option("--cordon", multiple=True, metavar="NODE", help="Mark this node unschedulable. Repeatable.")
+@click.option("--uncordon", multiple=True, metavar="NODE", help="Mark this node schedulable again. Repeatable.")
+@click.option(
+    "--remove-node", "remove", multiple=True, metavar="NODE", help="Remove this node with its devices and pods. Repeatable."
+)
 @click.option("--taint", nargs=2, multiple=True, metavar="NODE KEY=VALUE:EFFECT", help="Taint this node. Repeatable.")
 @click.option(
     "--taint-device",
     nargs=2,
     multiple=True,
     metavar="DEVICE KEY=VALUE:EFFECT",
-    help="Taint these devices: DRIVER/POOL/DEVICE, with * for any. Repeatable.",
+    help="Taint these devices: DRIVER/POOL/DEVICE, where each part may be *. Repeatable.",
 )
 @click.option(
     "--node-template",
     "templates",
     multiple=True,
     metavar="FILE|HARDWARE",
-    help="Say instead which waiting pods nodes like this would take: a Node with its slices, or hardware (gpu8). Repeatable.",
+    help="Show which pending pods would fit on new nodes like this: a Node with its slices, or hardware (gpu8). Repeatable.",
 )
 @click.option(
-    "--max-nodes", type=click.IntRange(min=1), default=100, show_default=True, help="How many nodes of a template are tried."
+    "--max-nodes",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Maximum number of nodes to try for each template.",
 )
-@click.option("--config", type=click.Path(path_type=Path), help="The scheduler's KubeSchedulerConfiguration, if it has one.")
+@click.option("--config", type=click.Path(path_type=Path), help="The scheduler's KubeSchedulerConfiguration, if it uses one.")
 @source_options_beside_files
 @output_option
 def plan(source: Source, output: str, config: Path | None, templates: Sequence[str], max_nodes: int, **change: Any) -> None:
-    """Say what would come of a change: where pods would go, who would have to leave, what is left then. Nothing is changed.
+    """Preview a change: where pods would go, which pods would be evicted, and what would be left. Nothing is changed.
 
-    The cluster is read, or taken from a snapshot, and rehearsed with the real scheduler: first as it is, then with the change.
-    Workloads become pods; pods that are evicted are made again by their controllers, and told where they find a place, if
-    anywhere. Asked about are the pods of the files and those that the change displaces; of a change that only brings something
-    (nodes, devices), the pods that wait.
-    Exit code 0 when all of them get a node, 1 when not all do, or one that is displaced is not made again or is protected by a
-    disruption budget, 2 when the change or the cluster cannot be read.
+    Rehearses a copy of the cluster, or a snapshot, with the real scheduler: first as it is, then with the change. Workloads
+    become pods. Evicted pods are recreated by their controllers and scheduled again. The result covers the pods in the files and
+    the pods that the change displaces; if the change only adds nodes or devices, the pending pods.
+
+    Exit code 0 when all of these pods get a node; 1 when some do not, or when a displaced pod is not recreated or is protected by
+    a disruption budget; 2 when the change or the cluster cannot be read.
 
     \b
     Examples:
-      dray plan -f train.yaml                          would this fit, and at whose cost?
+      dray plan -f train.yaml                          does it fit, and what does it displace?
       dray plan -f train.yaml --snapshot now.json -o json
-      helm template train | dray plan -f -             what a chart would do
-      dray plan --drain gpu-7 --drain gpu-8            do their pods find another place?
-      dray plan -f two-more-nodes.yaml                 which of the waiting pods would they take?
+      helm template train | dray plan -f -             preview a chart
+      dray plan --drain gpu-7 --drain gpu-8            do their pods fit elsewhere?
+      dray plan -f two-more-nodes.yaml                 which pending pods would fit on them?
       dray plan --taint-device gpu.example.com/gpu-7/gpu-3 example.com/broken=yes:NoExecute
       dray plan --node-template gpu8 --node-template big-node.yaml      which kind of node is worth adding?
     """

@@ -78,22 +78,22 @@ class Line(Named):
 
 
 @click.group(invoke_without_command=True)
-@click.option("--config", type=click.Path(path_type=Path), help="The scheduler's KubeSchedulerConfiguration, if it has one.")
+@click.option("--config", type=click.Path(path_type=Path), help="The scheduler's KubeSchedulerConfiguration, if it uses one.")
 @source_options
 @output_option
 @click.pass_context
 def queues(context: click.Context, config: Path | None, source: Source, output: str) -> None:
-    """Show the tree of queues: what each may have, deserves, holds and waits for.
+    """Show the queue tree: quota, fair share, usage and waiting pods.
 
-    Read from the cluster, or from files with --snapshot; counted as the scheduler counts. Share is what the queue deserves now,
-    by the rules of KAI-Scheduler; - is unlimited. Exit code 0, or 2 when nothing could be read.
+    Reads the cluster, or files with --snapshot, and counts as the scheduler does. SHARE is the queue's fair share now, by the
+    rules of KAI-Scheduler; - means unlimited. Exit code 2 when the cluster cannot be read.
 
     \b
     Examples:
-      dray queues                                 the tree, of the cluster that kubectl would use
+      dray queues                                 the queues of the cluster that kubectl uses
       dray queues -o json                         for scripts
-      dray queues shares questions.jsonl          fair shares, one JSON line for each
-      dray queues settle worlds.jsonl             where pods end up, one JSON line for each world
+      dray queues shares questions.jsonl          compute fair shares, from JSON lines
+      dray queues settle worlds.jsonl             where pods end up, from JSON lines
     """
     if context.invoked_subcommand is None:
         found = source.read(needs=(QUEUES, PODS, NODES), decisive=(QUEUES, NODES))
@@ -170,11 +170,11 @@ def _cells(row: QueueRow, name: str) -> tuple[str, str, str, str]:
 @queues.command()
 @click.argument("file", type=click.File("rb"), default="-")
 def shares(file: BinaryIO) -> None:
-    """Compute fair shares alone: what does each queue deserve of each resource?
+    """Compute the fair share of each queue, for each resource.
 
-    FILE has one question a line (JSON); - reads standard input. Each line holds what the cluster has and its queues, with quota,
-    limit, weight, priority and what they request; -1 is unlimited. Any names of resources will do. One line answers each.
-    Exit code 2 when a line was not JSON or not of this form; the other lines are answered all the same.
+    FILE contains one JSON question per line; - reads standard input. A question has the total resources and the queues, each with
+    quota, limit, weight, priority and requests; -1 means unlimited. Resource names are free to choose. Each line gets one answer.
+    Exit code 2 when a line is not JSON or not a valid question; the others are still answered.
 
     \b
     Examples:
@@ -189,12 +189,12 @@ def shares(file: BinaryIO) -> None:
 @queues.command()
 @click.argument("file", type=click.File("rb"), default="-")
 def settle(file: BinaryIO) -> None:
-    """Run worlds of nodes, queues and pod groups through the scheduler until nothing changes any more.
+    """Run the scheduler on small worlds of nodes, queues and pod groups until nothing changes.
 
-    FILE has one world a line (JSON); - reads standard input. The scheduler is the one that runs in clusters, on virtual time: in
-    each round it places and evicts; between rounds evicted pods come back as pending ones, and placed pods run. After 12 rounds
-    that changed something a world counts as not settled. One line answers each.
-    Exit code 2 when a line was not JSON or not of this form; the other lines are answered all the same.
+    FILE contains one JSON world per line; - reads standard input. The real scheduler runs in virtual time: in each round it
+    places and evicts pods; between rounds, placed pods start and evicted pods become pending again. A world that still changes
+    after 12 rounds counts as not settled. Each line gets one answer.
+    Exit code 2 when a line is not JSON or not a valid world; the others are still answered.
 
     \b
     Examples:

@@ -43,20 +43,20 @@ class Released(msgspec.Struct, rename="camel"):
 
 @click.command()
 @click.argument("names", nargs=-1, metavar="[CLAIM]…")
-@click.option("-n", "--namespace", help="The claims' namespace.")
-@click.option("--orphans", is_flag=True, help="Every claim that `dray claims --orphans` shows.")
-@click.option("--dry-run", is_flag=True, help="Only show the proof.")
-@click.option("--yes", is_flag=True, help="Do not ask before releasing all orphans.")
+@click.option("-n", "--namespace", help="Namespace of the claims.")
+@click.option("--orphans", is_flag=True, help="Release all claims that `dray claims --orphans` lists.")
+@click.option("--dry-run", is_flag=True, help="Only show the evidence.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation with --orphans.")
 @source_options
 @output_option
 def release(
     names: tuple[str, ...], namespace: str | None, orphans: bool, dry_run: bool, yes: bool, source: Source, output: str
 ) -> None:
-    """Let go of claims that no pod uses: free their devices, drop the finalizer, and delete those whose pod is gone.
+    """Release claims that no pod uses: deallocate their devices, remove the finalizer, and delete claims whose pod is gone.
 
-    Everything is read anew from the API server, and each write happens only to what was read, so that a pod which gets the claim
-    in between keeps it. Exit code 1 when a claim is in use. A pod that was deleted by force while its node was away may still
-    run there: nothing in the API shows that.
+    Each claim is read from the API server first and written only if it has not changed since, so a pod that gets the claim in
+    the meantime keeps it. Exit code 1 when a claim is in use. Caution: a pod that was force-deleted while its node was
+    unreachable may still run there; the API does not show that.
 
     \b
     Examples:

@@ -41,14 +41,14 @@ def log_options(level: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
             type=click.Choice(["logfmt", "json"]),
             default="logfmt",
             show_default=True,
-            help="One line per record.",
+            help="Log format, one record per line.",
         )
         @click.option(
             "--log-level",
             type=click.Choice(["debug", "info", "warning", "error"]),
             default=level,
             show_default=True,
-            help="Log this and what is worse.",
+            help="Lowest level to log.",
         )
         @wraps(function)
         def command(*args: Any, log_format: logs.Format, log_level: str, **options: Any) -> Any:
@@ -67,32 +67,44 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.option(
                 "--kubeconfig",
                 type=click.Path(path_type=Path),
-                help="The cluster to work on. Default: KUBECONFIG, ~/.kube/config, then the service account of the pod.",
+                help="Kubeconfig of the cluster. Default: KUBECONFIG, ~/.kube/config, then the pod's service account.",
             ),
-            click.option("--context", default="", help="The context in the kubeconfig."),
+            click.option("--context", default="", help="Kubeconfig context to use."),
+            click.option("--leader-elect", is_flag=True, help="Work only while holding a Lease, to run several replicas."),
             click.option(
-                "--leader-elect", is_flag=True, help="Act only while holding a Lease, so that several replicas can run."
+                "--leader-elect-lease-duration",
+                default=15.0,
+                show_default=True,
+                help="Seconds until another replica may take over.",
             ),
             click.option(
-                "--leader-elect-lease-duration", default=15.0, show_default=True, help="Seconds until others may take over."
+                "--leader-elect-renew-deadline",
+                default=10.0,
+                show_default=True,
+                help="Seconds without renewal before giving up leadership.",
             ),
+            click.option("--leader-elect-retry-period", default=2.0, show_default=True, help="Seconds between attempts."),
             click.option(
-                "--leader-elect-renew-deadline", default=10.0, show_default=True, help="Seconds without renewal to give up."
-            ),
-            click.option("--leader-elect-retry-period", default=2.0, show_default=True, help="Seconds between tries."),
-            click.option(
-                "--leader-elect-resource-namespace", default="kube-system", show_default=True, help="Where the Lease is."
+                "--leader-elect-resource-namespace", default="kube-system", show_default=True, help="Namespace of the Lease."
             ),
             click.option(
                 "--leader-elect-resource-name",
                 default="",
                 metavar="NAME",
-                help="The name of the Lease, for parts that run apart.",
+                help="Name of the Lease; give each independent instance its own.",
             ),
             click.option(
-                "--serve", default="", metavar="HOST:PORT", help="Serve /healthz, /readyz, /livez, /metrics and /story here."
+                "--serve",
+                default="",
+                metavar="HOST:PORT",
+                help="Serve /healthz, /readyz, /livez, /metrics and /story on this address.",
             ),
-            click.option("--feature-gates", default="", metavar="A=true,B=false", help="Switch features, by Kubernetes' names."),
+            click.option(
+                "--feature-gates",
+                default="",
+                metavar="A=true,B=false",
+                help="Turn features on or off, by their Kubernetes names.",
+            ),
         )
     ):
         function = option(function)

@@ -24,20 +24,24 @@ log = logging.getLogger(__name__)
 
 
 @click.command()
-@click.option("--scheduler-name", default="", help="Schedule pods with this schedulerName. Default: dray, or what --config says.")
+@click.option(
+    "--scheduler-name", default="", help="Schedule pods with this schedulerName. Default: dray, or the names in --config."
+)
 @click.option(
     "--config",
     "config_file",
     type=click.Path(path_type=Path),
     help="A KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1).",
 )
-@click.option("--writes-in-flight", default=32, show_default=True, type=click.IntRange(1, 1024), help="Writes sent at once.")
+@click.option(
+    "--writes-in-flight", default=32, show_default=True, type=click.IntRange(1, 1024), help="Maximum number of concurrent writes."
+)
 @cluster_options
 def scheduler(scheduler_name: str, config_file: Path | None, writes_in_flight: int, **options: Any) -> None:
-    """Schedule pods on any Kubernetes cluster, 1.34 or newer, beside or instead of kube-scheduler.
+    """Run the Dray scheduler on any Kubernetes cluster (1.34 or newer), beside kube-scheduler or in place of it.
 
-    Pods choose it by spec.schedulerName. It reads nodes, pods, volumes and everything of resource.k8s.io, and writes
-    claims, pod status, bindings and events; deploy/ has manifests with exactly the permissions that this needs.
+    Pods select it with spec.schedulerName. It reads nodes, pods, volumes and everything in resource.k8s.io, and writes
+    claims, pod status, bindings and events. The manifests in deploy/ grant exactly these permissions.
 
     \b
     Examples:

@@ -32,21 +32,21 @@ _NEEDED: Final = (PODS, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES)
 
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--seed", type=int, help="Decides everything that is random. Default: the scenario's, else 0.")
-@click.option("--until", metavar="DURATION", help="How long to run, in simulated time. Default: the scenario's, else 10m.")
-@click.option("--from-cluster", is_flag=True, help="Begin with a cluster as it is now, or as a snapshot has it.")
+@click.option("--seed", type=int, help="Seed for everything random. Default: the scenario's, else 0.")
+@click.option("--until", metavar="DURATION", help="How long to run, in virtual time. Default: the scenario's, else 10m.")
+@click.option("--from-cluster", is_flag=True, help="Start from the current state of a cluster, or from a --snapshot.")
 @click.option(
     "--add",
     type=click.Path(path_type=Path),
     multiple=True,
     metavar="FILE|DIR",
-    help="Run twice, without these objects and with them, and show the difference. Repeatable.",
+    help="Run twice, without and with these objects, and show the difference. Repeatable.",
 )
 @click.option(
     "--record",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write down everything that changes, to look at with `dray ui --run FILE`.",
+    help="Record every change, to watch with `dray ui --run FILE`.",
 )
 @source_options_beside_files
 @output_option
@@ -60,19 +60,19 @@ def simulate(
     source: Source,
     output: str,
 ) -> None:
-    """Run a scenario on virtual time: API server, scheduler, controllers and nodes in one process, hours in seconds.
+    """Simulate a cluster in virtual time: API server, scheduler, controllers and nodes in one process, hours in seconds.
 
     FILES are Kubernetes manifests, created at the start, and at most one Scenario (dray.dev/v1alpha1) with hardware, steps and
-    faults. With --from-cluster everything that the cluster has is there at the start too, and simulated nodes go on with its
-    pods; what is in --add comes after 10 seconds. The same files and seed give the same bytes. Exit code 1 when an invariant was
-    violated, 2 when the scenario is wrong or the API refused an object at the start.
+    faults. With --from-cluster, the run starts with all objects of that cluster, and simulated nodes keep running its pods;
+    objects from --add are created after 10 seconds. The same files and seed give identical output. Exit code 1 when an invariant
+    is violated, 2 when the scenario is invalid or the API rejects an object at the start.
 
     \b
     Examples:
       dray simulate cluster.yaml pods.yaml
       dray simulate scenario.yaml --seed 7 --until 1h -o json
       dray simulate scenario.yaml --record run.gz && dray ui --run run.gz
-      dray simulate --from-cluster --add pods.yaml                       what if these came now?
+      dray simulate --from-cluster --add pods.yaml                       what if these were created now?
       dray simulate --from-cluster --snapshot now.json --add pods.yaml
     """
     from dray.explain.snapshot import SnapshotError

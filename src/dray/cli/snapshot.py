@@ -17,17 +17,20 @@ from dray.explain.snapshot import KINDS, Header, Snapshot, from_cluster, undecod
 
 
 @click.command()
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to.  [default: standard output]")
-@click.option("--config", type=click.Path(path_type=Path), help="The scheduler's KubeSchedulerConfiguration, to go along.")
-@click.option("--feature-gates", default="", metavar="A=true,B=false", help="How the cluster's features are switched, likewise.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="File to write.  [default: standard output]"
+)
+@click.option("--config", type=click.Path(path_type=Path), help="The scheduler's KubeSchedulerConfiguration, to include.")
+@click.option("--feature-gates", default="", metavar="A=true,B=false", help="The cluster's feature gates, to include.")
 @click.option("--kubeconfig", type=click.Path(path_type=Path), help=KUBECONFIG_HELP)
-@click.option("--context", default="", help="The context in the kubeconfig.")
+@click.option("--context", default="", help="Kubeconfig context to use.")
 def snapshot(output: Path | None, config: Path | None, feature_gates: str, kubeconfig: Path | None, context: str) -> None:
-    """Save what decides where pods run, in one file: for why, plan, simulate, devices and verify.
+    """Save everything that decides where pods run to one file, for why, plan, simulate, devices and verify.
 
-    Reads only, in pages; what you may not list is named in the file, and commands that need it say so. Secrets are left out, and
-    so is what may hold some and decides nothing: values of environment variables, commands, arguments, probes, managedFields and
-    kubectl's copy of the last applied configuration. The file is written whole or not at all, and only you may read it.
+    Only reads, in pages. Kinds that you may not list are noted in the file, and commands that need them say so. Secrets are left
+    out, and so is everything else that may contain secrets and decides nothing: values of environment variables, commands,
+    arguments, probes, managedFields and kubectl's last-applied configuration. The file is written atomically and is readable only
+    by you.
 
     \b
     Examples:

@@ -42,7 +42,7 @@ T = TypeVar("T")
 logging.getLogger("dray").addHandler(logging.NullHandler())
 
 
-KUBECONFIG_HELP: Final = "The cluster to read. Default: KUBECONFIG, then ~/.kube/config, then a `dray up` that runs now."
+KUBECONFIG_HELP: Final = "Kubeconfig of the cluster to read. Default: KUBECONFIG, ~/.kube/config, then a running `dray up`."
 
 
 def source_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,10 +62,10 @@ def _with_source(function: Callable[..., Any], *short: str) -> Callable[..., Any
         type=click.Path(path_type=Path),
         multiple=True,
         metavar="FILE|DIR",
-        help="Read files instead of a cluster: what `dray snapshot` or `kubectl get … -o yaml` wrote. Repeatable.",
+        help="Read files instead of a cluster: from `dray snapshot` or `kubectl get … -o yaml`. Repeatable.",
     )
     @click.option("--kubeconfig", type=click.Path(path_type=Path), help=KUBECONFIG_HELP)
-    @click.option("--context", default="", help="The context in the kubeconfig.")
+    @click.option("--context", default="", help="Kubeconfig context to use.")
     @wraps(function)
     def command(*args: Any, snapshot: tuple[Path, ...], kubeconfig: Path | None, context: str, **options: Any) -> Any:
         if snapshot and (kubeconfig or context):
@@ -80,7 +80,7 @@ def namespace_option(told: str) -> Callable[[Callable[..., Any]], Callable[..., 
 
     def among(function: Callable[..., Any]) -> Callable[..., Any]:
         @click.option("-n", "--namespace", help=f"{told}  [default: all]")
-        @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="All namespaces, as without -n.")
+        @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="All namespaces, the same as without -n.")
         @wraps(function)
         def command(*args: Any, namespace: str | None, everywhere: bool, **options: Any) -> Any:
             if everywhere and (namespace or options.get("target")):

@@ -23,19 +23,19 @@ from dray.runtime.stories import Line
 
 @click.command()
 @click.argument("pod")
-@click.option("-n", "--namespace", help="The pod's namespace.")
+@click.option("-n", "--namespace", help="Namespace of the pod.")
 @click.option(
     "--server",
     metavar="URL",
-    help="Ask a running scheduler (what its --serve listens on): it tells every write and how it ended.",
+    help="Ask a running scheduler at the address of its --serve: it knows every write and its result.",
 )
 @source_options
 @output_option
 def story(pod: str, namespace: str | None, server: str | None, source: Source, output: str) -> None:
-    """Tell what happened to a pod, step by step.
+    """Show what happened to a pod, step by step.
 
-    Without --server the story is put together from the pod, its claims and its events, as far as the cluster still has them; of
-    a pod that is gone, from its events.
+    Without --server, the story is assembled from the pod, its claims and its events, as far as the cluster still has them. If the
+    pod is gone, only its events are left.
 
     \b
     Examples:

@@ -45,28 +45,35 @@ def _duration(context: click.Context, parameter: click.Parameter, value: str | N
 @click.command()
 @click.argument("target", metavar="DRIVER/POOL/DEVICE")
 @click.argument("what", metavar="KEY=VALUE:EFFECT")
-@click.option("--rule", "name", help="The name of the DeviceTaintRule.  [default: follows from what is tainted]")
+@click.option("--rule", "name", help="Name of the DeviceTaintRule.  [default: derived from the target and the taint]")
 @click.option(
-    "--expires", callback=_duration, metavar="2h", help="Remove the taint after this time; needs Dray's eviction controller."
+    "--expires", callback=_duration, metavar="2h", help="Remove the taint after this time (needs Dray's eviction controller)."
 )
-@click.option("--preview", is_flag=True, help="Only show what would be evicted, whose it is, and where it would go.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--preview", is_flag=True, help="Only show which pods would be evicted, their owners, and where they would go.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @click.option(
-    "--confirm-above", type=click.IntRange(0), default=10, show_default=True, help="Ask before evicting more pods than this."
+    "--confirm-above",
+    type=click.IntRange(0),
+    default=10,
+    show_default=True,
+    help="Ask for confirmation before evicting more than this many pods.",
 )
-@click.option("--wave", type=click.IntRange(1), metavar="N", help="Evict so many pods at a time, and wait until they have left.")
-@click.option("--pause", callback=_duration, default="0s", metavar="30s", help="Between two waves.")
-@click.option("--respect-budgets", is_flag=True, help="Evict only as PodDisruptionBudgets allow it.")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Show the progress until all have left.")
-@click.option("--timeout", callback=_duration, default="10m", show_default=True, help="How long to wait.")
+@click.option("--wave", type=click.IntRange(1), metavar="N", help="Evict this many pods at a time, and wait until they are gone.")
+@click.option("--pause", callback=_duration, default="0s", metavar="30s", help="Time to wait between waves.")
+@click.option("--respect-budgets", is_flag=True, help="Evict only as fast as PodDisruptionBudgets allow.")
+@click.option(
+    "--wait/--no-wait", default=True, show_default=True, help="Wait, and show progress, until all evicted pods are gone."
+)
+@click.option("--timeout", callback=_duration, default="10m", show_default=True, help="Maximum time to wait.")
 @source_options
 @output_option
 def taint(target: str, what: str, name: str | None, source: Source, output: str, **options: Any) -> None:
     """Taint devices: keep new pods away, or evict the pods that use them.
 
-    The taint becomes a DeviceTaintRule. A part of the target may be *, and * alone is every device. The effect is None (only
-    tell what would happen), NoSchedule (no new pods) or NoExecute (and pods that do not tolerate it leave). Waves and budgets
-    are carried out from here; until all have left, the rule has the effect NoSchedule. Exit code 1 when not all left in time.
+    Creates a DeviceTaintRule. Each part of the target may be *; a single * is every device. The effect is None (only show what
+    would happen), NoSchedule (no new pods) or NoExecute (also evict pods that do not tolerate the taint). With --wave or
+    --respect-budgets this command evicts the pods itself, and the rule has the effect NoSchedule until all of them are gone. Exit
+    code 1 when not all pods are gone in time.
 
     \b
     Examples:
@@ -228,14 +235,14 @@ def _finds(owner: Owner) -> str | Text:
 @click.argument("target", metavar="DRIVER/POOL/DEVICE", required=False)
 @click.argument("key", metavar="KEY", required=False)
 @click.option("--rule", "names", multiple=True, help="Remove this DeviceTaintRule. Repeatable.")
-@click.option("--expired", is_flag=True, help="Remove the rules whose time is over.")
+@click.option("--expired", is_flag=True, help="Remove all expired rules.")
 @source_options
 @output_option
 def untaint(target: str | None, key: str | None, names: tuple[str, ...], expired: bool, source: Source, output: str) -> None:
-    """Remove taints from devices: the DeviceTaintRules about exactly this target.
+    """Remove taints from devices: deletes the DeviceTaintRules for exactly this target.
 
-    With a key, only taints with that key. What a driver publishes itself only the driver can remove; it is named. Exit code 1
-    when there is nothing to remove.
+    With a key, only taints with that key. Taints that a driver publishes can only be removed by the driver; they are listed. Exit
+    code 1 when there is nothing to remove.
 
     \b
     Examples:

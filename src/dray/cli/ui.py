@@ -62,24 +62,33 @@ def token() -> str:
     "--run",
     "recording",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="Show a run that `dray simulate --record` wrote.",
+    help="Show a recording from `dray simulate --record`.",
 )
-@click.option("--follow", is_flag=True, help="With --run: the run may still be going on; show what has happened, and go along.")
+@click.option("--follow", is_flag=True, help="With --run: keep up with a recording that is still being written.")
 @click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Where to listen. Anything else than loopback lets others in."
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on. Other machines can connect to anything but loopback.",
 )
-@click.option("--port", type=click.IntRange(0, 65535), help=f"Default: {PORT}, or any that is free.")
+@click.option("--port", type=click.IntRange(0, 65535), help=f"Port to listen on. Default: {PORT}, or any free port.")
 @click.option(
-    "--allow-host", "hosts", multiple=True, metavar="NAME", help="Answer under this name too, behind a proxy. Repeatable."
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Also answer requests for this host name, behind a proxy. Repeatable.",
 )
 @click.option(
     "--metrics",
     multiple=True,
     metavar="URL",
-    help="Plot the numbers of this /metrics, such as that of `dray scheduler --serve`. What begins with / is a path of the "
-    "API server, asked for as you. Repeatable.",
+    help="Plot this /metrics endpoint, for example of `dray scheduler --serve`. A path that begins with / is read through the "
+    "API server, with your credentials. Repeatable.",
 )
-@click.option("--allow-changes", is_flag=True, help="Let the page taint, cordon, drain and apply, after a look at what it does.")
+@click.option(
+    "--allow-changes", is_flag=True, help="Allow changes from the page: taint, cordon, drain and apply, each with a preview."
+)
 @log_options("warning")
 def ui(
     source: Source,
@@ -91,20 +100,20 @@ def ui(
     metrics: tuple[str, ...],
     allow_changes: bool,
 ) -> None:
-    """Serve a page to look at: every device, why pods wait, what happened.
+    """Serve the web page: every device, why pods wait, what happened.
 
-    Reads what you may read, installs nothing, and changes nothing unless --allow-changes is given. The address that is printed
-    has a token in it: whoever has it sees what you see. The variable DRAY_TOKEN sets it.
+    Reads with your permissions, installs nothing, and changes nothing without --allow-changes. The printed address contains a
+    token: anyone who has it sees what you see. The variable DRAY_TOKEN sets the token.
 
     \b
     Examples:
       dray ui                                          the cluster that kubectl would use
       dray ui --kubeconfig ~/.kube/config --context production
-      dray ui --metrics http://127.0.0.1:8080/metrics    with plots of what a scheduler counts
+      dray ui --metrics http://127.0.0.1:8080/metrics    with plots of a scheduler's metrics
       dray ui --metrics /api/v1/namespaces/dray-system/services/dray-scheduler:8080/proxy/metrics
       dray ui --snapshot now.yaml                      files taken from a cluster
       dray simulate scenario.yaml --record run.gz && dray ui --run run.gz
-      dray ui --run run.gz --follow                    while it is being simulated
+      dray ui --run run.gz --follow                    while the simulation runs
     """
     if recording is not None and source.named:
         raise click.UsageError("--run shows a recording; --snapshot, --kubeconfig and --context show something else: give one")

@@ -34,12 +34,14 @@ def data_default() -> Path:
     "--port",
     default=0,
     type=click.IntRange(0, 65535),
-    help="Where the API listens on 127.0.0.1; 0 takes the one that this data had before, or a free one.",
+    help="API server port on 127.0.0.1; 0 reuses the last port of this cluster, or takes a free one.",
 )
 @click.option(
-    "--data", type=click.Path(path_type=Path, file_okay=False), help="Where the cluster is kept.  [default: ~/.local/share/dray]"
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory that keeps the cluster.  [default: ~/.local/share/dray]",
 )
-@click.option("--ephemeral", is_flag=True, help="Keep nothing: the cluster is gone when this ends.")
+@click.option("--ephemeral", is_flag=True, help="Keep nothing: the cluster is deleted on exit.")
 @click.option(
     "--kubeconfig",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -48,10 +50,10 @@ def data_default() -> Path:
 @click.option(
     "--view-kubeconfig",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write one with reading rights only here, too.",
+    help="Also write a read-only kubeconfig here.",
 )
 @click.option(
-    "--merge-kubeconfig", is_flag=True, help="Put the cluster into KUBECONFIG or ~/.kube/config, as the current context."
+    "--merge-kubeconfig", is_flag=True, help="Add the cluster to KUBECONFIG or ~/.kube/config and make it the current context."
 )
 @click.option(
     "-f",
@@ -59,24 +61,26 @@ def data_default() -> Path:
     "manifests",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="Apply these objects at start. Repeatable.",
+    help="Manifests to apply at startup. Repeatable.",
 )
-@click.option("--nodes", type=click.IntRange(0, 10_000), help="Plain simulated nodes.")
+@click.option("--nodes", type=click.IntRange(0, 10_000), help="Number of simulated nodes without devices.")
 @click.option(
     "--hardware",
     multiple=True,
     metavar="NAME:COUNT",
-    help="Simulated nodes with devices: of the catalogue (--list-hardware), or FILE.yaml:COUNT. Repeatable.",
+    help="Simulated nodes with devices: from the catalogue (--list-hardware), or FILE.yaml:COUNT. Repeatable.",
 )
 @kubelet_root_option
-@click.option("--list-hardware", is_flag=True, help="Print the catalogue of simulated hardware and end.")
-@click.option("--without", default="", metavar="PART,…", help="Leave out scheduler, controllers or nodes.")
-@click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="Written when every part serves.")
-@click.option("--ui/--no-ui", default=True, show_default=True, help="Serve a page to look at, see `dray ui`.")
-@click.option("--ui-port", type=click.IntRange(0, 65535), help="Where the page is.  [default: 8750, or any that is free]")
-@click.option("--allow-changes", is_flag=True, help="Let the page taint, cordon, drain and apply, after a look at what it does.")
-@click.option("--serve", default="", metavar="HOST:PORT", help="Serve /healthz, /readyz, /metrics and /story of the parts here.")
-@click.option("--feature-gates", default="", metavar="A=true,B=false", help="Switch features, by Kubernetes' names.")
+@click.option("--list-hardware", is_flag=True, help="List the catalogue of simulated hardware and exit.")
+@click.option("--without", default="", metavar="PART,…", help="Do not run these: scheduler, controllers, nodes.")
+@click.option("--ready-file", type=click.Path(path_type=Path, dir_okay=False), help="File to write when the cluster is ready.")
+@click.option("--ui/--no-ui", default=True, show_default=True, help="Serve the web page; see `dray ui`.")
+@click.option("--ui-port", type=click.IntRange(0, 65535), help="Port of the web page.  [default: 8750, or any free port]")
+@click.option(
+    "--allow-changes", is_flag=True, help="Allow changes from the page: taint, cordon, drain and apply, each with a preview."
+)
+@click.option("--serve", default="", metavar="HOST:PORT", help="Serve /healthz, /readyz, /metrics and /story on this address.")
+@click.option("--feature-gates", default="", metavar="A=true,B=false", help="Turn features on or off, by their Kubernetes names.")
 # People read what it prints; what a server would log of its start is noise to them.
 @log_options("warning")
 def up(
@@ -99,17 +103,17 @@ def up(
     serve: str,
     feature_gates: str,
 ) -> None:
-    """Run a Kubernetes cluster in this process: API, scheduler, controllers and simulated nodes with devices.
+    """Run a local Kubernetes cluster in this process: API server, scheduler, controllers and simulated nodes with devices.
 
-    Runs until Ctrl-C. What is written survives: the next `dray up` with the same data goes on where this one ended.
+    Runs until Ctrl-C. The cluster is kept: the next `dray up` with the same --data continues where this one stopped.
 
     \b
     Examples:
       dray up --hardware gpu8:4 --kubeconfig kc        then: kubectl --kubeconfig kc get resourceslices
-      dray up --ephemeral --nodes 3 -f app.yaml        three plain nodes, your manifests
-      dray up --without scheduler                      for another scheduler
-      dray up --hardware site.yaml                     hardware of your own, or from `dray capture`
-      dray up --nodes 1 --kubelet-root plain-0=/tmp/k     a driver program registers in /tmp/k/plugins_registry
+      dray up --ephemeral --nodes 3 -f app.yaml        three plain nodes and your manifests
+      dray up --without scheduler                      to test another scheduler
+      dray up --hardware site.yaml                     your own hardware, or from `dray capture`
+      dray up --nodes 1 --kubelet-root plain-0=/tmp/k     for a real driver: it registers in /tmp/k/plugins_registry
     """
     if list_hardware:
         print_catalogue()

@@ -17,14 +17,14 @@ from dray.explain.verify import verify as check
 
 @click.command()
 @source_options
-@click.option("--strict", is_flag=True, help="Count leftovers, which are normal for a short while, as violations too.")
+@click.option("--strict", is_flag=True, help="Count leftovers, which are normal for a short time, as violations.")
 @output_option
 def verify(source: Source, strict: bool, output: str) -> None:
     """Prove that nothing is allocated twice.
 
-    Checks every claim, pod, slice and node: one owner for each device, share, counter unit and amount of capacity; devices in use
+    Checks every claim, pod, slice and node: each device, share, counter unit and amount of capacity has one owner; devices in use
     are compatible; reservations, finalizers and placements are consistent. Exit code 1 when a rule is violated, 2 when the
-    cluster could not be read. Where there is nothing to check, or files lack a kind that a rule needs, a warning says so.
+    cluster cannot be read. Prints a warning when there is nothing to check, or when files lack a kind that a rule needs.
 
     \b
     Examples:

@@ -39,29 +39,29 @@ _MOST_NODES: Final = 8
 
 @click.command()
 @click.argument("target", metavar="[POD | KIND/NAME | KIND NAME]", nargs=-1)
-@namespace_option("The pod's namespace; without a pod: only pods of this one.")
-@click.option("--config", type=click.Path(path_type=Path), help="The scheduler's KubeSchedulerConfiguration, if it has one.")
+@namespace_option("Namespace of the pod; without a pod: only pods in this namespace.")
+@click.option("--config", type=click.Path(path_type=Path), help="The scheduler's KubeSchedulerConfiguration, if it uses one.")
 @source_options
 @output_option
 def why(target: tuple[str, ...], namespace: str | None, config: Path | None, source: Source, output: str) -> None:
-    """Say why a pod is where it is, or why it is nowhere.
+    """Explain why a pod is pending, or why it runs where it does.
 
-    One sentence first; then a tree from claim and request to node and device with the first check that fails and its
-    numbers; then the smallest changes that would help. The verdict is bound, waiting, unschedulable (not now) or
-    impossible (not even on an empty cluster). Each advice was tried before it is told, and comes with what to paste.
+    Shows the verdict in one sentence; a tree from claim and request to node and device, with the first check that fails and
+    its numbers; and the smallest changes that would help. The verdict is bound, waiting, unschedulable (not now) or impossible
+    (not even on an empty cluster). Each suggestion has been tried on a copy of the cluster, and comes with what to paste.
 
-    Without a pod: all pods that wait, by cause, worst first. For deploy/NAME, job/NAME and other workloads: their pods; for
-    claim/NAME: the pods that use it; for podgroup/NAME: those that start together.
+    Without a pod: all pending pods, by cause, worst first. For deploy/NAME, job/NAME and other workloads: their pods; for
+    claim/NAME: the pods that use it; for podgroup/NAME: the pods of that gang.
 
     \b
     Examples:
-      dray why                                        what are pods waiting for?
-      dray why train-0                                as pod/train-0 and pod train-0, too
+      dray why                                        why are pods pending?
+      dray why train-0                                same as pod/train-0 or pod train-0
       dray why deploy/inference -n research
-      dray why claim/weights -n research              who waits for it, or with it?
+      dray why claim/weights -n research              the pods that use this claim
       dray why train-0 -n research -o json
       dray why train-0 -o wide                        every node and device
-      dray snapshot -o now.json                       for somebody who has no access to the cluster
+      dray snapshot -o now.json                       to ask later, or without access to the cluster
       dray why train-0 -n research -f now.json
     """
     snapshot = source.read(needs=_NEEDED, decisive=())

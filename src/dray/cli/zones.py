@@ -18,15 +18,14 @@ from dray.explain.zones import ZoneReport, ZoneRow, zone_report
 
 @click.command()
 @source_options
-@click.option("--node", "nodes", multiple=True, help="Only zones of this node. Repeatable.")
-@click.option("--config", type=click.Path(path_type=Path), help="The scheduler's KubeSchedulerConfiguration, if it has one.")
+@click.option("--node", "nodes", multiple=True, help="Only zones on this node. Repeatable.")
+@click.option("--config", type=click.Path(path_type=Path), help="The scheduler's KubeSchedulerConfiguration, if it uses one.")
 @output_option
 def zones(source: Source, nodes: Sequence[str], config: Path | None, output: str) -> None:
-    """Show the NUMA zones of every node: what is free, who has the rest, and whether that was observed or predicted.
+    """List the NUMA zones of nodes: what is free, which pods use the rest, and whether that was observed or predicted.
 
-    What is free is what can be allocated, less what the pods on the node have: as the scheduler counts it, not as it is
-    published (unless its configuration says so, which --config names). Pods of which nobody says where they are come below
-    the table.
+    Free is what can be allocated minus what the pods on the node use: as the scheduler counts it, not as the node publishes it
+    (unless the scheduler is configured to use that; see --config). Pods whose zones are unknown are listed below the table.
 
     \b
     Examples:
