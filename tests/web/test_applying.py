@@ -73,7 +73,7 @@ async def test_what_writing_objects_cannot_do_is_said_with_what_to_do_instead() 
         status, plan = await client.post("/api/plan", {"remove": ["gpu8-0"]})
         assert status == 200, plan
         assert plan["ticket"] is None
-        assert "not lost by writing" in plan["whyNot"]
+        assert "cannot be done through the API" in plan["whyNot"]
 
 
 async def test_objects_of_kinds_that_others_define_are_applied_by_asking_what_is_served() -> None:
@@ -103,4 +103,4 @@ async def test_a_step_that_is_refused_is_named_with_what_was_done_before_it() ->
         status, told = await client.post("/api/apply", {"ticket": plan["ticket"]})
         assert status == 409
         assert told["error"].startswith("cordon gpu8-1: ")
-        assert told["error"].endswith("Done before it: apply Pod more.")
+        assert told["error"].endswith("Done before that: apply Pod more.")

@@ -65,10 +65,10 @@ def test_without_the_token_it_is_asked_for(chromium: Any, shown: browser.Served)
     page.goto(shown.base)
     assert "gpu8" not in page.content()
     page.get_by_label("token").fill("wrong")
-    page.get_by_role("button", name="look").click()
+    page.get_by_role("button", name="log in").click()
     page.get_by_text("the token is missing or wrong").wait_for()
     page.get_by_label("token").fill(shown.url)
-    page.get_by_role("button", name="look").click()
+    page.get_by_role("button", name="log in").click()
     page.wait_for_selector(browser.MAP)
     context.close()
 
@@ -124,7 +124,7 @@ def test_a_filter_and_a_grouping_narrow_the_map_and_stay_in_the_address(chromium
         page.get_by_text("1 of 4 nodes, 8 devices").wait_for()
         assert page.get_by_label("group by").input_value() == "example.com/rack"
         page.get_by_label("filter").fill("colour=red")
-        page.get_by_text("nothing is called colour").wait_for()
+        page.get_by_text("unknown key colour").wait_for()
         page.get_by_label("filter").fill("free>=lots")
         page.get_by_text("lots is not a number").wait_for()
 
@@ -188,12 +188,12 @@ def test_a_waiting_pod_is_followed_to_the_device_that_is_in_its_way(chromium: An
 
 def test_what_a_taint_would_do_is_shown_and_nothing_is_done(chromium: Any, shown: browser.Served) -> None:
     with browser.looking(chromium, shown, f"#/map?on=device:{DRIVER}/gpu8-0/gpu-0") as page:
-        page.get_by_role("link", name="who would leave for a taint?").click()
+        page.get_by_role("link", name="which pods would a taint evict?").click()
         page.get_by_role("button", name="preview").click()
         preview = page.get_by_role("article", name="preview")
         preview.get_by_text("It evicts 1 pod in 1 namespace:").wait_for()
         preview.get_by_role("link", name="team/p-gpu8-0-gpu-0").wait_for()
-        assert page.get_by_role("button", name=re.compile("do it")).count() == 0
+        assert page.get_by_role("button", name=re.compile("apply")).count() == 0
         page.get_by_label("taint", exact=True).fill("nonsense")
         page.get_by_role("button", name="preview").click()
         page.get_by_text("is not a taint").wait_for()
@@ -204,16 +204,16 @@ def test_what_draining_a_node_and_more_pods_would_bring_is_rehearsed(chromium: A
     with browser.looking(chromium, shown, "#/map?on=node:gpu8-0") as page:
         page.get_by_role("link", name="drain it").click()
         page.get_by_role("list", name="changes").get_by_text("drain gpu8-0").wait_for()
-        page.get_by_label("objects that would be applied").fill(more)
-        page.get_by_role("button", name="what would happen?").click()
+        page.get_by_label("manifests to apply").fill(more)
+        page.get_by_role("button", name="preview").click()
         plan = page.get_by_role("article", name="plan")
-        plan.get_by_text("leave").first.wait_for()
+        plan.get_by_text("evicted").first.wait_for()
         assert "team/more" in plan.inner_text()
         assert "team/p-gpu8-0-gpu-0" in plan.inner_text()
         plan.get_by_text("dray plan -f FILE --drain gpu8-0").wait_for()
         page.get_by_role("button", name="do not drain gpu8-0").click()
-        page.get_by_label("objects that would be applied").fill("nonsense")
-        page.get_by_role("button", name="what would happen?").click()
+        page.get_by_label("manifests to apply").fill("nonsense")
+        page.get_by_role("button", name="preview").click()
         page.get_by_text("is not a Kubernetes object").wait_for()
 
 
@@ -235,7 +235,7 @@ def test_a_taint_from_the_map_is_rehearsed_and_done_where_that_is_allowed(chromi
             page.get_by_role("link", name="cordon it", exact=True).click()
             plan.get_by_text("cordon gpu8-1", exact=True).wait_for()  # rehearsed at once, with the taint from before
             browser.picture(page, "what-if")
-            plan.get_by_role("button", name="do it").click()
+            plan.get_by_role("button", name="apply").click()
             page.get_by_text("Done: cordon gpu8-1; taint").wait_for()
             page.goto(served.at(f"#/map?on=device:{DRIVER}/gpu8-0/gpu-3"))
             page.locator(".panel").get_by_text("example.com/broken=ecc:NoSchedule").first.wait_for()
@@ -248,14 +248,14 @@ def test_queues_are_shown_with_what_they_may_have(chromium: Any) -> None:
     objects = [*queued(), *gang("job", 3, placed=1)]
     with browser.in_a_thread(lambda: still(objects)) as served, browser.looking(chromium, served, "#/queues") as page:
         page.get_by_role("row", name=re.compile("^vision")).wait_for()
-        assert page.get_by_role("img", name=re.compile("queue vision holds .* quota 8")).count() == 1
+        assert page.get_by_role("img", name=re.compile("queue vision uses .* quota 8")).count() == 1
         page.get_by_role("region", name="gangs").get_by_role("link", name="team/job-2").wait_for()
         page.get_by_role("region", name="evictions").get_by_text("Preempted by pod team/job-0").wait_for()
         browser.picture(page, "queues")
         page.goto(served.at("#/pod/team/train"))
         page.get_by_text("It waits in queue speech.").wait_for()
-        page.get_by_role("region", name="what the queue has").get_by_role("row", name=re.compile("^cpu")).wait_for()
-        leaving = page.get_by_role("region", name="pods that would leave").get_by_role("row").nth(1)
+        page.get_by_role("region", name="resources of the queue").get_by_role("row", name=re.compile("^cpu")).wait_for()
+        leaving = page.get_by_role("region", name="pods that would be evicted").get_by_role("row").nth(1)
         assert "vision" in leaving.inner_text()
         leaving.get_by_role("link", name="gpu8-0/gpu-", exact=False).last.click()
         page.locator(".panel").get_by_text("used by").wait_for()
@@ -306,12 +306,10 @@ def test_what_a_scheduler_counts_is_plotted(chromium: Any) -> None:
 
     with browser.in_a_thread(scene, metrics=of_registry(registry)) as served:
         with browser.looking(chromium, served, "#/health") as page:
-            page.get_by_role(
-                "img", name=re.compile("pods that are not placed, by queue: active 2, unschedulable 5 now")
-            ).wait_for()
+            page.get_by_role("img", name=re.compile("unscheduled pods, by queue: active 2, unschedulable 5 now")).wait_for()
             attempts.labels("scheduled", "dray").inc(7)
             pending.labels("active").set(0)
-            named = re.compile("attempts to schedule, in a minute: scheduled [1-9]")
+            named = re.compile("scheduling attempts per minute: scheduled [1-9]")
             page.get_by_role("img", name=named).wait_for()  # without anything in the cluster that changed
             browser.picture(page, "health")
             if AXE.exists():

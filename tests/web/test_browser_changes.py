@@ -29,24 +29,24 @@ def test_a_node_is_drained_after_the_preview_and_what_a_budget_says_is_shown(chr
         cluster = scenes[0].cluster
         assert cluster is not None
         with browser.looking(chromium, served, "#/what-if") as page:
-            page.get_by_label("objects that would be applied").fill(OBJECTS)
-            page.get_by_role("button", name="what would happen?").click()
-            page.get_by_role("button", name="do it").click()
+            page.get_by_label("manifests to apply").fill(OBJECTS)
+            page.get_by_role("button", name="preview").click()
+            page.get_by_role("button", name="apply").click()
             page.get_by_text("Done: apply Deployment web; apply DaemonSet agent; apply Pod alone").wait_for()
-            page.get_by_label("objects that would be applied").fill("")
+            page.get_by_label("manifests to apply").fill("")
             while not _all_run(scenes[0]):
                 page.wait_for_timeout(50)
             page.goto(served.at(f"#/map?on=node:{NODE}"))
             page.get_by_role("link", name="drain it").click()
-            page.get_by_text(f"drain {NODE}: cordon it and ask 3 pods to leave").wait_for()
-            page.get_by_role("button", name="do it").click()
+            page.get_by_text(f"drain {NODE}: cordon it and evict 3 pods").wait_for()
+            page.get_by_role("button", name="apply").click()
             drains = page.get_by_role("region", name="drains")
             drains.get_by_text("is being drained").wait_for()
             drains.get_by_text("disruption budget web needs 1 healthy pods").wait_for()
             browser.picture(page, "drain")
             served.run(cluster.write(Write("delete", POD_DISRUPTION_BUDGETS, "default", "web")))
             drains.get_by_text("is drained", exact=False).wait_for()
-            drains.get_by_text("3 pods told to leave, 0 still there").wait_for()
+            drains.get_by_text("3 pods evicted, 0 left").wait_for()
         served.run(started.__aexit__(None, None, None))
 
 

@@ -73,8 +73,8 @@ async def test_budgets_are_honoured_daemons_stay_and_progress_is_shown(monkeypat
                     break
                 await asyncio.sleep(0.05)
             _, plan = await client.post("/api/plan", {"drain": [NODE]})
-            asks = f"drain {NODE}: cordon it and ask 3 pods to leave, as disruption budgets allow"
-            assert plan["does"] == [f"{asks}; 1 of them of no controller, so nobody makes it anew; 1 pod of DaemonSets stays"]
+            asks = f"drain {NODE}: cordon it and evict 3 pods, as disruption budgets allow"
+            assert plan["does"] == [f"{asks}; 1 of them has no controller and would not be recreated; 1 DaemonSet pod stays"]
             assert not scene.moment().world.get(NODES, NODE).spec.unschedulable  # looking changes nothing
             status, told = await client.post("/api/apply", {"ticket": plan["ticket"]})
             assert (status, told) == (200, {"done": plan["does"]})

@@ -29,8 +29,8 @@ def test_counters_are_told_by_the_minute_and_gauges_as_they_are() -> None:
         meters.add(at, families(registry.text()))
     told = {plot.title.partition(",")[0]: {line.label: line.points for line in plot.lines} for plot in meters.plots()}
     assert told == {
-        "attempts to schedule": {"scheduled": [(5.0, 240.0), (10.0, 0.0)]},
-        "pods that are not placed": {"backoff": [(0.0, 0), (5.0, 10), (10.0, 0)]},
+        "scheduling attempts per minute": {"scheduled": [(5.0, 240.0), (10.0, 0.0)]},
+        "unscheduled pods": {"backoff": [(0.0, 0), (5.0, 10), (10.0, 0)]},
     }
 
 

@@ -70,8 +70,8 @@ def test_a_picture_shows_what_it_is_for(chromium: Any, day: browser.Served, pict
     with browser.looking(chromium, day, picture.address, viewport=size, color_scheme=picture.scheme) as page:
         browser.settled(page)
         if picture.asks:
-            page.get_by_label("objects that would be applied").fill(picture.asks)
-            page.get_by_role("button", name="what would happen?").click()
+            page.get_by_label("manifests to apply").fill(picture.asks)
+            page.get_by_role("button", name="preview").click()
         page.get_by_text(picture.shows).first.wait_for()
         page.locator(".badge.ok").wait_for()
         page.wait_for_timeout(300)

@@ -69,9 +69,9 @@ async def test_a_node_and_a_device_lead_to_pod_and_claim() -> None:
 async def test_what_is_not_there_is_said_so_by_name() -> None:
     async with serving(still(small())) as client:
         for path, said in (
-            ("/api/node?name=no", "there is no node no"),
-            ("/api/pod?name=team/no", "there is no pod team/no"),
-            ("/api/device?name=a/b/c", "there is no device a/b/c"),
+            ("/api/node?name=no", "no node named no"),
+            ("/api/pod?name=team/no", "no pod named team/no"),
+            ("/api/device?name=a/b/c", "no device named a/b/c"),
         ):
             status, body, _ = await client.get(path)
             assert (status, body) == (404, {"error": said})
@@ -186,7 +186,7 @@ async def test_a_kind_that_may_not_be_listed_is_named_and_nobody_waits_for_it() 
         async with serving(Live(watched.port, "live")) as client:
             told = await asyncio.wait_for(client.ok("/api/about"), 5)
             assert len((await client.ok("/api/map"))["nodes"]) == 2
-        assert told["notices"] == ["you may not list resourceclaims.resource.k8s.io; what you see is as if there were none"]
+        assert told["notices"] == ["you may not list resourceclaims.resource.k8s.io; shown as if there were none"]
 
 
 async def test_it_ends_at_once_although_pages_are_open() -> None:

@@ -110,9 +110,9 @@ function DevicePanel({ name }: { name: string }) {
           </dl>
           {device.taints.length > 0 && <><h3>taints</h3><ul class="rows">{device.taints.map((taint) => <li class="taint">{taint}</li>)}</ul></>}
           {device.rules.length > 0 && <p class="faint">by rule {device.rules.map(({ rule }) => rule).join(", ")}</p>}
-          <p class="actions">what if: <a href={tainting("taintDevices", device.name)}>{WHAT_IF.taint}</a><a href={link("taints", device.name)}>who would leave for a taint?</a></p>
+          <p class="actions">what if: <a href={tainting("taintDevices", device.name)}>{WHAT_IF.taint}</a><a href={link("taints", device.name)}>which pods would a taint evict?</a></p>
           <h3>used by</h3>
-          {!device.holders.length && <p class="faint">nobody</p>}
+          {!device.holders.length && <p class="faint">not in use</p>}
           {device.holders.map((holder) => (
             <section class="holder">
               <p>claim <b>{holder.claim}</b>{holder.since && <span class="faint"> since {holder.since}</span>}</p>

@@ -49,7 +49,7 @@ function term(filter: Filter, picture: Picture, key: string, sign: string, value
   else if (key === "ready" || key === "cordoned") filter.node = (node) => before(node) && matches(node.info?.[key] ? "yes" : "no") === wanted;
   else {
     const label = key.startsWith("label.") ? key.slice(6) : key;
-    if (!knownLabel(picture, label)) return `nothing is called ${key}: it is neither a label nor one of node, ready, cordoned, ${DEVICE_KEYS.join(", ")}`;
+    if (!knownLabel(picture, label)) return `unknown key ${key}: neither a label nor one of node, ready, cordoned, ${DEVICE_KEYS.join(", ")}`;
     filter.node = (node) => before(node) && labelled(node.labels, label).some(matches) === wanted;
   }
   return "";

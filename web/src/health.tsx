@@ -23,7 +23,7 @@ export function HealthBadge() {
   }, []);
   const { data } = useAnswer<Report>("verify", { at: at() }, !soon, 0, 20);
   if (!data) return null;
-  const said = data.ok ? "nothing is owned twice" : count(data.violations.length, "violation");
+  const said = data.ok ? "nothing is allocated twice" : count(data.violations.length, "violation");
   return <span class={data.ok ? "badge ok" : "badge broken"} title={said}>{data.ok ? "✓" : `✕ ${data.violations.length}`}<span class="unseen"> {said}</span></span>;
 }
 
@@ -40,20 +40,20 @@ export function HealthView() {
       <Shown answer={series}>
         {({ points }) => (
           <div class="plots">
-            {["pods that wait", "pods with a node", "devices in use"].map((title, number) => (
+            {["pending pods", "scheduled pods", "devices in use"].map((title, number) => (
               <Plot title={title} lines={[{ label: "", points: points.map((point) => [point[0], point[(number + 1) as 1 | 2 | 3]]) }]} />
             ))}
           </div>
         )}
       </Shown>
       {live && <>
-        <h2>What the scheduler counts</h2>
+        <h2>Scheduler metrics</h2>
         <Shown answer={metrics}>
           {({ read, trouble, plots }) => (
             <>
               {trouble && <p class="trouble">{trouble}</p>}
-              {!read && <p class="faint">Nobody said where: <code>dray ui --metrics URL</code> plots the numbers of a scheduler's /metrics.</p>}
-              {read && !plots.length && !trouble && <p class="faint">nothing yet</p>}
+              {!read && <p class="faint">No metrics endpoint set: <code>dray ui --metrics URL</code> plots a scheduler's /metrics.</p>}
+              {read && !plots.length && !trouble && <p class="faint">no data yet</p>}
               <div class="plots">{plots.map((plot) => <Plot title={plot.title} lines={plot.lines} />)}</div>
             </>
           )}
@@ -70,9 +70,9 @@ function Verified({ report }: { report: Report }) {
     <section>
       <p class="faint">Checked {of("claim")}, {of("device")} in {of("pool")}, {count(checked.allocated ?? 0, "allocation")}, {of("pod")} on {of("node")}.</p>
       {!report.found ? <p>Nothing was checked.</p> : report.ok
-        ? <p class="lead"><span class="verdict bound" aria-hidden="true">✓</span> Nothing is owned twice; every rule holds.</p>
+        ? <p class="lead"><span class="verdict bound" aria-hidden="true">✓</span> Nothing is allocated twice; all rules hold.</p>
         : <><p class="lead trouble">{count(report.violations.length, "violation")}:</p><Findings found={report.violations} /></>}
-      {report.leftovers.length > 0 && <><p class="faint">{count(report.leftovers.length, "leftover")}, normal for a short while:</p><Findings found={report.leftovers} /></>}
+      {report.leftovers.length > 0 && <><p class="faint">{count(report.leftovers.length, "leftover")}, normal for a short time:</p><Findings found={report.leftovers} /></>}
     </section>
   );
 }

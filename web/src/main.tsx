@@ -29,7 +29,7 @@ function Page() {
   if (state === "refused" || !hasToken()) return <Login trouble={trouble} />;
   return (
     <>
-      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>to the content</a>
+      <a class="skip" href="#main" onClick={(event) => { event.preventDefault(); document.getElementById("main")?.focus(); }}>skip to content</a>
       <Header view={address.view} />
       <Notices />
       <Player />
@@ -49,7 +49,7 @@ function View({ view, of }: { view: string; of: string }) {
     case "health": return <HealthView />;
     case "pod": return <PodView name={of} />;
     case "map": return <MapView />;
-    default: return <div class="page"><h1>Nothing is here</h1><p><a href="#/map">to the map</a></p></div>;
+    default: return <div class="page"><h1>Page not found</h1><p><a href="#/map">go to the map</a></p></div>;
   }
 }
 
@@ -91,7 +91,7 @@ function ThemeChoice() {
 
 function Notices() {
   const { about, link: state, trouble } = useCluster();
-  const notices = [...(about?.notices ?? []), ...(state === "lost" ? [`${trouble}; what you see may be old, trying again`] : [])];
+  const notices = [...(about?.notices ?? []), ...(state === "lost" ? [`${trouble}; this may be out of date, reconnecting`] : [])];
   if (!notices.length) return null;
   return <div class="notices" role="status">{notices.map((notice) => <p>{notice}</p>)}</div>;
 }
@@ -106,11 +106,11 @@ function Login({ trouble }: { trouble: string }) {
   return (
     <main class="page login">
       <h1>Dray</h1>
-      <p>This page shows a cluster to whoever has its token. It is in the address that was printed at start, after <code>#token=</code>.</p>
+      <p>Enter the token of this page. It is in the address that was printed at startup, after <code>#token=</code>.</p>
       {trouble && <p class="trouble" role="alert">{trouble}</p>}
       <form onSubmit={enter}>
         <label>token or address <input name="token" type="password" autocomplete="off" required autofocus /></label>
-        <button type="submit">look</button>
+        <button type="submit">log in</button>
       </form>
     </main>
   );

@@ -201,9 +201,9 @@ function Stage({ stage, layout, picture, selected, cell, size }: StageOf) {
         onFocus={() => !focused && layout.tiles[0] && setFocus(`${layout.tiles[0].kind}:${layout.tiles[0].name}`)}
       />
       <div class="spacer" style={{ height: `${Math.max(0, layout.height - size.height)}px` }} />
-      <p id="keys" class="unseen">Arrow keys go from node to node, Enter opens one, plus and minus zoom. The same is there as a table.</p>
+      <p id="keys" class="unseen">Use the arrow keys to move between nodes, Enter to open one, plus and minus to zoom. The same data is available as a table.</p>
       <p class="unseen" aria-live="polite">{focused ? spoken(focused) : ""}</p>
-      {!layout.tiles.length && <p class="empty">No node is like that.</p>}
+      {!layout.tiles.length && <p class="empty">No nodes match.</p>}
       {hover && <Tip hover={hover} picture={picture} />}
     </div>
   );
@@ -312,7 +312,7 @@ function Table({ layout, picture }: { layout: Layout; picture: Picture }) {
       </table>
       {pages > 1 && (
         <nav class="pages" aria-label="pages">
-          {page > 1 && <a href={withOptions({ page: page - 1 })}>before</a>}
+          {page > 1 && <a href={withOptions({ page: page - 1 })}>previous</a>}
           <span>{page} of {pages}</span>
           {page < pages && <a href={withOptions({ page: page + 1 })}>next</a>}
         </nav>

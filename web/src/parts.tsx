@@ -54,7 +54,7 @@ export function useAnswer<T>(path: string, asked: Asked, off = false, every = 0,
 
 export function Shown<T>({ answer, children }: { answer: Answer<T>; children: (data: T) => ComponentChildren }) {
   if (answer.data !== null) return <>{children(answer.data)}</>;
-  return answer.error ? <p class="trouble" role="alert">{answer.error}</p> : <p class="faint" role="status">asking …</p>;
+  return answer.error ? <p class="trouble" role="alert">{answer.error}</p> : <p class="faint" role="status">loading …</p>;
 }
 
 const dark = matchMedia("(prefers-color-scheme: dark)");

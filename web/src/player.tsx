@@ -53,7 +53,7 @@ export function Player() {
   return (
     <section class="player" aria-label="time of the run">
       <button type="button" onClick={play} class="main">{playing ? "❚❚ pause" : "▶ play"}</button>
-      <button type="button" onClick={() => step(false)} aria-label="to the change before">◂</button>
+      <button type="button" onClick={() => step(false)} aria-label="to the previous change">◂</button>
       <button type="button" onClick={() => step(true)} aria-label="to the next change">▸</button>
       <div class="slide">
         <svg viewBox={`0 0 1000 6`} preserveAspectRatio="none" aria-hidden="true">

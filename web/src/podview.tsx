@@ -42,23 +42,23 @@ function Told({ pod }: { pod: PodDetails }) {
     <>
       <p class="faint">
         {pod.phase}{pod.node && <> on <a href={onMap("node", pod.node)}>{pod.node}</a></>}{pod.owner && `, of ${pod.owner}`}
-        {`, priority ${pod.priority}`}{pod.since !== null && `, made ${lasting(now - pod.since)} ago`}
+        {`, priority ${pod.priority}`}{pod.since !== null && `, created ${lasting(now - pod.since)} ago`}
       </p>
       <p class="lead"><Verdict verdict={why.verdict} /> {why.summary}</p>
       {why.awaited.length > 0 && <Awaited why={why} now={now} />}
-      {leaving.length > 0 && <section><h2>Makes room</h2><ul class="pods">{leaving.map((key) => <li><a href={podAddress(key)}>{key}</a></li>)}</ul></section>}
+      {leaving.length > 0 && <section><h2>Pods being evicted for it</h2><ul class="pods">{leaving.map((key) => <li><a href={podAddress(key)}>{key}</a></li>)}</ul></section>}
       {pod.devices.length > 0 && (
         <section>
-          <h2>Its devices</h2>
+          <h2>Devices</h2>
           <ul class="rows">{pod.devices.map((each) => <li><a href={onMap("device", each.device)}>{each.device}</a> <span class="faint">request {each.request} of claim {each.claim}</span></li>)}</ul>
         </section>
       )}
-      {pod.tree && <section><h2>Why not</h2><ul class="tree"><Twig branch={pod.tree} /></ul></section>}
+      {pod.tree && <section><h2>Why it does not fit</h2><ul class="tree"><Twig branch={pod.tree} /></ul></section>}
       {pod.nearest && <p>{pod.nearest}</p>}
       {why.queued && <Queued why={why} waits={pod.waits} />}
       {why.evicts && <Evicts evicts={why.evicts} />}
       <Fixes fixes={why.fixes} commands={pod.commands} />
-      {!why.fixes.length && why.nodes.length > 0 && ["unschedulable", "impossible"].includes(why.verdict) && <p class="faint">No single change that was tried would do.</p>}
+      {!why.fixes.length && why.nodes.length > 0 && ["unschedulable", "impossible"].includes(why.verdict) && <p class="faint">None of the changes that Dray tried would help.</p>}
       {why.notes.map((note) => <p>{note}</p>)}
       {pod.chosen && <WhyThere chosen={pod.chosen} placed={why.verdict === "bound"} />}
       <Against why={why} />
@@ -79,10 +79,10 @@ function Twig({ branch }: { branch: Branch }) {
 function Awaited({ why, now }: { why: Why; now: number }) {
   return (
     <section>
-      <h2>Waits for its devices</h2>
+      <h2>Waiting for devices</h2>
       <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="awaited conditions">
         <table>
-          <thead><tr>{["waiting for", "device", "is", "since", "until", "says"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
+          <thead><tr>{["condition", "device", "status", "since", "deadline", "message"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
           <tbody>
             {why.awaited.map((each) => (
               <tr>
@@ -103,12 +103,12 @@ function Queued({ why, waits }: { why: Why; waits: string }) {
   if (!waits && !rows.length) return null;
   return (
     <section>
-      <h2>Its queue</h2>
+      <h2>Queue</h2>
       <p>{waits} <a href={link("queues")}>all queues</a></p>
       {rows.length > 0 && (
-        <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="what the queue has">
+        <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="resources of the queue">
           <table>
-            <thead><tr>{["the queue", "holds", "deserves", "quota", "limit"].map((title, number) => <th scope="col" class={number ? "number" : ""}>{title}</th>)}</tr></thead>
+            <thead><tr>{["resource", "used", "share", "quota", "limit"].map((title, number) => <th scope="col" class={number ? "number" : ""}>{title}</th>)}</tr></thead>
             <tbody>{rows.map((each) => (
               <tr><th scope="row">{each.resource}</th>{[each.held, each.fairShare, each.quota, each.limit].map((amount) => <td class="number">{amount}</td>)}</tr>
             ))}</tbody>
@@ -124,15 +124,15 @@ function WhyThere({ chosen, placed }: { chosen: Chosen; placed: boolean }) {
   const more = chosen.compared - chosen.nodes.length;
   return (
     <section>
-      <h2>Why there</h2>
-      <p class="sentence">{chosen.told}{placed && " (as if it were placed now)"}.</p>
+      <h2>Why this node</h2>
+      <p class="sentence">{chosen.told}{placed && " (if it were scheduled now)"}.</p>
       {chosen.nodes.length > 1 && (
         <table class="narrow">
           <thead><tr><th scope="col">node</th><th scope="col" class="number">points</th></tr></thead>
           <tbody>{chosen.nodes.map(({ node, points }) => <tr><th scope="row"><a href={onMap("node", node)}>{node}</a>{node === chosen.node && " *"}</th><td class="number">{points}</td></tr>)}</tbody>
         </table>
       )}
-      {more > 0 && <p class="faint">{more} more {more === 1 ? "node that is" : "nodes that are"} no better.</p>}
+      {more > 0 && <p class="faint">{more} more {more === 1 ? "node scores" : "nodes score"} no better.</p>}
       {chosen.devices.length > 0 && <ul class="rows">{chosen.devices.map((text) => <li>{text}</li>)}</ul>}
     </section>
   );
@@ -142,11 +142,11 @@ function Evicts({ evicts }: { evicts: NonNullable<Why["evicts"]> }) {
   const queues = evicts.victims.some((each) => each.queue), moves = evicts.victims.some((each) => each.to);
   return (
     <section>
-      <h2>Who would leave</h2>
+      <h2>Pods that would be evicted</h2>
       <p>The scheduler would make room on node <a href={onMap("node", evicts.node)}>{evicts.node}</a>: {evicts.why}.</p>
-      <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="pods that would leave">
+      <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="pods that would be evicted">
         <table>
-          <thead><tr>{["would leave", "from", "priority", ...(queues ? ["queue"] : []), ...(moves ? ["moves to"] : []), "gives back"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
+          <thead><tr>{["evicts", "from", "priority", ...(queues ? ["queue"] : []), ...(moves ? ["moves to"] : []), "frees"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
           <tbody>{evicts.victims.map((each) => (
             <tr><th scope="row"><a href={podAddress(each.pod)}>{each.pod}</a></th><td>{each.node}</td><td>{each.priority}</td>{queues && <td>{each.queue}</td>}{moves && <td>{each.to}</td>}
               <td>{each.devices.map((device) => <div><Device name={device} /></div>)}</td></tr>
@@ -178,12 +178,12 @@ function Against({ why }: { why: Why }) {
   if (!meant.length) return null;
   return (
     <section>
-      <h2>Devices that stand against it</h2>
+      <h2>Devices it cannot use</h2>
       <ul class="rows against">
         {meant.slice(0, MOST).map(({ device, reason }) => <li><a href={onMap("device", device)}>{device}</a> <span class="faint">{reason!.message.replace(`device ${device} `, "")}</span></li>)}
         {meant.length > MOST && <li class="faint">and {meant.length - MOST} more</li>}
       </ul>
-      {all.length > meant.length && <p class="faint">{all.length - meant.length} more are not what it asks for.</p>}
+      {all.length > meant.length && <p class="faint">{all.length - meant.length} more do not match the request.</p>}
     </section>
   );
 }

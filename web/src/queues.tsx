@@ -35,7 +35,7 @@ export function QueuesView() {
 function Told({ tree }: { tree: Tree }) {
   const asked = read().options.get("resource") ?? "";
   const resource = tree.resources.includes(asked) ? asked : (tree.resources[0] ?? "");
-  if (!tree.queues.length) return <p>There are no queues: pods are scheduled by priority and age.</p>;
+  if (!tree.queues.length) return <p>No queues found: pods are scheduled by priority and age.</p>;
   const scale = Math.max(1, amount(tree.total[resource] ?? "0"), ...tree.queues.flatMap((row) => [row.allocated, row.quota].map((amounts) => amount(amounts[resource] ?? "0"))));
   return (
     <>
@@ -44,15 +44,15 @@ function Told({ tree }: { tree: Tree }) {
           {tree.resources.map((name) => <option value={name}>{name}</option>)}
         </select></label> <span class="faint">{tree.total[resource] ?? "0"} in the cluster</span>
       </p>
-      <ul class="legend" aria-label="legend"><li><i class="key used" /> held</li><li><i class="key asked" /> asked for</li><li><i class="key share" /> share that it deserves</li><li><i class="key quota" /> quota</li></ul>
+      <ul class="legend" aria-label="legend"><li><i class="key used" /> used</li><li><i class="key asked" /> requested</li><li><i class="key share" /> fair share</li><li><i class="key quota" /> quota</li></ul>
       <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="queues">
         <table class="queues">
-          <thead><tr><th scope="col">queue</th><th scope="col" class="number">priority</th><th scope="col" class="number">waiting</th><th scope="col" class="wide">of {tree.total[resource] ?? "0"} {resource}</th><th scope="col" class="past">until now</th>
-            {["held", "share", "quota", "limit"].map((name) => <th scope="col" class="number">{name}</th>)}</tr></thead>
+          <thead><tr><th scope="col">queue</th><th scope="col" class="number">priority</th><th scope="col" class="number">waiting</th><th scope="col" class="wide">of {tree.total[resource] ?? "0"} {resource}</th><th scope="col" class="past">history</th>
+            {["used", "share", "quota", "limit"].map((name) => <th scope="col" class="number">{name}</th>)}</tr></thead>
           <tbody>{tree.queues.map((row) => <Line row={row} resource={resource} scale={scale} past={tree.history[row.name] ?? []} />)}</tbody>
         </table>
       </div>
-      {Object.entries(tree.wrong).map(([name, error]) => <p class="taint">queue {name} is not used: {error}</p>)}
+      {Object.entries(tree.wrong).map(([name, error]) => <p class="taint">queue {name} is ignored: {error}</p>)}
     </>
   );
 }
@@ -60,7 +60,7 @@ function Told({ tree }: { tree: Tree }) {
 function Line({ row, resource, scale, past }: { row: Row; resource: string; scale: number; past: Past[] }) {
   const said = (amounts: Record<string, string>) => (amounts[resource] ?? "0").replace("unlimited", "-");
   const wide = (amounts: Record<string, string>) => Math.min(100, (100 * amount(amounts[resource] ?? "0")) / scale);
-  const told = `holds ${said(row.allocated)}, asks for ${said(row.requested)}, deserves ${said(row.fairShare)}, quota ${said(row.quota)}`;
+  const told = `uses ${said(row.allocated)}, requests ${said(row.requested)}, share ${said(row.fairShare)}, quota ${said(row.quota)}`;
   return (
     <tr>
       <th scope="row"><span style={{ paddingLeft: `${row.depth * 1.2}rem` }}>{row.name}</span></th>
@@ -92,7 +92,7 @@ function History({ name, resource, past }: { name: string; resource: string; pas
   if (!most) return null;
   const x = (when: number) => (WIDE * (when - first)) / Math.max(1e-3, last - first), y = (value: number) => HIGH - 2 - ((HIGH - 4) * value) / most;
   const line = (of: 1 | 2 | 3) => past.map((point, number) => `${number ? `H${x(point[0]).toFixed(1)}V` : "M0,"}${y(value(point, of)).toFixed(1)}`).join("") + `H${WIDE}`;
-  const said = `queue ${name} from ${clock(first).slice(0, 8)}: held at most ${Math.max(...past.map((point) => value(point, 1)))}, asked for at most ${Math.max(...past.map((point) => value(point, 2)))} ${resource}`;
+  const said = `queue ${name} from ${clock(first).slice(0, 8)}: used at most ${Math.max(...past.map((point) => value(point, 1)))}, requested at most ${Math.max(...past.map((point) => value(point, 2)))} ${resource}`;
   return (
     <svg viewBox={`0 0 ${WIDE} ${HIGH}`} preserveAspectRatio="none" role="img" aria-label={said}>
       <title>{said}</title>
@@ -108,13 +108,13 @@ function Gangs({ gangs }: { gangs: Gang[] }) {
       <h2>Gangs</h2>
       <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="gangs">
         <table>
-          <thead><tr>{["gang", "queue", "needs", "have a node", "wait", "members"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
+          <thead><tr>{["gang", "queue", "needs", "scheduled", "pending", "members"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
           <tbody>{gangs.map((gang) => (
             <tr>
-              <th scope="row">{gang.gang}{gang.missing && <div class="taint">its PodGroup is not there</div>}</th>
+              <th scope="row">{gang.gang}{gang.missing && <div class="taint">its PodGroup does not exist</div>}</th>
               <td>{gang.queue}</td><td>{gang.needs ?? "by subgroup"}</td><td>{gang.placed}</td><td class={gang.waiting ? "unplaced" : ""}>{gang.waiting || ""}</td>
               <td><details open={gang.pods.length <= 4}><summary>{count(gang.pods.length, "pod")}</summary><ul class="rows">{gang.pods.map((pod) => (
-                <li><a href={podAddress(pod.pod)}>{pod.pod}</a>{pod.node ? <a href={onMap("node", pod.node)}>{pod.node}</a> : <span class="unplaced">waits</span>}</li>
+                <li><a href={podAddress(pod.pod)}>{pod.pod}</a>{pod.node ? <a href={onMap("node", pod.node)}>{pod.node}</a> : <span class="unplaced">pending</span>}</li>
               ))}</ul></details></td>
             </tr>
           ))}</tbody>
@@ -128,11 +128,11 @@ function Evictions({ found }: { found: Eviction[] }) {
   return (
     <section>
       <h2>Evictions</h2>
-      {!found.length && <p class="faint">No event tells of one.</p>}
+      {!found.length && <p class="faint">No evictions in the cluster's events.</p>}
       {found.length > 0 && (
         <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="evictions">
           <table>
-            <thead><tr>{["when", "pod", "reason", "why"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
+            <thead><tr>{["time", "pod", "reason", "message"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
             <tbody>{found.map((each) => (
               <tr><td><time>{day(each.at)}</time></td><th scope="row"><a href={podAddress(each.pod)}>{each.pod}</a></th><td>{each.reason}</td><td class="why">{each.why}</td></tr>
             ))}</tbody>

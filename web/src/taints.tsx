@@ -4,7 +4,6 @@ import { useLayoutEffect, useState } from "preact/hooks";
 import { onMap, podAddress, read } from "./address";
 import { post, remove } from "./api";
 import { Command, labelled, Shown, useAnswer, useCluster } from "./parts";
-import { count } from "./words";
 
 interface Rule {
   rule: string; taint: string; effect: string; about: string; since: string | null; expires: string | null;
@@ -31,14 +30,14 @@ export function TaintsView({ target }: { target: string }) {
 function Rules({ rules, changes }: { rules: Rule[]; changes: boolean }) {
   const [trouble, set] = useState("");
   const end = (rule: string) => remove("taints", { rule }).then(() => set(""), (error: Error) => set(error.message));
-  if (!rules.length) return <p class="faint">No rule taints any device.</p>;
+  if (!rules.length) return <p class="faint">No rules taint devices.</p>;
   return (
     <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="rules">
       {trouble && <p class="trouble" role="alert">{trouble}</p>}
       <table>
         <thead><tr>
           <th scope="col">rule</th><th scope="col">taint</th><th scope="col" class="number">devices</th><th scope="col" class="number">in use</th>
-          <th scope="col" class="number">pods that must leave</th><th scope="col">progress</th>{changes && <td />}
+          <th scope="col" class="number">pods to evict</th><th scope="col">progress</th>{changes && <td />}
         </tr></thead>
         <tbody>
           {rules.map((rule) => (
@@ -95,7 +94,7 @@ function Try({ target, changes }: { target: string; changes: boolean }) {
       <form class="try" onSubmit={ask}>
         <label>devices <input value={wanted.target} onInput={field("target")} placeholder="driver/pool/device, * for any" required spellcheck={false} /></label>
         <label>taint <input value={wanted.taint} onInput={field("taint")} placeholder="key=value:NoExecute" required spellcheck={false} /></label>
-        <button type="submit" class="main" disabled={asking}>{asking ? "asking …" : "preview"}</button>
+        <button type="submit" class="main" disabled={asking}>{asking ? "loading …" : "preview"}</button>
       </form>
       <p role="status">{said}</p>
       {preview && <Previewed preview={preview} wanted={wanted} changes={changes} apply={apply} />}
@@ -109,27 +108,27 @@ function Previewed({ preview, wanted, changes, apply }: { preview: Preview; want
     <article class="preview" aria-label="preview">
       {preview.told.map((line) => <p>{line}</p>)}
       {preview.blast.owners.length > 0 && (
-        <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="pods that would leave">
+        <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="pods that would be evicted">
           <table>
-            <thead><tr>{["pod", "owner", "on", "devices", "finds another place"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
+            <thead><tr>{["pod", "owner", "node", "devices", "finds another place"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
             <tbody>
               {preview.blast.owners.flatMap((owner) => owner.pods.slice(0, 100).map((pod) => (
                 <tr>
                   <th scope="row"><a href={podAddress(pod.pod)}>{pod.pod}</a></th>
-                  <td>{owner.owner || <span class="taint">nobody: not made again</span>}</td>
+                  <td>{owner.owner || <span class="taint">none: not recreated</span>}</td>
                   <td><a href={onMap("node", pod.node)}>{pod.node}</a></td>
                   <td>{pod.devices.map((device) => <div><a href={onMap("device", device)}>{device}</a></div>)}</td>
-                  <td>{pod.findsPlace === null ? (owner.owner ? "not asked" : "") : pod.findsPlace ? pod.placeThen : <span class="trouble">none</span>}</td>
+                  <td>{pod.findsPlace === null ? (owner.owner ? "not checked" : "") : pod.findsPlace ? pod.placeThen : <span class="trouble">none</span>}</td>
                 </tr>
               )))}
             </tbody>
           </table>
         </div>
       )}
-      <p class="faint">Nothing is changed by looking. On the command line:</p>
+      <p class="faint">A preview changes nothing. On the command line:</p>
       <Command text={`dray taint ${quoted} ${wanted.taint}`} />
-      {changes && <p><button type="button" class="main" onClick={apply}>do it: this {preview.does}</button></p>}
-      {!changes && preview.blast.pods > 0 && <p class="faint">This page only reads: {count(preview.blast.pods, "pod")} stay where they are.</p>}
+      {changes && <p><button type="button" class="main" onClick={apply}>apply: this {preview.does}</button></p>}
+      {!changes && preview.blast.pods > 0 && <p class="faint">This page is read-only, so no pods are evicted.</p>}
     </article>
   );
 }

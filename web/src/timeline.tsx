@@ -5,7 +5,7 @@ import { clock, day, lasting } from "./words";
 export interface Line { at: number; what: string; object: string; by?: string; detail?: string }
 
 export function Timeline({ lines }: { lines: Line[] }) {
-  if (!lines.length) return <p class="faint">Nothing is known.</p>;
+  if (!lines.length) return <p class="faint">Nothing is known about this pod.</p>;
   const first = lines[0]!.at;
   return (
     <>

@@ -22,7 +22,7 @@ export function WaitingView() {
       <Shown answer={answer}>
         {(told) => (
           <>
-            <p class="faint">{told.waiting ? `${told.waiting} of ${count(told.pods, "pod")} wait for a node, for ${count(told.causes.length, "reason")}` : told.pods ? "No pod waits for a node." : "There are no pods."}</p>
+            <p class="faint">{told.waiting ? `${told.waiting} of ${count(told.pods, "pod")} pending, for ${count(told.causes.length, "reason")}` : told.pods ? "No pods are pending." : "No pods found."}</p>
             {told.causes.map((cause) => <CauseCard cause={cause} />)}
           </>
         )}

@@ -7,12 +7,13 @@ import { post } from "./api";
 import { cluster } from "./cluster";
 import { Drains } from "./drains";
 import { Command, labelled } from "./parts";
+import { count } from "./words";
 
 /** Options in the address, and what they are called. */
-export const WHAT_IF: Record<string, string> = { cordon: "cordon it", uncordon: "uncordon it", drain: "drain it", remove: "lose it", taint: "taint it" };
+export const WHAT_IF: Record<string, string> = { cordon: "cordon it", uncordon: "uncordon it", drain: "drain it", remove: "remove it", taint: "taint it" };
 const FLAGS: Record<string, string> = { cordon: "--cordon", uncordon: "--uncordon", drain: "--drain", remove: "--remove-node", taint: "--taint", taintDevices: "--taint-device" };
 const KINDS = Object.keys(FLAGS);
-const SAID: Record<string, string> = { ...Object.fromEntries(KINDS.map((what) => [what, what])), remove: "lose", taintDevices: "taint" };
+const SAID: Record<string, string> = { ...Object.fromEntries(KINDS.map((what) => [what, what])), taintDevices: "taint" };
 const TAINTS = new Set(["taint", "taintDevices"]);
 
 /** What is in the address, as a list: names of nodes, or "TARGET TAINT". None of them can have a comma in it. */
@@ -116,9 +117,9 @@ export function WhatIfView() {
   return (
     <div class="page">
       <h1>What if</h1>
-      <p class="faint">Where pods would go, who would have to leave, and what is left then, rehearsed with the real scheduler. Nothing is changed by asking.</p>
+      <p class="faint">Preview a change with the real scheduler: where pods would go, which would be evicted, and what would be left. Nothing is changed.</p>
       <form id="change" onSubmit={(event) => { event.preventDefault(); void ask(); }}>
-        <label>objects that would be applied: paste manifests, or drop files
+        <label>manifests to apply: paste them, or drop files here
           <textarea
             class={over ? "manifests over" : "manifests"} value={manifests} spellcheck={false} placeholder={"apiVersion: v1\nkind: Pod\n…"}
             onInput={(event) => setManifests(event.currentTarget.value)}
@@ -132,7 +133,7 @@ export function WhatIfView() {
         )}
       </form>
       <AddChange key={options.get("add") ?? ""} asked={options.get("add") ?? ""} />
-      <p><button type="submit" form="change" class="main" disabled={asking || (!manifests.trim() && !changes.length)}>{asking ? "rehearsing …" : "what would happen?"}</button></p>
+      <p><button type="submit" form="change" class="main" disabled={asking || (!manifests.trim() && !changes.length)}>{asking ? "rehearsing …" : "preview"}</button></p>
       {trouble && <p class="trouble" role="alert">{trouble}</p>}
       <div role="status">
         {done.length > 0 && <p class="placed">Done: {done.join("; ")}.</p>}
@@ -160,12 +161,12 @@ function AddChange({ asked }: { asked: string }) {
     setName("");
   };
   return (
-    <form class="try" onSubmit={add} aria-label="one more change">
+    <form class="try" onSubmit={add} aria-label="add a change">
       <label>{device ? "devices" : "a node"}
         <input list={device ? undefined : "nodes"} value={name} onInput={(event) => setName(event.currentTarget.value)} placeholder={device ? "driver/pool/device, * for any" : ""} spellcheck={false} />
       </label>
       <datalist id="nodes">{Object.keys(cluster.picture?.nodes ?? {}).slice(0, 500).map((each) => <option value={each} />)}</datalist>
-      <label>what happens
+      <label>change
         <select value={what} onChange={(event) => setWhat(event.currentTarget.value)}>
           {Object.entries(WHAT_IF).map(([each, title]) => <option value={each}>{title}</option>)}<option value="taintDevices">taint devices</option>
         </select>
@@ -183,33 +184,33 @@ function Answer({ plan, changes, files, apply }: { plan: Plan; changes: (readonl
   return (
     <article class="preview" aria-label="plan">
       <p class="lead">{plan.told}</p>
-      {!plan.settled && <p class="trouble">It had not come to rest when the rehearsal ended.</p>}
-      <PodTable title="pods that are asked about" pods={plan.pods} />
-      <PodTable title="pods that waited and get a node too" pods={plan.others} />
+      {!plan.settled && <p class="trouble">The rehearsal ended before everything had settled.</p>}
+      <PodTable title="affected pods" pods={plan.pods} />
+      <PodTable title="other pending pods that get a node" pods={plan.others} />
       {plan.evictions.length > 0 && (
-        <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="pods that leave">
+        <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label="evicted pods">
           <table>
-            <thead><tr>{["leaves", "from", "goes to", "why"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
+            <thead><tr>{["evicted", "from", "moves to", "reason"].map((title) => <th scope="col">{title}</th>)}</tr></thead>
             <tbody>{plan.evictions.slice(0, 200).map((each) => (
-              <tr><th scope="row"><a href={podAddress(each.pod)}>{each.pod}</a></th><td>{each.node}</td><td>{each.placeThen || <span class="unplaced">{each.again ? "finds no place" : "is not made again"}</span>}</td><td>{each.why}</td></tr>
+              <tr><th scope="row"><a href={podAddress(each.pod)}>{each.pod}</a></th><td>{each.node}</td><td>{each.placeThen || <span class="unplaced">{each.again ? "does not fit" : "not recreated"}</span>}</td><td>{each.why}</td></tr>
             ))}</tbody>
           </table>
         </div>
       )}
-      {plan.protected.map((pod) => <p class="taint">A disruption budget keeps {pod} where it is.</p>)}
+      {plan.protected.map((pod) => <p class="taint">{pod} is protected by a disruption budget and would stay.</p>)}
       <Compared title="before and after" rows={plan.compared.filter(([, before, after]) => before !== after)} />
-      {same.length > 0 && <details><summary>{same.length} more {same.length === 1 ? "number that stays" : "numbers that stay"} as they are</summary><Compared title="what stays" rows={same} /></details>}
-      {plan.leftOut.length > 0 && <p class="taint">No placement depends on these as far as Dray knows, so nothing was rehearsed of them: {plan.leftOut.join("; ")}.</p>}
+      {same.length > 0 && <details><summary>{count(same.length, "value")} unchanged</summary><Compared title="unchanged values" rows={same} /></details>}
+      {plan.leftOut.length > 0 && <p class="taint">Ignored, because Dray does not know these kinds: {plan.leftOut.join("; ")}.</p>}
       <p class="faint">On the command line:</p>
       <Command text={command} />
       {plan.ticket && (
         <>
-          <p>Doing it would, one after the other:</p>
+          <p>Applying this would, in this order:</p>
           <ol class="steps">{plan.does.slice(0, 50).map((step) => <li>{step}</li>)}{plan.does.length > 50 && <li class="faint">and {plan.does.length - 50} more</li>}</ol>
-          <p><button type="button" class="main" onClick={apply}>do it</button></p>
+          <p><button type="button" class="main" onClick={apply}>apply</button></p>
         </>
       )}
-      {cluster.about?.changes && plan.whyNot && <p class="faint">It cannot be done from here: {plan.whyNot}.</p>}
+      {cluster.about?.changes && plan.whyNot && <p class="faint">This cannot be applied from here: {plan.whyNot}.</p>}
     </article>
   );
 }
@@ -233,11 +234,11 @@ function PodTable({ title, pods }: { title: string; pods: Planned[] }) {
     <div class="scroll" ref={labelled} tabIndex={0} role="region" aria-label={title}>
       <table>
         <caption class="unseen">{title}</caption>
-        <thead><tr>{["pod", "verdict", ...(placed ? ["node", "devices"] : []), ...(after ? ["after"] : []), ...(refused ? ["why not"] : [])].map((name) => <th scope="col">{name}</th>)}</tr></thead>
+        <thead><tr>{["pod", "verdict", ...(placed ? ["node", "devices"] : []), ...(after ? ["evicts"] : []), ...(refused ? ["reason"] : [])].map((name) => <th scope="col">{name}</th>)}</tr></thead>
         <tbody>
           {pods.slice(0, 200).map((pod) => (
             <tr>
-              <th scope="row">{pod.pod}{pod.insteadOf && <div class="faint">{pod.insteadOf === pod.pod ? "made again" : `instead of ${pod.insteadOf}`}</div>}</th>
+              <th scope="row">{pod.pod}{pod.insteadOf && <div class="faint">{pod.insteadOf === pod.pod ? "recreated" : `instead of ${pod.insteadOf}`}</div>}</th>
               <td class={pod.verdict === "placed" ? "placed" : "unplaced"}>{pod.verdict}</td>
               {placed && <td>{pod.node && <a href={onMap("node", pod.node)}>{pod.node}</a>}</td>}
               {placed && <td>{(pod.devices ?? []).map((device) => <div><a href={onMap("device", `${device.driver}/${device.pool}/${device.device}`)}>{device.pool}/{device.device}</a></div>)}</td>}

@@ -39,12 +39,12 @@ class NotDone(Exception):
     """A step was refused: says which, why, and what was done before it."""
 
     def __init__(self, step: str, why: str, done: list[str]) -> None:
-        super().__init__(f"{step}: {why}. " + (f"Done before it: {'; '.join(done)}." if done else "Nothing was done."))
+        super().__init__(f"{step}: {why}. " + (f"Done before that: {'; '.join(done)}." if done else "Nothing was done."))
 
 
 def stays_a_thought(change: Change) -> str:
     """Why the change cannot be done from here, or nothing."""
-    return "a node is not lost by writing to the API" if change.remove else ""
+    return "removing a node cannot be done through the API" if change.remove else ""
 
 
 async def apply(cluster: Cluster, change: Iterable[Step]) -> list[str]:

@@ -29,7 +29,7 @@ NAMED_MAX: Final = 200
 ENDED_KEPT: Final = 32
 
 State = Literal["under way", "done", "failed", "stopped"]
-LEAVING: Final = "is leaving"
+LEAVING: Final = "terminating"
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ class Drain:
     def _why(self, pod: Pod) -> str:
         if pod.uid in self._told or pod.metadata.deletion_timestamp is not None:
             return LEAVING
-        return self._kept[pod.uid][0] if pod.uid in self._kept else "is asked next"
+        return self._kept[pod.uid][0] if pod.uid in self._kept else "not evicted yet"
 
 
 def leaves(pod: Pod, node: str) -> bool:
@@ -100,11 +100,11 @@ def meant(world: World, node: str) -> str:
     pods = [pod for pod in world.all(PODS).values() if pod.spec.node_name == node and not pod.terminal]
     leaving = [pod for pod in pods if leaves(pod, node)]
     alone = sum(pod.metadata.controller is None for pod in leaving)
-    said = [f"drain {node}: cordon it and ask {counted(len(leaving), 'pod')} to leave, as disruption budgets allow"]
+    said = [f"drain {node}: cordon it and evict {counted(len(leaving), 'pod')}, as disruption budgets allow"]
     if alone:
-        said.append(f"{alone} of them of no controller, so nobody makes {'it' if alone == 1 else 'them'} anew")
+        said.append(f"{alone} of them {'has' if alone == 1 else 'have'} no controller and would not be recreated")
     if stay := len(pods) - len(leaving):
-        said.append(f"{counted(stay, 'pod')} of DaemonSets {'stays' if stay == 1 else 'stay'}")
+        said.append(f"{counted(stay, 'DaemonSet pod')} {'stays' if stay == 1 else 'stay'}")
     return "; ".join(said)
 
 

@@ -52,9 +52,9 @@ class Guard:
         if _name(host) not in self._hosts:
             return Refusal(421, f"this is not {host[:100]!r}; open the page by the address that was printed, or see --allow-host")
         if not _same_origin(headers, host):
-            return Refusal(403, "a page of another origin may not ask")
+            return Refusal(403, "requests from other origins are not allowed")
         if path.startswith("/api/") and not self._knows(headers.get("Authorization", "")):
-            return Refusal(401, "the token is missing or wrong; it is in the address that was printed at start")
+            return Refusal(401, "the token is missing or wrong; it is in the address that was printed at startup")
         return None
 
     def _knows(self, authorization: str) -> bool:

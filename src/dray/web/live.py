@@ -67,8 +67,8 @@ class Live:
     def notices(self) -> list[str]:
         hidden = ", ".join(sorted(kind.resource for kind in self._hidden))
         late = ", ".join(sorted(kind.resource for kind in self._missing)) if self._listed.is_set() else ""
-        told = ((f"you may not list {hidden}", hidden), (f"the cluster has not shown {late} yet", late))
-        return [f"{text}; what you see is as if there were none" for text, names in told if names]
+        told = ((f"you may not list {hidden}", hidden), (f"still waiting for {late} from the cluster", late))
+        return [f"{text}; shown as if there were none" for text, names in told if names]
 
     async def begin(self) -> None:
         if not self._tasks:

@@ -42,12 +42,12 @@ class Wanted(NamedTuple):
 
 
 WANTED: Final = (
-    Wanted("attempts to schedule, in a minute", "scheduler_schedule_attempts_total", "result"),
-    Wanted("pods that are not placed, by queue", "scheduler_pending_pods", "queue", grows=False),
-    Wanted("attempts to make room by preemption, in a minute", "scheduler_preemption_attempts_total"),
-    Wanted("pods evicted to make room, in a minute", "scheduler_preemption_victims_sum"),
-    Wanted("pods evicted for device taints, in a minute", "device_taint_eviction_controller_pod_deletions_total"),
-    Wanted("writes refused because the object had changed, in a minute", "dray_write_conflicts_total"),
+    Wanted("scheduling attempts per minute", "scheduler_schedule_attempts_total", "result"),
+    Wanted("unscheduled pods, by queue", "scheduler_pending_pods", "queue", grows=False),
+    Wanted("preemption attempts per minute", "scheduler_preemption_attempts_total"),
+    Wanted("pods evicted to make room per minute", "scheduler_preemption_victims_sum"),
+    Wanted("pods evicted for device taints per minute", "device_taint_eviction_controller_pod_deletions_total"),
+    Wanted("write conflicts per minute", "dray_write_conflicts_total"),
 )
 _PLACES: Final = {wanted.sample: number for number, wanted in enumerate(WANTED)}
 

@@ -67,7 +67,7 @@ class Recorded:
         else:
             steps = self._tail.more()
             if self._tail.head is None:
-                raise RecordingError(f"{path}: nothing is in it yet")
+                raise RecordingError(f"{path}: the recording is still empty")
             self._head = self._tail.head
         self.gates: Gates | None = self._head.gates
         made = [step for step in map(self._made, steps) if step is not None]

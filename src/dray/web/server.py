@@ -192,10 +192,10 @@ class Page:
         except NotDone as error:
             return _error(409, str(error))
         except TooMuch:
-            return _error(503, "too many questions at once; try again in a moment")
+            return _error(503, "too many requests at once; try again in a moment")
         except Exception:
-            log.exception("a question could not be answered: this is a bug in Dray", extra={"path": request.path})
-            return _error(500, "this is a bug in Dray; its log says more")
+            log.exception("internal error: this is a bug in Dray", extra={"path": request.path})
+            return _error(500, "internal error: this is a bug in Dray; see its log")
         if not answer.prepared:
             answer.headers.update(HEADERS)
         return answer
@@ -290,7 +290,7 @@ class Page:
         cluster = self._writable()
         change = self._tickets.pop((await _body(request, Ticket)).ticket, None)
         if change is None:
-            raise web.HTTPConflict(reason="look at what it does first: the preview is missing or too old")
+            raise web.HTTPConflict(reason="preview the change first: the preview is missing or too old")
         return await _sent(request, msgspec.json.encode({"done": await apply(cluster, change)}))
 
     async def _preview(self, request: web.Request) -> web.Response:
@@ -316,12 +316,12 @@ class Page:
         self._writable()
         node = request.query.get("node", "")
         if not self._drains.stop(node):
-            raise views.Unknown(f"node {node} is not being drained from here")
+            raise views.Unknown(f"no drain of node {node} was started here")
         return await _sent(request, msgspec.json.encode({"node": node}))
 
     def _writable(self) -> Cluster:
         if not self._changes or self._scene.cluster is None:
-            raise web.HTTPForbidden(reason="this page only reads; it was started without --allow-changes")
+            raise web.HTTPForbidden(reason="this page is read-only; start it with --allow-changes to make changes")
         return self._scene.cluster
 
     # ------------------------------------------------------------------------------------------------------------ the map

@@ -59,7 +59,7 @@ def node(moment: Moment, name: str, placing: Placing) -> Plain:
     world = moment.world
     found: Node | None = world.get(NODES, name)
     if found is None:
-        raise Unknown(f"there is no node {name}")
+        raise Unknown(f"no node named {name}")
     slices = [slice for slice in world.all(RESOURCE_SLICES).values() if _may_be_on(slice, name)]
     rows = [row for row in _inventory(moment, slices, placing).devices if row.node == name]
     usage = node_usage(world).get(name, {})
@@ -83,7 +83,7 @@ def device(moment: Moment, name: str, placing: Placing) -> Plain:
     found = _inventory(moment, slices, placing)
     row = next((row for row in found.devices if row.device == key.device), None)
     if row is None:
-        raise Unknown(f"there is no device {name}")
+        raise Unknown(f"no device named {name}")
     published = _device(slices, key.device)
     ruled = not rules_off(placing.gates)
     within = {entry.counter_set for entry in published.consumes_counters}
@@ -201,7 +201,7 @@ def _chosen(choice: Choice) -> Plain:
 def _pod(moment: Moment, key: str) -> Pod:
     found: Pod | None = moment.world.get(PODS, key)
     if found is None:
-        raise Unknown(f"there is no pod {key}")
+        raise Unknown(f"no pod named {key}")
     return found
 
 
