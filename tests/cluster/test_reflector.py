@@ -89,5 +89,5 @@ async def test_the_same_trouble_is_told_once_and_its_end_too(caplog: pytest.LogC
     await listed(PODS, refused, refused, refused, away, [b"{}"], count=1)
     assert [record.message for record in caplog.records] == [
         *["cannot list or watch, trying again"] * 2,
-        "the kind can be read now",
+        "this kind can be read now",
     ]

@@ -46,7 +46,7 @@ def test_a_pod_that_is_spread_too_far_is_told_about_and_evicted_if_it_asks_for_i
     made.create(PODS, pod("content", span="2"))
     made.pass_time(10)
     assert evicted(made, "heals", "endures", "content") == [True, False, False]
-    assert sorted(told(made)) == ["its resources are in 2 zones of n1, and the pod allows 1"] * 2
+    assert sorted(told(made)) == ["its resources are in 2 zones of n1, but the pod allows 1"] * 2
 
 
 def test_what_it_does_is_counted_under_names_that_the_controllers_declare() -> None:

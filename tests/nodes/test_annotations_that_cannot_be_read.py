@@ -27,9 +27,12 @@ def told(made: VirtualCluster, reason: str) -> set[str]:
 @pytest.mark.parametrize(
     ("annotations", "wrong"),
     [
-        ({"dray.dev/fails-after": "5s", "dray.dev/exit-code": "many"}, "dray.dev/exit-code: 'many' is no whole number from 1 on"),
-        ({"dray.dev/fails-after": "5s", "dray.dev/exit-code": "0"}, "dray.dev/exit-code: '0' is no whole number from 1 on"),
-        ({"dray.dev/crashes-after": "5s", "dray.dev/crashes": "-1"}, "dray.dev/crashes: '-1' is no whole number from 0 on"),
+        (
+            {"dray.dev/fails-after": "5s", "dray.dev/exit-code": "many"},
+            "dray.dev/exit-code: 'many' is not an integer of at least 1",
+        ),
+        ({"dray.dev/fails-after": "5s", "dray.dev/exit-code": "0"}, "dray.dev/exit-code: '0' is not an integer of at least 1"),
+        ({"dray.dev/crashes-after": "5s", "dray.dev/crashes": "-1"}, "dray.dev/crashes: '-1' is not an integer of at least 0"),
         ({"dray.dev/finishes-after": "soon"}, "dray.dev/finishes-after: 'soon' is not a duration; write 30s, 1m30s or 500ms"),
     ],
 )
@@ -46,7 +49,7 @@ def test_what_can_be_read_is_not_told() -> None:
 @pytest.mark.parametrize(
     ("annotation", "value", "wrong"),
     [
-        ("dray.dev/prepare", "never", "'never' is none of succeed, fail, silence"),
+        ("dray.dev/prepare", "never", "'never' is not one of succeed, fail, silence"),
         ("dray.dev/prepare-seconds", "long", "'long' is not a duration"),
     ],
 )
@@ -66,10 +69,10 @@ def test_of_a_claim_preparing_fails_with_it_until_it_is_corrected(annotation: st
 @pytest.mark.parametrize(
     ("annotation", "value", "wrong"),
     [
-        ("fabric.dray.dev/attach", "maybe", "'maybe' is none of succeed, fail, silence"),
+        ("fabric.dray.dev/attach", "maybe", "'maybe' is not one of succeed, fail, silence"),
         ("fabric.dray.dev/attach-seconds", "long", "'long' is not a duration; write 30s, 1m30s or 500ms"),
-        ("fabric.dray.dev/failure-percent", "half", "'half' is no whole number"),
-        ("fabric.dray.dev/failure-percent", "²", "'²' is no whole number"),
+        ("fabric.dray.dev/failure-percent", "half", "'half' is not an integer"),
+        ("fabric.dray.dev/failure-percent", "²", "'²' is not an integer"),
     ],
 )
 def test_of_a_fabric_is_told_on_the_claim(annotation: str, value: str, wrong: str) -> None:

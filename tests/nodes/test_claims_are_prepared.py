@@ -280,7 +280,7 @@ def test_how_preparing_ends_is_set_on_the_claim() -> None:
     assert {lab.phase(name) for name in ("slow", "broken", "silent")} == {"Pending"}
     lab.run(60)
     assert [lab.phase(name) for name in ("slow", "broken", "silent")] == ["Running", "Pending", "Pending"]
-    assert any("ResourceClaim broken: the device cannot be made ready" in text for text in lab.events())
+    assert any("ResourceClaim broken: the device cannot be prepared" in text for text in lab.events())
     assert any("NodePrepareResources: rpc error: code = DeadlineExceeded" in text for text in lab.events())
 
 

@@ -223,8 +223,8 @@ class TestPodsThatStartTogether:
             seen.append(attached(made))
         assert seen == [{}] * 60
         [told] = {event["message"] for event in made.all(EVENTS) if event["reason"] == "FabricTooSmall"}
-        start = "nothing is attached for podgroup default/train: its 3 pods start together"
-        assert told == f"{start}, and all spare devices would do for 2 of them, but not for default/train-2"
+        start = "no devices attached for podgroup default/train: the spare devices are enough"
+        assert told == f"{start} for 2 of its 3 pods, but not for default/train-2"
 
     def test_all_is_attached_at_once_where_it_is_enough(self) -> None:
         made = cluster(*gang("train", "one", 3), count=3)
@@ -295,7 +295,7 @@ class TestPodsThatStartTogether:
         assert running(made) == {"two-0", "two-1"}
         assert len(attached(made)["on"]) == 2
         told = {event["message"] for event in made.all(EVENTS) if event["reason"] == "FabricTooSmall"}
-        assert any("all spare devices would do for 3 of them, but not for default/four-3" in each for each in told)
+        assert any("are enough for 3 of its 4 pods, but not for default/four-3" in each for each in told)
 
     def test_an_annotation_is_enough(self) -> None:
         owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}

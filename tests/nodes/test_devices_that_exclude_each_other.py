@@ -58,7 +58,7 @@ def test_a_server_without_the_feature_keeps_no_groups_and_the_driver_refuses() -
     assert second["spec"]["nodeName"] == "mig-0"
     assert (phase(cluster, "first"), phase(cluster, "second")) == ("Running", "Pending")
     (why,) = set(told(cluster, "FailedPrepareDynamicResources"))
-    assert "device gpu-0-timeslice-0 (timesliced) cannot be used beside others of counter set gpu-0" in why
+    assert "device gpu-0-timeslice-0 (timesliced) is incompatible with others of counter set gpu-0" in why
     assert "gpu-0-1g-0: partitioned" in why
     (note,) = not_started(cluster.world().all(PODS)["default/second"], cluster.all(EVENTS))
     assert note == f"Its kubelet cannot start it: {why}."

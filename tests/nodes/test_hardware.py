@@ -82,7 +82,7 @@ def test_the_same_request_makes_the_same_objects_and_classes_once() -> None:
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        ("gpu9", "there is no hardware 'gpu9'; the catalogue has"),
+        ("gpu9", "unknown hardware 'gpu9'; the catalogue has"),
         ("gpu8:none", "must be a number"),
         ("gpu8:²", "must be a number"),
         ("gpu8:0", "from 1 to"),

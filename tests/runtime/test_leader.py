@@ -166,7 +166,7 @@ async def test_who_waits_says_once_who_leads(cluster: Embedded, caplog: pytest.L
     for task in (waiting, leading):
         task.cancel()
     await asyncio.gather(waiting, leading, return_exceptions=True)
-    assert [record.holder for record in caplog.records if "another instance leads" in record.message] == ["a"]
+    assert [record.holder for record in caplog.records if "another instance is the leader" in record.message] == ["a"]
 
 
 async def test_who_may_not_have_the_lease_warns_once(cluster: Embedded, caplog: pytest.LogCaptureFixture) -> None:
@@ -200,7 +200,7 @@ async def test_a_leader_that_cannot_renew_stops_before_another_can_start(cluster
     assert await led(first) is first
     waiting = asyncio.create_task(second.run())
     cut.broken = True
-    with pytest.raises(LeadershipLost, match=r"it was not renewed for [\d.]+ seconds \(cut off\); another instance may act now"):
+    with pytest.raises(LeadershipLost, match=r"it was not renewed for [\d.]+ seconds \(cut off\); another instance may lead now"):
         async with asyncio.timeout(5):
             await losing
     assert await led(first, second) is second

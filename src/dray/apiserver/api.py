@@ -121,7 +121,7 @@ class Api:
             return refusal(error)
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
-            return refusal(ApiError(500, "InternalError", "the server failed to handle this request; its log says why"))
+            return refusal(ApiError(500, "InternalError", "internal error; see the server's log"))
 
     # ----------------------------------------------------------------------------------------------------------- routing
 

@@ -69,9 +69,7 @@ def no_such_path() -> ApiError:
 
 def no_container(name: str, wanted: str) -> ApiError:
     lacking = {"portforward": "port to forward", "ephemeralcontainers": "place for ephemeral ones"}.get(wanted, wanted)
-    message = (
-        f'pod "{name}" is simulated and has no container, so there is no {lacking}; kubectl describe and dray story tell about it'
-    )
+    message = f'pod "{name}" is simulated and has no container, so there is no {lacking}; see kubectl describe or dray story'
     return ApiError(400, "BadRequest", message)
 
 

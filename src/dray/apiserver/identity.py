@@ -78,7 +78,7 @@ def _kept(path: Path) -> Identity | None:
         return None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         advice = "move it away to get a new one, with new tokens"
-        raise JournalError(f"{path} is not an identity of Dray ({error}); {advice}") from error
+        raise JournalError(f"{path} is not an identity file of Dray ({error}); {advice}") from error
 
 
 def write_private(path: Path, data: bytes) -> None:

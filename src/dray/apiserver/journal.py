@@ -24,7 +24,7 @@ CREATE TABLE objects (tab TEXT NOT NULL, key TEXT NOT NULL, revision INTEGER NOT
 CREATE TABLE state (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 """
 _FORMAT: Final = 1
-_ADVICE: Final = "put a copy in its place, or move it away to start with an empty cluster"
+_ADVICE: Final = "restore a copy, or move it away to start with an empty cluster"
 
 Change = tuple[int, str, str, bytes | None]
 

@@ -44,7 +44,7 @@ def merge(config: Object, path: Path) -> None:
     for field in ("clusters", "users", "contexts"):
         entries = found.get(field) or []
         if not isinstance(entries, list):
-            raise KubeconfigError(f"{path}: {field} is not a list; the file is left as it is")
+            raise KubeconfigError(f"{path}: {field} is not a list; the file was not changed")
         names = {entry["name"] for entry in config[field]}
         found[field] = [e for e in entries if not (isinstance(e, dict) and e.get("name") in names)] + config[field]
     found["current-context"] = config["current-context"]
@@ -63,9 +63,9 @@ def _read(path: Path) -> Object:
     except FileNotFoundError:
         found = None
     except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise KubeconfigError(f"{path} is not a kubeconfig ({error}); it is left as it is") from error
+        raise KubeconfigError(f"{path} is not a kubeconfig ({error}); it was not changed") from error
     if found is None:
         return {"apiVersion": "v1", "kind": "Config"}
     if not isinstance(found, dict):
-        raise KubeconfigError(f"{path} is not a kubeconfig; it is left as it is")
+        raise KubeconfigError(f"{path} is not a kubeconfig; it was not changed")
     return found

@@ -183,7 +183,7 @@ class ApiServer:
             except OSError:
                 if number == port:
                     raise
-                log.warning("port %d, which this cluster had, is taken: kubeconfigs from before do not reach it", number)
+                log.warning("port %d, which this cluster used before, is taken: existing kubeconfigs no longer work", number)
         raise AssertionError("the last port was tried")
 
     def _expire(self) -> None:
@@ -254,7 +254,7 @@ class ApiServer:
         """What the disk did not take never happened; whoever waits for it is told, and the next change is tried again."""
         assert self._journal is not None
         if not self.failure:
-            log.error("changes cannot be written to %s: %s", self._data, failure)
+            log.error("cannot write changes to %s: %s", self._data, failure)
         self.failure = failure
         self.core.revert()
         self._journal.resume()

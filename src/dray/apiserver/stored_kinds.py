@@ -25,7 +25,7 @@ REGISTRATION: Final = "apiregistration.k8s.io"
 
 def _not_asked(obj: dict[str, Any], old: dict[str, Any] | None, context: Context) -> None:
     """Whoever writes a policy relies on it: silence would be taken for protection."""
-    context.warnings.append("this is stored and has no effect: the server asks neither admission policies nor webhooks")
+    context.warnings.append("stored without effect: this server calls neither admission policies nor webhooks")
 
 
 STORED: Final = (

@@ -120,16 +120,16 @@ class Reflector:
             self._absent = type(error)
             about, forbidden = {"kind": self.kind.resource, "error": str(error)}, isinstance(error, Forbidden)
             if forbidden:
-                log.warning("may not list or watch the kind; it counts as empty until that is granted", extra=about)
+                log.warning("no permission to list or watch this kind; it counts as empty until granted", extra=about)
             else:
                 level = logging.INFO if self.kind in OPTIONAL else logging.WARNING
-                log.log(level, "the kind is not served; it counts as empty until it is", extra=about)
+                log.log(level, "this kind is not served; it counts as empty until it is", extra=about)
             self._sink(self.kind, Listed([], "0", forbidden))
         await asyncio.sleep(self._appears)
 
     def _heard(self) -> None:
         if self._absent or self._said:
-            log.info("the kind can be read now", extra={"kind": self.kind.resource})
+            log.info("this kind can be read now", extra={"kind": self.kind.resource})
             self._absent, self._said = None, ""
 
     async def _pause(self, error: ClusterError) -> None:

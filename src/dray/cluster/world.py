@@ -210,7 +210,7 @@ def _readable(kind: Kind, raw: bytes | msgspec.Raw | dict[str, Any]) -> Object |
     try:
         return decode(kind.type, raw)
     except DecodeError as error:
-        log.error("an object cannot be read and is left out", extra={"kind": kind.resource, "error": str(error)})
+        log.error("ignoring an object that cannot be read", extra={"kind": kind.resource, "error": str(error)})
         return None
 
 

@@ -26,7 +26,7 @@ from dray.numa.refused import SPREAD
 REST_SECONDS: Final = 60.0
 METRICS: Final[Declared] = {
     "dray_numa_spans_missed_total": ("counter", (), "Pods observed in more zones than they allow"),
-    "dray_numa_pods_healed_total": ("counter", (), "Pods evicted for that, because they ask for it"),
+    "dray_numa_pods_healed_total": ("counter", (), "Pods evicted for using more zones than they allow"),
 }
 
 
@@ -65,9 +65,9 @@ class Spans(Keyed):
     def _tell(self, pod: Pod, own: Intent, zones: int, now: float) -> None:
         self._meter.count("dray_numa_spans_missed_total")
         what = ", ".join(sorted(own.resources)) if own.resources is not None else "its resources"
-        words = f"{what} are in {zones + own.span} zones of {pod.spec.node_name}, and the pod allows {own.span}"
+        words = f"{what} are in {zones + own.span} zones of {pod.spec.node_name}, but the pod allows {own.span}"
         if own.heal and pod.metadata.controller is None:
-            words += "; it has no controller that would make it again, so it is left as it is"
+            words += "; it is not evicted, because no controller would recreate it"
         self.say(self._recorder.warning(PODS, pod, SPREAD, words, action="Observing", now=now))
 
     def _heal(self, pod: Pod, now: float) -> list[Write]:

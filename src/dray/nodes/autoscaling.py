@@ -186,9 +186,9 @@ class DeviceAutoscaler:
         return []
 
     def _tell(self, gang: ForGang, stuck: Pod, now: float) -> list[Write]:
-        why = f"its {len(gang.members)} pods start together, and all spare devices would do for {gang.placed} of them"
-        note = f"nothing is attached for podgroup {gang.group}: {why}, but not for {stuck.key}"
-        log.info("nothing is attached for a gang", extra={"group": gang.group, "placed": gang.placed, "stuck": stuck.key})
+        why = f"the spare devices are enough for {gang.placed} of its {len(gang.members)} pods"
+        note = f"no devices attached for podgroup {gang.group}: {why}, but not for {stuck.key}"
+        log.info("not enough spare devices for a gang", extra={"group": gang.group, "placed": gang.placed, "stuck": stuck.key})
         return self._recorder.warning(PODS, stuck, "FabricTooSmall", note, action="Attach", now=now)
 
     def _attach(self, now: float) -> Iterator[Write]:

@@ -180,7 +180,7 @@ def _takes(claim: ResourceClaim | None) -> float:
 def _unreadable(claim: ResourceClaim) -> str:
     """What people wrote of how preparing goes and nobody can read: better told than done otherwise."""
     if (way := _annotation(claim, PREPARE)) not in ("", *_WAYS):
-        return f"annotation {PREPARE}: {way!r} is none of {', '.join(_WAYS)}"
+        return f"annotation {PREPARE}: {way!r} is not one of {', '.join(_WAYS)}"
     try:
         seconds(_annotation(claim, PREPARE_SECONDS) or "0s")
     except ValueError as error:
@@ -190,13 +190,13 @@ def _unreadable(claim: ResourceClaim) -> str:
 
 def _outcome(operation: Operation, driver: str, claim: ResourceClaim | None) -> Done:
     if operation == "unprepare":
-        return Done(error="the device does not answer") if _annotation(claim, UNPREPARE) == "fail" else Done()
+        return Done(error="the device does not respond") if _annotation(claim, UNPREPARE) == "fail" else Done()
     if claim is None or claim.status.allocation is None:
         return Done(error="the claim is gone or not allocated")
     if wrong := _unreadable(claim):
         return Done(error=wrong)
     if _annotation(claim, PREPARE) == "fail":
-        return Done(error="the device cannot be made ready")
+        return Done(error="the device cannot be prepared")
     return Done(
         tuple(
             PreparedDevice(r.pool, r.device, (r.request.split("/")[0],), (_cdi_id(r.driver, r.pool, r.device),), r.share_id)

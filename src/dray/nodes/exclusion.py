@@ -76,7 +76,7 @@ class Exclusion:
                 continue
             if not set(groups).intersection(*there.values()):
                 used = "; ".join(f"{device}: {_listed(found)}" for device, found in sorted(there.items())[:3])
-                return f"device {result.device} ({_listed(groups)}) cannot be used beside others of counter set {name} ({used})"
+                return f"device {result.device} ({_listed(groups)}) is incompatible with others of counter set {name} ({used})"
         return ""
 
     def _others(self, claim: ResourceClaim, result: DeviceRequestAllocationResult) -> Iterator[DeviceRequestAllocationResult]:

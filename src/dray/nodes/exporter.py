@@ -30,8 +30,8 @@ PER_SECOND: Final = 20.0
 METRICS: Final[Declared] = {
     "dray_numa_exporter_lists_total": ("counter", ("result",), "Answers of the kubelet's podresources socket"),
     "dray_numa_exporter_writes_total": ("counter", (), "Placement annotations written"),
-    "dray_numa_exporter_pods": ("gauge", (), "Pods of the node with something by zone"),
-    "dray_numa_exporter_last_list_timestamp_seconds": ("gauge", (), "When the kubelet answered last"),
+    "dray_numa_exporter_pods": ("gauge", (), "Pods of the node that use resources by zone"),
+    "dray_numa_exporter_last_list_timestamp_seconds": ("gauge", (), "Time of the kubelet's last answer"),
 }
 
 
@@ -73,7 +73,7 @@ class Exporter(Keyed):
 
     def silence(self) -> str | None:
         """None, or why there is nothing to report: a check of whether this is ready."""
-        return None if self._answered else "the kubelet does not answer"
+        return None if self._answered else "no answer from the kubelet"
 
     def changed(self, at: float) -> None:
         """Something that the kubelet knows of has changed: ask it, but not more than once a second."""

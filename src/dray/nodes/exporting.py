@@ -66,7 +66,7 @@ async def follow(exporter: Exporter, client: PodResourcesClient, state: Path | N
                 stir()
             except (grpc.RpcError, WireError) as error:
                 exporter.unseen(now)
-                log.warning("the kubelet does not answer", extra={"socket": str(client.socket), "error": _told(error)})
+                log.warning("no answer from the kubelet", extra={"socket": str(client.socket), "error": _told(error)})
         await asyncio.sleep(LOOK_SECONDS)
 
 

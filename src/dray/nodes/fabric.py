@@ -148,9 +148,9 @@ def _place(result: DeviceRequestAllocationResult) -> Place:
 
 def _unreadable(said: Mapping[str, str]) -> Iterator[str]:
     if (way := said.get(HOW, "succeed")) not in _WAYS:
-        yield f"annotation {HOW}: {way!r} is none of {', '.join(_WAYS)}"
+        yield f"annotation {HOW}: {way!r} is not one of {', '.join(_WAYS)}"
     if whole(said.get(PERCENT, "0")) is None:
-        yield f"annotation {PERCENT}: {said[PERCENT]!r} is no whole number"
+        yield f"annotation {PERCENT}: {said[PERCENT]!r} is not an integer"
     try:
         seconds(said.get(SECONDS, "0s"))
     except ValueError as error:

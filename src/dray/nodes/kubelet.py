@@ -481,7 +481,7 @@ class Kubelets(Keyed):
         number = whole(text)
         if number is not None and number >= least:
             return number
-        self._not_read(pod, annotation, f"{text!r} is no whole number from {least} on", now)
+        self._not_read(pod, annotation, f"{text!r} is not an integer of at least {least}", now)
         return None
 
     def _exit_code(self, pod: Pod, now: float) -> int:

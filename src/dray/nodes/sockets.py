@@ -172,12 +172,12 @@ class Sockets:
                 try:
                     plugin = self._accepted(node, info)
                 except Unfit as why:
-                    log.warning("a plugin is refused", extra={"node": node, "socket": str(path), "why": str(why)})
+                    log.warning("rejected a plugin", extra={"node": node, "socket": str(path), "why": str(why)})
                     status = m.RegistrationStatus(False, str(why))
                 notify = m.REGISTRATION + "NotifyRegistrationStatus"
                 await ask(channel, notify, status, m.RegistrationStatusResponse, REGISTRATION_SECONDS)
         except (grpc.aio.AioRpcError, WireError) as error:
-            log.info("a registration socket does not answer", extra={"node": node, "socket": str(path), "error": str(error)})
+            log.info("no answer from a registration socket", extra={"node": node, "socket": str(path), "error": str(error)})
             return
         if plugin is not None:
             self._plugins[known] = plugin
@@ -185,13 +185,13 @@ class Sockets:
             self._spawn(self._monitor(known, plugin))
             if plugin.health_service:
                 self._spawn(self._listen(known, plugin))
-            log.info("a driver is registered", extra={"node": node, "driver": plugin.driver, "endpoint": plugin.endpoint})
+            log.info("registered a driver", extra={"node": node, "driver": plugin.driver, "endpoint": plugin.endpoint})
 
     def _accepted(self, node: str, info: m.PluginInfo) -> Plugin:
         if info.type != TYPE:
             raise Unfit(f"plugins of type {info.type!r} are not simulated, only {TYPE}")
         if not info.name or not info.endpoint:
-            raise Unfit("a plugin must tell its name and endpoint")
+            raise Unfit("a plugin must report its name and endpoint")
         for other in self._plugins.values():
             if (other.node, other.driver, other.endpoint) == (node, info.name, info.endpoint):
                 raise Unfit(f"endpoint {info.endpoint} already registered for DRA driver plugin {info.name}")

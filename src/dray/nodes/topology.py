@@ -98,7 +98,7 @@ class Had:
             if part:
                 found[zone] = part
         if amount:
-            raise AllocationFailed(f"nothing says where {amount} of {name} were")
+            raise AllocationFailed(f"no record of where {amount} of {name} were")
         return found
 
     def memory(self, request: Mapping[str, int]) -> frozenset[int]:

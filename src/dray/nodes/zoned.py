@@ -207,7 +207,7 @@ class ZonedNodes(Mapping[str, Topology]):
         except (ZonesError, msgspec.DecodeError) as error:
             self._wrong.add((name, text))
             told = {"node": name, "annotation": NUMA, "error": str(error)}
-            log.warning("a node's zones cannot be read, so it has none", extra=told)
+            log.warning("cannot read the zones of a node, simulating it without zones", extra=told)
             return None
 
     def _sweep(self, name: str, topology: Topology) -> None:

@@ -182,7 +182,7 @@ class Elector:
         while not await self._try(settings.renew_deadline):
             if self.election.holder not in ("", known, self.election.identity):
                 known = self.election.holder
-                log.info("another instance leads, waiting", extra={"lease": settings.name, "holder": known})
+                log.info("another instance is the leader, waiting", extra={"lease": settings.name, "holder": known})
             await asyncio.sleep(period * random.uniform(1.0, JITTER))
         log.info("became leader", extra={"lease": settings.name, "identity": self.election.identity})
         self._on_change()
@@ -218,7 +218,7 @@ class Elector:
             election.doubt()
             said, self._trouble = self._trouble, str(error) or self._trouble or f"no answer in {seconds:.3g} seconds"
             log.log(
-                self._urgency(error, said), "lease was not taken or renewed",
+                self._urgency(error, said), "failed to acquire or renew the lease",
                 extra={"lease": election.settings.name, "error": self._trouble},
             )  # fmt: skip
             return False
@@ -235,9 +235,13 @@ class Elector:
     def _lost(self) -> str:
         settings, holder = self.election.settings, self.election.holder
         taken = holder not in ("", self.election.identity)
-        why = f"{holder} has it" if taken else f"it was not renewed for {settings.renew_deadline:g} seconds ({self._trouble})"
+        why = (
+            f"it is held by {holder}"
+            if taken
+            else f"it was not renewed for {settings.renew_deadline:g} seconds ({self._trouble})"
+        )
         return (
-            f"{self.election.identity} lost the lease {settings.namespace}/{settings.name}: {why}; another instance may act now"
+            f"{self.election.identity} lost the lease {settings.namespace}/{settings.name}: {why}; another instance may lead now"
         )
 
     async def _read(self) -> dict[str, Any] | None:
@@ -255,9 +259,7 @@ class Elector:
             async with asyncio.timeout(self.election.settings.retry_period):
                 await self._cluster.write(write)
         except (ClusterError, TimeoutError) as error:
-            log.warning(
-                "the lease could not be given back", extra={"lease": write.name, "error": str(error) or "no answer in time"}
-            )
+            log.warning("failed to release the lease", extra={"lease": write.name, "error": str(error) or "no answer in time"})
 
     async def _tell(self, what: str) -> None:
         settings = self.election.settings
@@ -270,4 +272,4 @@ class Elector:
             async with asyncio.timeout(settings.retry_period):
                 await self._cluster.write(Write("create", EVENTS, settings.namespace, body["metadata"]["name"], body))
         except (ClusterError, TimeoutError) as error:
-            log.info("the leader election event was not written", extra={"error": str(error) or "no answer in time"})
+            log.info("failed to write the leader election event", extra={"error": str(error) or "no answer in time"})

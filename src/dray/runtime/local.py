@@ -118,4 +118,4 @@ def served_kind(found: dict[str, Any], registry: Registry | None = None) -> Kind
     for resource in (registry or _beginning()).resources:
         if (resource.kind.api_version, resource.kind.kind) == (found.get("apiVersion"), found.get("kind")):
             return resource.kind
-    raise Unappliable(f"no kind {found.get('kind')!r} in {found.get('apiVersion')!r} is served; see `kubectl api-resources`")
+    raise Unappliable(f"kind {found.get('kind')!r} in {found.get('apiVersion')!r} is not served; see `kubectl api-resources`")

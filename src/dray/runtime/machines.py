@@ -43,7 +43,7 @@ def check_roots(roots: Mapping[str, Path], nodes: Iterable[str]) -> None:
     known = set(nodes)
     for node, root in roots.items():
         if node not in known:
-            raise NoSockets(f"there is no node {node!r} among those to simulate: {', '.join(sorted(known)[:8]) or 'none'}")
+            raise NoSockets(f"no simulated node is named {node!r}; known: {', '.join(sorted(known)[:8]) or 'none'}")
         if len(str(root)) > ROOT_MAX:
             raise NoSockets(f"{root} is too long for unix sockets: at most {ROOT_MAX} characters, for example /tmp/{node}")
 

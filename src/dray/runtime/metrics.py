@@ -15,15 +15,19 @@ class Metrics:
         self.registry = registry = Registry()
         self.events = registry.counter("dray_watch_events_total", "Objects listed or changed, by kind.", ("kind",))
         self.relists = registry.counter("dray_lists_total", "Complete lists, the first one included.", ("kind",))
-        self.forbidden = registry.gauge("dray_kinds_forbidden", "1 while a kind may not be read, and counts as empty.", ("kind",))
+        self.forbidden = registry.gauge("dray_kinds_forbidden", "1 while a kind cannot be read and counts as empty.", ("kind",))
         self.writes = registry.counter(
             "dray_writes_total", "Writes by decider, verb, resource and result.", ("decider", "verb", "resource", "result")
         )
-        self.write_seconds = registry.histogram("dray_write_duration_seconds", "From decision to answer.", SECONDS, ("verb",))
-        self.in_flight = registry.gauge("dray_writes_in_flight", "Writes sent and not answered.").labels()
-        self.waiting = registry.gauge("dray_writes_waiting", "Writes decided and not sent.").labels()
+        self.write_seconds = registry.histogram(
+            "dray_write_duration_seconds", "Time from decision to answer.", SECONDS, ("verb",)
+        )
+        self.in_flight = registry.gauge("dray_writes_in_flight", "Writes sent but not answered yet.").labels()
+        self.waiting = registry.gauge("dray_writes_waiting", "Writes decided but not sent yet.").labels()
         self.act_seconds = registry.histogram("dray_act_duration_seconds", "One call of a decider.", SECONDS, ("decider",))
-        self.leading = registry.gauge("leader_election_master_status", "1 while this instance leads, by lease.", ("name",))
+        self.leading = registry.gauge(
+            "leader_election_master_status", "1 while this instance is the leader, by lease.", ("name",)
+        )
 
     def wrote(self, decider: str, outcome: Outcome, seconds: float) -> None:
         write = outcome.write

@@ -94,7 +94,7 @@ async def _until(
         waiting = group.create_task(stop.wait(), name="stop")
         await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
         if stop.is_set():
-            log.info("asked to end, ending")
+            log.info("received a signal, shutting down")
         live.stop()
         await running
         for task in (*side, waiting):
@@ -109,11 +109,11 @@ async def _announce(live: Live, ready: asyncio.Event | None) -> None:
                 await live.listed.wait()
         except TimeoutError:
             pause = _REMINDED
-            log.warning("nothing is decided before every kind is listed", extra={"missing": ", ".join(live.missing)})
+            log.warning("waiting for the initial lists", extra={"missing": ", ".join(live.missing)})
     # What was listed lives long: the collector need not look at it ever again.
     gc.freeze()
     gc.enable()
-    log.info("every kind is listed")
+    log.info("initial lists complete, starting")
     if ready is not None:
         ready.set()
 
@@ -125,7 +125,7 @@ def _health(
     from dray.runtime.health import Health, ping
 
     def synced() -> str | None:
-        return None if live.synced else f"not listed yet: {', '.join(live.missing)}"
+        return None if live.synced else f"initial list not complete: {', '.join(live.missing)}"
 
     election = {"leaderElection": elector.health} if elector is not None else {}
     return Health(

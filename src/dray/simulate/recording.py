@@ -138,7 +138,7 @@ class Tail:
         self._left -= len(text)
         *lines, self._text = (self._text + text).split(b"\n")
         if len(self._text) > LINE_MAX or self._left < 0:
-            raise RecordingError(f"{self._path}: holds a line or a file that is longer than anybody records")
+            raise RecordingError(f"{self._path}: a line or the whole file is too large for a recording")
         self._lines.extend(lines)
         if self.head is None and self._lines:
             self.head = _head(self._path, self._lines.popleft())

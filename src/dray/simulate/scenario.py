@@ -177,7 +177,7 @@ def _actions(step: _Step, where: str) -> Iterator[Action]:
         raise ScenarioError(f"{where}.count: must be from 1 to {COUNT_MAX}")
     if step.crash is not None:
         if step.crash.host not in HOSTS:
-            raise ScenarioError(f"{where}.crash.host: {step.crash.host!r} is none of {', '.join(HOSTS)}")
+            raise ScenarioError(f"{where}.crash.host: {step.crash.host!r} is not one of {', '.join(HOSTS)}")
         body = {"host": step.crash.host, "down": _time(step.crash.down, f"{where}.crash.down")}
         yield Action(at, "crash", body=body, where=where)
     if step.drain is not None:

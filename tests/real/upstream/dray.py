@@ -27,5 +27,5 @@ def dray_part(command: str, kubeconfig: Path, folder: Path, *arguments: str | Pa
         *arguments,
     ]
     with Program(f"dray {command}", argv, folder / f"dray-{command}.log") as program:
-        program.wait_until(lambda: "every kind is listed" in program.text(), seconds=60)
+        program.wait_until(lambda: "initial lists complete" in program.text(), seconds=60)
         yield program

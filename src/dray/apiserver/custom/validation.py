@@ -41,7 +41,7 @@ class _Checker:
     def say(self, problem: FieldError) -> None:
         self.found.append(problem)
         if len(self.found) >= MAX_ERRORS:
-            raise TooMuch(f"there are more than {MAX_ERRORS} errors; only the first are told")
+            raise TooMuch(f"there are more than {MAX_ERRORS} errors; only the first are shown")
 
     def value(self, node: Node, value: Any, path: str, old: Any) -> None:
         self.steps += 1

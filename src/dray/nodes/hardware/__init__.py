@@ -85,7 +85,7 @@ def _found(what: str) -> list[Description]:
     if not file.endswith(_SUFFIXES):
         if what not in CATALOGUE:
             known = ", ".join(CATALOGUE)
-            raise UnknownHardware(f"there is no hardware {what!r}; the catalogue has {known}; files end in .yaml")
+            raise UnknownHardware(f"unknown hardware {what!r}; the catalogue has {known}; file names end in .yaml")
         return _descriptions(CATALOGUE[what])
     found = _descriptions(Path(file))
     if name and not (found := [each for each in found if each.name == name]):
