@@ -1,11 +1,11 @@
-"""Set Dray up in ``.venv`` beside this file and run it; needs Python 3.11+ with pip, and nothing else.
+"""Set up Dray in ``.venv`` beside this file and run it. Needs only Python 3.11+ with pip.
 
-    python3 run.py demo [OPTIONS OF dray demo]     the main job
-    python3 run.py test [OPTIONS OF pytest]        the tests
-    python3 run.py set-up [dev|page]               only set it up, with what the tests or those of the page need
+    python3 run.py demo [OPTIONS OF dray demo]     run the demo
+    python3 run.py test [OPTIONS OF pytest]        run the tests
+    python3 run.py set-up [dev|page]               only install: also what the tests (dev) or the page's tests need
 
-What is set up already is left as it is, until ``pyproject.toml`` changes or the Python goes that it was made of. This file alone
-also runs on older Pythons, to say so.
+An existing set-up is reused until ``pyproject.toml`` changes or its Python is gone. This file also runs on older Pythons, to
+report that they are too old.
 """
 
 import os
@@ -25,7 +25,7 @@ TESTS = ["-m", "pytest", "-m", "not real and not slow", "-n", "auto"]
 
 def main(arguments):
     if sys.version_info < NEEDED:
-        return "Dray needs Python 3.11 or newer, and this is {}.{}: run it with a newer one.".format(*sys.version_info)
+        return "Dray needs Python 3.11 or newer, but this is {}.{}; run it with a newer one.".format(*sys.version_info)
     command, *options = arguments or [""]
     if command == "demo":
         set_up("")
@@ -85,4 +85,4 @@ if __name__ == "__main__":
         sys.exit(main(sys.argv[1:]))
     except subprocess.CalledProcessError as failed:
         print((failed.output or b"").decode(errors="replace"), end="", flush=True)
-        sys.exit(f"pip could not install what Dray needs (exit code {failed.returncode}); what it said is above.")
+        sys.exit(f"pip could not install what Dray needs (exit code {failed.returncode}); see its output above.")

@@ -37,7 +37,7 @@ def test_what_it_cannot_do_is_answered_with_what_it_can() -> None:
 def test_a_python_that_is_too_old_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     main: Callable[[list[str]], Any] = runpy.run_path(str(RUN))["main"]
     monkeypatch.setattr(sys, "version_info", (3, 9))
-    assert main(["demo"]) == "Dray needs Python 3.11 or newer, and this is 3.9: run it with a newer one."
+    assert main(["demo"]) == "Dray needs Python 3.11 or newer, but this is 3.9; run it with a newer one."
 
 
 def test_nothing_is_set_up_that_is_set_up_already(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -99,5 +99,5 @@ def test_what_kept_pip_from_coming_is_said_and_no_half_of_an_environment_is_left
     done = subprocess.run([python, run, "set-up"], env={"PYTHONPATH": str(without)}, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "no pip is shipped" in done.stdout
-    assert "what it said is above" in done.stderr
+    assert "see its output above" in done.stderr
     assert not (tmp_path / ".venv").exists()
